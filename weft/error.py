@@ -1,0 +1,204 @@
+"""Errors that people can act on: what went wrong, where, what was expected, what was found, what to do.
+
+Every error that a user can cause is a :class:`WeftError`. Its fields are data, so that tests and tools read them;
+its text is rendered once, here. Verifiers and importers collect all their errors and raise one :class:`ErrorGroup`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = [
+    "CodegenError",
+    "DTypeMismatch",
+    "ErrorGroup",
+    "ExecutableError",
+    "InternalError",
+    "InvalidArgument",
+    "LoweringError",
+    "MissingDependency",
+    "ModelImportError",
+    "ParseError",
+    "ScheduleError",
+    "ShapeMismatch",
+    "TVMError",
+    "TypeInferenceError",
+    "UnsupportedOperator",
+    "VerifyError",
+    "WeftError",
+    "require",
+]
+
+
+class WeftError(Exception):
+    """The base of every error that Weft raises on purpose.
+
+    Parameters
+    ----------
+    what : str
+        What went wrong, in one line.
+    where : Span, node, str or None
+        The place: a source span (``file``, ``line``, ``column``), or words such as ``ONNX node 17 "/encoder/MatMul"``.
+    expected, found : str or None
+        What would have been right and what was there.
+    help : str or None
+        What to do about it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Any = None,
+        expected: str | None = None,
+        found: str | None = None,
+        help: str | None = None,  # noqa: A002 - the word users read in the message
+    ) -> None:
+        self.what, self.where, self.expected, self.found, self.help = what, where, expected, found, help
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class InvalidArgument(WeftError, ValueError, TypeError):
+    """An argument of a public function has a wrong value, type, shape or count."""
+
+
+class ShapeMismatch(InvalidArgument):
+    """Shapes or dimensions that must agree do not."""
+
+
+class DTypeMismatch(InvalidArgument):
+    """Data types that must agree do not."""
+
+
+class TypeInferenceError(WeftError):
+    """The type of an expression cannot be inferred."""
+
+
+class ModelImportError(WeftError):
+    """A model file is malformed or uses something in a way its format forbids."""
+
+
+class UnsupportedOperator(ModelImportError):
+    """A model uses operators or operator versions that Weft does not have."""
+
+
+class ParseError(WeftError, SyntaxError):
+    """Text in one of Weft's languages does not parse."""
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class VerifyError(WeftError):
+    """An IR does not have the form that a stage asks for."""
+
+
+class ScheduleError(WeftError):
+    """A schedule primitive is refused, because it would change the result or cannot be applied."""
+
+
+class LoweringError(WeftError):
+    """A function cannot be lowered to the next form."""
+
+
+class CodegenError(WeftError):
+    """Native code cannot be generated for a function on a target."""
+
+
+class ExecutableError(WeftError):
+    """An executable or library file is damaged, cut short, of another version, or lacks a part."""
+
+
+class MissingDependency(WeftError, ImportError):
+    """An optional package that a feature needs is not installed."""
+
+
+class InternalError(WeftError):
+    """A defect of Weft itself. Please report it."""
+
+    def __str__(self) -> str:
+        return render(self) + "\n  this is a defect of Weft; please report it with the text above"
+
+
+class ErrorGroup(WeftError):
+    """Several errors found in one go.
+
+    Parameters
+    ----------
+    what : str
+        The headline.
+    errors : sequence of WeftError
+        The errors, in the order of the program.
+    """
+
+    def __init__(self, what: str, errors: Sequence[WeftError]) -> None:
+        super().__init__(what)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *("- " + str(e).replace("\n", "\n  ") for e in self.errors)])
+
+
+TVMError = WeftError
+"""TVM's name for the base class."""
+
+
+def render(error: WeftError) -> str:
+    """Render `error` as text: a headline, the source line with a caret, then expected, found and help."""
+    lines = [error.what]
+    lines += _render_where(error.where)
+    if error.expected is not None:
+        found = f", found {error.found}" if error.found is not None else ""
+        lines.append(f"  expected {error.expected}{found}")
+    elif error.found is not None:
+        lines.append(f"  found {error.found}")
+    if error.help is not None:
+        lines.append(f"  help: {error.help}")
+    return "\n".join(lines)
+
+
+def _render_where(where: Any) -> list[str]:
+    if where is None:
+        return []
+    span = where if hasattr(where, "line") and hasattr(where, "file") else getattr(where, "span", None)
+    if span is None:
+        return [f"  --> {where}"]
+    lines = [f"  --> {span.file}:{span.line}:{span.column}"]
+    source = linecache.getline(span.file, span.line).rstrip("\n")
+    if source:
+        end_line, end_column = getattr(span, "end_line", None), getattr(span, "end_column", None)
+        width = end_column - span.column if end_line == span.line and end_column is not None else 1
+        lines += ["   |  " + source, "   |  " + " " * (span.column - 1) + "^" * max(1, width)]
+    return lines
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import an optional package, or say how to install it.
+
+    Parameters
+    ----------
+    module : str
+        The module's import name, for example ``"onnx"``.
+    extra : str
+        The extra of Weft that brings it.
+
+    Raises
+    ------
+    MissingDependency
+        When the package is not installed; the message has the pip command.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as e:
+        raise MissingDependency(
+            f"this feature needs the Python package '{module.split('.')[0]}'",
+            found=str(e),
+            help=f"pip install 'weft[{extra}]'",
+        ) from e
