@@ -1,0 +1,68 @@
+"""The floor of every dialect: nodes, walking, types, scalar and graph expressions, modules, passes.
+
+Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``types``, ``expr``, ``module``, ``passes``, then
+``structural``, ``serialize``, ``spec`` and ``text/``.
+"""
+
+from weft.ir.dispatch import Dispatch
+from weft.ir.dtype import DataType, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
+from weft.ir.expr import (
+    BaseFunc,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExprStringImm,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    constant,
+    prim_value,
+    shape_expr,
+)
+from weft.ir.expr import Var as ExprVar
+from weft.ir.module import IRModule
+from weft.ir.node import NO_ATTRS, Attrs, Node, Span, make_node, set_printer
+from weft.ir.passes import (
+    Pass,
+    PassContext,
+    PassInstrument,
+    PrintIR,
+    Sequential,
+    TimePasses,
+    function_pass,
+    module_pass,
+    on_verify,
+    passes_named,
+)
+from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this package's face
+from weft.ir.scalar import FALSE, TRUE
+from weft.ir.scalar import __all__ as _scalar_names
+from weft.ir.types import (
+    AnyType,
+    FuncType,
+    PackedFuncType,
+    PointerType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    VDevice,
+    as_shape,
+    tensor_type,
+)
+from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, walk
+
+__all__ = [
+    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
+    "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
+    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "VDevice", "as_shape",
+    "children", "constant", "dtype_of", "function_pass", "is_float", "is_integer", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
+    "post_order", "prim_value", "rebuild", "rewrite", "set_printer", "shape_expr", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
+]  # fmt: skip

@@ -1,0 +1,110 @@
+"""Data types as strings with structure: ``float32``, ``int64``, ``bool``, ``bfloat16``, ``float32x8``, ``handle``."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.error import InvalidArgument
+
+__all__ = ["DataType", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
+
+_PATTERN = re.compile(r"^(bool|handle|void|bfloat|float8_e4m3fn|float8_e5m2|float|uint|int)(\d*)(?:x(\d+))?$")
+_DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "float8_e4m3fn": 8, "float8_e5m2": 8, "int": 32, "uint": 32, "float": 32}
+_EXTENDED = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+
+
+class DataType(str):
+    """A data type: a string that knows its kind, bits and lanes.
+
+    ``DataType("float32x8")`` has ``code == "float"``, ``bits == 32``, ``lanes == 8``, ``element == "float32"``.
+    Instances are interned: making one from a known text is a dictionary look-up.
+    """
+
+    code: str
+    bits: int
+    lanes: int
+    __slots__ = ("bits", "code", "lanes")
+
+    def __new__(cls, text: Any) -> DataType:
+        if type(text) is DataType:
+            return text
+        return _parse(str(text))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one value, all lanes."""
+        return (self.bits * self.lanes + 7) // 8
+
+    @property
+    def element(self) -> DataType:
+        """The type of one lane."""
+        return self if self.lanes == 1 else _parse(str(self).rsplit("x", 1)[0])
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are floating-point, bfloat16 and float8 included."""
+        return self.code in ("float", "bfloat", "float8_e4m3fn", "float8_e5m2")
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are signed or unsigned integers; bool is neither."""
+        return self.code in ("int", "uint")
+
+
+@lru_cache(maxsize=None)
+def _parse(text: str) -> DataType:
+    match = _PATTERN.match(text)
+    if match is None:
+        raise InvalidArgument(f"unknown data type '{text}'", help="data types look like float32, int64, bool, float32x8")
+    code, bits, lanes = match.groups()
+    if code in ("bool", "handle", "void") and bits:
+        raise InvalidArgument(f"unknown data type '{text}'", help=f"write '{code}'")
+    dt = str.__new__(DataType, text)
+    dt.code = code
+    dt.bits = int(bits) if bits else _DEFAULT_BITS[code]
+    dt.lanes = int(lanes) if lanes else 1
+    return dt
+
+
+def dtype_of(value: Any) -> DataType:
+    """Return the data type that a Python or NumPy value, dtype or text stands for."""
+    if isinstance(value, str):
+        return DataType(value)
+    if isinstance(value, (bool, np.bool_)):
+        return DataType("bool")
+    if isinstance(value, int):
+        return DataType("int32" if -(2**31) <= value < 2**31 else "int64")
+    if isinstance(value, float):
+        return DataType("float32")
+    return DataType(np.dtype(getattr(value, "dtype", value)).name)
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of one lane; bfloat16 and float8 through ``ml_dtypes``."""
+    element = DataType(dtype).element
+    return np.dtype(_EXTENDED.get(str(element), str(element)))
+
+
+def with_lanes(dtype: str, lanes: int) -> DataType:
+    """Return `dtype` with another number of lanes."""
+    element = DataType(dtype).element
+    return element if lanes == 1 else DataType(f"{element}x{lanes}")
+
+
+def is_float(dtype: str) -> bool:
+    """Whether `dtype` is floating-point."""
+    return DataType(dtype).is_float
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether `dtype` is a signed or unsigned integer."""
+    return DataType(dtype).is_integer

@@ -1,0 +1,176 @@
+"""Graph-level expressions that Relax and Relay share. Each carries its type in ``ty`` once that is inferred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.ir.node import NO_ATTRS, Attrs, Node
+from weft.ir.dtype import numpy_dtype
+from weft.ir.scalar import Op, PrimExpr, const
+from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
+from weft.runtime import tensor as tensor_from_numpy
+
+__all__ = [
+    "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar", "If", "PrimValue", "ShapeExpr",
+    "Tuple", "TupleGetItem", "Var", "constant", "prim_value", "shape_expr",
+]  # fmt: skip
+
+
+class Expr(Node, kw_only=True):
+    """A graph-level expression; ``ty`` is its type, None before inference."""
+
+    ty: Type | None = None
+
+    @property
+    def struct_info(self) -> Type | None:
+        """The type, under the name that TVM used before types and structure information became one."""
+        return self.ty
+
+    @property
+    def checked_type(self) -> Type | None:
+        """The type, under Relay's name."""
+        return self.ty
+
+
+class BaseFunc(Expr):
+    """A function of an IRModule: Relax or Relay ``Function``, TIR ``PrimFunc``, ``ExternFunc``."""
+
+    def with_attr(self, key: Any, value: Any = None) -> Any:
+        """Return a copy with one attribute (or, from a dict, several) set."""
+        from_dict = key if isinstance(key, dict) else {key: value}
+        return self.replace(attrs=self.attrs.with_(**from_dict))  # type: ignore[attr-defined]
+
+    def without_attr(self, key: str) -> Any:
+        """Return a copy without an attribute."""
+        return self.replace(attrs=self.attrs.without(key))  # type: ignore[attr-defined]
+
+    def replace(self, **changes: Any) -> Any:
+        """Return a copy with some fields changed."""
+        fields = {f: getattr(self, f) for f in self.__struct_fields__}
+        return type(self)(**{**fields, **changes})
+
+
+class Var(Expr):
+    """A variable; identity is what distinguishes it, the name is a hint."""
+
+    name_hint: str
+
+
+class GlobalVar(Expr):
+    """A reference to a function of the module, by name."""
+
+    name_hint: str
+
+
+class Constant(Expr):
+    """A tensor known at compile time; ``data`` is a ``weft.runtime.Tensor``."""
+
+    data: Any
+
+
+class ShapeExpr(Expr):
+    """A shape value made of int64 scalar expressions. Build it with :func:`shape_expr`."""
+
+    values: tuple[PrimExpr, ...]
+
+
+class PrimValue(Expr):
+    """A scalar expression as a graph-level value. Build it with :func:`prim_value`."""
+
+    value: PrimExpr
+
+
+class ExprStringImm(Expr):
+    """A string as a graph-level value (TVM's ``relax.StringImm``)."""
+
+    value: str
+
+
+class DataTypeImm(Expr):
+    """A data type as a graph-level value."""
+
+    value: str
+
+
+class Tuple(Expr):
+    """A tuple of expressions."""
+
+    fields: tuple[Expr, ...]
+
+
+class TupleGetItem(Expr):
+    """Element `index` of a tuple."""
+
+    tuple_value: Expr
+    index: int
+
+
+class Call(Expr):
+    """A call of an operator, a function of the module, or a function value.
+
+    ``ty_args`` are the type arguments (for ``call_packed`` and ``call_tir``: the types of the results).
+    """
+
+    op: Expr | Op
+    args: tuple[Expr, ...]
+    attrs: Attrs = NO_ATTRS
+    ty_args: tuple[Type, ...] = ()
+
+
+class If(Expr):
+    """A choice between two expressions by a scalar bool."""
+
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+
+
+class ExternFunc(BaseFunc):
+    """A packed function by its global name."""
+
+    global_symbol: str
+    attrs: Attrs = NO_ATTRS
+
+
+class Function(BaseFunc):
+    """A function. ``ret_ty`` may be None before inference."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    ret_ty: Type | None = None
+    is_pure: bool = True
+    attrs: Attrs = NO_ATTRS
+
+
+def shape_expr(values: Any) -> ShapeExpr:
+    """Make a typed shape expression from ints and scalar expressions."""
+    dims = as_shape(values)
+    return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
+
+
+def prim_value(value: Any) -> PrimValue:
+    """Make a typed scalar value; Python ints become int64, bools bool, floats float64."""
+    if not isinstance(value, PrimExpr):
+        value = const(value, "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
+    return PrimValue(value, ty=PrimType(value.dtype, value))
+
+
+def constant(data: Any, dtype: str | None = None) -> Constant:
+    """Make a typed constant.
+
+    Parameters
+    ----------
+    data : weft.runtime.Tensor, numpy.ndarray, number or nested list
+        NumPy data is viewed, not copied; do not change it afterwards. Python floats become float32, ints int64 unless `dtype` says.
+    """
+    if isinstance(data, (bool, int, float, list)):
+        data = np.array(data)
+        default = {"f": "float32", "i": "int64", "b": "bool"}.get(data.dtype.kind)
+        data = data.astype(numpy_dtype(dtype or default or str(data.dtype)))
+    elif dtype is not None and isinstance(data, (np.ndarray, np.generic)):
+        data = np.asarray(data).astype(numpy_dtype(dtype), copy=False)
+    if isinstance(data, (np.ndarray, np.generic)):
+        data = tensor_from_numpy(np.asarray(data))
+    return Constant(data, ty=tensor_type(tuple(int(d) for d in data.shape), str(data.dtype)))

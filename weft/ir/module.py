@@ -1,0 +1,154 @@
+"""IRModule: functions by name, of any dialect, with attributes and global information."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir.expr import BaseFunc, GlobalVar
+from weft.ir.node import NO_ATTRS, Attrs, Node, _PRINTER
+
+__all__ = ["IRModule"]
+
+
+class IRModule:
+    """A set of named functions.
+
+    Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their input as it was.
+    The in-place methods (``mod["f"] = func``, :meth:`update_func`) exist for people who build programs by hand.
+
+    Parameters
+    ----------
+    functions : mapping of GlobalVar or str to function, optional
+        The functions in order.
+    attrs : Attrs or mapping, optional
+        Module attributes.
+    global_infos : mapping of str to tuple of Node, optional
+        Lists of global information such as ``{"vdevice": (...)}``.
+    """
+
+    __slots__ = ("__weakref__", "_by_name", "attrs", "functions", "global_infos", "type_definitions")
+
+    def __init__(
+        self,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        attrs: Any = None,
+        global_infos: Mapping[str, tuple[Node, ...]] | None = None,
+    ) -> None:
+        self.functions: dict[GlobalVar, BaseFunc] = {}
+        self._by_name: dict[str, GlobalVar] = {}
+        self.attrs: Attrs = Attrs.of(attrs) if attrs else NO_ATTRS
+        self.global_infos: dict[str, tuple[Node, ...]] = dict(global_infos or {})
+        self.type_definitions: dict[Any, Any] = {}
+        for var, func in (functions or {}).items():
+            self[var] = func
+
+    @staticmethod
+    def from_expr(func: Any, name: str | None = None) -> IRModule:
+        """Make a module of one function, called by its ``global_symbol`` or ``main``."""
+        if isinstance(func, IRModule):
+            return func
+        return IRModule({name or func.attrs.get("global_symbol") or "main": func})
+
+    def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
+        return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
+
+    def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
+        name = key if isinstance(key, str) else key.name_hint
+        old = self._by_name.get(name)
+        var = GlobalVar(name) if isinstance(key, str) and old is None else old if isinstance(key, str) else key
+        if old is not None and old is not var:
+            del self.functions[old]
+        self._by_name[name] = var
+        self.functions[var] = func
+
+    def __contains__(self, key: object) -> bool:
+        return (key if isinstance(key, str) else getattr(key, "name_hint", None)) in self._by_name
+
+    def __delitem__(self, key: GlobalVar | str) -> None:
+        del self.functions[self._by_name.pop(key if isinstance(key, str) else key.name_hint)]
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def __str__(self) -> str:
+        return _PRINTER[0](self)
+
+    __repr__ = __str__
+
+    def items(self) -> Iterator[tuple[GlobalVar, BaseFunc]]:
+        """Iterate over (global variable, function) in order."""
+        return iter(list(self.functions.items()))
+
+    def functions_items(self) -> Iterator[tuple[GlobalVar, BaseFunc]]:
+        """Iterate as :meth:`items` does (TVM's name)."""
+        return self.items()
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """Return the global variable of a function.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none of that name.
+        """
+        var = self._by_name.get(name)
+        if var is None:
+            raise InvalidArgument(f"the module has no function '{name}'", found=", ".join(self._by_name) or "no functions at all")
+        return var
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """List the global variables in order."""
+        return list(self.functions)
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Set a function in place."""
+        self[var] = func
+
+    def update(self, other: IRModule) -> None:
+        """Take over all functions of another module, in place."""
+        for var, func in other.items():
+            self[var] = func
+
+    def copy(self) -> IRModule:
+        """Return a module with the same functions."""
+        return IRModule(self.functions, self.attrs, self.global_infos)
+
+    def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
+        """Return a module with these functions and this module's attributes; this module itself where nothing changed."""
+        if len(functions) == len(self.functions) and all(self.functions.get(v) is f for v, f in functions.items() if isinstance(v, GlobalVar)):
+            return self
+        return IRModule(functions, self.attrs, self.global_infos)
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        """Return a copy with one attribute set."""
+        return IRModule(self.functions, self.attrs.with_(**{key: value}), self.global_infos)
+
+    def get_attr(self, key: str) -> Any:
+        """Return an attribute, or None."""
+        return self.attrs.get(key)
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """Return a copy with several attributes set."""
+        return IRModule(self.functions, self.attrs.with_(**dict(attrs)), self.global_infos)
+
+    def fresh_name(self, hint: str) -> str:
+        """Return `hint`, with a number behind it if a function has that name."""
+        if hint not in self._by_name:
+            return hint
+        n = 1
+        while f"{hint}_{n}" in self._by_name:
+            n += 1
+        return f"{hint}_{n}"
+
+    def script(self, **options: Any) -> str:
+        """Return the module as TVMScript."""
+        return _PRINTER[0](self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print the module as TVMScript."""
+        print(self.script(**options))

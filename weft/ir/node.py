@@ -1,0 +1,164 @@
+"""The base of every IR node: immutable, cheap to make, equal only to itself.
+
+A node is declared as ``class Add(PrimExpr): a: PrimExpr; b: PrimExpr`` and nothing else: the metaclass makes it a frozen
+``msgspec.Struct`` with identity equality. Structural equality, hashing, printing and JSON are generic over fields.
+Fields hold nodes, tuples, ``str``, ``int``, ``float``, ``bool``, ``None`` or runtime values (the data of constants).
+"""
+
+from __future__ import annotations
+
+from typing import Any, dataclass_transform
+
+import msgspec
+
+__all__ = ["Attrs", "Node", "NodeMeta", "Span", "make_node"]
+
+_BY_NAME: dict[str, type[Node]] = {}
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A place in source text; lines and columns count from 1.
+
+    ``origin`` is a free text such as ``ONNX node 17 "/encoder/MatMul"`` for sources without lines.
+    """
+
+    file: str = "<unknown>"
+    line: int = 0
+    column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+    origin: str | None = None
+
+    def __str__(self) -> str:
+        return self.origin if self.origin is not None else f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class NodeMeta(type(msgspec.Struct)):
+    """Sets the struct options of all nodes in one place and records each class by its name."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> NodeMeta:
+        cls = super().__new__(mcs, name, bases, namespace, frozen=True, eq=False, weakref=True, **options)
+        _BY_NAME[f"{cls.__module__}.{name}"] = cls  # type: ignore[assignment]
+        return cls
+
+
+class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
+    """An IR node. ``span`` says where it came from and never takes part in comparisons."""
+
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        """Render through the text engine when it is loaded, else as a plain record."""
+        return _PRINTER[0](self)
+
+    def __repr__(self) -> str:
+        return _PRINTER[0](self)
+
+    def script(self, **options: Any) -> str:
+        """Return this node as TVMScript."""
+        return _PRINTER[0](self, **options)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("IR nodes are compared by identity and are not pickled; use weft.ir.save_json")
+
+
+def plain_text(node: Any, **_: Any) -> str:
+    """Render a node as nested ``Name(field=value)`` records; the text engine replaces this as printer."""
+    if isinstance(node, Node):
+        fields = ", ".join(f"{f}={plain_text(getattr(node, f))}" for f in node.__struct_fields__ if f != "span")
+        return f"{type(node).__name__}({fields})"
+    if isinstance(node, tuple):
+        return "(" + ", ".join(plain_text(x) for x in node) + ")"
+    return f"{type(node).__module__}.{type(node).__name__}" if hasattr(node, "__dlpack__") else repr(node)
+
+
+_PRINTER: list[Any] = [plain_text]
+
+
+def set_printer(printer: Any) -> None:
+    """Install ``printer(node, **options) -> str`` behind ``str(node)`` and ``node.script()``."""
+    _PRINTER[0] = printer
+
+
+class Attrs(Node):
+    """Named attributes of a call, function or loop: an immutable mapping in insertion order.
+
+    Values are nodes, tuples, ``str``, ``int``, ``float``, ``bool`` or ``None``.
+    """
+
+    items: tuple[tuple[str, Any], ...] = ()
+
+    @staticmethod
+    def of(mapping: Any = None, **kwargs: Any) -> Attrs:
+        """Make attributes from a mapping and keyword arguments; lists become tuples."""
+        if isinstance(mapping, Attrs):
+            mapping = dict(mapping.items)
+        merged = {**(mapping or {}), **kwargs}
+        return Attrs(tuple((str(k), _freeze(v)) for k, v in merged.items())) if merged else NO_ATTRS
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of `key`, or `default`."""
+        for k, v in self.items:
+            if k == key:
+                return v
+        return default
+
+    def __getitem__(self, key: str) -> Any:
+        for k, v in self.items:
+            if k == key:
+                return v
+        raise KeyError(key)
+
+    def __getattr__(self, key: str) -> Any:
+        for k, v in self.items:
+            if k == key:
+                return v
+        raise AttributeError(f"no attribute '{key}'; there are: {', '.join(k for k, _ in self.items) or 'none'}")
+
+    def __contains__(self, key: object) -> bool:
+        return any(k == key for k, _ in self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names in order."""
+        return tuple(k for k, _ in self.items)
+
+    def with_(self, **kwargs: Any) -> Attrs:
+        """Return a copy with some values set; a value of ``None`` is kept as a value."""
+        return Attrs.of(dict(self.items), **kwargs)
+
+    def without(self, *names: str) -> Attrs:
+        """Return a copy without some names."""
+        return Attrs(tuple((k, v) for k, v in self.items if k not in names))
+
+
+NO_ATTRS = Attrs(())
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(v) for v in value)
+    if isinstance(value, dict):
+        return Attrs.of(value)
+    return value
+
+
+def make_node(type_key: str, **fields: Any) -> Node:
+    """Make a node by the name of its class, as TVM's ``ir.make_node`` does.
+
+    Parameters
+    ----------
+    type_key : str
+        ``"module.Class"`` or TVM's key, whose last part names the class (``"ir.IntImm"``).
+    """
+    short = type_key.rsplit(".", 1)[-1]
+    for name, cls in _BY_NAME.items():
+        if name == type_key or name.rsplit(".", 1)[-1] == short:
+            return cls(**fields)
+    raise KeyError(f"no node class is called '{type_key}'")

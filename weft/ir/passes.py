@@ -1,0 +1,222 @@
+"""Passes: functions from module to module, the context they run in, and the instruments that watch them.
+
+A pass is a plain function ``fn(mod, *, option=...) -> IRModule`` under :func:`module_pass`, or ``fn(func, mod, *, ...) -> function``
+under :func:`function_pass`. Calling the decorated name with options makes a :class:`Pass`; calling that with a module runs it.
+Contract: input verifies, output verifies, the input is left untouched, and what needs no change keeps its identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir.expr import BaseFunc
+from weft.ir.module import IRModule
+
+__all__ = ["Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "TimePasses", "function_pass", "module_pass", "passes_named"]
+
+_PASSES: dict[str, Callable[..., Pass]] = {}
+
+
+class PassInstrument:
+    """Watches passes run; override what you need."""
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        """Called before each pass."""
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        """Called after each pass, with its output."""
+
+
+class PrintIR(PassInstrument):
+    """Prints the module after each pass whose name matches a regular expression."""
+
+    def __init__(self, pattern: str = "", before: bool = False) -> None:
+        self.pattern, self.before = re.compile(pattern), before
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        if self.before and self.pattern.search(info.name):
+            print(f"# before {info.name}\n{mod}\n")
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        if self.pattern.search(info.name):
+            print(f"# after {info.name}\n{mod}\n")
+
+
+class TimePasses(PassInstrument):
+    """Adds up the time of each pass, in milliseconds, in ``times_ms``."""
+
+    def __init__(self) -> None:
+        self.times_ms: dict[str, float] = {}
+        self._stack: list[float] = []
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        self._stack.append(time.perf_counter())
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        elapsed = (time.perf_counter() - self._stack.pop()) * 1e3
+        self.times_ms[info.name] = self.times_ms.get(info.name, 0.0) + elapsed
+
+
+class PassContext:
+    """Options for the passes that run inside ``with PassContext(...):``.
+
+    Parameters
+    ----------
+    opt_level : int
+        Passes ask for a level; those above are skipped by :class:`Sequential`.
+    instruments : iterable of PassInstrument
+        Watchers of each pass.
+    config : mapping
+        Options by key, such as ``{"tir.detect_bounds": True}``.
+    required_pass, disabled_pass : iterable of str
+        Names of passes to run whatever their level, and to leave out.
+    verify : bool
+        Whether to check the form of the module after each pass.
+    """
+
+    _stack: list[PassContext] = []
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Iterable[str] = (),
+        disabled_pass: Iterable[str] = (),
+        instruments: Iterable[Any] = (),
+        config: Mapping[str, Any] | None = None,
+        *,
+        verify: bool | None = None,
+    ) -> None:
+        outer = PassContext._stack[-1] if PassContext._stack else None
+        self.opt_level = opt_level
+        self.required_pass, self.disabled_pass = frozenset(required_pass), frozenset(disabled_pass)
+        self.instruments = [*(instruments or ())]
+        self.config: dict[str, Any] = dict(config or {})
+        self.verify = verify if verify is not None else (outer.verify if outer is not None else False)
+
+    def __enter__(self) -> PassContext:
+        PassContext._stack.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        PassContext._stack.remove(self)
+
+    @staticmethod
+    def current() -> PassContext:
+        """Return the innermost context, or the default one."""
+        return PassContext._stack[-1] if PassContext._stack else _DEFAULT
+
+
+_DEFAULT = PassContext()
+_VERIFIERS: list[Callable[[IRModule, Any], None]] = []
+
+
+def on_verify(check: Callable[[IRModule, Any], None]) -> None:
+    """Add ``check(mod, pass)``, run after each pass when the context asks for verification."""
+    _VERIFIERS.append(check)
+
+
+class Pass:
+    """A pass with its options bound; calling it with a module runs it under the current context."""
+
+    def __init__(
+        self, name: str, run: Callable[[IRModule], IRModule], opt_level: int = 0, doc: str | None = None, ensures: str | None = None
+    ) -> None:
+        self.name, self._run, self.opt_level, self.__doc__, self.ensures = name, run, opt_level, doc, ensures
+
+    @property
+    def info(self) -> Pass:
+        """The pass itself: ``pass.info.name`` and ``pass.info.opt_level`` as in TVM."""
+        return self
+
+    def __call__(self, mod: IRModule | BaseFunc) -> IRModule:
+        mod = IRModule.from_expr(mod)
+        context = PassContext.current()
+        for i in context.instruments:
+            i.run_before_pass(mod, self)
+        out = self._run(mod)
+        if context.verify:
+            for check in _VERIFIERS:
+                check(out, self)
+        for i in reversed(context.instruments):
+            i.run_after_pass(out, self)
+        return out
+
+    def __repr__(self) -> str:
+        return f"Pass({self.name})"
+
+
+class Sequential(Pass):
+    """Passes one after another, less those that the context leaves out."""
+
+    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "Sequential") -> None:
+        self.passes = list(passes)
+        super().__init__(name, self._run_all, opt_level)
+
+    def __call__(self, mod: IRModule | BaseFunc) -> IRModule:
+        return self._run_all(IRModule.from_expr(mod))
+
+    def _run_all(self, mod: IRModule) -> IRModule:
+        context = PassContext.current()
+        for p in self.passes:
+            if p.name in context.disabled_pass or (p.opt_level > context.opt_level and p.name not in context.required_pass):
+                continue
+            mod = p(mod)
+        return mod
+
+
+def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, ensures: str | None = None) -> Any:
+    """Turn ``fn(mod, **options) -> IRModule`` into a pass factory.
+
+    Parameters
+    ----------
+    name : str, optional
+        By default the CamelCase of the function's name.
+    opt_level : int
+        The level at which :class:`Sequential` runs it.
+    ensures : str, optional
+        The name of the form (spec) that the output has.
+    """
+    if fn is None:
+        return functools.partial(module_pass, name=name, opt_level=opt_level, ensures=ensures)
+    pass_name = name or "".join(w[:1].upper() + w[1:] for w in fn.__name__.split("_"))
+
+    @functools.wraps(fn)
+    def make(*args: Any, **options: Any) -> Any:
+        if args and isinstance(args[0], (IRModule, BaseFunc)):
+            return make(*args[1:], **options)(args[0])
+        return Pass(pass_name, lambda mod: fn(mod, *args, **options), opt_level, fn.__doc__, ensures)
+
+    make.pass_name = pass_name  # type: ignore[attr-defined]
+    _PASSES[pass_name] = make
+    return make
+
+
+def function_pass(fn: Any = None, *, kind: type | tuple[type, ...] = BaseFunc, name: str | None = None, opt_level: int = 0, ensures: str | None = None) -> Any:
+    """Turn ``fn(func, mod, **options) -> function`` into a pass factory over the functions of class `kind`."""
+    if fn is None:
+        return functools.partial(function_pass, kind=kind, name=name, opt_level=opt_level, ensures=ensures)
+
+    @functools.wraps(fn)
+    def over_module(mod: IRModule, *args: Any, **options: Any) -> IRModule:
+        return mod.with_functions({v: fn(f, mod, *args, **options) if isinstance(f, kind) else f for v, f in mod.items()})
+
+    return module_pass(over_module, name=name, opt_level=opt_level, ensures=ensures)
+
+
+def passes_named(name: str) -> Callable[..., Pass]:
+    """Return the pass factory of a name.
+
+    Raises
+    ------
+    InvalidArgument
+        When no pass has that name; the message lists near names.
+    """
+    if name not in _PASSES:
+        near = [p for p in _PASSES if p.lower().startswith(name[:3].lower())]
+        raise InvalidArgument(f"no pass is called '{name}'", help=f"near names: {', '.join(near) or ', '.join(sorted(_PASSES))}")
+    return _PASSES[name]

@@ -1,0 +1,108 @@
+"""Types of values in Relax and Relay programs; shapes inside them are scalar expressions, so they may be symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.ir.dtype import DataType
+from weft.ir.node import Node
+from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
+
+__all__ = [
+    "AnyType", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType", "TupleType", "Type", "VDevice",
+    "as_shape", "tensor_type",
+]  # fmt: skip
+
+
+class Type(Node):
+    """A type."""
+
+
+class AnyType(Type):
+    """Any runtime value (TVM's ``ObjectType``)."""
+
+
+class PackedFuncType(Type):
+    """A packed function of unknown signature."""
+
+
+class PrimType(Type):
+    """A scalar value; ``value`` is its symbolic value when that is known."""
+
+    dtype: str
+    value: PrimExpr | None = None
+
+
+class PointerType(Type):
+    """A pointer to elements, in a memory scope."""
+
+    element_type: Type
+    storage_scope: str = "global"
+
+
+class VDevice(Node):
+    """A virtual device: where a value lives."""
+
+    target: str = "llvm"
+    vdevice_id: int = 0
+    memory_scope: str = "global"
+
+
+class TensorType(Type):
+    """A tensor: shape, data type and rank, each of which may be unknown.
+
+    ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is known.
+    An empty ``dtype`` is unknown. Build it with :func:`tensor_type`, which converts and checks.
+    """
+
+    shape: tuple[PrimExpr, ...] | None = None
+    dtype: str = ""
+    ndim: int = -1
+    vdevice: VDevice | None = None
+
+
+class ShapeType(Type):
+    """A shape value; its dimensions, or only its rank, or nothing (-1) may be known."""
+
+    values: tuple[PrimExpr, ...] | None = None
+    ndim: int = -1
+
+
+class TupleType(Type):
+    """A tuple of values."""
+
+    fields: tuple[Type, ...] = ()
+
+
+class FuncType(Type):
+    """A function; ``params`` is None for a function of any parameters."""
+
+    params: tuple[Type, ...] | None
+    ret: Type
+    purity: bool = True
+
+
+def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:
+    """Convert ints and expressions to a tuple of int64 scalar expressions."""
+    return tuple(
+        int64(d) if isinstance(d, int) else int64(d.value) if isinstance(d, IntImm) and d.dtype != "int64" else as_expr(d, "int64")
+        for d in shape
+    )
+
+
+def tensor_type(shape: Iterable[Any] | None, dtype: str = "", ndim: int | None = None, vdevice: VDevice | None = None) -> TensorType:
+    """Make a tensor type from ints or expressions.
+
+    Parameters
+    ----------
+    shape : iterable of int or PrimExpr, or None
+        None when unknown.
+    dtype : str
+        Empty when unknown.
+    ndim : int, optional
+        The rank, where `shape` is None; -1 when unknown.
+    """
+    dims = None if shape is None else as_shape(shape)
+    rank = len(dims) if dims is not None else (-1 if ndim is None else ndim)
+    return TensorType(dims, DataType(dtype) if dtype else "", rank, vdevice)

@@ -1,0 +1,35 @@
+"""The tensor-level dialect: loop nests over buffers, from schedulable blocks down to what code is generated from.
+
+Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, then ``schedule/``, ``transform/``, ``pipeline``.
+"""
+
+from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
+from weft.ir import CallIntrin as Call
+from weft.ir import abs_ as abs  # noqa: A004 - TVM's names
+from weft.ir import all_of as all  # noqa: A004
+from weft.ir import any_of as any  # noqa: A004
+from weft.ir import max_ as max  # noqa: A004
+from weft.ir import min_ as min  # noqa: A004
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
+from weft.tir.function import PrimFunc
+from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)

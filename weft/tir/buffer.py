@@ -1,0 +1,102 @@
+"""Buffers: typed, shaped memory that statements load from and store to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.ir import DataType, Node, PrimExpr, Range, Var, as_expr
+
+__all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
+
+
+class Buffer(Node):
+    """A buffer. Identity distinguishes buffers; two buffers with one ``data`` alias each other.
+
+    ``strides`` is empty for a compact row-major buffer, else one per dimension, in elements. ``scope`` is ``global``,
+    ``local`` (registers or stack of one thread), ``shared``, ``warp``. ``elem_offset`` is in elements; ``data_alignment``
+    in bytes. Build it with :func:`decl_buffer`.
+    """
+
+    data: Var
+    dtype: str
+    shape: tuple[PrimExpr, ...]
+    strides: tuple[PrimExpr, ...] = ()
+    elem_offset: PrimExpr | None = None
+    name: str = "buffer"
+    scope: str = "global"
+    data_alignment: int = 64
+    offset_factor: int = 0
+
+    def __getitem__(self, indices: Any) -> BufferLoad:
+        indices = indices if isinstance(indices, tuple) else (indices,)
+        return BufferLoad(self, tuple(as_expr(i) for i in indices))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+
+class BufferLoad(PrimExpr):
+    """The value at `indices`; a :class:`~weft.ir.Ramp` as last index loads a vector.
+
+    ``predicate`` (a bool vector) masks lanes; masked-out lanes read as zero.
+    """
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    predicate: PrimExpr | None = None
+
+    @property
+    def dtype(self) -> str:
+        lanes = DataType(self.indices[-1].dtype).lanes if self.indices else 1
+        return self.buffer.dtype if lanes == 1 else f"{self.buffer.dtype}x{lanes}"
+
+
+class BufferRegion(Node):
+    """A box inside a buffer: one range per dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+
+class MatchBufferRegion(Node):
+    """Within a block, `buffer` names the region `source` of another buffer."""
+
+    buffer: Buffer
+    source: BufferRegion
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: str = "float32",
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Iterable[Any] | None = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    data_alignment: int = 64,
+    offset_factor: int = 0,
+) -> Buffer:
+    """Declare a buffer.
+
+    Parameters
+    ----------
+    shape : int, PrimExpr or iterable of them
+        The extents; Python ints become int64 where they do not fit int32, else int32 (as in TVM).
+    data : Var, optional
+        The pointer to alias; by default a new variable of dtype ``handle`` with the buffer's name.
+    """
+    dims = tuple(as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    return Buffer(
+        data if data is not None else Var(name, "handle"),
+        DataType(dtype),
+        dims,
+        tuple(as_expr(s) for s in strides) if strides else (),
+        None if elem_offset is None else as_expr(elem_offset),
+        name,
+        scope,
+        data_alignment,
+        offset_factor,
+    )

@@ -1,0 +1,176 @@
+"""Statements of TIR.
+
+Two forms share these nodes. *Scheduled* functions are loop nests over blocks (:class:`BlockRealize`) whose buffers keep
+their dimensions. *Lowered* functions have no blocks: loops, conditions, allocations and stores into flat buffers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var
+from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+
+__all__ = [
+    "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind",
+    "IfThenElse", "LetStmt", "Prefetch", "SeqStmt", "Stmt", "While", "seq",
+]  # fmt: skip
+
+
+class ForKind(IntEnum):
+    """How a loop runs."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+class Stmt(Node):
+    """A statement."""
+
+
+class BufferStore(Stmt):
+    """``buffer[indices] = value``; a Ramp as last index stores a vector, `predicate` masks its lanes."""
+
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+    predicate: PrimExpr | None = None
+
+
+class LetStmt(Stmt):
+    """``var = value`` in `body`."""
+
+    var: Var
+    value: PrimExpr
+    body: Stmt
+
+
+class AttrStmt(Stmt):
+    """A note on `body` for later passes: `attr_key` of `node` is `value`."""
+
+    node: Any
+    attr_key: str
+    value: Any
+    body: Stmt
+
+
+class AssertStmt(Stmt):
+    """Raise an error of kind ``error_kind`` with `message` unless `condition` holds, then run `body`."""
+
+    condition: PrimExpr
+    message: PrimExpr
+    body: Stmt
+    error_kind: str = "RuntimeError"
+
+
+class AllocBuffer(Stmt):
+    """Allocate `buffer` (with undefined content) for the time of `body`."""
+
+    buffer: Buffer
+    body: Stmt
+    annotations: Attrs = NO_ATTRS
+
+
+class DeclBuffer(Stmt):
+    """Declare `buffer` as a view of memory that its ``data`` points to."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+class SeqStmt(Stmt):
+    """Statements one after another. Build it with :func:`seq`, which flattens."""
+
+    seq: tuple[Stmt, ...]
+
+
+class IfThenElse(Stmt):
+    """A condition."""
+
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+class Evaluate(Stmt):
+    """An expression for its effect."""
+
+    value: PrimExpr
+
+
+class For(Stmt):
+    """A loop of `loop_var` from `min` over `extent` values."""
+
+    loop_var: Var
+    min: PrimExpr
+    extent: PrimExpr
+    kind: ForKind
+    body: Stmt
+    thread_binding: IterVar | None = None
+    annotations: Attrs = NO_ATTRS
+
+
+class While(Stmt):
+    """Run `body` while `condition` holds."""
+
+    condition: PrimExpr
+    body: Stmt
+
+
+class Prefetch(Stmt):
+    """Hint that a region will be read soon."""
+
+    buffer: Buffer
+    bounds: tuple[Range, ...]
+
+
+class BufferRealize(Stmt):
+    """Within `body`, the `bounds` of `buffer` exist (the te schedule's allocation)."""
+
+    buffer: Buffer
+    bounds: tuple[Range, ...]
+    condition: PrimExpr
+    body: Stmt
+
+
+class Block(Stmt):
+    """A unit of computation that schedules move as a whole.
+
+    ``iter_vars`` are its own iteration variables; ``reads`` and ``writes`` the regions that one instance touches, in terms of
+    them; ``init`` runs at the first iteration of the reduction.
+    """
+
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: tuple[Buffer, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: Attrs = NO_ATTRS
+
+
+class BlockRealize(Stmt):
+    """Run a block with values for its iteration variables, where `predicate` holds."""
+
+    iter_values: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    block: Block
+
+
+def seq(*stmts: Any) -> Stmt:
+    """Put statements one after another, flattening nested sequences and dropping None."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        if isinstance(s, (list, tuple)):
+            s = seq(*s)
+        if isinstance(s, SeqStmt):
+            flat.extend(s.seq)
+        elif s is not None:
+            flat.append(s)
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
