@@ -10,7 +10,11 @@ from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.dtype import numpy_dtype
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
-from weft.runtime import tensor as tensor_from_numpy
+
+try:  # the runtime lands in parallel; this guard goes with its arrival
+    from weft.runtime import tensor as tensor_from_numpy
+except ImportError:
+    tensor_from_numpy = np.asarray  # type: ignore[assignment]
 
 __all__ = [
     "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar", "If", "PrimValue", "ShapeExpr",
