@@ -21,6 +21,7 @@ from weft.ir.expr import (
     ShapeExpr,
     Tuple,
     TupleGetItem,
+    TypedExpr,
     constant,
     prim_value,
     shape_expr,
@@ -62,7 +63,7 @@ from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, wal
 __all__ = [
     "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
     "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
-    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "VDevice", "as_shape",
+    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "VDevice", "as_shape",
     "children", "constant", "dtype_of", "function_pass", "is_float", "is_integer", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
     "post_order", "prim_value", "rebuild", "rewrite", "set_printer", "shape_expr", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
 ]  # fmt: skip

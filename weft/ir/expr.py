@@ -22,23 +22,27 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Expr(Node, kw_only=True):
-    """A graph-level expression; ``ty`` is its type, None before inference."""
-
-    ty: Type | None = None
+class Expr(Node):
+    """A graph-level expression. Every subclass has ``ty``: its type, None before inference."""
 
     @property
     def struct_info(self) -> Type | None:
         """The type, under the name that TVM used before types and structure information became one."""
-        return self.ty
+        return self.ty  # type: ignore[attr-defined]
 
     @property
     def checked_type(self) -> Type | None:
         """The type, under Relay's name."""
-        return self.ty
+        return self.ty  # type: ignore[attr-defined]
 
 
-class BaseFunc(Expr):
+class TypedExpr(Expr, kw_only=True):
+    """An expression whose type is a keyword argument of its constructor."""
+
+    ty: Type | None = None
+
+
+class BaseFunc(TypedExpr):
     """A function of an IRModule: Relax or Relay ``Function``, TIR ``PrimFunc``, ``ExternFunc``."""
 
     def with_attr(self, key: Any, value: Any = None) -> Any:
@@ -60,58 +64,59 @@ class Var(Expr):
     """A variable; identity is what distinguishes it, the name is a hint."""
 
     name_hint: str
+    ty: Type | None = None
 
 
-class GlobalVar(Expr):
+class GlobalVar(TypedExpr):
     """A reference to a function of the module, by name."""
 
     name_hint: str
 
 
-class Constant(Expr):
+class Constant(TypedExpr):
     """A tensor known at compile time; ``data`` is a ``weft.runtime.Tensor``."""
 
     data: Any
 
 
-class ShapeExpr(Expr):
+class ShapeExpr(TypedExpr):
     """A shape value made of int64 scalar expressions. Build it with :func:`shape_expr`."""
 
     values: tuple[PrimExpr, ...]
 
 
-class PrimValue(Expr):
+class PrimValue(TypedExpr):
     """A scalar expression as a graph-level value. Build it with :func:`prim_value`."""
 
     value: PrimExpr
 
 
-class ExprStringImm(Expr):
+class ExprStringImm(TypedExpr):
     """A string as a graph-level value (TVM's ``relax.StringImm``)."""
 
     value: str
 
 
-class DataTypeImm(Expr):
+class DataTypeImm(TypedExpr):
     """A data type as a graph-level value."""
 
     value: str
 
 
-class Tuple(Expr):
+class Tuple(TypedExpr):
     """A tuple of expressions."""
 
     fields: tuple[Expr, ...]
 
 
-class TupleGetItem(Expr):
+class TupleGetItem(TypedExpr):
     """Element `index` of a tuple."""
 
     tuple_value: Expr
     index: int
 
 
-class Call(Expr):
+class Call(TypedExpr):
     """A call of an operator, a function of the module, or a function value.
 
     ``ty_args`` are the type arguments (for ``call_packed`` and ``call_tir``: the types of the results).
@@ -123,7 +128,7 @@ class Call(Expr):
     ty_args: tuple[Type, ...] = ()
 
 
-class If(Expr):
+class If(TypedExpr):
     """A choice between two expressions by a scalar bool."""
 
     cond: Expr

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Expr, ExprVar, Node, Type
+from weft.ir import Expr, ExprVar, Node, Type, TypedExpr
 
 __all__ = ["Binding", "BindingBlock", "DataflowBlock", "DataflowVar", "MatchCast", "SeqExpr", "Var", "VarBinding"]
 
@@ -48,7 +48,7 @@ class DataflowBlock(BindingBlock):
     """Bindings without effects or control flow."""
 
 
-class SeqExpr(Expr):
+class SeqExpr(TypedExpr):
     """Blocks, then the result."""
 
     blocks: tuple[BindingBlock, ...]
