@@ -1,0 +1,369 @@
+"""BlockBuilder: builds Relax functions in normal form, inferring types as it goes.
+
+Source: TVM's ``relax.BlockBuilder``, whose method names it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    Attrs,
+    Call,
+    Constant,
+    DataTypeImm,
+    Dispatch,
+    Expr,
+    ExprStringImm,
+    ExprVar,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    Op,
+    PrimValue,
+    ShapeExpr,
+    Span,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    fingerprint,
+)
+from weft.relax.core_ops import as_relax, call_tir
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.infer import function_type, infer_call, merge_types, type_of
+from weft.relax.rename import rename_vars
+from weft.relax.te_bridge import prim_func_from_te
+
+__all__ = ["BlockBuilder"]
+
+_ATOMS = (ExprVar, Constant, GlobalVar, ShapeExpr, PrimValue, ExprStringImm, DataTypeImm, ExternFunc)
+
+
+class _Frame:
+    """Bindings of one block under construction."""
+
+    __slots__ = ("bindings", "dataflow", "outputs")
+
+    def __init__(self, dataflow: bool) -> None:
+        self.bindings: list[Any] = []
+        self.dataflow = dataflow
+        self.outputs: set[int] = set()
+
+
+class _Scope:
+    """Finished blocks of one function or branch under construction."""
+
+    __slots__ = ("attrs", "blocks", "frame", "is_pure", "name", "params", "private", "result")
+
+    def __init__(self, name: str | None, params: Sequence[Var], attrs: Any, is_pure: bool, private: bool = False) -> None:
+        self.name, self.params, self.attrs, self.is_pure, self.private = name, tuple(params), attrs, is_pure, private
+        self.blocks: list[BindingBlock] = []
+        self.frame: _Frame | None = None
+        self.result: Expr | None = None
+
+
+class BlockBuilder:
+    """Builds functions binding by binding.
+
+    Parameters
+    ----------
+    mod : IRModule, optional
+        A module to add to; it is not changed.
+
+    Examples
+    --------
+    >>> bb = BlockBuilder()
+    >>> x = Var("x", tensor_type((3, 4), "float32"))
+    >>> with bb.function("main", [x]):
+    ...     with bb.dataflow():
+    ...         y = bb.emit_output(op.add(x, x))
+    ...     bb.emit_func_output(y)
+    >>> mod = bb.get()
+    """
+
+    _current: list[BlockBuilder] = []
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.module = mod.copy() if mod is not None else IRModule()
+        self._scopes: list[_Scope] = []
+        self._names: dict[str, int] = {}
+        self._funcs_by_fingerprint: dict[str, GlobalVar] = {}
+        self.span: Span | None = None
+
+    # --- functions and blocks --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """Return the builder whose ``with bb.function(...)`` is innermost, or None."""
+        return BlockBuilder._current[-1] if BlockBuilder._current else None
+
+    @contextmanager
+    def function(
+        self, name: str, params: Any = None, attrs: Any = None, pure: bool = True, private: bool = False
+    ) -> Iterator[BlockBuilder]:
+        """Build a function; call :meth:`emit_func_output` before the end of the ``with``."""
+        params = [params] if isinstance(params, ExprVar) else list(params or ())
+        BlockBuilder._current.append(self)
+        depth = len(self._scopes)
+        self._scopes.append(_Scope(name, params, attrs, pure, private))
+        try:
+            yield self
+            scope = self._scopes[-1]
+            if scope.result is None:
+                raise InvalidArgument(f"function '{name}' has no result", help="call bb.emit_func_output(expr) inside `with bb.function`")
+            self._finish_function(scope)
+        finally:
+            del self._scopes[depth:]
+            BlockBuilder._current.pop()
+
+    def _finish_function(self, scope: _Scope) -> None:
+        self._close_block(scope)
+        assert scope.result is not None and scope.name is not None
+        body = SeqExpr(tuple(scope.blocks), scope.result, ty=type_of(scope.result))
+        attrs = Attrs.of(scope.attrs)
+        if not scope.private:
+            attrs = attrs.with_(global_symbol=scope.name)
+        func = Function(scope.params, body, body.ty, scope.is_pure, attrs)
+        self.module[scope.name] = func.replace(ty=function_type(func))
+
+    @contextmanager
+    def dataflow(self) -> Iterator[BlockBuilder]:
+        """Build a dataflow block: its variables are local unless made by :meth:`emit_output`."""
+        scope = self._scope()
+        self._close_block(scope)
+        scope.frame = _Frame(dataflow=True)
+        yield self
+        self._close_block(scope)
+
+    def _scope(self) -> _Scope:
+        if not self._scopes:
+            raise InvalidArgument("there is no function under construction", help="use `with bb.function(name, params):`")
+        return self._scopes[-1]
+
+    def _frame(self) -> _Frame:
+        scope = self._scope()
+        if scope.frame is None:
+            scope.frame = _Frame(dataflow=False)
+        return scope.frame
+
+    @staticmethod
+    def _close_block(scope: _Scope) -> None:
+        frame, scope.frame = scope.frame, None
+        if frame is not None and frame.bindings:
+            scope.blocks.append((DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings)))
+
+    @contextmanager
+    def scope(self, dataflow: bool = False) -> Iterator[_Scope]:
+        """Collect bindings apart, for a branch or a nested function; ``finish(scope, result)`` makes the sequence."""
+        inner = _Scope(None, (), None, True)
+        inner.frame = _Frame(dataflow)
+        self._scopes.append(inner)
+        try:
+            yield inner
+        finally:
+            self._scopes.pop()
+
+    def finish(self, scope: _Scope, result: Expr) -> SeqExpr:
+        """Make a sequence of what `scope` collected, with an atom as result."""
+        self._close_block(scope)
+        return SeqExpr(tuple(scope.blocks), result, ty=type_of(result))
+
+    # --- bindings --------------------------------------------------------------------------------------------------
+
+    def fresh_name(self, hint: str) -> str:
+        """Return a variable name that this builder has not used."""
+        n = self._names.get(hint)
+        self._names[hint] = 0 if n is None else n + 1
+        return hint if n is None else self.fresh_name(f"{hint}{n}") if f"{hint}{n}" in self._names else self._remember(f"{hint}{n}")
+
+    def _remember(self, name: str) -> str:
+        self._names[name] = 0
+        return name
+
+    def emit(self, expr: Any, name_hint: str = "lv") -> Var:
+        """Bind the normal form of `expr` to a new variable and return it."""
+        value = self.normalize(as_relax(expr), atom=False)
+        dataflow = self._frame().dataflow
+        return self._bind(value, name_hint if name_hint != "lv" or dataflow else "gv", dataflow)
+
+    def emit_output(self, expr: Any, name_hint: str = "gv") -> Var:
+        """Bind `expr` to a variable that is visible outside of the dataflow block."""
+        return self._bind(self.normalize(as_relax(expr), atom=False), name_hint, False)
+
+    def _bind(self, value: Expr, hint: str, dataflow: bool) -> Var:
+        var = (DataflowVar if dataflow else Var)(self.fresh_name(hint), value.ty, span=self.span)  # type: ignore[attr-defined]
+        self._frame().bindings.append(VarBinding(var, value, span=self.span))
+        return var
+
+    def match_cast(self, value: Any, ty: Type, name_hint: str = "lv") -> Var:
+        """Check at run time that `value` has type `ty` and name its new symbolic variables."""
+        source = self.normalize(as_relax(value))
+        dataflow = self._frame().dataflow
+        var = (DataflowVar if dataflow else Var)(self.fresh_name(name_hint), ty, span=self.span)
+        self._frame().bindings.append(MatchCast(var, source, ty, span=self.span))
+        return var
+
+    def emit_normalized(self, binding: Any) -> None:
+        """Append a binding that is already in normal form."""
+        self._frame().bindings.append(binding)
+
+    def emit_func_output(self, output: Any, params: Any = None) -> None:
+        """Set the result of the function."""
+        scope = self._scope()
+        if params is not None:
+            scope.params = (params,) if isinstance(params, ExprVar) else tuple(params)
+        self._close_block(scope)
+        result = self.normalize(as_relax(output), atom=False)
+        scope.result = result if isinstance(result, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)) else self.emit(result, "gv")
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Var:
+        """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it."""
+        return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs))
+
+    def call_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Call:
+        """Make the call of :meth:`emit_te` without binding it."""
+        atoms = [self.normalize(a) if isinstance(a, Expr) else a for a in args]
+        prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs)
+        gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
+        return call_tir(gvar, list(inputs), list(out_types), list(extra) or None)
+
+    def add_func(self, func: Any, name_hint: str) -> GlobalVar:
+        """Add a function, or find one of equal structure, and return its global variable."""
+        key = fingerprint(func.without_attr("global_symbol"))
+        known = self._funcs_by_fingerprint.get(key)
+        if known is not None and known in self.module:
+            return known
+        name = self.module.fresh_name(name_hint)
+        if "global_symbol" in func.attrs:
+            func = func.with_attr("global_symbol", name)
+        self.module[name] = func
+        gvar = self.module.get_global_var(name)
+        self._funcs_by_fingerprint[key] = gvar
+        return gvar
+
+    def update_func(self, gvar: GlobalVar, func: Any) -> None:
+        """Replace a function."""
+        self.module[gvar] = func
+
+    def get(self) -> IRModule:
+        """Return the module built so far."""
+        return self.module.copy()
+
+    finalize = get
+
+    # --- normal form -----------------------------------------------------------------------------------------------
+
+    def normalize(self, expr: Expr, *, atom: bool = True) -> Expr:
+        """Return the normal form of `expr` with types, binding what is nested.
+
+        Parameters
+        ----------
+        atom : bool
+            Whether the result must be an atom; otherwise it may be an operation on atoms, ready to be bound.
+        """
+        result = _NORMALIZE(expr, self)
+        if atom and not isinstance(result, (*_ATOMS, Tuple, Op)):
+            return self._bind(result, "lv" if self._frame().dataflow else "gv", self._frame().dataflow)
+        return result
+
+
+_NORMALIZE = Dispatch("normalize")
+
+
+@_NORMALIZE.on(*_ATOMS, Op)
+def _atom(expr: Expr, bb: BlockBuilder) -> Expr:
+    if isinstance(expr, Op) or expr.ty is not None or isinstance(expr, GlobalVar):  # type: ignore[attr-defined]
+        return expr
+    return _with_type(expr, type_of(expr)) if not isinstance(expr, ExprVar) else expr
+
+
+def _with_type(expr: Any, ty: Type) -> Any:
+    fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
+    return type(expr)(**{**fields, "ty": ty})
+
+
+@_NORMALIZE.on(Call)
+def _call(expr: Call, bb: BlockBuilder) -> Expr:
+    op = expr.op if isinstance(expr.op, (Op, ExternFunc, GlobalVar)) else bb.normalize(expr.op)
+    args = tuple([bb.normalize(a) for a in expr.args])
+    if expr.ty is not None and op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
+        return expr
+    span = expr.span or bb.span
+    call = Call(op, args, expr.attrs, expr.ty_args, span=span)
+    return Call(op, args, expr.attrs, expr.ty_args, span=span, ty=infer_call(call, bb.module))
+
+
+@_NORMALIZE.on(Tuple)
+def _tuple(expr: Tuple, bb: BlockBuilder) -> Expr:
+    fields = tuple([bb.normalize(f) for f in expr.fields])
+    if expr.ty is not None and all(a is b for a, b in zip(fields, expr.fields, strict=True)):
+        return expr
+    return Tuple(fields, span=expr.span, ty=TupleType(tuple(type_of(f) for f in fields)))
+
+
+@_NORMALIZE.on(TupleGetItem)
+def _tuple_get_item(expr: TupleGetItem, bb: BlockBuilder) -> Expr:
+    value = bb.normalize(expr.tuple_value)
+    if isinstance(value, Tuple):
+        return value.fields[expr.index]
+    if value is expr.tuple_value and expr.ty is not None:
+        return expr
+    new = TupleGetItem(value, expr.index, span=expr.span)
+    return _with_type(new, type_of(new))
+
+
+@_NORMALIZE.on(If)
+def _if(expr: If, bb: BlockBuilder) -> Expr:
+    cond = bb.normalize(expr.cond)
+    true_branch, false_branch = _branch(expr.true_branch, bb), _branch(expr.false_branch, bb)
+    ty = merge_types(type_of(true_branch), type_of(false_branch))
+    return If(cond, true_branch, false_branch, span=expr.span, ty=ty)
+
+
+def _branch(expr: Expr, bb: BlockBuilder) -> SeqExpr:
+    with bb.scope() as inner:
+        result = _inline_seq(expr, bb)
+        return bb.finish(inner, result)
+
+
+def _inline_seq(expr: Expr, bb: BlockBuilder) -> Expr:
+    """Emit the bindings of a sequence into the current block and return its result as an atom."""
+    if not isinstance(expr, SeqExpr):
+        return bb.normalize(expr)
+    renamed: dict[int, Expr] = {}
+    for block in expr.blocks:
+        for b in block.bindings:
+            _emit_binding(b, bb, renamed)
+    return bb.normalize(rename_vars(expr.body, renamed))
+
+
+def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, Expr]) -> None:
+    value = rename_vars(binding.value, renamed)
+    if isinstance(binding, MatchCast):
+        bb.emit_normalized(MatchCast(binding.var, bb.normalize(value), binding.ty, span=binding.span))
+        return
+    new = bb.normalize(value, atom=False)
+    var = binding.var
+    if var.ty is None or isinstance(var, DataflowVar):
+        typed = Var(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
+        renamed[id(var)] = typed
+        var = typed
+    bb.emit_normalized(VarBinding(var, new, span=binding.span))
+
+
+@_NORMALIZE.on(SeqExpr)
+def _seq(expr: SeqExpr, bb: BlockBuilder) -> Expr:
+    return _inline_seq(expr, bb)
+
+
+@_NORMALIZE.on(Function)
+def _function(expr: Function, bb: BlockBuilder) -> Expr:
+    body = _branch(expr.body, bb)
+    func = Function(expr.params, body, expr.ret_ty or body.ty, expr.is_pure, expr.attrs, span=expr.span)
+    return func.replace(ty=function_type(func))

@@ -1,0 +1,293 @@
+"""Operators that belong to the Relax language itself: calls into other levels, shape values, memory, checks.
+
+Tensor operators live in ``weft.op``, shared with Relay; these here carry their type rule beside their constructor. A rule gets the
+call, whose arguments already have types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.error import TypeInferenceError
+from weft.ir import (
+    NO_ATTRS,
+    AnyType,
+    Attrs,
+    Call,
+    DataTypeImm,
+    Expr,
+    ExprStringImm,
+    ExternFunc,
+    GlobalVar,
+    Op,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    Type,
+    constant,
+    int64,
+    prim_value,
+    shape_expr,
+    tensor_type,
+)
+
+__all__ = [
+    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "assert_op", "call_builtin", "call_dps_packed", "call_packed",
+    "call_pure_packed", "call_tir", "call_tir_inplace", "const", "is_op", "null_value", "print_", "shape_of", "shape_to_tensor",
+    "tensor_to_shape", "to_vdevice",
+]  # fmt: skip
+
+TypeRule = Callable[[Call], Type]
+CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
+"""Name to (type rule, purity)."""
+
+
+def _core(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
+    def register(rule: TypeRule) -> TypeRule:
+        CORE_OPS[name] = (rule, pure)
+        return rule
+
+    return register
+
+
+def is_op(expr: Any, name: str) -> bool:
+    """Whether `expr` is a call of the operator ``relax.<name>``."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == "relax." + name
+
+
+def const(value: Any, dtype: str | None = None) -> Any:
+    """Make a tensor constant (TVM's ``relax.const``)."""
+    return constant(value, dtype)
+
+
+def as_relax(value: Any) -> Expr:
+    """Convert Python values to graph-level expressions: numbers, strings, lists (tuples), shapes."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, str):
+        return ExprStringImm(value, ty=AnyType())
+    if isinstance(value, (list, tuple)):
+        return Tuple(tuple(as_relax(v) for v in value))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return constant(value)
+    return prim_value(value)
+
+
+def _as_args(args: Any) -> Tuple | Expr:
+    if isinstance(args, (list, tuple)):
+        return Tuple(tuple(as_relax(a) for a in args))
+    return args if isinstance(args, Tuple) or isinstance(getattr(args, "ty", None), TupleType) else Tuple((args,))
+
+
+def _out_type(out: Any) -> tuple[Type, ...]:
+    outs = tuple(out) if isinstance(out, (list, tuple)) else (out,)
+    return outs if len(outs) == 1 else (TupleType(outs),)
+
+
+def call_tir(gvar: GlobalVar | ExternFunc, args: Any, out_ty: Any, tir_vars: Any = None) -> Call:
+    """Call a TIR function in destination-passing style.
+
+    Parameters
+    ----------
+    gvar : GlobalVar
+        The function; its parameters are the inputs, then the outputs, then the scalars of `tir_vars`.
+    args : list of Expr
+        The inputs.
+    out_ty : TensorType or list of them
+        The outputs that are allocated for the call.
+    tir_vars : ShapeExpr or list of PrimExpr, optional
+        Scalar arguments.
+    """
+    extra = () if tir_vars is None else (tir_vars if isinstance(tir_vars, Expr) else shape_expr(tir_vars),)
+    return Call(Op.get("relax.call_tir"), (gvar, _as_args(args), *extra), ty_args=_out_type(out_ty))
+
+
+def call_tir_inplace(gvar: GlobalVar, args: Any, inplace_indices: Any, out_ty: Any, tir_vars: Any = None) -> Call:
+    """Call a TIR function that writes its result into some of its inputs.
+
+    ``inplace_indices[i]`` is the input that output i overwrites, or -1 for a fresh output.
+    """
+    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    call = call_tir(gvar, args, out_ty, tir_vars)
+    return Call(Op.get("relax.call_tir_inplace"), call.args, Attrs.of(inplace_indices=indices), call.ty_args)
+
+
+def call_dps_packed(func: Any, args: Any, out_ty: Any) -> Call:
+    """Call a packed function in destination-passing style: inputs, then freshly allocated outputs."""
+    extern = ExternFunc(func) if isinstance(func, str) else func
+    return Call(Op.get("relax.call_dps_packed"), (extern, _as_args(args)), ty_args=_out_type(out_ty))
+
+
+def call_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+    """Call a packed function for its result and its effects."""
+    extern = ExternFunc(func) if isinstance(func, str) else func
+    types = ty_args if ty_args is not None else sinfo_args
+    types = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
+    return Call(extern, tuple(as_relax(a) for a in args), ty_args=types)
+
+
+def call_pure_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+    """Call a packed function that is known to have no effects."""
+    call = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
+    return Call(Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
+
+
+def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx: bool = False) -> Call:
+    """Call a function of the VM's runtime, with the VM itself as first argument where it asks for it."""
+    types = () if out_ty is None else _out_type(out_ty)
+    op = Op.get("relax.call_builtin_with_ctx" if with_ctx else "relax.call_builtin")
+    return Call(op, (ExternFunc(name), Tuple(tuple(as_relax(a) for a in args))), ty_args=types)
+
+
+def shape_of(x: Expr) -> Call:
+    """Take the shape of a tensor as a shape value."""
+    return Call(Op.get("relax.shape_of"), (x,))
+
+
+def tensor_to_shape(x: Expr) -> Call:
+    """Convert a 1-D int64 tensor to a shape value; use ``match_cast`` to name its dimensions."""
+    return Call(Op.get("relax.tensor_to_shape"), (x,))
+
+
+def shape_to_tensor(shape: Any) -> Call:
+    """Convert a shape value to a 1-D int64 tensor."""
+    return Call(Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, Expr) else shape_expr(shape),))
+
+
+def null_value() -> Call:
+    """Make the null value."""
+    return Call(Op.get("relax.null_value"), ())
+
+
+def print_(*values: Any, format: str = "") -> Call:  # noqa: A002 - TVM's parameter name
+    """Print values at run time, by a Python format string or one after another."""
+    return Call(Op.get("relax.print"), tuple(as_relax(v) for v in values), Attrs.of(format=format))
+
+
+def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:  # noqa: A002 - TVM's parameter name
+    """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
+    extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
+    return Call(Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), Attrs.of(format=format))
+
+
+def to_vdevice(x: Expr, vdevice: Any) -> Call:
+    """Copy a tensor to a virtual device."""
+    return Call(Op.get("relax.to_vdevice"), (x,), Attrs.of(dst_vdevice=vdevice))
+
+
+def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> Call:
+    """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
+    shape = shape if isinstance(shape, Expr) else shape_expr(shape)
+    args = (shape, DataTypeImm(dtype, ty=AnyType()), prim_value(runtime_device_index), ExprStringImm(storage_scope, ty=AnyType()))
+    return Call(Op.get("relax.builtin.alloc_tensor"), args)
+
+
+def alloc_storage(size: Any, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8") -> Call:
+    """Allocate a block of `size` (a 1-element shape, bytes)."""
+    size = size if isinstance(size, Expr) else shape_expr(size)
+    args = (size, prim_value(virtual_device_index), ExprStringImm(storage_scope, ty=AnyType()), DataTypeImm(dtype, ty=AnyType()))
+    return Call(Op.get("relax.memory.alloc_storage"), args)
+
+
+def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
+    """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
+    shape = shape if isinstance(shape, Expr) else shape_expr(shape)
+    return Call(Op.get("relax.memory.alloc_tensor"), (storage, prim_value(offset), shape, DataTypeImm(dtype, ty=AnyType())))
+
+
+# --- type rules --------------------------------------------------------------------------------------------------------
+
+
+@_core("call_tir")
+@_core("call_tir_inplace")
+@_core("call_dps_packed")
+@_core("call_pure_packed")
+def _from_type_args(call: Call) -> Type:
+    if not call.ty_args:
+        return AnyType()
+    return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
+
+
+@_core("call_builtin", pure=False)
+@_core("call_builtin_with_ctx", pure=False)
+def _builtin_type(call: Call) -> Type:
+    return _from_type_args(call)
+
+
+@_core("shape_of")
+def _shape_of_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    if isinstance(ty, TensorType):
+        return ShapeType(ty.shape, ty.ndim)
+    return ShapeType(None, -1)
+
+
+@_core("tensor_to_shape")
+def _tensor_to_shape_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    if isinstance(ty, TensorType) and ty.ndim not in (-1, 1):
+        raise TypeInferenceError("tensor_to_shape: needs a 1-D tensor", expected="ndim 1", found=f"ndim {ty.ndim}")
+    length = ty.shape[0] if isinstance(ty, TensorType) and ty.shape is not None else None
+    return ShapeType(None, length.value if length is not None and hasattr(length, "value") else -1)
+
+
+@_core("shape_to_tensor")
+def _shape_to_tensor_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    ndim = ty.ndim if isinstance(ty, ShapeType) else -1
+    return tensor_type((ndim,) if ndim >= 0 else None, "int64", ndim=1)
+
+
+@_core("null_value")
+def _any_type(call: Call) -> Type:
+    return AnyType()
+
+
+@_core("print", pure=False)
+@_core("assert_op", pure=False)
+@_core("memory.kill_storage", pure=False)
+@_core("memory.kill_tensor", pure=False)
+@_core("vm.kill_object", pure=False)
+def _unit_type(call: Call) -> Type:
+    return TupleType(())
+
+
+@_core("to_vdevice")
+def _same_type(call: Call) -> Type:
+    return call.args[0].ty
+
+
+@_core("builtin.alloc_tensor", pure=False)
+def _alloc_tensor_type(call: Call) -> Type:
+    return _tensor_of(call.args[0], call.args[1])
+
+
+@_core("memory.alloc_storage", pure=False)
+def _alloc_storage_type(call: Call) -> Type:
+    return AnyType()
+
+
+@_core("memory.alloc_tensor", pure=False)
+def _storage_tensor_type(call: Call) -> Type:
+    return _tensor_of(call.args[2], call.args[3])
+
+
+def _tensor_of(shape: Any, dtype: Any) -> Type:
+    if isinstance(shape, ShapeExpr):
+        return TensorType(shape.values, dtype.value, len(shape.values))
+    ndim = shape.ty.ndim if isinstance(shape.ty, ShapeType) else -1
+    return TensorType(shape.ty.values if isinstance(shape.ty, ShapeType) else None, dtype.value, ndim)
+
+
+def prim_of(expr: Expr) -> Any:
+    """Return the scalar expression behind a PrimValue or a value of PrimType, or None."""
+    if isinstance(expr, PrimValue):
+        return expr.value
+    return expr.ty.value if isinstance(expr.ty, PrimType) else None  # type: ignore[attr-defined]
+
+

@@ -1,0 +1,227 @@
+"""Types of Relax expressions: of calls by operator rule or by unifying a function's parameters with the arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import ShapeMismatch, TypeInferenceError
+from weft.ir import (
+    AnyType,
+    Call,
+    Constant,
+    DataTypeImm,
+    Dispatch,
+    Expr,
+    ExprStringImm,
+    ExprVar,
+    ExternFunc,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    Op,
+    PackedFuncType,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+    structural_equal,
+    substitute,
+    tensor_type,
+)
+from weft.op import get_op_def
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.expr import SeqExpr
+
+__all__ = ["derive_call_type", "function_type", "infer_call", "is_pure_call", "merge_types", "type_of", "unify_dims"]
+
+
+def type_of(expr: Expr) -> Type:
+    """Return the type of a typed expression or atom.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it has none yet.
+    """
+    ty = expr.ty if expr.ty is not None else _ATOM(expr)  # type: ignore[attr-defined]
+    if ty is None:
+        raise TypeInferenceError(f"the type of '{getattr(expr, 'name_hint', expr)}' is not known", where=expr.span)
+    return ty
+
+
+_ATOM = Dispatch("type of an atom", default=lambda e: None)
+
+
+@_ATOM.on(ShapeExpr)
+def _shape_atom(e: ShapeExpr) -> Type:
+    return ShapeType(e.values, len(e.values))
+
+
+@_ATOM.on(PrimValue)
+def _prim_atom(e: PrimValue) -> Type:
+    return PrimType(e.value.dtype, e.value)
+
+
+@_ATOM.on(Constant)
+def _constant_atom(e: Constant) -> Type:
+    return tensor_type(tuple(int(d) for d in e.data.shape), str(e.data.dtype))
+
+
+@_ATOM.on(Tuple)
+def _tuple_atom(e: Tuple) -> Type:
+    return TupleType(tuple(type_of(f) for f in e.fields))
+
+
+@_ATOM.on(ExternFunc)
+def _extern_atom(e: ExternFunc) -> Type:
+    return PackedFuncType()
+
+
+@_ATOM.on(ExprStringImm, DataTypeImm)
+def _opaque_atom(e: Expr) -> Type:
+    return AnyType()
+
+
+@_ATOM.on(TupleGetItem)
+def _get_item_atom(e: TupleGetItem) -> Type:
+    ty = type_of(e.tuple_value)
+    if isinstance(ty, TupleType):
+        if not 0 <= e.index < len(ty.fields):
+            raise TypeInferenceError(f"tuple index {e.index} is out of range", expected=f"0..{len(ty.fields) - 1}", where=e.span)
+        return ty.fields[e.index]
+    return AnyType()
+
+
+@_ATOM.on(Function)
+def _function_atom(e: Function) -> Type:
+    return function_type(e)
+
+
+@_ATOM.on(SeqExpr)
+def _seq_atom(e: SeqExpr) -> Type:
+    return type_of(e.body)
+
+
+@_ATOM.on(If)
+def _if_atom(e: If) -> Type:
+    return merge_types(type_of(e.true_branch), type_of(e.false_branch))
+
+
+def function_type(func: Any) -> Type:
+    """Return the type of a function from its parameters and result."""
+    if isinstance(func, Function):
+        return FuncType(tuple(p.ty or AnyType() for p in func.params), func.ret_ty or AnyType(), func.is_pure)
+    return PackedFuncType() if isinstance(func, ExternFunc) else FuncType(None, AnyType(), True)
+
+
+def infer_call(call: Call, module: Any = None) -> Type:
+    """Infer the type of a call whose arguments have types.
+
+    Parameters
+    ----------
+    module : IRModule, optional
+        Where functions called by global variable are found.
+    """
+    op = call.op
+    if isinstance(op, Op):
+        name = op.name.removeprefix("relax.")
+        core = CORE_OPS.get(name)
+        if core is not None:
+            return core[0](call)
+        definition = get_op_def(op)
+        return definition.infer(*call.args, **dict(call.attrs.items))
+    if isinstance(op, ExternFunc):
+        return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args) if call.ty_args else AnyType()
+    if isinstance(op, GlobalVar) and module is not None and op in module:
+        ty: Type | None = function_type(module[op])
+    else:
+        ty = op.ty  # type: ignore[attr-defined]
+    return derive_call_type(ty, call) if isinstance(ty, FuncType) else AnyType()
+
+
+def derive_call_type(ty: FuncType, call: Call) -> Type:
+    """Return the result type of calling a function of type `ty`, its symbolic dimensions bound by the arguments.
+
+    Raises
+    ------
+    TypeInferenceError
+        When the number or a kind of argument is wrong.
+    ShapeMismatch
+        When a constant dimension disagrees.
+    """
+    if ty.params is None:
+        return ty.ret
+    if len(ty.params) != len(call.args):
+        name = getattr(call.op, "name_hint", "function")
+        raise TypeInferenceError(f"{name}: wrong number of arguments", expected=str(len(ty.params)), found=str(len(call.args)), where=call.span)
+    binding: dict[Var, Any] = {}
+    for param, arg in zip(ty.params, call.args, strict=True):
+        _bind(param, type_of(arg), binding, call)
+    return substitute(ty.ret, binding)
+
+
+def _bind(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
+    if isinstance(param, TensorType) and isinstance(arg, TensorType):
+        if param.dtype and arg.dtype and param.dtype != arg.dtype:
+            raise TypeInferenceError("argument has another data type", expected=param.dtype, found=arg.dtype, where=call.span)
+        if param.shape is not None and arg.shape is not None:
+            unify_dims(param.shape, arg.shape, binding, call)
+    elif isinstance(param, ShapeType) and isinstance(arg, ShapeType):
+        if param.values is not None and arg.values is not None:
+            unify_dims(param.values, arg.values, binding, call)
+    elif isinstance(param, TupleType) and isinstance(arg, TupleType) and len(param.fields) == len(arg.fields):
+        for p, a in zip(param.fields, arg.fields, strict=True):
+            _bind(p, a, binding, call)
+    elif isinstance(param, PrimType) and isinstance(arg, PrimType) and isinstance(param.value, Var) and arg.value is not None:
+        binding.setdefault(param.value, arg.value)
+
+
+def unify_dims(params: tuple[Any, ...], args: tuple[Any, ...], binding: dict[Var, Any], call: Call | None = None) -> None:
+    """Bind the symbolic dimensions of `params` to those of `args`; constants must agree."""
+    if len(params) != len(args):
+        raise ShapeMismatch("argument has another rank", expected=str(len(params)), found=str(len(args)), where=call and call.span)
+    analyzer = Analyzer()
+    for p, a in zip(params, args, strict=True):
+        if isinstance(p, Var) and p not in binding:
+            binding[p] = a
+        elif analyzer.can_prove(substitute(p, binding) != a):
+            raise ShapeMismatch("argument has another dimension", expected=str(p), found=str(a), where=call and call.span)
+
+
+def merge_types(a: Type, b: Type) -> Type:
+    """Return the narrowest type that holds both: the type of an If."""
+    if a is b or structural_equal(a, b):
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        dtype = a.dtype if a.dtype == b.dtype else ""
+        ndim = a.ndim if a.ndim == b.ndim else -1
+        same = a.shape is not None and b.shape is not None and ndim >= 0
+        if same and all(Analyzer().can_prove_equal(x, y) for x, y in zip(a.shape, b.shape, strict=True)):  # type: ignore[arg-type]
+            return TensorType(a.shape, dtype, ndim, a.vdevice)
+        return TensorType(None, dtype, ndim)
+    if isinstance(a, ShapeType) and isinstance(b, ShapeType):
+        return ShapeType(None, a.ndim if a.ndim == b.ndim else -1)
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
+        return TupleType(tuple(merge_types(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
+    if isinstance(a, PrimType) and isinstance(b, PrimType) and a.dtype == b.dtype:
+        return PrimType(a.dtype)
+    return AnyType()
+
+
+def is_pure_call(call: Call) -> bool:
+    """Whether a call is known to have no effects."""
+    if isinstance(call.op, Op):
+        core = CORE_OPS.get(call.op.name.removeprefix("relax."))
+        return core[1] if core is not None else bool(getattr(get_op_def(call.op), "pure", True))
+    if isinstance(call.op, ExternFunc):
+        return False
+    ty = call.op.ty
+    return ty.purity if isinstance(ty, FuncType) else isinstance(call.op, (GlobalVar, ExprVar))

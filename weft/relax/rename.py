@@ -1,0 +1,87 @@
+"""Replacing graph-level variables, with untouched parts keeping their identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Tuple, TupleGetItem
+from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+
+__all__ = ["rename_vars"]
+
+
+def rename_vars(expr: Any, renamed: dict[int, Expr]) -> Any:
+    """Replace graph-level variables by identity; scalar expressions and types are left alone."""
+    return _RENAME(expr, renamed)
+
+
+def _rename_default(expr: Any, renamed: dict[int, Expr]) -> Any:
+    return expr
+
+
+_RENAME = Dispatch("rename variables", default=_rename_default)
+
+
+@_RENAME.on(ExprVar)
+def _rename_var(expr: ExprVar, renamed: dict[int, Expr]) -> Any:
+    return renamed.get(id(expr), expr)
+
+
+@_RENAME.on(Call)
+def _rename_call(expr: Call, renamed: dict[int, Expr]) -> Any:
+    op = _RENAME(expr.op, renamed)
+    args = tuple([_RENAME(a, renamed) for a in expr.args])
+    if op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
+        return expr
+    return Call(op, args, expr.attrs, expr.ty_args, span=expr.span, ty=expr.ty)
+
+
+@_RENAME.on(Tuple)
+def _rename_tuple(expr: Tuple, renamed: dict[int, Expr]) -> Any:
+    fields = tuple([_RENAME(f, renamed) for f in expr.fields])
+    if all(a is b for a, b in zip(fields, expr.fields, strict=True)):
+        return expr
+    return Tuple(fields, span=expr.span, ty=expr.ty)
+
+
+@_RENAME.on(TupleGetItem)
+def _rename_get_item(expr: TupleGetItem, renamed: dict[int, Expr]) -> Any:
+    value = _RENAME(expr.tuple_value, renamed)
+    return expr if value is expr.tuple_value else TupleGetItem(value, expr.index, span=expr.span, ty=expr.ty)
+
+
+@_RENAME.on(If)
+def _rename_if(expr: If, renamed: dict[int, Expr]) -> Any:
+    parts = (_RENAME(expr.cond, renamed), _RENAME(expr.true_branch, renamed), _RENAME(expr.false_branch, renamed))
+    if parts[0] is expr.cond and parts[1] is expr.true_branch and parts[2] is expr.false_branch:
+        return expr
+    return If(*parts, span=expr.span, ty=expr.ty)
+
+
+@_RENAME.on(SeqExpr)
+def _rename_seq(expr: SeqExpr, renamed: dict[int, Expr]) -> Any:
+    blocks = tuple([_rename_block(b, renamed) for b in expr.blocks])
+    body = _RENAME(expr.body, renamed)
+    if body is expr.body and all(a is b for a, b in zip(blocks, expr.blocks, strict=True)):
+        return expr
+    return SeqExpr(blocks, body, span=expr.span, ty=expr.ty)
+
+
+def _rename_block(block: BindingBlock, renamed: dict[int, Expr]) -> BindingBlock:
+    bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
+    return block if all(a is b for a, b in zip(bindings, block.bindings, strict=True)) else type(block)(bindings, span=block.span)
+
+
+def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:
+    value = _RENAME(b.value, renamed)
+    if value is b.value:
+        return b
+    if isinstance(b, MatchCast):
+        return MatchCast(b.var, value, b.ty, span=b.span)
+    return VarBinding(b.var, value, span=b.span)
+
+
+@_RENAME.on(Function)
+def _rename_function(expr: Function, renamed: dict[int, Expr]) -> Any:
+    body = _RENAME(expr.body, renamed)
+    return expr if body is expr.body else expr.replace(body=body)
