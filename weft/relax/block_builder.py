@@ -169,6 +169,15 @@ class BlockBuilder:
         finally:
             self._scopes.pop()
 
+    def open_block(self, scope: _Scope, dataflow: bool) -> None:
+        """Begin another block of a scope."""
+        self._close_block(scope)
+        scope.frame = _Frame(dataflow)
+
+    def bindings(self) -> list[Any]:
+        """The bindings of the block under construction."""
+        return self._frame().bindings
+
     def finish(self, scope: _Scope, result: Expr) -> SeqExpr:
         """Make a sequence of what `scope` collected, with an atom as result."""
         self._close_block(scope)

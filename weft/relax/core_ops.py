@@ -250,6 +250,7 @@ def _any_type(call: Call) -> Type:
 
 @_core("print", pure=False)
 @_core("assert_op", pure=False)
+@_core("vm.call_tir_dyn", pure=False)
 @_core("memory.kill_storage", pure=False)
 @_core("memory.kill_tensor", pure=False)
 @_core("vm.kill_object", pure=False)

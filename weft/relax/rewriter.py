@@ -1,0 +1,161 @@
+"""Rewriting functions binding by binding: the loop that most Relax passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import Call, Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, Tuple, structural_equal
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.rename import rename_vars
+
+__all__ = ["all_bindings", "rewrite_bindings", "use_counts"]
+
+Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
+_RESULT_ATOMS = (ExprVar, Constant, ShapeExpr, PrimValue)
+
+
+def rewrite_bindings(func: Function, mod: IRModule, rule: Rule, bb: BlockBuilder | None = None) -> Function:
+    """Rewrite each binding of a function in normal form.
+
+    Parameters
+    ----------
+    rule : callable
+        ``rule(binding, value, bb) -> Expr or None``: `value` is the binding's value with earlier replacements applied. None keeps it;
+        another expression replaces it (an atom replaces the variable itself); ``bb.emit`` adds bindings before it.
+    bb : BlockBuilder, optional
+        The builder to emit through, when the rule adds functions to its module.
+
+    Returns
+    -------
+    Function
+        `func` itself when nothing changed.
+    """
+    state = _State(rule, bb or BlockBuilder(mod))
+    body = state.seq(func.body) if isinstance(func.body, SeqExpr) else func.body
+    if body is func.body:
+        return func
+    return func.replace(body=body)
+
+
+class _State:
+    """One rewrite: the variables replaced so far."""
+
+    def __init__(self, rule: Rule, bb: BlockBuilder) -> None:
+        self.rule, self.bb = rule, bb
+        self.renamed: dict[int, Expr] = {}
+        self.keep_alive: list[Any] = []
+
+    def seq(self, seq: SeqExpr) -> SeqExpr:
+        """Rewrite a sequence; the same object if nothing changed."""
+        changed = False
+        with self.bb.scope() as inner:
+            for block in seq.blocks:
+                self.bb.open_block(inner, dataflow=isinstance(block, DataflowBlock))
+                for binding in block.bindings:
+                    changed |= self.binding(binding)
+            body = rename_vars(seq.body, self.renamed)
+            if not changed and body is seq.body:
+                return seq
+            return self.bb.finish(inner, body)
+
+    def binding(self, binding: Any) -> bool:
+        """Rewrite one binding into the builder; whether anything changed."""
+        before = len(self.bb.bindings())
+        value = rename_vars(binding.value, self.renamed) if self.renamed else binding.value
+        if isinstance(value, If):
+            value = self._branches(value)
+        elif isinstance(value, Function):
+            value = self._nested(value)
+        replaced = self.rule(binding, value, self.bb)
+        if replaced is None or replaced is binding.value:
+            replaced = value
+        if replaced is binding.value and len(self.bb.bindings()) == before:
+            self.bb.emit_normalized(binding)
+            return False
+        self._emit(binding, value, replaced)
+        return True
+
+    def _branches(self, value: If) -> If:
+        parts = [self.seq(b) if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
+        if parts[0] is value.true_branch and parts[1] is value.false_branch:
+            return value
+        return If(value.cond, parts[0], parts[1], span=value.span, ty=value.ty)
+
+    def _nested(self, value: Function) -> Function:
+        body = self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body
+        return value if body is value.body else value.replace(body=body)
+
+    def _emit(self, binding: Any, value: Expr, replaced: Expr) -> None:
+        var = binding.var
+        if isinstance(binding, MatchCast) and replaced is value:
+            self.bb.emit_normalized(MatchCast(var, self.bb.normalize(value), binding.ty, span=binding.span))
+            return
+        outer_span, self.bb.span = self.bb.span, binding.span
+        new = self.bb.normalize(replaced, atom=False)
+        escapes = not isinstance(var, DataflowVar)
+        if isinstance(new, _RESULT_ATOMS) and not (escapes and isinstance(new, DataflowVar)):
+            self.renamed[id(var)] = new
+            self.keep_alive.append(var)
+        else:
+            ty = new.ty  # type: ignore[attr-defined]
+            if ty is var.ty or structural_equal(ty, var.ty):
+                target = var
+            else:
+                target = type(var)(var.name_hint, ty, span=var.span)
+                self.renamed[id(var)] = target
+                self.keep_alive.append(var)
+            self.bb.emit_normalized(VarBinding(target, new, span=binding.span))
+        self.bb.span = outer_span
+
+
+def all_bindings(func: Function) -> list[Any]:
+    """List the bindings of a function in order, those inside branches included."""
+    out: list[Any] = []
+
+    def visit(seq: Any) -> None:
+        if not isinstance(seq, SeqExpr):
+            return
+        for block in seq.blocks:
+            for b in block.bindings:
+                if isinstance(b.value, If):
+                    visit(b.value.true_branch)
+                    visit(b.value.false_branch)
+                elif isinstance(b.value, Function):
+                    visit(b.value.body)
+                out.append(b)
+
+    visit(func.body)
+    return out
+
+
+def use_counts(func: Function) -> dict[int, int]:
+    """Count, by ``id``, how often each variable is used."""
+    counts: dict[int, int] = {}
+
+    def use(expr: Any) -> None:
+        stack = [expr]
+        while stack:
+            e = stack.pop()
+            if isinstance(e, ExprVar):
+                counts[id(e)] = counts.get(id(e), 0) + 1
+            elif isinstance(e, Call):
+                stack.extend(e.args)
+                stack.append(e.op)
+            elif isinstance(e, Tuple):
+                stack.extend(e.fields)
+            elif isinstance(e, If):
+                stack += [e.cond, e.true_branch, e.false_branch]
+            elif isinstance(e, SeqExpr):
+                stack.extend(b.value for block in e.blocks for b in block.bindings)
+                stack.append(e.body)
+            elif isinstance(e, Function):
+                stack.append(e.body)
+            elif hasattr(e, "tuple_value"):
+                stack.append(e.tuple_value)
+
+    use(func.body)
+    return counts
+
+

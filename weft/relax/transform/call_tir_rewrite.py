@@ -1,0 +1,60 @@
+"""CallTIRRewrite: destination-passing calls get their destination: allocate the outputs, call, use the outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, TensorType, Tuple, TupleGetItem, TupleType, function_pass
+from weft.relax.core_ops import alloc_tensor, is_op
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["call_tir_rewrite"]
+
+
+@function_pass(kind=Function, opt_level=0)
+def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
+    """Expand ``call_tir``, ``call_dps_packed`` and ``call_tir_inplace`` into allocations and plain calls.
+
+    Requires
+        ``relax.legalized`` in plain blocks.
+    Ensures
+        Calls of TIR functions take their outputs as arguments; scalars of ``call_tir`` stand last as a shape.
+    Cost
+        Linear.
+    Source
+        TVM's ``CallTIRRewrite``.
+    """
+
+    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        if is_op(value, "call_tir") or is_op(value, "call_dps_packed"):
+            return _expand(value, bb, binding.var.name_hint)
+        if is_op(value, "call_tir_inplace"):
+            return _expand(value, bb, binding.var.name_hint, value.attrs["inplace_indices"])  # type: ignore[attr-defined]
+        return None
+
+    return rewrite_bindings(func, mod, rule)
+
+
+def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Expr:
+    callee, args = call.args[0], _arguments(call.args[1], bb)
+    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
+    outs: list[Expr] = []
+    fresh: list[Expr] = []
+    for i, ty in enumerate(types):
+        reuse = inplace[i] if i < len(inplace) else -1
+        if reuse >= 0:
+            outs.append(args[reuse])
+        else:
+            assert isinstance(ty, TensorType) and ty.shape is not None
+            outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype), hint))
+            fresh.append(outs[-1])
+    callee_args = (*args, *fresh)
+    if len(call.args) > 2:
+        bb.emit(Call(Op.get("relax.vm.call_tir_dyn"), (callee, Tuple((*callee_args, call.args[2]))), Attrs.of(), span=call.span), "_")
+    else:
+        bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
+    return outs[0] if len(outs) == 1 and not isinstance(call.ty, TupleType) else Tuple(tuple(outs))
+
+
+def _arguments(args: Expr, bb: Any) -> list[Expr]:
+    return list(bb.normalize(args).fields) if isinstance(args, Tuple) else [bb.emit(TupleGetItem(args, i)) for i in range(len(args.ty.fields))]  # type: ignore[union-attr]

@@ -1,0 +1,250 @@
+"""ConvertLayout: channels last through the whole graph, with weights packed for the target's register tiles.
+
+Each 4-D value may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise operations, concatenation,
+reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is emitted then, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
+from weft.op import Fusion, get_op_def
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.expr import MatchCast
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
+
+_TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+@function_pass(kind=Function, opt_level=2)
+def convert_layout(func: Function, mod: IRModule, *, panel: int = 32) -> Function:
+    """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant 2-D right
+        operand are ``nn.matmul_packed``.
+    Cost
+        Linear, plus one pass over the weights.
+    Source
+        TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
+    """
+    state = _Layouts(panel)
+    return rewrite_bindings(func, mod, state.rule)
+
+
+class _Layouts:
+    """Which values have a channels-last twin, and which of them exist only as that twin."""
+
+    def __init__(self, panel: int) -> None:
+        self.panel = panel
+        self.last: dict[int, Expr] = {}
+        self.first: dict[int, Expr] = {}
+        self.alive: list[Any] = []
+
+    def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
+        """Rewrite one binding; values that exist only channels-last are bound to a transpose that dead-code removal drops."""
+        if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
+            return None
+        name = value.op.name.removeprefix("relax.")
+        if name in CORE_OPS:
+            return None
+        rule = _RULES.get(name)
+        new = rule(self, value, bb) if rule is not None else self.elementwise(value, bb)
+        if new is None:
+            return None
+        if isinstance(new, ExprVar) or getattr(new, "layout_kept", False):
+            return new
+        return self.bind_last(bb.emit(new), binding, bb)
+
+    def bind_last(self, twin: Any, binding: Any, bb: Any) -> Expr:
+        """Record that the value of `binding` is the transpose of `twin`."""
+        original = bb.emit(_permute(twin, _TO_FIRST))
+        self.last[id(original)] = twin
+        self.first[id(twin)] = original
+        self.alive += [original, twin, binding]
+        return original
+
+    def has_last(self, expr: Any) -> bool:
+        """Whether a channels-last twin exists already."""
+        return id(expr) in self.last
+
+    def to_last(self, expr: Any, bb: Any) -> Expr:
+        """Return the channels-last twin of a 4-D value, emitting a transpose where there is none."""
+        if id(expr) in self.last:
+            return self.last[id(expr)]
+        if isinstance(expr, Constant):
+            return constant(np.ascontiguousarray(expr.data.numpy().transpose(_TO_LAST)))
+        twin = bb.emit(_permute(expr, _TO_LAST))
+        self.last[id(expr)] = twin
+        self.alive += [expr, twin]
+        return twin
+
+    def elementwise(self, call: Call, bb: Any) -> Expr | None:
+        """Carry the layout through an element-wise or broadcasting operation, if any operand has it."""
+        definition = get_op_def(call.op)
+        if definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST) or not isinstance(call.ty, TensorType) or call.ty.ndim != 4:
+            return None
+        if not any(self.has_last(a) for a in call.args):
+            return None
+        args = [self._operand(a, bb) for a in call.args]
+        return None if any(a is None for a in args) else Call(call.op, tuple(args), call.attrs, span=call.span)  # type: ignore[arg-type]
+
+    def _operand(self, arg: Any, bb: Any) -> Expr | None:
+        ty = arg.ty
+        if not isinstance(ty, TensorType) or ty.ndim == 0:
+            return arg
+        if ty.ndim == 4:
+            return self.to_last(arg, bb)
+        if isinstance(arg, Constant):
+            data = arg.data.numpy()
+            return constant(np.ascontiguousarray(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
+        return None
+
+
+def _permute(x: Expr, axes: tuple[int, ...]) -> Call:
+    return Call(Op.get("relax.permute_dims"), (x,), Attrs.of(axes=axes))
+
+
+_RULES: dict[str, Callable[[_Layouts, Call, Any], Any]] = {}
+
+
+def _on(*names: str) -> Callable[[Any], Any]:
+    def register(fn: Any) -> Any:
+        for n in names:
+            _RULES[n] = fn
+        return fn
+
+    return register
+
+
+@_on("nn.conv2d")
+def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    weight = call.args[1]
+    attrs = call.attrs
+    if not isinstance(weight, Constant) or attrs.get("data_layout", "NCHW") != "NCHW" or attrs.get("kernel_layout", "OIHW") != "OIHW":
+        return None
+    kernel = weight.data.numpy()
+    groups, channels = attrs.get("groups", 1), kernel.shape[0]
+    if groups == 1:
+        panel = min(s.panel, _round_up(channels, 16)) if channels < s.panel else s.panel
+        packed, layout = pack_conv_weight(kernel, panel), f"OHWI{panel}o"
+    elif kernel.shape[1] == 1 and groups == channels:
+        packed, layout = np.ascontiguousarray(kernel[:, 0].transpose(1, 2, 0)), "HWC"
+    else:
+        packed, layout = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0)), "HWIO"
+    new_attrs = attrs.with_(data_layout="NHWC", out_layout="NHWC", kernel_layout=layout, channels=channels)
+    return Call(call.op, (s.to_last(call.args[0], bb), constant(packed)), new_attrs, span=call.span)
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def pack_conv_weight(kernel: np.ndarray, panel: int) -> np.ndarray:
+    """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, I, panel), padded with zeros."""
+    o, i, kh, kw = kernel.shape
+    padded = np.zeros((_round_up(o, panel), i, kh, kw), kernel.dtype)
+    padded[:o] = kernel
+    return np.ascontiguousarray(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
+
+
+def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
+    """Pack (K, N) into (ceil(N / panel), K, panel), padded with zeros."""
+    k, n = weight.shape
+    padded = np.zeros((k, _round_up(n, panel)), weight.dtype)
+    padded[:, :n] = weight
+    return np.ascontiguousarray(padded.reshape(k, -1, panel).transpose(1, 0, 2))
+
+
+@_on("matmul")
+def _matmul(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    weight, data = call.args[1], call.args[0]
+    if not isinstance(weight, Constant) or weight.ty.ndim != 2 or not weight.ty.dtype.startswith("float"):  # type: ignore[union-attr]
+        return None
+    if not isinstance(data.ty, TensorType) or data.ty.ndim < 2 or call.attrs.get("out_dtype"):
+        return None
+    array = weight.data.numpy()
+    n = array.shape[1]
+    panel = s.panel if n >= s.panel else _round_up(n, 16)
+    packed = constant(pack_matmul_weight(array, panel))
+    return _Kept(Op.get("relax.nn.matmul_packed"), (data, packed), Attrs.of(n=n), span=call.span)
+
+
+class _Kept(Call):
+    """A replacement that keeps the value's own layout."""
+
+    layout_kept = True
+
+
+@_on("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d")
+def _pool(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    if not s.has_last(call.args[0]) or not isinstance(call.ty, TensorType) or _layout(call) != "NCHW":
+        return None
+    return Call(call.op, (s.to_last(call.args[0], bb), *call.args[1:]), call.attrs.with_(layout="NHWC", out_layout="NHWC"), span=call.span)
+
+
+def _layout(call: Call) -> str:
+    return call.attrs.get("layout", "NCHW") or "NCHW"
+
+
+@_on("image.resize2d")
+def _resize(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    if not s.has_last(call.args[0]) or _layout(call) != "NCHW":
+        return None
+    return Call(call.op, (s.to_last(call.args[0], bb), *call.args[1:]), call.attrs.with_(layout="NHWC"), span=call.span)
+
+
+@_on("concat")
+def _concat(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    fields = call.args[0]
+    if not isinstance(fields, Tuple) or call.ty.ndim != 4 or not any(s.has_last(f) for f in fields.fields):  # type: ignore[union-attr]
+        return None
+    axis = call.attrs.get("axis", 0) or 0
+    twins = Tuple(tuple(s.to_last(f, bb) for f in fields.fields))
+    return Call(call.op, (twins, *call.args[1:]), call.attrs.with_(axis=_TO_LAST.index(axis % 4)), span=call.span)
+
+
+@_on("sum", "mean", "max", "min")
+def _reduce(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    data = call.args[0]
+    axis = call.attrs.get("axis")
+    if not s.has_last(data) or axis is None:
+        return None
+    axes = tuple(a % 4 for a in (axis if isinstance(axis, tuple) else (axis,)))
+    mapped = tuple(sorted(_TO_LAST.index(a) for a in axes))
+    attrs = call.attrs.with_(axis=mapped)
+    if call.attrs.get("keepdims", False):
+        return Call(call.op, (s.to_last(data, bb),), attrs, span=call.span)
+    if set(axes) == {2, 3}:
+        return _Kept(call.op, (s.to_last(data, bb),), attrs, span=call.span)
+    return None
+
+
+@_on("nn.softmax", "nn.log_softmax")
+def _softmax(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    if not s.has_last(call.args[0]):
+        return None
+    axis = _TO_LAST.index(call.attrs.get("axis", -1) % 4)
+    return Call(call.op, (s.to_last(call.args[0], bb),), call.attrs.with_(axis=axis), span=call.span)
+
+
+@_on("permute_dims")
+def _permute_rule(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
+    data = call.args[0]
+    axes = call.attrs.get("axes")
+    if not s.has_last(data) or axes is None:
+        return None
+    composed = tuple(_TO_LAST.index(a % 4) for a in axes)
+    twin = s.to_last(data, bb)
+    if composed == (0, 1, 2, 3):
+        return twin
+    return _Kept(call.op, (twin,), call.attrs.with_(axes=composed), span=call.span)

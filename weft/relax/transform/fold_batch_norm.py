@@ -1,0 +1,104 @@
+"""FoldBatchNorm: batch normalisation at inference is a scale and a shift, which convolution weights absorb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TupleGetItem, constant, function_pass
+from weft.relax.core_ops import is_op
+from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
+
+__all__ = ["fold_batch_norm"]
+
+_CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+@function_pass(kind=Function, opt_level=1)
+def fold_batch_norm(func: Function, mod: IRModule) -> Function:
+    """Turn ``batch_norm(x)`` with constant statistics into ``x * scale + shift``, and fold both into a convolution before it.
+
+    Requires
+        ``relax.normalized``, layouts with channels second.
+    Ensures
+        ``relax.normalized``; no batch_norm with constant parameters.
+    Cost
+        Linear, plus one pass over the folded weights.
+    Source
+        The algebra of Ioffe and Szegedy, 2015, section 3.1; TVM's ``FoldBatchnormToConv2D``.
+    """
+    values = {id(b.var): b.value for b in all_bindings(func)}
+    uses = use_counts(func)
+    normalised: dict[int, Expr] = {}
+
+    def definition(var: Any) -> Any:
+        return values.get(id(var))
+
+    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        if is_op(value, "nn.batch_norm"):
+            new = _fold(value, definition, uses, bb)
+            if new is not None:
+                var = bb.emit(new)
+                if isinstance(value.ty, type(value.args[0].ty)):
+                    return var
+                normalised[id(binding.var)] = var
+            return None
+        if isinstance(value, TupleGetItem) and value.index == 0 and id(value.tuple_value) in normalised:
+            return normalised[id(value.tuple_value)]
+        values[id(binding.var)] = value
+        return None
+
+    return rewrite_bindings(func, mod, rule)
+
+
+def _array(expr: Expr) -> np.ndarray | None:
+    return expr.data.numpy() if isinstance(expr, Constant) else None
+
+
+def _fold(call: Call, definition: Any, uses: dict[int, int], bb: Any) -> Expr | None:
+    """Return the replacement of a batch_norm call, or None when its parameters are not constant."""
+    params = [_array(a) for a in call.args[1:5]]
+    if any(p is None for p in params) or call.args[0].ty.ndim < 2:
+        return None
+    gamma, beta, mean, var = (p.astype(np.float64) for p in params)  # type: ignore[union-attr]
+    if not call.attrs.get("scale", True):
+        gamma = np.ones_like(gamma)
+    if not call.attrs.get("center", True):
+        beta = np.zeros_like(beta)
+    scale = gamma / np.sqrt(var + call.attrs.get("epsilon", 1e-5))
+    shift = beta - mean * scale
+    data = call.args[0]
+    dtype, ndim = data.ty.dtype, data.ty.ndim
+    axis = call.attrs.get("axis", 1) % ndim
+    conv, bias = _convolution_before(data, definition, uses) if axis == 1 else (None, None)
+    if conv is not None:
+        weight = _array(conv.args[1])
+        scaled = constant((weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(weight.dtype))  # type: ignore[union-attr]
+        data = bb.emit(Call(conv.op, (conv.args[0], scaled), conv.attrs, span=conv.span))
+        shift = shift + (0 if bias is None else bias * scale)
+        return _broadcast_op("add", data, shift, dtype, ndim, axis)
+    scaled_data = bb.emit(_broadcast_op("multiply", data, scale, dtype, ndim, axis))
+    return _broadcast_op("add", scaled_data, shift, dtype, ndim, axis)
+
+
+def _broadcast_op(name: str, data: Expr, values: np.ndarray, dtype: str, ndim: int, axis: int) -> Call:
+    shape = tuple(-1 if i == axis else 1 for i in range(ndim))
+    return Call(Op.get("relax." + name), (data, constant(values.reshape(shape), dtype)), Attrs.of())
+
+
+def _convolution_before(data: Any, definition: Any, uses: dict[int, int]) -> tuple[Call | None, np.ndarray | None]:
+    """Find ``conv(x, constant)`` or ``conv(x, constant) + constant per channel`` behind `data`, used only here."""
+    value = definition(data)
+    bias = None
+    if is_op(value, "add") and uses.get(id(data)) == 1:
+        bias = _array(value.args[1])
+        if bias is None or bias.size not in (1, bias.shape[-data.ty.ndim + 1] if bias.ndim >= data.ty.ndim - 1 else -1):
+            return None, None
+        data, bias = value.args[0], bias.reshape(-1).astype(np.float64)
+        value = definition(data)
+    if not any(is_op(value, c) for c in _CONVS) or uses.get(id(data)) != 1 or _array(value.args[1]) is None:
+        return None, None
+    if value.attrs.get("kernel_layout", "OIHW")[:2] != "OI" or value.attrs.get("data_layout", "NCHW")[:2] != "NC":
+        return None, None
+    return value, bias

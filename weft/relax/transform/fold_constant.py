@@ -1,0 +1,86 @@
+"""FoldConstant: operations on constants are done at compile time, by each operator's NumPy reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.ir import Call, Constant, Expr, Function, IntImm, IRModule, Op, PrimValue, ShapeExpr, TensorType, Tuple, TupleType, constant, function_pass
+from weft.op import get_op_def
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["evaluate", "fold_constant"]
+
+
+@function_pass(kind=Function, opt_level=1)
+def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) -> Function:
+    """Evaluate calls whose arguments are all constants.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``.
+    Parameters
+        ``max_bytes``: results larger than this are computed at run time.
+    Cost
+        Linear, plus the evaluations.
+    Source
+        TVM's ``FoldConstant``.
+    """
+
+    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+        if isinstance(value, Call) and _result_bytes(value.ty) <= max_bytes:
+            return evaluate(value)
+        return None
+
+    return rewrite_bindings(func, mod, rule)
+
+
+def evaluate(call: Call) -> Expr | None:
+    """Evaluate a call of a tensor operator on constants; None where an argument is not constant or the type is not static."""
+    if not isinstance(call.op, Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
+        return None
+    if not any(isinstance(a, (Constant, Tuple)) for a in call.args):
+        return None
+    args = [_value(a) for a in call.args]
+    if any(a is None for a in args):
+        return None
+    definition = get_op_def(call.op)
+    attrs = dict(call.attrs.items)
+    if getattr(definition, "reference", None) is None or not getattr(definition, "pure", True):
+        return None
+    return _to_expr(definition.reference(*args, **attrs), call.ty)
+
+
+def _result_bytes(ty: Any) -> float:
+    """Return the size of a static type, or infinity."""
+    if isinstance(ty, TupleType):
+        return sum(_result_bytes(f) for f in ty.fields)
+    if not isinstance(ty, TensorType) or ty.shape is None or not all(isinstance(d, IntImm) for d in ty.shape):
+        return float("inf")
+    return float(np.prod([d.value for d in ty.shape], dtype=np.float64)) * 8
+
+
+def _value(arg: Expr) -> Any:
+    if isinstance(arg, Constant):
+        return arg.data.numpy() if hasattr(arg.data, "numpy") else np.asarray(arg.data)
+    if isinstance(arg, ShapeExpr):
+        return tuple(int(v) for v in arg.values) if all(isinstance(v, IntImm) for v in arg.values) else None
+    if isinstance(arg, PrimValue):
+        return getattr(arg.value, "value", None)
+    if isinstance(arg, Tuple):
+        fields = [_value(f) for f in arg.fields]
+        return None if any(f is None for f in fields) else tuple(fields)
+    return None
+
+
+def _to_expr(result: Any, ty: Any) -> Expr | None:
+    if isinstance(ty, TupleType):
+        fields = tuple(_to_expr(r, t) for r, t in zip(result, ty.fields, strict=True))
+        return None if any(f is None for f in fields) else Tuple(fields, ty=ty)  # type: ignore[arg-type]
+    array = np.ascontiguousarray(result)
+    if array.shape != np.shape(result):
+        array = array.reshape(np.shape(result))
+    return constant(array, ty.dtype)

@@ -1,0 +1,303 @@
+"""FuseOps: groups operations whose intermediate values need never reach memory.
+
+Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel. A value joins the group of its
+immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work, reductions and the
+end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where its consumer has as many elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Op, PrimType, ShapeType, TensorType, Tuple, TupleGetItem, module_pass
+from weft.op import Fusion, get_op_def
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.infer import function_type
+
+__all__ = ["fuse_ops"]
+
+_STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
+
+
+@module_pass(opt_level=1, ensures="relax.normalized")
+def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
+    """Group operations into primitive functions.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``; groups are calls of functions with attribute ``Primitive``.
+    Parameters
+        ``max_ops``: the largest group.
+    Cost
+        Linear in bindings times the depth of the post-dominator tree on the way.
+    Source
+        TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
+    """
+    out = mod.copy()
+    for gvar, func in mod.items():
+        if isinstance(func, Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):
+            body = _fuse_seq(func.body, out, max_ops, set())
+            if body is not func.body:
+                out[gvar] = func.replace(body=body)
+    return mod.with_functions(out.functions)
+
+
+def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int, live_out: set[int]) -> SeqExpr:
+    used_outside = _uses_by_block(seq)
+    blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i]) for i, block in enumerate(seq.blocks))
+    if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+        return seq
+    return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+
+
+def _uses_by_block(seq: SeqExpr) -> list[set[int]]:
+    """For each block, the ids of variables that something outside of it uses."""
+    after: list[set[int]] = []
+    live = set(_vars(seq.body))
+    for block in reversed(seq.blocks):
+        after.append(set(live))
+        for b in block.bindings:
+            live.update(_vars(b.value))
+    return list(reversed(after))
+
+
+def _vars(expr: Any) -> list[int]:
+    """List the ids of the variables in an expression, branches included."""
+    out: list[int] = []
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, ExprVar):
+            out.append(id(e))
+        elif isinstance(e, Call):
+            stack += [*e.args, e.op]
+        elif isinstance(e, Tuple):
+            stack.extend(e.fields)
+        elif isinstance(e, TupleGetItem):
+            stack.append(e.tuple_value)
+        elif isinstance(e, SeqExpr):
+            stack.extend(b.value for block in e.blocks for b in block.bindings)
+            stack.append(e.body)
+        elif isinstance(e, Function):
+            stack.append(e.body)
+        elif hasattr(e, "true_branch"):
+            stack += [e.cond, e.true_branch, e.false_branch]
+    return out
+
+
+class _Graph:
+    """The bindings of one block as a graph: kinds, edges, post-dominators and groups (union-find)."""
+
+    def __init__(self, block: BindingBlock, used_outside: set[int]) -> None:
+        self.bindings = block.bindings
+        self.index = {id(b.var): i for i, b in enumerate(block.bindings)}
+        n = len(block.bindings)
+        self.kind = [_fusion_kind(b) for b in block.bindings]
+        self.shape = [_shape(b.var.ty) for b in block.bindings]
+        self.users: list[list[int]] = [[] for _ in range(n)]
+        self.extern = [id(b.var) in used_outside for b in block.bindings]
+        self.group = list(range(n))
+        self.group_kind = list(self.kind)
+        self.group_size = [1] * n
+        self.analyzer = Analyzer()
+        self._same: dict[tuple[int, int], bool] = {}
+        for i, b in enumerate(block.bindings):
+            for v in dict.fromkeys(_vars(b.value)):
+                if v in self.index:
+                    self.users[self.index[v]].append(i)
+        self.parent, self.depth, self.edge_kind = self._post_dominators()
+
+    def _post_dominators(self) -> tuple[list[int], list[int], list[int]]:
+        n = len(self.bindings)
+        parent, depth, kind = [-1] * n, [1] * n, [int(Fusion.OPAQUE)] * n
+        for i in reversed(range(n)):
+            if self.extern[i] or not self.users[i]:
+                continue
+            node, worst = self.users[i][0], self.kind[self.users[i][0]]
+            for u in self.users[i][1:]:
+                node, worst = self._common(node, u, max(worst, self.kind[u]), parent, depth, kind)
+                if node < 0:
+                    break
+            if node >= 0:
+                parent[i], depth[i], kind[i] = node, depth[node] + 1, worst
+        return parent, depth, kind
+
+    @staticmethod
+    def _common(a: int, b: int, worst: int, parent: list[int], depth: list[int], kind: list[int]) -> tuple[int, int]:
+        """Lowest common ancestor of two nodes, and the largest kind on the way."""
+        while a != b:
+            if a < 0 or b < 0:
+                return -1, int(Fusion.OPAQUE)
+            if depth[a] < depth[b]:
+                a, b = b, a
+            worst = max(worst, kind[a])
+            a = parent[a]
+        return a, worst
+
+    def find(self, i: int) -> int:
+        """The representative of a node's group."""
+        while self.group[i] != i:
+            self.group[i] = self.group[self.group[i]]
+            i = self.group[i]
+        return i
+
+    def same_elements(self, a: int, b: int) -> bool:
+        """Whether the values of two nodes provably have the same shape."""
+        key = (a, b)
+        if key not in self._same:
+            self._same[key] = _equal_shapes(self.shape[a], self.shape[b], self.analyzer)
+        return self._same[key]
+
+    def between(self, src: int, sink: int) -> list[int] | None:
+        """List the nodes on all paths from `src` to `sink`, `sink` last; None when a path leaves before."""
+        seen: set[int] = set()
+        stack = list(self.users[src])
+        while stack:
+            i = stack.pop()
+            if i in seen:
+                continue
+            if i > sink:
+                return None
+            seen.add(i)
+            if i != sink:
+                stack.extend(self.users[i])
+        return sorted(seen)
+
+    def merge(self, members: list[int], sink: int) -> None:
+        """Put the groups of `members` into that of `sink`."""
+        root = self.find(sink)
+        for m in members:
+            r = self.find(m)
+            if r != root:
+                self.group[r] = root
+                self.group_kind[root] = max(self.group_kind[root], self.group_kind[r])
+                self.group_size[root] += self.group_size[r]
+
+
+def _fusion_kind(binding: Any) -> int:
+    value = binding.value
+    if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
+        return int(Fusion.OPAQUE)
+    if value.op.name.removeprefix("relax.") in CORE_OPS or value.op.name in _STANDALONE or not isinstance(value.ty, TensorType):
+        return int(Fusion.OPAQUE)
+    if value.ty.shape is None or not value.ty.dtype:
+        return int(Fusion.OPAQUE)
+    fusion = get_op_def(value.op).fusion
+    return int(fusion(value) if callable(fusion) else fusion)
+
+
+def _shape(ty: Any) -> Any:
+    return ty.shape if isinstance(ty, TensorType) else None
+
+
+def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _fuse_block(block: BindingBlock, mod: IRModule, max_ops: int, used_outside: set[int]) -> BindingBlock:
+    graph = _Graph(block, used_outside)
+    for phase in (0, 1):
+        for i in range(len(graph.bindings)):
+            _try_fuse(graph, i, phase, max_ops)
+    groups: dict[int, list[int]] = {}
+    for i in range(len(graph.bindings)):
+        groups.setdefault(graph.find(i), []).append(i)
+    if all(len(g) == 1 for g in groups.values()):
+        return block
+    by_sink = {members[-1]: members for members in groups.values()}
+    bindings = [
+        graph.bindings[i] if len(by_sink[i]) == 1 else _outline(graph, by_sink[i], mod, used_outside) for i in range(len(graph.bindings)) if i in by_sink
+    ]
+    return type(block)(tuple(bindings), span=block.span)
+
+
+def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
+    sink, kind = g.parent[i], g.group_kind[g.find(i)]
+    if sink < 0 or kind >= Fusion.OPAQUE or g.find(i) == g.find(sink) or g.group_size[g.find(i)] >= max_ops:
+        return
+    path = g.between(i, sink)
+    if path is None or sum(g.group_size[r] for r in {g.find(m) for m in [i, *path]}) > max_ops:
+        return
+    inner, sink_kind = path[:-1], g.group_kind[g.find(sink)]
+    if kind in (Fusion.ANCHOR, Fusion.REDUCTION):
+        # an epilogue: everything up to the sink is element-wise on the same elements
+        if all(g.group_kind[g.find(m)] <= Fusion.BROADCAST and g.same_elements(i, m) for m in path):
+            g.merge([i, *inner], sink)
+        return
+    if (kind <= Fusion.BROADCAST) != (phase == 0):
+        return
+    if any(g.kind[m] > Fusion.INJECTIVE or not g.same_elements(i, m) for m in inner):
+        return
+    if sink_kind == Fusion.REDUCTION and g.kind[sink] == Fusion.REDUCTION:
+        if kind <= Fusion.BROADCAST and _reads_as_data(g, i, inner, sink):
+            g.merge([i, *inner], sink)
+        return
+    limit = Fusion.ANCHOR if kind <= Fusion.BROADCAST else Fusion.INJECTIVE
+    if g.kind[sink] <= Fusion.INJECTIVE and sink_kind <= limit and (g.same_elements(i, sink) or _permutes(g.bindings[sink].value)):
+        g.merge([i, *inner], sink)
+
+
+def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
+    """Whether the group of `i` reaches a reduction only through its first argument."""
+    members = {id(g.bindings[m].var) for m in [i, *inner]}
+    args = g.bindings[sink].value.args
+    return id(args[0]) in members and not any(id(a) in members for a in args[1:])
+
+
+def _permutes(value: Any) -> bool:
+    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.permute_dims"
+
+
+def _outline(g: _Graph, members: list[int], mod: IRModule, used_outside: set[int]) -> VarBinding:
+    """Make a primitive function of a group and the binding that calls it."""
+    inside = {id(g.bindings[m].var) for m in members}
+    params: list[Var] = []
+    args: list[Expr] = []
+    renamed: dict[int, Expr] = {}
+    bindings: list[VarBinding] = []
+
+    def parameter(expr: Expr, hint: str) -> Expr:
+        for p, a in zip(params, args, strict=True):
+            if a is expr:
+                return p
+        params.append(Var(f"p_{hint}" if hint else f"p{len(params)}", expr.ty))  # type: ignore[attr-defined]
+        args.append(expr)
+        return params[-1]
+
+    for m in members:
+        binding = g.bindings[m]
+        value = binding.value
+        new_args = tuple(_outline_arg(a, inside, renamed, parameter) for a in value.args)
+        var = (Var if m == members[-1] else DataflowVar)(binding.var.name_hint, binding.var.ty)
+        bindings.append(VarBinding(var, Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty), span=binding.span))
+        renamed[id(binding.var)] = var
+    out = bindings[-1].var
+    body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
+    func = Function(tuple(params), body, out.ty, True, Attrs.of(Primitive=1))
+    name = mod.fresh_name(_group_name(g, members))
+    mod[name] = func.replace(ty=function_type(func))
+    gvar = mod.get_global_var(name)
+    sink = g.bindings[members[-1]]
+    return VarBinding(sink.var, Call(gvar, tuple(args), span=sink.value.span, ty=sink.var.ty), span=sink.span)
+
+
+def _outline_arg(arg: Expr, inside: set[int], renamed: dict[int, Expr], parameter: Any) -> Expr:
+    if id(arg) in inside:
+        return renamed[id(arg)]
+    if isinstance(arg, Constant):
+        return arg if not arg.data.shape or all(d == 1 for d in arg.data.shape) else parameter(arg, "")
+    if isinstance(arg, ExprVar) and not isinstance(arg, GlobalVar):
+        return arg if isinstance(arg.ty, (ShapeType, PrimType)) else parameter(arg, arg.name_hint)
+    if isinstance(arg, Tuple):
+        return Tuple(tuple(_outline_arg(f, inside, renamed, parameter) for f in arg.fields), ty=arg.ty)
+    return arg
+
+
+def _group_name(g: _Graph, members: list[int]) -> str:
+    names = [g.bindings[m].value.op.name.rsplit(".", 1)[-1] for m in members]
+    return ("fused_" + "_".join(names))[:80]

@@ -1,0 +1,212 @@
+"""LegalizeOps: every tensor operation, and every fused group, becomes a call of a TIR function.
+
+A group is lowered in one go: its operations' tensor expressions are composed and made into one PrimFunc, so that what TVM does in two
+passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import LoweringError
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    GlobalVar,
+    IRModule,
+    Op,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    const,
+    fingerprint,
+    module_pass,
+)
+from weft.op import Fusion, get_op_def
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import CORE_OPS, call_tir
+from weft.relax.rewriter import rewrite_bindings
+from weft.relax.te_bridge import undefined_vars
+from weft.te import Tensor as TETensor
+from weft.te import compute, create_prim_func, placeholder
+
+__all__ = ["legalize_ops"]
+
+_BUILTIN = ("relax.reshape",)
+
+
+@module_pass(opt_level=0, ensures="relax.legalized")
+def legalize_ops(mod: IRModule) -> IRModule:
+    """Replace operator calls and calls of primitive functions by ``call_tir``.
+
+    Requires
+        ``relax.normalized``; every lowered call has known output shapes and data types.
+    Ensures
+        ``relax.legalized``: the operators left are Relax's own and ``relax.reshape``.
+    Cost
+        Linear; one PrimFunc for each distinct computation.
+    Source
+        TVM's ``LegalizeOps`` and ``FuseTIR``.
+    """
+    bb = BlockBuilder(mod)
+    state = _Legalizer(bb, mod)
+    for gvar, func in mod.items():
+        if isinstance(func, Function) and not func.attrs.get("Primitive"):
+            new = rewrite_bindings(func, mod, state.rule, bb)
+            if new is not func:
+                bb.update_func(gvar, new)
+    out = bb.get()
+    for gvar, func in mod.items():
+        if isinstance(func, Function) and func.attrs.get("Primitive"):
+            del out[gvar]
+    return mod.with_functions(out.functions)
+
+
+class _Legalizer:
+    def __init__(self, bb: BlockBuilder, mod: IRModule) -> None:
+        self.bb, self.mod = bb, mod
+        self.names: dict[str, GlobalVar] = {}
+
+    def rule(self, binding: Any, value: Expr, _bb: Any) -> Expr | None:
+        if not isinstance(value, Call):
+            return None
+        if isinstance(value.op, GlobalVar) and value.op in self.mod:
+            func = self.mod[value.op]
+            if isinstance(func, Function) and func.attrs.get("Primitive"):
+                calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
+                env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
+                return self.lower(calls, env, value, value.op.name_hint)
+            return None
+        if not isinstance(value.op, Op) or value.op.name in _BUILTIN or value.op.name.removeprefix("relax.") in CORE_OPS:
+            return None
+        definition = get_op_def(value.op)
+        if definition.lower is None:
+            return None
+        name = value.op.name.removeprefix("relax.").replace(".", "_")
+        return self.lower([(binding.var, value)], {}, value, name)
+
+    def lower(self, calls: list[tuple[Any, Call]], env: dict[int, Expr], origin: Call, name: str) -> Expr:
+        """Lower calls, the last of which is the result, to one ``call_tir``."""
+        inputs = _Inputs(env)
+        produced: dict[int, Any] = {}
+        result: Any = None
+        patterns: list[int] = []
+        for var, call in calls:
+            definition = get_op_def(call.op)
+            args = [inputs.to_te(a, produced) for a in call.args]
+            result = definition.lower(*args, **dict(call.attrs.items))
+            produced[id(var)] = result
+            fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
+            patterns.append(int(fusion))
+        outs = list(result) if isinstance(result, (list, tuple)) else [result]
+        out_types = _tensor_types(origin)
+        outs = [_fresh_output(o, inputs.tensors) for o in outs]
+        prim = create_prim_func([*inputs.tensors, *outs])
+        extra = undefined_vars(prim)
+        if extra:
+            prim = prim.replace(params=(*prim.params, *extra))
+        attrs: dict[str, Any] = {"op_pattern": max(patterns)}
+        if max(patterns) <= Fusion.BROADCAST and len(outs) == 1:
+            attrs["inplace_inputs"] = _inplace_inputs(inputs.exprs, out_types[0])
+        gvar = self.add(prim.with_attr(attrs), name)
+        return call_tir(gvar, inputs.exprs, out_types, extra or None)
+
+    def add(self, prim: Any, name: str) -> GlobalVar:
+        """Add a PrimFunc, or find one of equal structure."""
+        key = fingerprint(prim.without_attr("global_symbol"))
+        if key not in self.names:
+            unique = self.bb.module.fresh_name(name if name not in self.mod else name + "_kernel")
+            self.bb.module[unique] = prim.with_attr("global_symbol", unique)
+            self.names[key] = self.bb.module.get_global_var(unique)
+        return self.names[key]
+
+
+class _Inputs:
+    """The tensor arguments met so far, as te placeholders."""
+
+    def __init__(self, env: dict[int, Expr]) -> None:
+        self.env = env
+        self.exprs: list[Expr] = []
+        self.tensors: list[TETensor] = []
+
+    def to_te(self, arg: Any, produced: dict[int, Any]) -> Any:
+        """Convert an argument to what an operator's ``lower`` takes."""
+        if id(arg) in produced:
+            return produced[id(arg)]
+        arg = self.env.get(id(arg), arg)
+        if isinstance(arg, ShapeExpr):
+            return arg.values
+        if isinstance(arg, PrimValue):
+            return arg.value
+        if isinstance(arg, Tuple):
+            return tuple(self.to_te(f, produced) for f in arg.fields)
+        if isinstance(arg, Constant) and all(d == 1 for d in arg.data.shape):
+            return _scalar_constant(arg)
+        ty = arg.ty
+        if isinstance(ty, ShapeType) and ty.values is not None:
+            return ty.values
+        if isinstance(ty, PrimType) and ty.value is not None:
+            return ty.value
+        if isinstance(ty, TensorType):
+            return self.placeholder(arg, ty)
+        return getattr(arg, "value", arg)
+
+    def placeholder(self, arg: Expr, ty: TensorType) -> TETensor:
+        """Return the placeholder of a tensor, one for each distinct expression."""
+        for e, t in zip(self.exprs, self.tensors, strict=True):
+            if e is arg:
+                return t
+        if ty.shape is None or not ty.dtype:
+            raise LoweringError(
+                f"cannot generate code for '{getattr(arg, 'name_hint', arg)}': its type is not fully known",
+                where=arg.span,
+                expected="a tensor of known rank, dimensions (symbolic ones included) and data type",
+                found=str(ty),
+                help="name the unknown dimensions with match_cast",
+            )
+        tensor = placeholder(ty.shape, ty.dtype, name=f"p{len(self.tensors)}")
+        self.exprs.append(arg)
+        self.tensors.append(tensor)
+        return tensor
+
+
+def _scalar_constant(arg: Constant) -> TETensor:
+    value = const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
+    return compute(arg.ty.shape, lambda *_: value, name="scalar")  # type: ignore[union-attr]
+
+
+def _fresh_output(tensor: TETensor, inputs: list[TETensor]) -> TETensor:
+    """Copy a result that is one of the inputs, so that the function has something to write."""
+    if any(tensor is t for t in inputs):
+        return compute(tensor.shape, lambda *i: tensor(*i), name="copy")
+    return tensor
+
+
+def _tensor_types(call: Call) -> list[TensorType]:
+    ty = call.ty
+    types = list(ty.fields) if isinstance(ty, TupleType) else [ty]
+    for t in types:
+        if not isinstance(t, TensorType) or t.shape is None or not t.dtype:
+            name = call.op.name if isinstance(call.op, Op) else call.op.name_hint
+            raise LoweringError(f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast")
+    return types  # type: ignore[return-value]
+
+
+def _inplace_inputs(inputs: list[Expr], out: TensorType) -> tuple[int, ...]:
+    """List the inputs whose memory the output may take over: same shape and element size, each element read once."""
+    return tuple(
+        i
+        for i, e in enumerate(inputs)
+        if isinstance(e, ExprVar) and isinstance(e.ty, TensorType) and e.ty.dtype == out.dtype and _identical(e.ty.shape, out.shape)
+    )
+
+
+def _identical(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and all(x is y or getattr(x, "value", None) == getattr(y, "value", x) for x, y in zip(a, b, strict=True))

@@ -1,0 +1,35 @@
+"""Normalize: every function in normal form with all types inferred."""
+
+from __future__ import annotations
+
+from weft.ir import Function, IRModule, function_pass
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.expr import SeqExpr
+from weft.relax.infer import function_type
+
+__all__ = ["normalize"]
+
+
+@function_pass(kind=Function, ensures="relax.normalized")
+def normalize(func: Function, mod: IRModule) -> Function:
+    """Bring functions into normal form: nested operations bound to variables, types inferred.
+
+    Requires
+        Well-formed Relax.
+    Ensures
+        ``relax.normalized``.
+    Cost
+        Linear.
+    Source
+        TVM's ``Normalize``.
+    """
+    if isinstance(func.body, SeqExpr) and func.ret_ty is not None and _is_normal(func.body):
+        return func
+    bb = BlockBuilder(mod)
+    new = bb.normalize(func)
+    return new.replace(ret_ty=new.body.ty, ty=function_type(new))
+
+
+def _is_normal(seq: SeqExpr) -> bool:
+    bindings = [b for block in seq.blocks for b in block.bindings]
+    return seq.ty is not None and all(b.var.ty is not None and getattr(b.value, "ty", None) is not None for b in bindings)

@@ -1,0 +1,61 @@
+"""RewriteDataflowReshape: operations that only give memory another shape become ``relax.reshape``, which costs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Attrs, Call, Expr, ExprVar, Function, IntImm, IRModule, Op, TensorType, function_pass, shape_expr
+from weft.relax.core_ops import is_op
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["moves_only_unit_dims", "rewrite_dataflow_reshape"]
+
+_VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
+
+
+@function_pass(kind=Function, opt_level=0)
+def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
+    """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and chains of reshapes into one.
+
+    Requires
+        ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.
+    Ensures
+        ``relax.normalized``.
+    Cost
+        Linear.
+    Source
+        TVM's ``RewriteDataflowReshape``.
+    """
+    source: dict[int, Expr] = {}
+
+    def rule(binding: Any, value: Expr, _bb: Any) -> Expr | None:
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType) or value.ty.shape is None:
+            return None
+        if not (any(is_op(value, v) for v in _VIEWS) or moves_only_unit_dims(value)):
+            return None
+        base = value.args[0]
+        base = source.get(id(base), base)
+        if isinstance(base.ty, TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ExprVar):  # type: ignore[attr-defined]
+            return base
+        source[id(binding.var)] = base
+        if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:
+            return None
+        return Call(Op.get("relax.reshape"), (base, shape_expr(value.ty.shape)), Attrs.of(), span=value.span)
+
+    return rewrite_bindings(func, mod, rule)
+
+
+def moves_only_unit_dims(call: Call) -> bool:
+    """Whether a call is a transpose that leaves the order of all dimensions but those of extent 1."""
+    if not is_op(call, "permute_dims") or not isinstance(call.args[0].ty, TensorType) or call.args[0].ty.shape is None:  # type: ignore[attr-defined]
+        return False
+    shape = call.args[0].ty.shape  # type: ignore[attr-defined]
+    axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
+    moved = [a % len(shape) for a in axes if not (isinstance(shape[a], IntImm) and shape[a].value == 1)]
+    return moved == sorted(moved)
+
+
+def _same_shape(a: TensorType, b: TensorType) -> bool:
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return False
+    return all(x is y or (isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value) for x, y in zip(a.shape, b.shape, strict=True))

@@ -1,0 +1,112 @@
+"""ToNonDataflow and RemovePurityChecking: from here on, order matters and blocks are plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Call, Function, If, IRModule, Op, function_pass
+from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.rename import rename_vars
+
+__all__ = ["remove_purity_checking", "to_non_dataflow"]
+
+
+@function_pass(kind=Function, opt_level=0)
+def to_non_dataflow(func: Function, mod: IRModule) -> Function:
+    """Turn dataflow blocks and variables into plain ones, one block a sequence.
+
+    Requires
+        ``relax.legalized``.
+    Ensures
+        No DataflowBlock, no DataflowVar.
+    Cost
+        Linear.
+    Source
+        TVM's ``ToNonDataflow``.
+    """
+    body = _plain(func.body, {})
+    return func if body is func.body else func.replace(body=body)
+
+
+def _plain(seq: Any, renamed: dict[int, Any]) -> Any:
+    if not isinstance(seq, SeqExpr):
+        return rename_vars(seq, renamed)
+    bindings = [_plain_binding(b, renamed) for block in seq.blocks for b in block.bindings]
+    body = rename_vars(seq.body, renamed)
+    same = len(seq.blocks) <= 1 and all(type(b) is BindingBlock for b in seq.blocks)
+    old = [b for block in seq.blocks for b in block.bindings]
+    if same and body is seq.body and all(x is y for x, y in zip(bindings, old, strict=True)):
+        return seq
+    return SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body, span=seq.span, ty=seq.ty)
+
+
+def _plain_binding(b: Any, renamed: dict[int, Any]) -> Any:
+    value = b.value
+    if isinstance(value, If):
+        branches = _plain(value.true_branch, renamed), _plain(value.false_branch, renamed)
+        cond = rename_vars(value.cond, renamed)
+        if cond is not value.cond or branches[0] is not value.true_branch or branches[1] is not value.false_branch:
+            value = If(cond, *branches, span=value.span, ty=value.ty)
+    elif isinstance(value, Function):
+        value = value.replace(body=_plain(value.body, renamed))
+    else:
+        value = rename_vars(value, renamed)
+    var = b.var
+    if isinstance(var, DataflowVar):
+        var = renamed[id(b.var)] = Var(var.name_hint, var.ty, span=var.span)
+    if var is b.var and value is b.value:
+        return b
+    if isinstance(b, MatchCast):
+        return MatchCast(var, value, b.ty, span=b.span)
+    return VarBinding(var, value, span=b.span)
+
+
+@function_pass(kind=Function, opt_level=0)
+def remove_purity_checking(func: Function, mod: IRModule) -> Function:
+    """Unwrap ``call_pure_packed`` and mark functions as checked, since later forms are impure by nature.
+
+    Requires
+        Blocks without dataflow.
+    Ensures
+        No ``call_pure_packed``.
+    Cost
+        Linear.
+    Source
+        TVM's ``RemovePurityChecking``.
+    """
+
+    def unwrap(value: Any) -> Any:
+        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.call_pure_packed":
+            callee = value.args[0]
+            return Call(callee, value.args[1:], value.attrs, value.ty_args, span=value.span, ty=value.ty)
+        return value
+
+    body = map_values(func.body, unwrap)
+    return func if body is func.body else func.replace(body=body)
+
+
+def map_values(seq: Any, fn: Any) -> Any:
+    """Apply ``fn`` to the value of each binding of plain blocks, branches included; untouched parts keep identity."""
+    if not isinstance(seq, SeqExpr):
+        return seq
+    changed = False
+    blocks = []
+    for block in seq.blocks:
+        bindings = []
+        for b in block.bindings:
+            value = b.value
+            if isinstance(value, If):
+                t, f = map_values(value.true_branch, fn), map_values(value.false_branch, fn)
+                if t is not value.true_branch or f is not value.false_branch:
+                    value = If(value.cond, t, f, span=value.span, ty=value.ty)
+            elif isinstance(value, Function):
+                inner = map_values(value.body, fn)
+                value = value if inner is value.body else value.replace(body=inner)
+            else:
+                value = fn(value)
+            if value is not b.value:
+                changed = True
+                b = MatchCast(b.var, value, b.ty, span=b.span) if isinstance(b, MatchCast) else VarBinding(b.var, value, span=b.span)
+            bindings.append(b)
+        blocks.append(type(block)(tuple(bindings), span=block.span))
+    return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty) if changed else seq
