@@ -1,4 +1,4 @@
-"""Replacing graph-level variables, with untouched parts keeping their identity."""
+"""Finding and replacing graph-level variables; untouched parts keep their identity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Tuple, TupleGetItem
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["rename_vars"]
+__all__ = ["rename_vars", "variables"]
 
 
 def rename_vars(expr: Any, renamed: dict[int, Expr]) -> Any:
@@ -85,3 +85,27 @@ def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:
 def _rename_function(expr: Function, renamed: dict[int, Expr]) -> Any:
     body = _RENAME(expr.body, renamed)
     return expr if body is expr.body else expr.replace(body=body)
+
+
+def variables(expr: Any) -> list[ExprVar]:
+    """List the uses of graph-level variables in an expression, branches and nested functions included."""
+    out: list[ExprVar] = []
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, ExprVar):
+            out.append(e)
+        elif isinstance(e, Call):
+            stack += [*e.args, e.op]
+        elif isinstance(e, Tuple):
+            stack.extend(e.fields)
+        elif isinstance(e, TupleGetItem):
+            stack.append(e.tuple_value)
+        elif isinstance(e, If):
+            stack += [e.cond, e.true_branch, e.false_branch]
+        elif isinstance(e, SeqExpr):
+            stack.extend(b.value for block in e.blocks for b in block.bindings)
+            stack.append(e.body)
+        elif isinstance(e, Function):
+            stack.append(e.body)
+    return out

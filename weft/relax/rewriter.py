@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, Tuple, structural_equal
+from weft.ir import Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, structural_equal
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import rename_vars
+from weft.relax.rename import rename_vars, variables
 
 __all__ = ["all_bindings", "rewrite_bindings", "use_counts"]
 
@@ -132,30 +133,4 @@ def all_bindings(func: Function) -> list[Any]:
 
 def use_counts(func: Function) -> dict[int, int]:
     """Count, by ``id``, how often each variable is used."""
-    counts: dict[int, int] = {}
-
-    def use(expr: Any) -> None:
-        stack = [expr]
-        while stack:
-            e = stack.pop()
-            if isinstance(e, ExprVar):
-                counts[id(e)] = counts.get(id(e), 0) + 1
-            elif isinstance(e, Call):
-                stack.extend(e.args)
-                stack.append(e.op)
-            elif isinstance(e, Tuple):
-                stack.extend(e.fields)
-            elif isinstance(e, If):
-                stack += [e.cond, e.true_branch, e.false_branch]
-            elif isinstance(e, SeqExpr):
-                stack.extend(b.value for block in e.blocks for b in block.bindings)
-                stack.append(e.body)
-            elif isinstance(e, Function):
-                stack.append(e.body)
-            elif hasattr(e, "tuple_value"):
-                stack.append(e.tuple_value)
-
-    use(func.body)
-    return counts
-
-
+    return dict(Counter(id(v) for v in variables(func.body)))

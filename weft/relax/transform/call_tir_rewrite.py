@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, TensorType, Tuple, TupleGetItem, TupleType, function_pass
+from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, ShapeExpr, TensorType, Tuple, TupleGetItem, TupleType, function_pass, prim_value
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -18,7 +18,7 @@ def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
     Requires
         ``relax.legalized`` in plain blocks.
     Ensures
-        Calls of TIR functions take their outputs as arguments; scalars of ``call_tir`` stand last as a shape.
+        Calls of TIR functions take inputs, outputs, then the scalars of ``call_tir``.
     Cost
         Linear.
     Source
@@ -49,7 +49,10 @@ def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Exp
             outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype), hint))
             fresh.append(outs[-1])
     callee_args = (*args, *fresh)
-    if len(call.args) > 2:
+    if len(call.args) > 2 and isinstance(call.args[2], ShapeExpr):
+        callee_args += tuple(prim_value(v) for v in call.args[2].values)
+        bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
+    elif len(call.args) > 2:
         bb.emit(Call(Op.get("relax.vm.call_tir_dyn"), (callee, Tuple((*callee_args, call.args[2]))), Attrs.of(), span=call.span), "_")
     else:
         bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")

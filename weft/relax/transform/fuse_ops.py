@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Op, PrimType, ShapeType, TensorType, Tuple, TupleGetItem, module_pass
+from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Op, PrimType, ShapeType, TensorType, Tuple, module_pass
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
+from weft.relax.rename import variables
 
 __all__ = ["fuse_ops"]
 
@@ -39,13 +40,13 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
     out = mod.copy()
     for gvar, func in mod.items():
         if isinstance(func, Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):
-            body = _fuse_seq(func.body, out, max_ops, set())
+            body = _fuse_seq(func.body, out, max_ops)
             if body is not func.body:
                 out[gvar] = func.replace(body=body)
     return mod.with_functions(out.functions)
 
 
-def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int, live_out: set[int]) -> SeqExpr:
+def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int) -> SeqExpr:
     used_outside = _uses_by_block(seq)
     blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i]) for i, block in enumerate(seq.blocks))
     if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
@@ -56,36 +57,12 @@ def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int, live_out: set[int]) -> 
 def _uses_by_block(seq: SeqExpr) -> list[set[int]]:
     """For each block, the ids of variables that something outside of it uses."""
     after: list[set[int]] = []
-    live = set(_vars(seq.body))
+    live = set(map(id, variables(seq.body)))
     for block in reversed(seq.blocks):
         after.append(set(live))
         for b in block.bindings:
-            live.update(_vars(b.value))
+            live.update(map(id, variables(b.value)))
     return list(reversed(after))
-
-
-def _vars(expr: Any) -> list[int]:
-    """List the ids of the variables in an expression, branches included."""
-    out: list[int] = []
-    stack = [expr]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, ExprVar):
-            out.append(id(e))
-        elif isinstance(e, Call):
-            stack += [*e.args, e.op]
-        elif isinstance(e, Tuple):
-            stack.extend(e.fields)
-        elif isinstance(e, TupleGetItem):
-            stack.append(e.tuple_value)
-        elif isinstance(e, SeqExpr):
-            stack.extend(b.value for block in e.blocks for b in block.bindings)
-            stack.append(e.body)
-        elif isinstance(e, Function):
-            stack.append(e.body)
-        elif hasattr(e, "true_branch"):
-            stack += [e.cond, e.true_branch, e.false_branch]
-    return out
 
 
 class _Graph:
@@ -105,7 +82,7 @@ class _Graph:
         self.analyzer = Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
         for i, b in enumerate(block.bindings):
-            for v in dict.fromkeys(_vars(b.value)):
+            for v in dict.fromkeys(map(id, variables(b.value))):
                 if v in self.index:
                     self.users[self.index[v]].append(i)
         self.parent, self.depth, self.edge_kind = self._post_dominators()

@@ -115,6 +115,7 @@ class _Legalizer:
         attrs: dict[str, Any] = {"op_pattern": max(patterns)}
         if max(patterns) <= Fusion.BROADCAST and len(outs) == 1:
             attrs["inplace_inputs"] = _inplace_inputs(inputs.exprs, out_types[0])
+            attrs["tir.noalias"] = not attrs["inplace_inputs"]
         gvar = self.add(prim.with_attr(attrs), name)
         return call_tir(gvar, inputs.exprs, out_types, extra or None)
 

@@ -1,0 +1,29 @@
+"""AttachGlobalSymbol: every function of the module is exported under its name."""
+
+from __future__ import annotations
+
+from weft.ir import Function, IRModule, module_pass
+from weft.tir import PrimFunc
+
+__all__ = ["attach_global_symbol"]
+
+
+@module_pass(opt_level=0)
+def attach_global_symbol(mod: IRModule) -> IRModule:
+    """Set ``global_symbol`` on functions that lack it.
+
+    Requires
+        Anything.
+    Ensures
+        Every function has ``global_symbol``.
+    Cost
+        Linear.
+    Source
+        TVM's ``AttachGlobalSymbol``.
+    """
+    functions = {}
+    for gvar, func in mod.items():
+        if isinstance(func, (Function, PrimFunc)) and not func.attrs.get("global_symbol"):
+            func = func.with_attr("global_symbol", gvar.name_hint)
+        functions[gvar] = func
+    return mod.with_functions(functions)

@@ -1,0 +1,184 @@
+"""LowerAllocTensor, KillAfterLastUse and LowerRuntimeBuiltin: from Relax's operators to functions of the VM's runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import AnyType, Attrs, Call, Expr, ExprVar, ExternFunc, Function, IRModule, Op, ShapeExpr, TensorType, Tuple, TupleGetItem, TupleType, function_pass, shape_expr
+from weft.relax.core_ops import alloc_storage, call_builtin, is_op, storage_tensor
+from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
+from weft.relax.rename import variables
+from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.plan_memory import size_in_bytes
+from weft.relax.transform.to_non_dataflow import map_values
+
+__all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_runtime_builtin"]
+
+
+@function_pass(kind=Function, opt_level=0)
+def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
+    """Give each tensor that memory planning left alone a storage block of its own.
+
+    Requires
+        ``relax.planned``.
+    Ensures
+        No ``builtin.alloc_tensor``.
+    Cost
+        Linear.
+    Source
+        TVM's ``LowerAllocTensor``.
+    """
+
+    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        if not is_op(value, "builtin.alloc_tensor"):
+            return None
+        shape, dtype = value.args[0], value.args[1].value  # type: ignore[attr-defined]
+        assert isinstance(shape, ShapeExpr)
+        storage = bb.emit(alloc_storage(shape_expr((size_in_bytes(shape, dtype),))), "storage")
+        return storage_tensor(storage, 0, shape, dtype)
+
+    return rewrite_bindings(func, mod, rule)
+
+
+@function_pass(kind=Function, opt_level=0)
+def kill_after_last_use(func: Function, mod: IRModule) -> Function:
+    """Release objects after their last use, so that memory that was not planned returns to the allocator early.
+
+    Requires
+        Plain blocks after LowerAllocTensor.
+    Ensures
+        The same form, with ``vm.kill_object`` calls.
+    Cost
+        Linear.
+    Source
+        TVM's ``KillAfterLastUse``.
+    """
+    if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
+        return func
+    bindings = func.body.blocks[0].bindings
+    last: dict[int, int] = {}
+    for i, b in enumerate(bindings):
+        for v in variables(b.value):
+            last[id(v)] = i
+    keep = {id(v) for v in variables(func.body.body)}
+    ends: dict[int, list[Any]] = {}
+    for b in bindings:
+        holds = is_op(b.value, "memory.alloc_tensor") or is_op(b.value, "memory.alloc_storage")
+        if (holds or _opaque_result(b)) and id(b.var) in last and id(b.var) not in keep:
+            ends.setdefault(last[id(b.var)], []).append(b.var)
+    if not ends:
+        return func
+    out: list[Any] = []
+    for i, b in enumerate(bindings):
+        out.append(b)
+        out.extend(_kill(v) for v in ends.get(i, ()))
+    return func.replace(body=SeqExpr((BindingBlock(tuple(out)),), func.body.body, span=func.body.span, ty=func.body.ty))
+
+
+def _opaque_result(binding: Any) -> bool:
+    value = binding.value
+    return isinstance(value, Call) and isinstance(value.op, ExternFunc) and isinstance(value.ty, (TensorType, TupleType, AnyType))
+
+
+def _kill(var: Any) -> VarBinding:
+    call = Call(Op.get("relax.vm.kill_object"), (var,), Attrs.of(), ty=TupleType(()))
+    return VarBinding(Var("_", call.ty), call)
+
+
+_LOWER: dict[str, Callable[[Call], Expr]] = {}
+
+
+def _on(*names: str) -> Callable[[Any], Any]:
+    def register(fn: Any) -> Any:
+        for n in names:
+            _LOWER["relax." + n] = fn
+        return fn
+
+    return register
+
+
+@function_pass(kind=Function, opt_level=0, ensures="relax.vm_ready")
+def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
+    """Turn the remaining operators into calls of ``vm.builtin.*`` functions.
+
+    Requires
+        ``relax.planned`` after LowerAllocTensor.
+    Ensures
+        Calls of functions only, but for those that the code generator knows (``vm.kill_object``).
+    Cost
+        Linear.
+    Source
+        TVM's ``LowerRuntimeBuiltin``.
+    """
+
+    def lower(value: Any) -> Any:
+        if isinstance(value, Call) and isinstance(value.op, Op):
+            rule = _LOWER.get(value.op.name)
+            return value if rule is None else _typed(rule(value), value)
+        if isinstance(value, Call) and isinstance(value.op, ExprVar):
+            return _typed(call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value)
+        if isinstance(value, Tuple):
+            return _typed(call_builtin("vm.builtin.make_tuple", value.fields, value.ty), value)
+        if isinstance(value, TupleGetItem):
+            return _typed(call_builtin("vm.builtin.tuple_getitem", [value.tuple_value, value.index], value.ty), value)
+        return value
+
+    body = map_values(func.body, lower)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _typed(call: Any, origin: Expr) -> Call:
+    return Call(call.op, call.args, call.attrs, call.ty_args, span=origin.span, ty=origin.ty)  # type: ignore[attr-defined]
+
+
+@_on("memory.alloc_storage")
+def _alloc_storage(call: Call) -> Expr:
+    size, device, scope, dtype = call.args
+    return call_builtin("vm.builtin.alloc_storage", [size, device, dtype, scope], with_ctx=True)
+
+
+@_on("memory.alloc_tensor")
+def _alloc_tensor(call: Call) -> Expr:
+    return call_builtin("vm.builtin.alloc_tensor", call.args)
+
+
+@_on("reshape")
+def _reshape(call: Call) -> Expr:
+    return call_builtin("vm.builtin.reshape", call.args)
+
+
+@_on("shape_of")
+def _shape_of(call: Call) -> Expr:
+    return call_builtin("vm.builtin.shape_of", call.args)
+
+
+@_on("tensor_to_shape")
+def _tensor_to_shape(call: Call) -> Expr:
+    return call_builtin("vm.builtin.tensor_to_shape", call.args)
+
+
+@_on("null_value")
+def _null_value(call: Call) -> Expr:
+    return call_builtin("vm.builtin.null_value", [])
+
+
+@_on("vm.call_tir_dyn")
+def _call_tir_dyn(call: Call) -> Expr:
+    return call_builtin("vm.builtin.call_tir_dyn", [call.args[0], *call.args[1].fields])  # type: ignore[attr-defined]
+
+
+@_on("to_vdevice")
+def _to_vdevice(call: Call) -> Expr:
+    device = call.attrs["dst_vdevice"]
+    return call_builtin("vm.builtin.to_device", [call.args[0], 1, getattr(device, "vdevice_id", 0)])
+
+
+@_on("print")
+def _print(call: Call) -> Expr:
+    return call_builtin("weft.run.print", [call.attrs.get("format", ""), *call.args])
+
+
+@_on("assert_op")
+def _assert_op(call: Call) -> Expr:
+    return call_builtin("weft.run.assert_op", [call.args[0], call.attrs.get("format", ""), *call.args[1:]])

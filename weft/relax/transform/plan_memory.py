@@ -1,0 +1,187 @@
+"""StaticPlanBlockMemory: tensors whose lives do not overlap share storage; element-wise results take over a dying operand's.
+
+Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results, arguments of opaque
+calls) is never planned, so it is always fresh.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import (
+    Call,
+    DataType,
+    Expr,
+    ExprVar,
+    Function,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    Op,
+    PrimExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    function_pass,
+    int64,
+    shape_expr,
+)
+from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
+from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.infer import infer_call
+from weft.relax.rename import variables
+from weft.tir import PrimFunc
+
+__all__ = ["plan_memory", "size_in_bytes"]
+
+
+@function_pass(kind=Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
+def plan_memory(func: Function, mod: IRModule) -> Function:
+    """Turn ``builtin.alloc_tensor`` of values that stay inside the function into shared ``memory.alloc_storage`` blocks.
+
+    Requires
+        Plain blocks after CallTIRRewrite.
+    Ensures
+        ``relax.planned``.
+    Cost
+        Linear in bindings times live storage blocks.
+    Source
+        TVM's ``StaticPlanBlockMemory``; best fit as in Pisarchyk and Lee, 2020.
+    """
+    if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
+        return func
+    plan = _Plan(func.body, mod)
+    return func.replace(body=plan.rewrite()) if plan.token_of else func
+
+
+class _Token:
+    """One storage block: its size in bytes, who uses it now, and the variable that holds it."""
+
+    __slots__ = ("size", "var")
+
+    def __init__(self, size: PrimExpr) -> None:
+        self.size = size
+        self.var: Var | None = None
+
+
+def size_in_bytes(shape: ShapeExpr, dtype: str) -> PrimExpr:
+    """Return the size of a compact tensor in bytes, rounded up to 64 where it is constant."""
+    size: PrimExpr = int64(DataType(dtype).itemsize)
+    for d in shape.values:
+        size = size * d
+    return int64(-(-size.value // 64) * 64) if isinstance(size, IntImm) else size
+
+
+class _Plan:
+    def __init__(self, seq: SeqExpr, mod: IRModule) -> None:
+        self.seq, self.mod = seq, mod
+        self.bindings = seq.blocks[0].bindings
+        self.analyzer = Analyzer()
+        self.roots: dict[int, tuple[int, ...]] = {}
+        self.allocs: dict[int, Call] = {
+            id(b.var): b.value for b in self.bindings if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ShapeExpr)
+        }
+        self.last_use, escaping = self._liveness()
+        self.planned = {v for v in self.allocs if v not in escaping}
+        self.token_of: dict[int, _Token] = {}
+        self._assign()
+
+    def _root(self, var: Any) -> tuple[int, ...]:
+        """The allocations that a variable may alias."""
+        return self.roots.get(id(var), (id(var),) if id(var) in self.allocs else ())
+
+    def _liveness(self) -> tuple[dict[int, int], set[int]]:
+        last: dict[int, int] = {}
+        escaping: set[int] = set()
+        for i, b in enumerate(self.bindings):
+            used = [r for v in variables(b.value) for r in self._root(v)]
+            for r in used:
+                last[r] = i
+            if isinstance(b, MatchCast) or is_op(b.value, "reshape") or isinstance(b.value, (ExprVar, Tuple, TupleGetItem)):
+                self.roots[id(b.var)] = tuple(dict.fromkeys(used))
+            elif not self._is_kernel(b.value):
+                escaping.update(used)
+        for v in variables(self.seq.body):
+            escaping.update(self._root(v))
+        return last, escaping
+
+    def _is_kernel(self, value: Expr) -> bool:
+        """Whether a call reads and writes its tensors and keeps none of them."""
+        if not isinstance(value, Call):
+            return False
+        if isinstance(value.op, GlobalVar):
+            return value.op in self.mod and isinstance(self.mod[value.op], PrimFunc)
+        return isinstance(value.op, Op) and value.op.name in ("relax.vm.call_tir_dyn", "relax.shape_of", "relax.builtin.alloc_tensor")
+
+    def _assign(self) -> None:
+        free: list[_Token] = []
+        dying: dict[int, list[_Token]] = {}
+        for i, b in enumerate(self.bindings):
+            if id(b.var) in self.planned:
+                alloc = self.allocs[id(b.var)]
+                size = size_in_bytes(alloc.args[0], alloc.args[1].value)  # type: ignore[attr-defined]
+                end = self.last_use.get(id(b.var), i)
+                token = self._take_over(i, b.var, size, dying) or self._pick(free, size)
+                self.token_of[id(b.var)] = token
+                dying.setdefault(end, []).append(token)
+            free.extend(dying.pop(i, ()))
+
+    def _take_over(self, i: int, out: Any, size: PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
+        """Find an operand of the kernel that fills `out` which dies there and whose storage the result may take over."""
+        for j in range(i + 1, min(i + 3, len(self.bindings))):
+            value = self.bindings[j].value
+            if self._is_kernel(value) and isinstance(value, Call) and any(a is out for a in value.args):
+                func = self.mod[value.op] if isinstance(value.op, GlobalVar) else None
+                for k in (func.attrs.get("inplace_inputs") or ()) if isinstance(func, PrimFunc) else ():
+                    roots = self._root(value.args[k])
+                    if len(roots) != 1 or self.last_use.get(roots[0]) != j or roots[0] not in self.token_of:
+                        continue
+                    token = self.token_of[roots[0]]
+                    if token in dying.get(j, ()) and self._fits(token.size, size):
+                        dying[j].remove(token)
+                        return token
+                return None
+        return None
+
+    def _fits(self, have: PrimExpr, need: PrimExpr) -> bool:
+        if isinstance(have, IntImm) and isinstance(need, IntImm):
+            return have.value >= need.value
+        return have is need or self.analyzer.can_prove_equal(have, need)
+
+    def _pick(self, free: list[_Token], size: PrimExpr) -> _Token:
+        if isinstance(size, IntImm):
+            constant = [t for t in free if isinstance(t.size, IntImm)]
+            enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
+            best = min(enough, key=lambda t: t.size.value) if enough else max(constant, key=lambda t: t.size.value, default=None)  # type: ignore[attr-defined]
+            if best is not None and best.size.value <= 16 * size.value + 4096:  # type: ignore[attr-defined]
+                free.remove(best)
+                best.size = int64(max(best.size.value, size.value))  # type: ignore[attr-defined]
+                return best
+        else:
+            for t in free:
+                if not isinstance(t.size, IntImm) and self._fits(t.size, size):
+                    free.remove(t)
+                    return t
+        return _Token(size)
+
+    def rewrite(self) -> SeqExpr:
+        """Emit a storage block at its first use and each planned tensor inside its block."""
+        out: list[Any] = []
+        for b in self.bindings:
+            token = self.token_of.get(id(b.var))
+            if token is None:
+                out.append(b)
+                continue
+            if token.var is None:
+                call = _typed(alloc_storage(shape_expr((token.size,))))
+                token.var = Var("storage", call.ty)
+                out.append(VarBinding(token.var, call))
+            alloc = self.allocs[id(b.var)]
+            tensor = _typed(storage_tensor(token.var, 0, alloc.args[0], alloc.args[1].value))  # type: ignore[attr-defined]
+            out.append(VarBinding(b.var, tensor, span=b.span))
+        return SeqExpr((BindingBlock(tuple(out)),), self.seq.body, span=self.seq.span, ty=self.seq.ty)
+
+
+def _typed(call: Call) -> Call:
+    return Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))

@@ -1,0 +1,372 @@
+"""VMShapeLower: symbolic dimensions live in a heap of int64 at run time.
+
+At entry, the types of the parameters are checked and their variables stored to the heap; where an expression of variables is needed,
+a generated TIR function computes it there, once for all expressions whose variables became known at the same place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import (
+    AnyType,
+    Attrs,
+    Call,
+    DataTypeImm,
+    Expr,
+    ExprStringImm,
+    Function,
+    FuncType,
+    If,
+    IntImm,
+    IRModule,
+    PackedFuncType,
+    PrimExpr,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    Type,
+    Var,
+    cast,
+    int64,
+    module_pass,
+    prim_value,
+    rewrite,
+    walk,
+)
+from weft.relax.core_ops import call_builtin
+from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Var as RelaxVar
+from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
+
+__all__ = ["vm_shape_lower"]
+
+_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD = 0, 1, 2, 3
+_USE_IMM, _LOAD = 0, 1
+
+
+@module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
+def vm_shape_lower(mod: IRModule) -> IRModule:
+    """Check parameter types at entry and compute symbolic shapes in a heap.
+
+    Requires
+        Plain blocks, operators lowered to builtin calls.
+    Ensures
+        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast.
+    Cost
+        Linear; one TIR function for each place where new expressions can be computed.
+    Source
+        TVM's ``VMShapeLower``.
+    """
+    out = mod.copy()
+    for gvar, func in mod.items():
+        if isinstance(func, Function):
+            out[gvar] = _Lowerer(gvar.name_hint, func, out).run()
+    return out
+
+
+class _Lowerer:
+    """Lowers one function."""
+
+    def __init__(self, name: str, func: Function, mod: IRModule) -> None:
+        self.name, self.func, self.mod = name, func, mod
+        self.slots: dict[Any, int] = {}
+        self.exprs: dict[int, PrimExpr] = {}
+        self.keys: dict[int, Any] = {}
+        self.known: set[int] = set()
+        self.computed: set[int] = set()
+        self.heap = RelaxVar("shape_heap", AnyType())
+        self.out: list[Any] = []
+        self.shape_vars: list[dict[Any, Any]] = [{}]
+
+    # --- slots ---------------------------------------------------------------------------------------------------------
+
+    def key(self, expr: PrimExpr) -> Any:
+        """A hashable key, equal for structurally equal expressions over the same variables."""
+        if isinstance(expr, Var):
+            return id(expr)
+        if isinstance(expr, PrimExpr):
+            cached = self.keys.get(id(expr))
+            if cached is None:
+                cached = (type(expr), *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"))
+                self.keys[id(expr)] = cached
+                self.exprs[id(expr)] = expr
+            return cached
+        return expr
+
+    def _key_field(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._key_field(v) for v in value)
+        return self.key(value) if isinstance(value, PrimExpr) else str(value) if hasattr(value, "name") else value
+
+    def slot(self, expr: PrimExpr) -> int:
+        """The heap slot of a symbolic expression."""
+        key = self.key(expr)
+        if key not in self.slots:
+            self.slots[key] = len(self.slots)
+            self.exprs[self.slots[key]] = expr
+        return self.slots[key]
+
+    def run(self) -> Function:
+        """Lower the function."""
+        assert isinstance(self.func.body, SeqExpr)
+        needed = _symbolic_uses(self.func)
+        late: list[tuple[Expr, tuple[PrimExpr, ...], str]] = []
+        for i, p in enumerate(self.func.params):
+            self.check_param(p, p.ty or AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
+        for value, dims, context in late:
+            self.match(value, dims, context)
+        self.compute(needed)
+        # dimensions that are expressions are asserted once their variables are known
+        for value, dims, context in late:
+            self.assert_compound(value, dims, context)
+        body = self.sequence(self.func.body, needed)
+        heap: list[Any] = []
+        if self.slots:
+            alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], AnyType(), with_ctx=True)
+            heap = [VarBinding(self.heap, _typed(alloc, AnyType()))]
+        bindings = (*heap, *self.out, *body.blocks[0].bindings) if body.blocks else (*heap, *self.out)
+        new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
+        return self.func.replace(body=new_body)
+
+    # --- checks --------------------------------------------------------------------------------------------------------
+
+    def check_param(self, value: Expr, ty: Type, context: str, late: list[Any]) -> None:
+        """Emit the check that `value` has type `ty`; shapes to match are put off to `late`."""
+        ctx = ExprStringImm(context, ty=AnyType())
+        if isinstance(ty, TensorType):
+            dtype = [DataTypeImm(ty.dtype, ty=AnyType())] if ty.dtype else []
+            self.effect(call_builtin("vm.builtin.check_tensor_info", [value, ty.ndim, *dtype, ctx]))
+            if ty.shape is not None:
+                late.append((value, ty.shape, context))
+        elif isinstance(ty, ShapeType):
+            self.effect(call_builtin("vm.builtin.check_shape_info", [value, ty.ndim, ctx]))
+            if ty.values is not None:
+                late.append((value, ty.values, context))
+        elif isinstance(ty, PrimType):
+            dtype_value = DataTypeImm(ty.dtype, ty=AnyType())
+            self.effect(call_builtin("vm.builtin.check_prim_value_info", [value, dtype_value, ctx]))
+            if ty.value is not None:
+                self.match_prim(value, ty.value, ctx)
+        elif isinstance(ty, TupleType):
+            self.effect(call_builtin("vm.builtin.check_tuple_info", [value, len(ty.fields), ctx]))
+            for i, field in enumerate(ty.fields):
+                item = self.bind(call_builtin("vm.builtin.tuple_getitem", [value, i], field), field)
+                self.check_param(item, field, f"{context}, field {i}", late)
+        elif isinstance(ty, (FuncType, PackedFuncType)):
+            self.effect(call_builtin("vm.builtin.check_func_info", [value, ctx]))
+
+    def match_prim(self, value: Expr, dim: PrimExpr, ctx: Expr) -> None:
+        """Check a scalar against its symbolic value, or store it."""
+        if isinstance(dim, IntImm):
+            code, arg = _ASSERT_IMM, dim.value
+        elif isinstance(dim, Var) and id(dim) not in self.known:
+            self.known.add(id(dim))
+            code, arg = _STORE, self.slot(dim)
+        else:
+            code, arg = _ASSERT_LOAD, self.slot(dim)
+        self.effect(call_builtin("vm.builtin.match_prim_value", [value, self.heap, code, arg, ctx]))
+
+    def match(self, value: Expr, dims: tuple[PrimExpr, ...], context: str) -> None:
+        """Check constant dimensions and known variables, store new variables."""
+        codes: list[int] = []
+        for d in dims:
+            if isinstance(d, IntImm):
+                codes += [_ASSERT_IMM, d.value]
+            elif isinstance(d, Var):
+                codes += [_ASSERT_LOAD if id(d) in self.known else _STORE, self.slot(d)]
+                self.known.add(id(d))
+            else:
+                codes += [_NO_OP, 0]
+        self._emit_match(value, dims, codes, context)
+
+    def assert_compound(self, value: Expr, dims: tuple[PrimExpr, ...], context: str) -> None:
+        """Check dimensions that are expressions of variables."""
+        if all(isinstance(d, (IntImm, Var)) for d in dims):
+            return
+        codes: list[int] = []
+        for d in dims:
+            codes += [_NO_OP, 0] if isinstance(d, (IntImm, Var)) else [_ASSERT_LOAD, self.slot(d)]
+        self._emit_match(value, dims, codes, context)
+
+    def _emit_match(self, value: Expr, dims: tuple[PrimExpr, ...], codes: list[int], context: str) -> None:
+        if any(c != _NO_OP for c in codes[::2]):
+            ctx = ExprStringImm(context, ty=AnyType())
+            uses_heap = any(c in (_STORE, _ASSERT_LOAD) for c in codes[::2])
+            heap: Any = self.heap if uses_heap or self.slots else self.null_heap()
+            self.effect(call_builtin("vm.builtin.match_shape", [value, heap, len(dims), *codes, ctx]))
+
+    def null_heap(self) -> Expr:
+        """A stand-in for the heap in functions without symbolic dimensions."""
+        return self.bind(call_builtin("vm.builtin.null_value", [], AnyType()), AnyType())
+
+    # --- computing -----------------------------------------------------------------------------------------------------
+
+    def compute(self, needed: list[PrimExpr]) -> None:
+        """Compute the needed expressions whose variables are all known and that are not computed yet."""
+        stores = []
+        todo = []
+        for expr in needed:
+            if isinstance(expr, Var) or self.slot(expr) in self.computed:
+                continue
+            if all(id(v) in self.known for v in walk(expr) if isinstance(v, Var)):
+                self.computed.add(self.slot(expr))
+                todo.append(expr)
+        if not todo:
+            return
+        size = Var("n", "int64")
+        heap = decl_buffer((size,), "int64", "heap")
+        for expr in todo:
+            value = rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, Var) else n)
+            stores.append(BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
+        handle = Var("heap_handle", "handle")
+        name = self.mod.fresh_name("shape_func")
+        attrs = Attrs.of({"global_symbol": name, "tir.is_scheduled": True, "tir.is_host_func": True})
+        self.mod[name] = PrimFunc((handle,), seq(*stores), None, ((handle, heap),), attrs)
+        call = Call(self.mod.get_global_var(name), (self.heap,), ty=TupleType(()))
+        self.out.append(VarBinding(RelaxVar("_", TupleType(())), call))
+
+    def shape(self, dims: tuple[PrimExpr, ...]) -> Expr:
+        """Return a value for a shape: a constant, or a variable made from the heap."""
+        if all(isinstance(d, IntImm) for d in dims):
+            return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
+        key = tuple(self.key(d) for d in dims)
+        for scope in self.shape_vars:
+            if key in scope:
+                return scope[key]
+        codes: list[int] = []
+        for d in dims:
+            codes += [_USE_IMM, d.value] if isinstance(d, IntImm) else [_LOAD, self.slot(d)]
+        var = self.bind(call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ShapeType(dims, len(dims)))
+        self.shape_vars[-1][key] = var
+        return var
+
+    def prim(self, value: PrimExpr) -> Expr:
+        """Return a value for a scalar: an immediate, or a variable made from the heap."""
+        if not any(isinstance(v, Var) for v in walk(value)):
+            return prim_value(value)
+        key = ("prim", self.key(value))
+        for scope in self.shape_vars:
+            if key in scope:
+                return scope[key]
+        var = self.bind(call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]), PrimType("int64", value))
+        self.shape_vars[-1][key] = var
+        return var
+
+    # --- rewriting -----------------------------------------------------------------------------------------------------
+
+    def sequence(self, body: SeqExpr, needed: list[PrimExpr]) -> SeqExpr:
+        """Lower the bindings of a sequence; collects into a fresh list when nested."""
+        outer, self.out = self.out, []
+        for block in body.blocks:
+            for b in block.bindings:
+                self.binding(b, needed)
+        result = self.value(body.body)
+        bindings, self.out = self.out, outer
+        return SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), result, span=body.span, ty=body.ty)
+
+    def binding(self, b: Any, needed: list[PrimExpr]) -> None:
+        """Lower one binding."""
+        if isinstance(b, MatchCast):
+            value = self.value(b.value)
+            late: list[Any] = []
+            self.check_param(value, b.ty, f"{self.name}: match_cast of '{b.var.name_hint}'", late)
+            for v, dims, context in late:
+                self.match(v, dims, context)
+            self.compute(needed)
+            for v, dims, context in late:
+                self.assert_compound(v, dims, context)
+            self.out.append(VarBinding(b.var, value, span=b.span))
+            return
+        if isinstance(b.value, If):
+            branches = []
+            for branch in (b.value.true_branch, b.value.false_branch):
+                self.shape_vars.append({})
+                known, computed = set(self.known), set(self.computed)
+                branches.append(self.sequence(branch, needed))
+                self.known, self.computed = known, computed
+                self.shape_vars.pop()
+            self.out.append(VarBinding(b.var, If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span))
+            return
+        self.out.append(VarBinding(b.var, self.value(b.value), span=b.span))
+
+    def value(self, value: Any) -> Any:
+        """Replace symbolic shapes and scalars in a value."""
+        if isinstance(value, ShapeExpr):
+            return self.shape(value.values)
+        if isinstance(value, PrimValue):
+            return self.prim(value.value)
+        if isinstance(value, Tuple):
+            fields = tuple(self.value(f) for f in value.fields)
+            return value if all(a is b for a, b in zip(fields, value.fields, strict=True)) else Tuple(fields, span=value.span, ty=value.ty)
+        if isinstance(value, Call):
+            args = tuple(self.value(a) for a in value.args)
+            if all(a is b for a, b in zip(args, value.args, strict=True)):
+                return value
+            return Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
+        return value
+
+    def effect(self, call: Call) -> None:
+        """Emit a call for its effect."""
+        self.out.append(VarBinding(RelaxVar("_", TupleType(())), _typed(call, TupleType(()))))
+
+    def bind(self, call: Call, ty: Type) -> RelaxVar:
+        """Emit a call and return its variable."""
+        var = RelaxVar("s", ty)
+        self.out.append(VarBinding(var, _typed(call, ty)))
+        return var
+
+
+def _typed(call: Call, ty: Type) -> Call:
+    return Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
+
+
+def _symbolic_uses(func: Function) -> list[PrimExpr]:
+    """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
+    found: list[PrimExpr] = []
+
+    def dims(values: Any) -> None:
+        found.extend(d for d in values or () if isinstance(d, PrimExpr) and not isinstance(d, IntImm))
+
+    def of_type(ty: Any) -> None:
+        if isinstance(ty, TensorType):
+            dims(ty.shape)
+        elif isinstance(ty, ShapeType):
+            dims(ty.values)
+        elif isinstance(ty, PrimType):
+            dims((ty.value,) if ty.value is not None else ())
+        elif isinstance(ty, TupleType):
+            for f in ty.fields:
+                of_type(f)
+
+    def of_value(value: Any) -> None:
+        if isinstance(value, ShapeExpr):
+            dims(value.values)
+        elif isinstance(value, PrimValue):
+            dims((value.value,))
+        elif isinstance(value, Tuple):
+            for f in value.fields:
+                of_value(f)
+        elif isinstance(value, Call):
+            for a in value.args:
+                of_value(a)
+        elif isinstance(value, If):
+            of_value(value.true_branch)
+            of_value(value.false_branch)
+        elif isinstance(value, SeqExpr):
+            for block in value.blocks:
+                for b in block.bindings:
+                    if isinstance(b, MatchCast):
+                        of_type(b.ty)
+                    of_value(b.value)
+            of_value(value.body)
+
+    for p in func.params:
+        of_type(p.ty)
+    of_value(func.body)
+    return found
+
