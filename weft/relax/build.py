@@ -1,0 +1,158 @@
+"""relax.build: passes, bytecode, kernels (from the disk cache where it has them), linked into one executable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import Attrs, Function, IRModule, Pass, constant, fingerprint
+from weft.relax.pipeline import get_pipeline
+from weft.relax.rename import rename_vars
+from weft.relax.transform import schedule_tir
+from weft.relax.vm import ExecBuilder, vm_codegen
+from weft.runtime import Module, VMExecutable, cache
+from weft.target import Target, compile_func, load_objects
+from weft.tir import PrimFunc
+
+__all__ = ["build", "compile_kernels"]
+
+METADATA_FUNCTION = "weft.metadata"
+
+
+def build(
+    mod: IRModule,
+    target: Any = None,
+    params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    tir_pipeline: Pass | None = None,
+    exec_mode: str = "bytecode",
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> VMExecutable:
+    """Compile a module to an executable of the virtual machine.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Relax functions, and TIR functions they call.
+    target : Target, str or dict, optional
+        By default the host's CPU.
+    params : mapping of str to tensor, optional
+        Values for parameters of ``main``, by name; they become constants.
+    relax_pipeline : str, Pass or None
+        A pipeline's name, a pass, or None where `mod` is ready for code generation.
+    tir_pipeline : Pass, optional
+        Run on the TIR functions instead of the schedule rules.
+    exec_mode : str
+        ``"bytecode"``.
+    progress : callable, optional
+        ``progress(what, done, total)``, called as kernels are compiled.
+    """
+    if exec_mode != "bytecode":
+        raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode'")
+    if any(isinstance(f, Function) and f.body is None for _, f in mod.items()):
+        raise InvalidArgument("the module has a function without a body")
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    if params:
+        mod = bind_params(mod, "main", params)
+    metadata = _metadata(mod)
+    if relax_pipeline is not None:
+        mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
+    builder = ExecBuilder()
+    kernels = vm_codegen(builder, mod)
+    if metadata is not None:
+        with builder.function(METADATA_FUNCTION):
+            builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
+            builder.emit_ret(builder.r(0))
+    module = compile_kernels(kernels, target, tir_pipeline, progress)
+    return builder.get([module] if module is not None else [])
+
+
+def bind_params(mod: IRModule, name: str, params: Mapping[str, Any]) -> IRModule:
+    """Replace parameters of a function by constants.
+
+    Parameters
+    ----------
+    params : mapping of str to tensor
+        By parameter name.
+    """
+    from_name = dict(params)
+    func = mod[name]
+    assert isinstance(func, Function)
+    renamed = {}
+    for p in func.params:
+        if p.name_hint in from_name:
+            renamed[id(p)] = constant(from_name.pop(p.name_hint))
+    if from_name:
+        known = ", ".join(p.name_hint for p in func.params)
+        raise InvalidArgument(f"'{name}' has no parameter '{next(iter(from_name))}'", expected=f"one of {known}")
+    kept = tuple(p for p in func.params if id(p) not in renamed)
+    body = rename_vars(func.body, renamed)
+    return mod.with_functions({v: func.replace(params=kept, body=body, ty=None) if f is func else f for v, f in mod.items()})
+
+
+def _metadata(mod: IRModule) -> str | None:
+    main = mod["main"] if "main" in mod else None
+    attrs: Attrs | None = getattr(main, "attrs", None)
+    return attrs.get("weft.io") if attrs is not None else None
+
+
+def compile_kernels(
+    mod: IRModule, target: Target, tir_pipeline: Pass | None = None, progress: Callable[[str, int, int], None] | None = None
+) -> Module | None:
+    """Compile the TIR functions of a module to one native module, taking from the disk cache what it has.
+
+    Returns
+    -------
+    Module or None
+        None when there is no TIR function.
+    """
+    functions = [(f.attrs.get("global_symbol") or v.name_hint, f) for v, f in mod.items() if isinstance(f, PrimFunc)]
+    if not functions:
+        return None
+    done = 0
+
+    def report(name: str) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(name, done, len(functions))
+
+    def compile_one(item: tuple[str, PrimFunc]) -> bytes:
+        name, func = item
+        func = func.with_attr("global_symbol", name)
+        key = _cache_key(func, name, target) if tir_pipeline is None else None
+        code = cache.get(key) if key is not None else None
+        if code is None:
+            scheduled = tir_pipeline(IRModule({name: func})) if tir_pipeline is not None else schedule_tir(target=target)(IRModule({name: func}))
+            code = compile_func(scheduled[name], target)
+            if key is not None:
+                cache.put(key, code)
+        report(name)
+        return code
+
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
+        objects = list(pool.map(compile_one, functions))
+    return load_objects(objects, [name for name, _ in functions])
+
+
+def _cache_key(func: PrimFunc, name: str, target: Target) -> str:
+    text = "\n".join([fingerprint(func), name, str(target), compiler_fingerprint()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def compiler_fingerprint() -> str:
+    """Hash the sources that decide what code a TIR function becomes, so that another compiler never uses old entries."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for package in ("ir", "arith", "tir", "target"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,39 @@
+"""Relax passes, in the order of the default pipeline (``weft.relax.pipeline``)."""
+
+from weft.relax.transform.attach_symbol import attach_global_symbol
+from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
+from weft.relax.transform.convert_layout import convert_layout
+from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
+from weft.relax.transform.decompose_ops import decompose_ops
+from weft.relax.transform.fold_batch_norm import fold_batch_norm
+from weft.relax.transform.fold_constant import fold_constant
+from weft.relax.transform.fuse_ops import fuse_ops
+from weft.relax.transform.legalize_ops import legalize_ops
+from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
+from weft.relax.transform.normalize import normalize
+from weft.relax.transform.plan_memory import plan_memory
+from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
+from weft.relax.transform.schedule_tir import schedule_tir
+from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
+from weft.relax.transform.vm_shape_lower import vm_shape_lower
+
+AttachGlobalSymbol = attach_global_symbol
+CallTIRRewrite = call_tir_rewrite
+ConvertLayout = convert_layout
+DeadCodeElimination = dead_code_elimination
+DecomposeOpsForInference = decompose_ops
+EliminateCommonSubexpr = eliminate_common_subexpr
+FoldBatchnormToConv2D = fold_batch_norm
+FoldConstant = fold_constant
+FuseOps = fuse_ops
+KillAfterLastUse = kill_after_last_use
+LegalizeOps = legalize_ops
+LowerAllocTensor = lower_alloc_tensor
+LowerRuntimeBuiltin = lower_runtime_builtin
+Normalize = normalize
+RemovePurityChecking = remove_purity_checking
+RewriteDataflowReshape = rewrite_dataflow_reshape
+ScheduleTIR = schedule_tir
+StaticPlanBlockMemory = plan_memory
+ToNonDataflow = to_non_dataflow
+VMShapeLower = vm_shape_lower

@@ -1,0 +1,29 @@
+"""ScheduleTIR: every unscheduled TIR function gets the loop structure that the schedule rules choose for the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import IRModule, function_pass
+from weft.tir import PrimFunc
+from weft.tir.schedule import default_schedule
+
+__all__ = ["schedule_tir"]
+
+
+@function_pass(kind=PrimFunc, name="ScheduleTIR", opt_level=0)
+def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
+    """Schedule TIR functions by rule.
+
+    Requires
+        TIR in block form; functions with attribute ``tir.is_scheduled`` are left as they are.
+    Ensures
+        The same functions, scheduled for `target`.
+    Cost
+        Some milliseconds a function.
+    Source
+        DESIGN section 5.
+    """
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    return default_schedule(func, target).with_attr("tir.is_scheduled", True)

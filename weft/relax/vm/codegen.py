@@ -1,0 +1,225 @@
+"""VMCodeGen: Relax functions to bytecode.
+
+One register a variable, parameters in registers 0 to N-1; ``If`` becomes If and Goto with both results copied to one register; each
+function ends in Ret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ir import (
+    Call,
+    Constant,
+    DataType,
+    DataTypeImm,
+    Dispatch,
+    Expr,
+    ExprStringImm,
+    ExprVar,
+    ExternFunc,
+    FloatImm,
+    Function,
+    GlobalVar,
+    If,
+    IntImm,
+    IRModule,
+    Op,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+)
+from weft.relax.expr import SeqExpr
+from weft.relax.vm.exec_builder import ExecBuilder
+from weft.runtime import dtype_constant, shape_constant
+from weft.runtime.opcodes import FuncKind
+
+__all__ = ["vm_codegen"]
+
+
+def vm_codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
+    """Emit bytecode for every Relax function of a module.
+
+    Parameters
+    ----------
+    builder : ExecBuilder
+        Receives the functions.
+    mod : IRModule
+        In the form ``relax.vm_ready``.
+
+    Returns
+    -------
+    IRModule
+        The TIR functions, which remain to be compiled.
+    """
+    relax_functions = [(v, f) for v, f in mod.items() if isinstance(f, Function)]
+    for gvar, func in relax_functions:
+        builder.declare_function(_symbol(gvar, func), FuncKind.VM_FUNC)
+    for gvar, func in relax_functions:
+        _FunctionCodegen(builder, mod).run(_symbol(gvar, func), func)
+    return mod.with_functions({v: f for v, f in mod.items() if not isinstance(f, Function)})
+
+
+def _symbol(gvar: GlobalVar, func: Any) -> str:
+    return func.attrs.get("global_symbol") or gvar.name_hint
+
+
+class _FunctionCodegen:
+    """Registers and constants of one function."""
+
+    def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
+        self.builder, self.mod = builder, mod
+        self.registers: dict[int, int] = {}
+        self.n_registers = 0
+
+    def run(self, name: str, func: Function) -> None:
+        """Emit one function."""
+        with self.builder.function(name, len(func.params), [p.name_hint for p in func.params]):
+            for p in func.params:
+                self.registers[id(p)] = self.fresh()
+            self.builder.emit_ret(self.to_register(self.sequence(func.body)))
+
+    def fresh(self) -> int:
+        """Take a new register."""
+        self.n_registers += 1
+        return self.n_registers - 1
+
+    def sequence(self, seq: Expr) -> int:
+        """Emit a sequence and return the operand of its result."""
+        if not isinstance(seq, SeqExpr):
+            return self.operand(seq)
+        for block in seq.blocks:
+            for b in block.bindings:
+                self.binding(b)
+        return self.operand(seq.body)
+
+    def binding(self, b: Any) -> None:
+        """Emit one binding."""
+        value = b.value
+        if isinstance(value, If):
+            self.registers[id(b.var)] = self.branch(value)
+        elif isinstance(value, Call):
+            self.call(value, b.var)
+        else:
+            word = self.operand(value)
+            self.registers[id(b.var)] = self.to_register(word)
+
+    def branch(self, value: If) -> int:
+        """Emit both branches, each copying its result to the same register."""
+        cond = self.fresh()
+        self.builder.emit_call("vm.builtin.read_if_cond", [self.operand(value.cond)], cond)
+        test = self.builder.next_instruction()
+        self.builder.emit_if(cond, 1)
+        merged = self.fresh()
+        self.builder.emit_call("vm.builtin.copy", [self.sequence(value.true_branch)], merged)
+        jump = self.builder.next_instruction()
+        self.builder.emit_goto(1)
+        self.builder.patch_offset(test, self.builder.next_instruction())
+        self.builder.emit_call("vm.builtin.copy", [self.sequence(value.false_branch)], merged)
+        self.builder.patch_offset(jump, self.builder.next_instruction())
+        return merged
+
+    def call(self, call: Call, var: Any) -> None:
+        """Emit a call; a result that nobody can use (an empty tuple) has no register."""
+        op = call.op
+        if isinstance(op, Op):
+            if op.name == "relax.vm.kill_object":
+                self.builder.emit_call("vm.builtin.null_value", [], self.operand(call.args[0]))
+                return
+            if op.name not in ("relax.call_builtin", "relax.call_builtin_with_ctx"):
+                raise CodegenError(f"operator '{op.name}' reached the code generator", where=call.span, help="run LegalizeOps and LowerRuntimeBuiltin first")
+            callee, packed = call.args
+            args = [self.builder.vm_state()] if op.name.endswith("_with_ctx") else []
+            args += [self.operand(a) for a in packed.fields]  # type: ignore[attr-defined]
+            name = callee.global_symbol  # type: ignore[attr-defined]
+        else:
+            args = [self.operand(a) for a in call.args]
+            name = op.global_symbol if isinstance(op, ExternFunc) else self.callee(op)
+        dst = None
+        if not _is_unit(call):
+            dst = self.registers[id(var)] = self.fresh()
+        self.builder.emit_call(name, args, dst)
+
+    def callee(self, op: Any) -> str:
+        """The symbol of a function of the module."""
+        if not isinstance(op, GlobalVar):
+            raise CodegenError("only functions of the module and packed functions can be called directly", found=str(op))
+        if op not in self.mod:
+            raise CodegenError(f"the module has no function '{op.name_hint}'")
+        return _symbol(op, self.mod[op])
+
+    def to_register(self, word: int) -> int:
+        """Return a register that holds an operand."""
+        if word >> 56 == 0:
+            return word
+        register = self.fresh()
+        self.builder.emit_call("vm.builtin.copy", [word], register)
+        return register
+
+    def operand(self, expr: Expr) -> int:
+        """Return the operand word of an atom."""
+        return _OPERAND(expr, self)
+
+
+def _is_unit(call: Call) -> bool:
+    return call.ty is not None and getattr(call.ty, "fields", None) == ()
+
+
+_OPERAND = Dispatch("operand of an instruction")
+
+
+@_OPERAND.on(ExprVar)
+def _var(expr: ExprVar, s: _FunctionCodegen) -> int:
+    if id(expr) not in s.registers:
+        raise CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
+    return s.registers[id(expr)]
+
+
+@_OPERAND.on(Constant)
+def _constant(expr: Constant, s: _FunctionCodegen) -> int:
+    return s.builder.convert_constant(expr.data, ("tensor", id(expr.data)))
+
+
+@_OPERAND.on(ShapeExpr)
+def _shape(expr: ShapeExpr, s: _FunctionCodegen) -> int:
+    if not all(isinstance(d, IntImm) for d in expr.values):
+        raise CodegenError("a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first")
+    dims = tuple(d.value for d in expr.values)  # type: ignore[attr-defined]
+    return s.builder.convert_constant(shape_constant(dims), ("shape", dims))
+
+
+@_OPERAND.on(PrimValue)
+def _prim(expr: PrimValue, s: _FunctionCodegen) -> int:
+    if isinstance(expr.value, IntImm):
+        return s.builder.imm(expr.value.value)
+    if isinstance(expr.value, FloatImm):
+        return s.builder.convert_constant(float(expr.value.value))
+    raise CodegenError("a symbolic scalar reached the code generator", found=str(expr.value), help="run VMShapeLower first")
+
+
+@_OPERAND.on(ExprStringImm)
+def _string(expr: ExprStringImm, s: _FunctionCodegen) -> int:
+    return s.builder.convert_constant(expr.value)
+
+
+@_OPERAND.on(DataTypeImm)
+def _dtype(expr: DataTypeImm, s: _FunctionCodegen) -> int:
+    return s.builder.convert_constant(dtype_constant(DataType(expr.value)), ("dtype", str(expr.value)))
+
+
+@_OPERAND.on(Tuple)
+def _tuple(expr: Tuple, s: _FunctionCodegen) -> int:
+    register = s.fresh()
+    s.builder.emit_call("vm.builtin.make_tuple", [s.operand(f) for f in expr.fields], register)
+    return register
+
+
+@_OPERAND.on(GlobalVar)
+def _global(expr: GlobalVar, s: _FunctionCodegen) -> int:
+    return s.builder.f(s.callee(expr))
+
+
+@_OPERAND.on(ExternFunc)
+def _extern(expr: ExternFunc, s: _FunctionCodegen) -> int:
+    return s.builder.f(expr.global_symbol)
