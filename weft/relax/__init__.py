@@ -1,0 +1,57 @@
+"""Relax: the graph-level dialect with symbolic shapes.
+
+Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewriter``, ``transform/``, ``pipeline``, ``vm/``, ``build``.
+"""
+
+from weft.ir import (
+    AnyType,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    PackedFuncType,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    VDevice,
+    constant,
+    prim_value,
+    shape_expr,
+    tensor_type,
+)
+from weft.ir import ExprStringImm as StringImm
+from weft.relax import op, transform
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.build import build, compile_kernels
+from weft.relax.core_ops import (
+    call_dps_packed,
+    call_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    const,
+)
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
+from weft.relax.rewriter import rewrite_bindings
+from weft.relax.vm import ExecBuilder, vm_codegen
+from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind
+
+TensorStructInfo = TensorType
+ShapeStructInfo = ShapeType
+TupleStructInfo = TupleType
+PrimStructInfo = PrimType
+FuncStructInfo = FuncType
+ObjectStructInfo = AnyType
+ObjectType = AnyType

@@ -1,0 +1,77 @@
+"""``relax.op``: a constructor for every operator of the registry, in TVM's namespaces (``op.add``, ``op.nn.softmax``, ``op.image.resize2d``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.op import list_ops, make_call
+from weft.relax.core_ops import (
+    alloc_storage,
+    alloc_tensor,
+    assert_op,
+    call_dps_packed,
+    call_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    null_value,
+    print_,
+    shape_of,
+    shape_to_tensor,
+    storage_tensor,
+    tensor_to_shape,
+    to_vdevice,
+)
+
+_CORE: dict[str, Any] = {
+    "assert_op": assert_op,
+    "builtin.alloc_tensor": alloc_tensor,
+    "call_dps_packed": call_dps_packed,
+    "call_packed": call_packed,
+    "call_pure_packed": call_pure_packed,
+    "call_tir": call_tir,
+    "call_tir_inplace": call_tir_inplace,
+    "memory.alloc_storage": alloc_storage,
+    "memory.alloc_tensor": storage_tensor,
+    "null_value": null_value,
+    "print": print_,
+    "shape_of": shape_of,
+    "shape_to_tensor": shape_to_tensor,
+    "tensor_to_shape": tensor_to_shape,
+    "to_vdevice": to_vdevice,
+}
+
+
+class Namespace:
+    """Operators that share a prefix, as attributes."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        full = self._prefix + name
+        if full in _CORE:
+            return _CORE[full]
+        names = list_ops()
+        if full in names:
+            return make_call(full)
+        if any(n.startswith(full + ".") for n in (*names, *_CORE)):
+            return Namespace(full + ".")
+        raise AttributeError(f"there is no operator 'relax.{full}'")
+
+    def __dir__(self) -> list[str]:
+        tails = [n.removeprefix(self._prefix) for n in (*list_ops(), *_CORE) if n.startswith(self._prefix)]
+        return sorted({t.split(".")[0] for t in tails})
+
+
+_ROOT = Namespace("")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(_ROOT, name)
+
+
+def __dir__() -> list[str]:
+    return dir(_ROOT)
