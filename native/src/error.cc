@@ -1,0 +1,187 @@
+// Error text of the runtime: what was expected and what was found. Everything here is cold.
+#include "error.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "weft/runtime.h"
+
+namespace weft {
+
+int fail(const char* kind, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  va_list again;
+  va_copy(again, args);
+  int size = std::vsnprintf(nullptr, 0, format, args);
+  va_end(args);
+  std::string text(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+  if (size > 0) std::vsnprintf(&text[0], text.size() + 1, format, again);
+  va_end(again);
+  TVMFFIErrorSetRaisedFromCStr(kind, text.c_str());
+  return -1;
+}
+
+std::string dtype_name(DLDataType dtype) {
+  const char* base = nullptr;
+  bool bits = true;
+  switch (dtype.code) {
+    case kDLInt: base = "int"; break;
+    case kDLUInt: base = "uint"; break;
+    case kDLFloat: base = "float"; break;
+    case kDLBfloat: base = "bfloat"; break;
+    case kDLComplex: base = "complex"; break;
+    case kDLBool: base = "bool"; bits = dtype.bits != 8; break;
+    case kDLOpaqueHandle: base = "handle"; bits = false; break;
+    default: base = nullptr;
+  }
+  if (dtype.bits == 0 && dtype.lanes == 0) return "void";
+  std::string text = base != nullptr ? base : "dtype(" + std::to_string(dtype.code) + ")";
+  if (bits) text += std::to_string(dtype.bits);
+  if (dtype.lanes != 1) text += "x" + std::to_string(dtype.lanes);
+  return text;
+}
+
+std::string shape_text(const int64_t* shape, int64_t ndim) {
+  std::string text = "[";
+  for (int64_t i = 0; i < ndim; ++i) text += (i != 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+static const DLTensor* as_tensor(const TVMFFIAny& value) {
+  if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
+  if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
+  return nullptr;
+}
+
+std::string describe(const TVMFFIAny& value) {
+  if (const DLTensor* t = as_tensor(value)) {
+    return "a tensor " + dtype_name(t->dtype) + shape_text(t->shape, t->ndim);
+  }
+  switch (value.type_index) {
+    case kTVMFFINone: return "None";
+    case kTVMFFIInt: return "the int " + std::to_string(value.v_int64);
+    case kTVMFFIBool: return value.v_int64 != 0 ? "the bool True" : "the bool False";
+    case kTVMFFIFloat: return "the float " + std::to_string(value.v_float64);
+    case kTVMFFIOpaquePtr: return "a pointer";
+    case kTVMFFIDataType: return "the dtype " + dtype_name(value.v_dtype);
+    case kTVMFFIDevice: return "a device";
+    case kTVMFFIRawStr:
+    case kTVMFFISmallStr:
+    case kTVMFFIStr: return "a str";
+    case kTVMFFIFunction: return "a function";
+    case kTVMFFIArray: return "a tuple of " + std::to_string(reinterpret_cast<TVMFFISeqCell*>(value.v_obj + 1)->size);
+    case kTVMFFIShape: {
+      TVMFFIShapeCell* cell = TVMFFIShapeGetCellPtr(value.v_obj);
+      return "a shape " + shape_text(cell->data, static_cast<int64_t>(cell->size));
+    }
+    case kTVMFFIOpaquePyObject: return "a Python object";
+    default: break;
+  }
+  const TVMFFITypeInfo* info = value.type_index >= kTVMFFIStaticObjectBegin ? TVMFFIGetTypeInfo(value.type_index) : nullptr;
+  if (info == nullptr) return "a value of type " + std::to_string(value.type_index);
+  return "an object " + std::string(info->type_key.data, info->type_key.size);
+}
+
+// The parameter's own text in "f(a: Tensor[[4], float32], n: int)", or "" when the signature has another form.
+static std::string parameter_text(const char* signature, int32_t index) {
+  const char* p = std::strchr(signature, '(');
+  if (p == nullptr) return "";
+  int depth = 0;
+  int32_t at = 0;
+  const char* begin = ++p;
+  for (; *p != '\0'; ++p) {
+    if (*p == '(' || *p == '[') ++depth;
+    if ((*p == ',' && depth == 0) || (*p == ')' && depth == 0)) {
+      if (at == index) {
+        while (*begin == ' ') ++begin;
+        return std::string(begin, p);
+      }
+      if (*p == ')') break;
+      ++at;
+      begin = p + 1;
+    } else if (*p == ')' || *p == ']') {
+      --depth;
+    }
+  }
+  return "";
+}
+
+static std::string device_name(int32_t type) {
+  switch (type) {
+    case kDLCPU: return "cpu";
+    case kDLCUDA: return "cuda";
+    case kDLCUDAHost: return "cuda_host";
+    default: return "device type " + std::to_string(type);
+  }
+}
+
+}  // namespace weft
+
+using weft::describe;
+
+extern "C" int32_t weft_abi_version(void) { return WEFT_ABI_VERSION; }
+
+extern "C" int32_t weft_set_error(const char* kind, const char* message) {
+  TVMFFIErrorSetRaisedFromCStr(kind, message);
+  return -1;
+}
+
+extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int32_t code, int64_t dim, int64_t expected,
+                                  const TVMFFIAny* args, int32_t num_args) {
+  std::string sig = signature != nullptr ? signature : "a kernel";
+  if (code == kWeftArgCount) {
+    return weft::fail("TypeError", "%s: expected %lld arguments, found %d", sig.c_str(),
+                      static_cast<long long>(expected), num_args);
+  }
+  const TVMFFIAny none{};
+  const TVMFFIAny& value = args != nullptr && arg_index >= 0 && arg_index < num_args ? args[arg_index] : none;
+  const DLTensor* tensor = weft::as_tensor(value);
+  std::string where = sig.substr(0, sig.find('(')) + ": argument " + std::to_string(arg_index);
+  std::string parameter = weft::parameter_text(sig.c_str(), arg_index);
+  if (!parameter.empty()) where += " (" + parameter + ")";
+  const char* kind = "ValueError";
+  std::string want;
+  std::string found = describe(value);
+  switch (code) {
+    case kWeftArgNotTensor: kind = "TypeError"; want = "a tensor"; break;
+    case kWeftArgDType: {
+      DLDataType dtype{static_cast<uint8_t>(expected), static_cast<uint8_t>(expected >> 8),
+                       static_cast<uint16_t>(expected >> 16)};
+      kind = "TypeError";
+      want = "dtype " + weft::dtype_name(dtype);
+      if (tensor != nullptr) found = weft::dtype_name(tensor->dtype);
+      break;
+    }
+    case kWeftArgNdim:
+      want = std::to_string(expected) + " dimensions";
+      if (tensor != nullptr) found = std::to_string(tensor->ndim) + ": " + found;
+      break;
+    case kWeftArgShape:
+    case kWeftArgSymbol:
+      want = "shape[" + std::to_string(dim) + "] == " + std::to_string(expected);
+      if (code == kWeftArgSymbol) want += " (the value of this dimension in an earlier argument)";
+      if (tensor != nullptr && dim >= 0 && dim < tensor->ndim) found = std::to_string(tensor->shape[dim]) + ": " + found;
+      break;
+    case kWeftArgStrides: want = "a contiguous tensor"; found = "strides " +
+        (tensor != nullptr && tensor->strides != nullptr ? weft::shape_text(tensor->strides, tensor->ndim) : "") +
+        " of " + found; break;
+    case kWeftArgDevice:
+      want = "device " + weft::device_name(static_cast<int32_t>(expected));
+      if (tensor != nullptr) found = weft::device_name(tensor->device.device_type);
+      break;
+    case kWeftArgAlignment: {
+      want = "data aligned to " + std::to_string(expected) + " bytes";
+      char address[32];
+      std::snprintf(address, sizeof(address), "address %p", tensor != nullptr
+          ? static_cast<void*>(static_cast<char*>(tensor->data) + tensor->byte_offset) : nullptr);
+      found = address;
+      break;
+    }
+    case kWeftArgNotInt: kind = "TypeError"; want = "an int"; break;
+    case kWeftArgNotFloat: kind = "TypeError"; want = "a float"; break;
+    default: want = "another value (code " + std::to_string(code) + ")";
+  }
+  return weft::fail(kind, "%s: expected %s, found %s", where.c_str(), want.c_str(), found.c_str());
+}

@@ -1,0 +1,20 @@
+// Raising tvm-ffi errors, from code that returns codes (fail) and from code inside an ffi guard (raise).
+#ifndef WEFT_ERROR_H_
+#define WEFT_ERROR_H_
+
+#include <tvm/ffi/c_api.h>
+
+#include <string>
+
+namespace weft {
+
+// Sets the raised error of this thread, printf-style, and returns -1.
+[[gnu::cold]] [[gnu::format(printf, 2, 3)]] int fail(const char* kind, const char* format, ...);
+
+// "float32", "float32[3, 4]", "int", "None", ...: what a value is, for messages.
+std::string describe(const TVMFFIAny& value);
+std::string dtype_name(DLDataType dtype);
+std::string shape_text(const int64_t* shape, int64_t ndim);
+
+}  // namespace weft
+#endif  // WEFT_ERROR_H_

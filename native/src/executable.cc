@@ -1,0 +1,471 @@
+// Sections of an executable file, bounds-checked reading, writing, and the verifier.
+#include "executable.h"
+
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/string.h>
+
+#include <cstring>
+
+#include "error.h"
+#include "memory.h"
+
+namespace weft {
+
+using tvm::ffi::Any;
+
+namespace {
+
+[[noreturn]] void raise(const std::string& message) { throw tvm::ffi::Error("ExecutableError", message, ""); }
+
+// A cursor over untrusted bytes: every read is checked against what is left, errors name section and offset.
+class Reader {
+ public:
+  Reader(const char* data, size_t size) : data_(data), size_(size) {}
+
+  void section(const char* name) { section_ = name; }
+
+  [[noreturn]] void error(const std::string& what) const {
+    raise("executable: section " + std::string(section_) + ", offset " + std::to_string(at_) + ": " + what);
+  }
+
+  const char* take(uint64_t n, const char* what) {
+    if (n > size_ - at_) {
+      error(std::string("cut short: ") + what + " needs " + std::to_string(n) + " bytes, found " +
+            std::to_string(size_ - at_));
+    }
+    const char* p = data_ + at_;
+    at_ += static_cast<size_t>(n);
+    return p;
+  }
+
+  template <typename T>
+  T pod(const char* what) {
+    T value;
+    std::memcpy(&value, take(sizeof(T), what), sizeof(T));
+    return value;
+  }
+
+  // A count of elements that need at least `least` bytes each: refused when the rest of the file cannot hold them.
+  uint64_t count(uint64_t least, const char* what) {
+    auto n = pod<uint64_t>(what);
+    if (n > (size_ - at_) / least) {
+      error("cut short: " + std::to_string(n) + " " + what + " do not fit in the " + std::to_string(size_ - at_) +
+            " bytes left");
+    }
+    return n;
+  }
+
+  std::string str(const char* what) {
+    uint64_t n = count(1, what);
+    return std::string(take(n, what), static_cast<size_t>(n));
+  }
+
+  std::vector<int64_t> words(const char* what) {
+    uint64_t n = count(8, what);
+    std::vector<int64_t> out(static_cast<size_t>(n));
+    const char* p = take(n * 8, what);
+    if (n != 0) std::memcpy(out.data(), p, static_cast<size_t>(n) * 8);
+    return out;
+  }
+
+  size_t left() const { return size_ - at_; }
+
+ private:
+  const char* data_;
+  size_t size_;
+  size_t at_ = 0;
+  const char* section_ = "header";
+};
+
+Any own(TVMFFIObject* object) {
+  Any out;
+  reinterpret_cast<TVMFFIAny*>(&out)->type_index = object->type_index;
+  reinterpret_cast<TVMFFIAny*>(&out)->v_obj = object;
+  return out;
+}
+
+bool valid_dtype(DLDataType dtype) {
+  if (dtype.bits == 0 && dtype.lanes == 0 && dtype.code == kDLOpaqueHandle) return true;  // void
+  return dtype.bits > 0 && dtype.bits <= 128 && dtype.lanes >= 1 && dtype.code <= 20;
+}
+
+Any read_tensor(Reader* in) {
+  if (in->pod<uint64_t>("tensor magic") != kTensorMagic) in->error("tensor record has a wrong magic number");
+  in->pod<uint64_t>("tensor reserved word");
+  DLDevice device{static_cast<DLDeviceType>(in->pod<int32_t>("device type")), in->pod<int32_t>("device id")};
+  auto ndim = in->pod<int32_t>("ndim");
+  auto dtype = in->pod<DLDataType>("dtype");
+  if (!valid_dtype(dtype) || dtype.bits == 0) in->error("tensor of an unknown dtype");
+  if (ndim < 0 || static_cast<uint64_t>(ndim) > in->left() / 8) in->error("tensor of " + std::to_string(ndim) + " dimensions");
+  std::vector<int64_t> shape(static_cast<size_t>(ndim));
+  for (auto& d : shape) d = in->pod<int64_t>("shape");
+  auto nbytes = in->pod<int64_t>("byte size");
+  int64_t expected = 0;
+  if (!tensor_nbytes(shape.data(), ndim, dtype, &expected)) in->error("tensor of shape " + shape_text(shape.data(), ndim));
+  if (nbytes != expected) {
+    in->error("tensor " + dtype_name(dtype) + shape_text(shape.data(), ndim) + " must have " +
+              std::to_string(expected) + " bytes, found " + std::to_string(nbytes));
+  }
+  const char* data = in->take(static_cast<uint64_t>(nbytes), "tensor data");
+  (void)device;  // constants are stored as host data; the VM moves them to its device
+  TVMFFIObject* tensor = tensor_empty(shape.data(), ndim, dtype, DLDevice{kDLCPU, 0}, Allocator::kNaive);
+  if (tensor == nullptr) in->error("no memory for a tensor of " + std::to_string(nbytes) + " bytes");
+  if (nbytes != 0) std::memcpy(TVMFFITensorGetDLTensorPtr(tensor)->data, data, static_cast<size_t>(nbytes));
+  return own(tensor);
+}
+
+Any read_constant(Reader* in) {
+  auto tag = in->pod<int32_t>("constant tag");
+  switch (tag) {
+    case kTVMFFITensor: return read_tensor(in);
+    case kTVMFFIShape: {
+      std::vector<int64_t> dims = in->words("shape");
+      return Any(tvm::ffi::Shape(dims.begin(), dims.end()));
+    }
+    case kTVMFFIStr: {
+      std::string text = in->str("string");
+      return Any(tvm::ffi::String(text));
+    }
+    case kTVMFFIInt: return Any(in->pod<int64_t>("int"));
+    case kTVMFFIFloat: return Any(in->pod<double>("float"));
+    case kTVMFFIDataType: {
+      auto dtype = in->pod<DLDataType>("dtype");
+      if (!valid_dtype(dtype)) in->error("unknown dtype");
+      return Any(dtype);
+    }
+    default: in->error("unknown constant tag " + std::to_string(tag));
+  }
+}
+
+// Grows a byte string; the counterpart of Reader.
+class Writer {
+ public:
+  template <typename T>
+  void pod(T value) {
+    out_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  void bytes(const void* data, size_t n) { out_.append(static_cast<const char*>(data), n); }
+  void str(const char* data, size_t n) {
+    pod<uint64_t>(n);
+    bytes(data, n);
+  }
+  void str(const std::string& text) { str(text.data(), text.size()); }
+  void words(const std::vector<int64_t>& words) {
+    pod<uint64_t>(words.size());
+    bytes(words.data(), words.size() * 8);
+  }
+  void reserve(size_t n) { out_.reserve(n); }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+void write_tensor(Writer* out, const DLTensor& tensor) {
+  int64_t nbytes = 0;
+  if (!tensor_nbytes(tensor.shape, tensor.ndim, tensor.dtype, &nbytes)) raise("executable: constant tensor is too large");
+  if (tensor.device.device_type != kDLCPU || !is_contiguous(tensor)) {
+    raise("executable: constant tensors must be contiguous and on the CPU");
+  }
+  out->pod<uint64_t>(kTensorMagic);
+  out->pod<uint64_t>(0);
+  out->pod<int32_t>(kDLCPU);
+  out->pod<int32_t>(0);
+  out->pod<int32_t>(tensor.ndim);
+  out->pod(tensor.dtype);
+  out->bytes(tensor.shape, sizeof(int64_t) * static_cast<size_t>(tensor.ndim));
+  out->pod<int64_t>(nbytes);
+  out->bytes(static_cast<const char*>(tensor.data) + tensor.byte_offset, static_cast<size_t>(nbytes));
+}
+
+void write_constant(Writer* out, const Any& value) {
+  const auto& raw = *reinterpret_cast<const TVMFFIAny*>(&value);
+  switch (raw.type_index) {
+    case kTVMFFITensor:
+      out->pod<int32_t>(kTVMFFITensor);
+      return write_tensor(out, *TVMFFITensorGetDLTensorPtr(raw.v_obj));
+    case kTVMFFIShape: {
+      TVMFFIShapeCell* cell = TVMFFIShapeGetCellPtr(raw.v_obj);
+      out->pod<int32_t>(kTVMFFIShape);
+      out->pod<uint64_t>(cell->size);
+      return out->bytes(cell->data, cell->size * 8);
+    }
+    case kTVMFFISmallStr:
+    case kTVMFFIStr: {
+      tvm::ffi::String text = value.cast<tvm::ffi::String>();
+      out->pod<int32_t>(kTVMFFIStr);
+      return out->str(text.data(), text.size());
+    }
+    case kTVMFFIBool:
+    case kTVMFFIInt:
+      out->pod<int32_t>(kTVMFFIInt);
+      return out->pod<int64_t>(raw.v_int64);
+    case kTVMFFIFloat:
+      out->pod<int32_t>(kTVMFFIFloat);
+      return out->pod<double>(raw.v_float64);
+    case kTVMFFIDataType:
+      out->pod<int32_t>(kTVMFFIDataType);
+      return out->pod(raw.v_dtype);
+    default: raise("executable: a constant cannot be " + describe(raw));
+  }
+}
+
+size_t constant_bytes(const Any& value) {
+  const auto& raw = *reinterpret_cast<const TVMFFIAny*>(&value);
+  int64_t nbytes = 0;
+  if (raw.type_index == kTVMFFITensor) {
+    const DLTensor* t = TVMFFITensorGetDLTensorPtr(raw.v_obj);
+    tensor_nbytes(t->shape, t->ndim, t->dtype, &nbytes);
+  }
+  return static_cast<size_t>(nbytes) + 256;
+}
+
+// ---- verifier -------------------------------------------------------------------------------------------------------
+
+class Verifier {
+ public:
+  explicit Verifier(Program* program) : p_(*program) {}
+
+  void run() {
+    check_tables();
+    if (errors_.empty()) {
+      for (size_t i = 0; i < p_.functions.size(); ++i) {
+        if (p_.functions[i].kind == FuncKind::kVM) check_function(p_.functions[i]);
+      }
+    }
+    if (errors_.empty()) return;
+    std::string text = "executable: " + std::to_string(total_) + (total_ == 1 ? " error" : " errors") + " in verification";
+    for (const auto& e : errors_) text += "\n- " + e;
+    if (total_ > errors_.size()) text += "\n- ...";
+    raise(text);
+  }
+
+ private:
+  static constexpr size_t kMaxErrors = 20;
+
+  void error(const std::string& text) {
+    ++total_;
+    if (errors_.size() < kMaxErrors) errors_.push_back(text);
+  }
+
+  void check_tables() {
+    p_.by_name.clear();
+    size_t n_instr = p_.instr_offset.size();
+    for (size_t i = 0; i < n_instr; ++i) {
+      int64_t end = i + 1 < n_instr ? p_.instr_offset[i + 1] : static_cast<int64_t>(p_.instr_data.size());
+      if (p_.instr_offset[i] < 0 || p_.instr_offset[i] >= end || end > static_cast<int64_t>(p_.instr_data.size())) {
+        error("section code: instruction " + std::to_string(i) + " has words [" + std::to_string(p_.instr_offset[i]) +
+              ", " + std::to_string(end) + ") of " + std::to_string(p_.instr_data.size()));
+        if (errors_.size() == kMaxErrors) break;
+      }
+    }
+    if (n_instr != 0 && p_.instr_offset[0] != 0) error("section code: the first instruction is not at word 0");
+    if (n_instr == 0 && !p_.instr_data.empty()) error("section code: words without instructions");
+    for (size_t i = 0; i < p_.functions.size(); ++i) check_entry(i);
+    for (auto& [index, scope] : p_.memory_scopes) {
+      if (index < 0 || index >= static_cast<int64_t>(p_.constants.size())) {
+        error("section memory scopes: constant " + std::to_string(index) + " does not exist");
+      }
+    }
+  }
+
+  void check_entry(size_t i) {
+    FuncInfo& f = p_.functions[i];
+    std::string where = "section globals: function " + std::to_string(i) + " \"" + f.name + "\": ";
+    if (f.name.empty()) error(where + "has no name");
+    if (!p_.by_name.emplace(f.name, static_cast<int32_t>(i)).second) error(where + "defined twice");
+    if (f.kind == FuncKind::kPacked) return;
+    auto limit = static_cast<int64_t>(f.params.size() > 4096 ? f.params.size() : 4096);
+    if (f.num_args < 0 || f.num_args > limit) error(where + std::to_string(f.num_args) + " arguments");
+    if (!f.params.empty() && f.num_args != static_cast<int64_t>(f.params.size())) {
+      error(where + std::to_string(f.num_args) + " arguments but " + std::to_string(f.params.size()) + " names");
+    }
+    int64_t words = static_cast<int64_t>(p_.instr_data.size()) + limit;
+    if (f.register_file_size < f.num_args || f.register_file_size > words) {
+      error(where + std::to_string(f.register_file_size) + " registers for " + std::to_string(f.num_args) + " arguments");
+    }
+    auto n_instr = static_cast<int64_t>(p_.instr_offset.size());
+    if (f.kind == FuncKind::kVM && (f.start_instr < 0 || f.start_instr >= f.end_instr || f.end_instr > n_instr)) {
+      error(where + "instructions [" + std::to_string(f.start_instr) + ", " + std::to_string(f.end_instr) + ") of " +
+            std::to_string(n_instr));
+    }
+  }
+
+  void check_function(const FuncInfo& f) {
+    bool terminated = false;
+    for (int64_t pc = f.start_instr; pc < f.end_instr; ++pc) {
+      at_ = "section code: function \"" + f.name + "\", instruction " + std::to_string(pc - f.start_instr) + " (word " +
+            std::to_string(p_.instr_offset[static_cast<size_t>(pc)]) + "): ";
+      terminated = check_instruction(f, pc);
+    }
+    if (!terminated) error(at_ + "falls off the end of the function");
+  }
+
+  // True when control never passes to the next instruction.
+  bool check_instruction(const FuncInfo& f, int64_t pc) {
+    const int64_t* w = p_.instr_data.data() + p_.instr_offset[static_cast<size_t>(pc)];
+    int64_t n_instr = static_cast<int64_t>(p_.instr_offset.size());
+    int64_t end = pc + 1 < n_instr ? p_.instr_offset[static_cast<size_t>(pc) + 1] : static_cast<int64_t>(p_.instr_data.size());
+    int64_t n = end - p_.instr_offset[static_cast<size_t>(pc)];
+    const char* operands = nullptr;
+    switch (w[0]) {
+#define WEFT_RELAX_OP(name, number, ops, meaning) \
+  case number: operands = ops; break;
+#include "relax_ops.def"
+#undef WEFT_RELAX_OP
+      default: error(at_ + "unknown opcode " + std::to_string(w[0])); return false;
+    }
+    int64_t i = 1;
+    for (const char* op = operands; *op != '\0'; ++op) {
+      if (*op == 'a') continue;
+      if (i >= n) return error(at_ + "cut short"), false;
+      check_operand(f, pc, *op, w[i]);
+      if (*op == 'n') {
+        if (w[i] < 0 || w[i] != n - i - 1) {
+          return error(at_ + std::to_string(w[i]) + " arguments in " + std::to_string(n - i - 1) + " words"), false;
+        }
+        for (int64_t k = i + 1; k < n; ++k) check_argument(f, w[k]);
+        if (f.kind == FuncKind::kVM && w[2] >= 0 && w[2] < static_cast<int64_t>(p_.functions.size())) {
+          const FuncInfo& callee = p_.functions[static_cast<size_t>(w[2])];
+          if (callee.kind != FuncKind::kPacked && callee.num_args != w[i]) {
+            error(at_ + "calls \"" + callee.name + "\" with " + std::to_string(w[i]) + " arguments, it takes " +
+                  std::to_string(callee.num_args));
+          }
+        }
+        i = n;
+        break;
+      }
+      ++i;
+    }
+    if (i != n) error(at_ + std::to_string(n) + " words, expected " + std::to_string(i));
+    return w[0] == static_cast<int64_t>(Opcode::kRet) || w[0] == static_cast<int64_t>(Opcode::kGoto);
+  }
+
+  void check_operand(const FuncInfo& f, int64_t pc, char op, int64_t word) {
+    switch (op) {
+      case 'd':
+        if (word != kVoidRegister && (word < 0 || word >= f.register_file_size)) error(at_ + "destination register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
+        break;
+      case 'r':
+        if (word < 0 || word >= f.register_file_size) error(at_ + "register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
+        break;
+      case 'f':
+        if (word < 0 || word >= static_cast<int64_t>(p_.functions.size())) error(at_ + "function " + std::to_string(word) + " of " + std::to_string(p_.functions.size()));
+        break;
+      case 'o':
+        if (word < f.start_instr - pc || word >= f.end_instr - pc) error(at_ + "jump by " + std::to_string(word) + " leaves the function");
+        break;
+      default: break;
+    }
+  }
+
+  void check_argument(const FuncInfo& f, int64_t word) {
+    int64_t value = arg_value(word);
+    switch (arg_kind(word)) {
+      case ArgKind::kRegister:
+        if (value != kVMRegister && value != kVoidRegister && (value < 0 || value >= f.register_file_size)) error(at_ + "register " + std::to_string(value) + " of " + std::to_string(f.register_file_size));
+        return;
+      case ArgKind::kImmediate: return;
+      case ArgKind::kConstant:
+        if (value < 0 || value >= static_cast<int64_t>(p_.constants.size())) error(at_ + "constant " + std::to_string(value) + " of " + std::to_string(p_.constants.size()));
+        return;
+      case ArgKind::kFunction:
+        if (value < 0 || value >= static_cast<int64_t>(p_.functions.size())) error(at_ + "function " + std::to_string(value) + " of " + std::to_string(p_.functions.size()));
+        return;
+    }
+    error(at_ + "unknown argument kind " + std::to_string(static_cast<int64_t>(arg_kind(word))));
+  }
+
+  Program& p_;
+  std::string at_;
+  std::vector<std::string> errors_;
+  size_t total_ = 0;
+};
+
+}  // namespace
+
+void verify_program(Program* program) { Verifier(program).run(); }
+
+std::shared_ptr<Program> read_program(const char* data, size_t size) {
+  auto program = std::make_shared<Program>();
+  Reader in(data, size);
+  auto magic = in.pod<uint64_t>("magic number");
+  if (magic != kExecutableMagic && magic != kExecutableMagicOld) {
+    in.error("not an executable: expected magic number 0xD225DE2F4214151E, found another");
+  }
+  std::string version = in.str("version");
+  if (version != kExecutableVersion) in.error("expected version \"0.14\", found \"" + version.substr(0, 64) + "\"");
+
+  in.section("globals");
+  uint64_t n = in.count(52, "functions");
+  program->functions.reserve(static_cast<size_t>(n));
+  for (uint64_t i = 0; i < n; ++i) {
+    FuncInfo f;
+    auto kind = in.pod<int32_t>("function kind");
+    if (kind < 0 || kind > 2) in.error("function " + std::to_string(i) + " is of unknown kind " + std::to_string(kind));
+    f.kind = static_cast<FuncKind>(kind);
+    f.name = in.str("function name");
+    f.start_instr = in.pod<int64_t>("start_instr");
+    f.end_instr = in.pod<int64_t>("end_instr");
+    f.num_args = in.pod<int64_t>("num_args");
+    f.register_file_size = in.pod<int64_t>("register_file_size");
+    uint64_t k = in.count(8, "parameter names");
+    for (uint64_t j = 0; j < k; ++j) f.params.push_back(in.str("parameter name"));
+    program->functions.push_back(std::move(f));
+  }
+
+  if (magic == kExecutableMagic) {
+    in.section("memory scopes");
+    n = in.count(16, "memory scopes");
+    for (uint64_t i = 0; i < n; ++i) {
+      auto index = in.pod<int64_t>("constant index");
+      program->memory_scopes.emplace_back(index, in.str("memory scope"));
+    }
+  }
+
+  in.section("constants");
+  n = in.count(8, "constants");
+  program->constants.reserve(static_cast<size_t>(n));
+  for (uint64_t i = 0; i < n; ++i) program->constants.push_back(read_constant(&in));
+
+  in.section("code");
+  program->instr_offset = in.words("instruction offsets");
+  program->instr_data = in.words("instruction words");
+  if (in.left() != 0) in.error(std::to_string(in.left()) + " bytes after the end");
+  verify_program(program.get());
+  return program;
+}
+
+std::string write_program(const Program& program) {
+  Writer out;
+  size_t size = 4096 + 8 * (program.instr_offset.size() + program.instr_data.size()) + 256 * program.functions.size();
+  for (const auto& c : program.constants) size += constant_bytes(c);
+  out.reserve(size);
+  out.pod(kExecutableMagic);
+  out.str(kExecutableVersion);
+  out.pod<uint64_t>(program.functions.size());
+  for (const auto& f : program.functions) {
+    out.pod<int32_t>(static_cast<int32_t>(f.kind));
+    out.str(f.name);
+    out.pod(f.start_instr);
+    out.pod(f.end_instr);
+    out.pod(f.num_args);
+    out.pod(f.register_file_size);
+    out.pod<uint64_t>(f.params.size());
+    for (const auto& p : f.params) out.str(p);
+  }
+  out.pod<uint64_t>(program.memory_scopes.size());
+  for (const auto& [index, scope] : program.memory_scopes) {
+    out.pod<int64_t>(index);
+    out.str(scope);
+  }
+  out.pod<uint64_t>(program.constants.size());
+  for (const auto& c : program.constants) write_constant(&out, c);
+  out.words(program.instr_offset);
+  out.words(program.instr_data);
+  return out.take();
+}
+
+}  // namespace weft

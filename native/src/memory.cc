@@ -1,0 +1,527 @@
+// Blocks come in size classes (four per power of two, at most 25 % waste). Small blocks and tensor headers live in
+// per-thread caches, large ones in one pool behind a mutex; what the pool keeps is bounded by what was live at the peak.
+#include "memory.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "error.h"
+#include "weft/runtime.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kMapThreshold = size_t{1} << 20;    // from here on blocks are mapped, below they are malloc'd
+constexpr size_t kMaxBytes = size_t{1} << 46;
+constexpr int kClasses = (46 - 6) * 4 + 1;
+constexpr int kSmallClasses = 10 * 4 + 1;            // up to 64 KiB
+constexpr int kSlots = 8;                            // cached blocks per small class and thread
+constexpr size_t kKeepAlways = size_t{64} << 20;     // free bytes that the pool may always keep
+
+// Class c holds blocks of class_bytes(c) = 2^(6 + c / 4) * (1 + (c % 4) / 4).
+inline size_t class_bytes(int c) { return (size_t{64} << (c / 4)) / 4 * (4 + static_cast<size_t>(c % 4)); }
+
+inline int class_of(size_t nbytes) {
+  if (nbytes <= 64) return 0;
+  int log = 63 - __builtin_clzll(static_cast<unsigned long long>(nbytes - 1));  // 2^log < nbytes <= 2^(log+1)
+  size_t base = size_t{1} << log;
+  size_t quarter = (nbytes - base + base / 4 - 1) / (base / 4);
+  return (log - 6) * 4 + static_cast<int>(quarter);
+}
+
+void* system_alloc(size_t nbytes) {
+  if (nbytes < kMapThreshold) {
+    void* data = nullptr;
+    return posix_memalign(&data, kAlignment, nbytes) == 0 ? data : nullptr;
+  }
+  if (nbytes < kHugePage) {
+    void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? nullptr : data;
+  }
+  size_t span = nbytes + kHugePage;
+  void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  char* begin = static_cast<char*>(raw);
+  char* data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(raw) + kHugePage - 1) & ~(kHugePage - 1));
+  if (data != begin) munmap(begin, static_cast<size_t>(data - begin));
+  size_t tail = static_cast<size_t>(begin + span - (data + nbytes)) & ~size_t{4095};
+  if (tail != 0) munmap(begin + span - tail, tail);
+#ifdef MADV_HUGEPAGE
+  madvise(data, nbytes, MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
+void system_free(void* data, size_t nbytes) {
+  if (nbytes < kMapThreshold) {
+    std::free(data);
+  } else {
+    munmap(data, (nbytes + 4095) & ~size_t{4095});
+  }
+}
+
+// ---- the shared pool ------------------------------------------------------------------------------------------------
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<void*> free[kClasses];
+  size_t free_bytes = 0, live_bytes = 0, peak_bytes = 0;
+
+  static Pool& get() {
+    static Pool* pool = [] {
+      auto* p = new Pool();  // never destroyed: tensors may outlive static destruction
+      instance = p;
+      pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); },
+                     [] { instance->mutex.unlock(); });
+      return p;
+    }();
+    return *pool;
+  }
+
+  void* alloc(int c) {
+    size_t bytes = class_bytes(c);
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      live_bytes += bytes;
+      if (live_bytes > peak_bytes) peak_bytes = live_bytes;
+      if (!free[c].empty()) {
+        void* data = free[c].back();
+        free[c].pop_back();
+        free_bytes -= bytes;
+        return data;
+      }
+    }
+    void* data = system_alloc(bytes);
+    if (data == nullptr) {
+      trim(0);
+      data = system_alloc(bytes);
+    }
+    if (data == nullptr) {
+      std::lock_guard<std::mutex> lock(mutex);
+      live_bytes -= bytes;
+    }
+    return data;
+  }
+
+  void release(void* data, int c) {
+    size_t bytes = class_bytes(c);
+    size_t keep;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      live_bytes -= bytes;
+      free[c].push_back(data);
+      free_bytes += bytes;
+      keep = peak_bytes > kKeepAlways ? peak_bytes : kKeepAlways;
+      if (free_bytes + live_bytes <= keep + keep / 2) return;
+      // Forget old peaks slowly, so that one large call does not pin its memory for ever.
+      peak_bytes -= (peak_bytes - live_bytes) / 8;
+    }
+    trim(keep / 2);
+  }
+
+  // Gives free blocks back to the system, largest first, until at most `keep` free bytes are left.
+  void trim(size_t keep) {
+    std::vector<std::pair<void*, size_t>> out;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      for (int c = kClasses - 1; c >= 0 && free_bytes > keep; --c) {
+        size_t bytes = class_bytes(c);
+        while (!free[c].empty() && free_bytes > keep) {
+          out.emplace_back(free[c].back(), bytes);
+          free[c].pop_back();
+          free_bytes -= bytes;
+        }
+      }
+    }
+    for (auto& [data, bytes] : out) system_free(data, bytes);
+  }
+
+  static Pool* instance;
+};
+
+Pool* Pool::instance = nullptr;
+
+// ---- per-thread caches ----------------------------------------------------------------------------------------------
+
+constexpr int kInlineDims = 8;
+constexpr int kMaxHeaders = 512;
+
+struct TensorHeader {  // layout of TensorObj, then ours
+  TVMFFIObject object;
+  DLTensor tensor;
+  TVMFFIObject* owner;
+  TensorHeader* next;
+  int64_t dims[2 * kInlineDims];  // shape, then strides; longer ones follow the header
+};
+
+struct FreeStorage {
+  FreeStorage* next;
+};
+
+struct Cache {
+  void* blocks[kSmallClasses][kSlots];
+  uint8_t count[kSmallClasses] = {0};
+  TensorHeader* headers = nullptr;
+  FreeStorage* storages = nullptr;
+  int n_headers = 0, n_storages = 0;
+
+  ~Cache() {
+    for (int c = 0; c < kSmallClasses; ++c) {
+      while (count[c] != 0) Pool::get().release(blocks[c][--count[c]], c);
+    }
+    while (headers != nullptr) {
+      TensorHeader* next = headers->next;
+      std::free(headers);
+      headers = next;
+    }
+    while (storages != nullptr) {
+      FreeStorage* next = storages->next;
+      std::free(storages);
+      storages = next;
+    }
+  }
+};
+
+#define WEFT_TLS __attribute__((tls_model("initial-exec")))
+thread_local Cache* cache_ptr WEFT_TLS = nullptr;
+thread_local bool cache_dead WEFT_TLS = false;
+
+struct CacheOwner {
+  ~CacheOwner() {
+    delete cache_ptr;
+    cache_ptr = nullptr;
+    cache_dead = true;  // blocks freed by later destructors of this thread go straight to the pool
+  }
+};
+
+[[gnu::noinline]] Cache* make_cache() {
+  if (cache_dead) return nullptr;
+  static thread_local CacheOwner owner;
+  (void)owner;
+  cache_ptr = new Cache();
+  return cache_ptr;
+}
+
+inline Cache* cache() { return __builtin_expect(cache_ptr != nullptr, 1) ? cache_ptr : make_cache(); }
+
+}  // namespace
+
+void* block_alloc(size_t nbytes, Allocator kind, size_t* actual) {
+  if (nbytes > kMaxBytes) return nullptr;
+  if (kind == Allocator::kNaive) {
+    *actual = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (*actual == 0) *actual = kAlignment;
+    return system_alloc(*actual);
+  }
+  int c = class_of(nbytes);
+  *actual = class_bytes(c);
+  if (c < kSmallClasses) {
+    Cache* local = cache();
+    if (local != nullptr && local->count[c] != 0) return local->blocks[c][--local->count[c]];
+  }
+  return Pool::get().alloc(c);
+}
+
+void block_free(void* data, size_t actual, Allocator kind) {
+  if (kind == Allocator::kNaive) return system_free(data, actual);
+  int c = class_of(actual);
+  if (c < kSmallClasses) {
+    Cache* local = cache();
+    if (local != nullptr && local->count[c] < kSlots) {
+      local->blocks[c][local->count[c]++] = data;
+      return;
+    }
+  }
+  Pool::get().release(data, c);
+}
+
+PoolStatistics pool_statistics() {
+  Pool& pool = Pool::get();
+  std::lock_guard<std::mutex> lock(pool.mutex);
+  return {static_cast<int64_t>(pool.live_bytes), static_cast<int64_t>(pool.peak_bytes),
+          static_cast<int64_t>(pool.free_bytes)};
+}
+
+void pool_trim() { Pool::get().trim(0); }
+
+// ---- storage --------------------------------------------------------------------------------------------------------
+
+static void storage_delete(void* self, int flags) {
+  auto* storage = static_cast<StorageObj*>(self);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) block_free(storage->data, storage->actual, storage->kind);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
+    Cache* local = cache();
+    if (local != nullptr && local->n_storages < kMaxHeaders) {
+      auto* slot = static_cast<FreeStorage*>(self);
+      slot->next = local->storages;
+      local->storages = slot;
+      ++local->n_storages;
+    } else {
+      std::free(self);
+    }
+  }
+}
+
+static void init_header(TVMFFIObject* object, int32_t type_index, void (*deleter)(void*, int)) {
+  object->combined_ref_count = (uint64_t{1} << 32) | 1;
+  object->type_index = type_index;
+  object->__padding = 0;
+  object->deleter = deleter;
+}
+
+TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
+  if (device.device_type != kDLCPU) {
+    fail("ValueError", "cannot allocate on device type %d: this runtime has only the CPU", device.device_type);
+    return nullptr;
+  }
+  size_t actual = 0;
+  void* data = nbytes >= 0 ? block_alloc(static_cast<size_t>(nbytes), kind, &actual) : nullptr;
+  if (data == nullptr) {
+    fail("MemoryError", "cannot allocate %lld bytes", static_cast<long long>(nbytes));
+    return nullptr;
+  }
+  Cache* local = cache();
+  void* memory;
+  if (local != nullptr && local->storages != nullptr) {
+    memory = local->storages;
+    local->storages = local->storages->next;
+    --local->n_storages;
+  } else {
+    memory = std::malloc(sizeof(StorageObj));
+    if (memory == nullptr) {
+      block_free(data, actual, kind);
+      fail("MemoryError", "cannot allocate a storage object");
+      return nullptr;
+    }
+  }
+  static const int32_t type_index = StorageObj::RuntimeTypeIndex();
+  auto* storage = static_cast<StorageObj*>(memory);
+  auto* object = static_cast<TVMFFIObject*>(memory);
+  init_header(object, type_index, storage_delete);
+  storage->data = data;
+  storage->nbytes = static_cast<size_t>(nbytes);
+  storage->actual = actual;
+  storage->device = device;
+  storage->kind = kind;
+  return object;
+}
+
+// ---- tensors --------------------------------------------------------------------------------------------------------
+
+static void tensor_delete(void* self, int flags) {
+  auto* header = static_cast<TensorHeader*>(self);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) TVMFFIObjectDecRef(header->owner);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
+    Cache* local = cache();
+    if (header->tensor.ndim <= kInlineDims && local != nullptr && local->n_headers < kMaxHeaders) {
+      header->next = local->headers;
+      local->headers = header;
+      ++local->n_headers;
+    } else {
+      std::free(self);
+    }
+  }
+}
+
+TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
+                         int32_t ndim) {
+  Cache* local = cache();
+  TensorHeader* header;
+  if (ndim <= kInlineDims && local != nullptr && local->headers != nullptr) {
+    header = local->headers;
+    local->headers = header->next;
+    --local->n_headers;
+  } else {
+    size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
+    header = static_cast<TensorHeader*>(std::malloc(sizeof(TensorHeader) + extra));
+    if (header == nullptr) {
+      fail("MemoryError", "cannot allocate a tensor header");
+      return nullptr;
+    }
+  }
+  init_header(&header->object, kTVMFFITensor, tensor_delete);
+  header->owner = owner;
+  __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
+  header->tensor = DLTensor{data, device, ndim, dtype, header->dims, header->dims + ndim, 0};
+  int64_t stride = 1;
+  for (int32_t i = ndim - 1; i >= 0; --i) {
+    header->dims[i] = shape[i];
+    header->dims[ndim + i] = stride;
+    stride *= shape[i];
+  }
+  return &header->object;
+}
+
+TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind) {
+  int64_t nbytes = 0;
+  if (!tensor_nbytes(shape, ndim, dtype, &nbytes)) {
+    fail("ValueError", "cannot make a tensor of shape %s and dtype %s", shape_text(shape, ndim).c_str(),
+         dtype_name(dtype).c_str());
+    return nullptr;
+  }
+  TVMFFIObject* storage = storage_new(nbytes, device, kind);
+  if (storage == nullptr) return nullptr;
+  TVMFFIObject* tensor = tensor_new(storage, reinterpret_cast<StorageObj*>(storage)->data, device, dtype, shape, ndim);
+  TVMFFIObjectDecRef(storage);
+  return tensor;
+}
+
+bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t* nbytes) {
+  int64_t bits = static_cast<int64_t>(dtype.bits) * dtype.lanes;
+  bool zero = false;
+  for (int64_t i = 0; i < ndim; ++i) {
+    if (shape[i] < 0) return false;
+    if (shape[i] == 0) zero = true;
+  }
+  if (zero) {
+    *nbytes = 0;
+    return true;
+  }
+  for (int64_t i = 0; i < ndim; ++i) {
+    if (__builtin_mul_overflow(bits, shape[i], &bits)) return false;
+  }
+  if (bits > INT64_MAX - 7) return false;
+  *nbytes = (bits + 7) / 8;
+  return true;
+}
+
+bool is_contiguous(const DLTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  int64_t expected = 1;
+  bool ok = true;
+  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] == 0) return true;
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) ok = false;
+    expected *= tensor.shape[i];
+  }
+  return ok;
+}
+
+static void copy_strided(const char* from, const int64_t* from_strides, char* to, const int64_t* to_strides,
+                         const int64_t* shape, int32_t ndim, int64_t item) {
+  if (ndim == 0) {
+    std::memcpy(to, from, static_cast<size_t>(item));
+    return;
+  }
+  if (ndim == 1 && from_strides[0] == 1 && to_strides[0] == 1) {
+    std::memcpy(to, from, static_cast<size_t>(item * shape[0]));
+    return;
+  }
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    copy_strided(from + i * from_strides[0] * item, from_strides + 1, to + i * to_strides[0] * item, to_strides + 1,
+                 shape + 1, ndim - 1, item);
+  }
+}
+
+static void fill_strides(const DLTensor& tensor, std::vector<int64_t>* strides) {
+  strides->resize(static_cast<size_t>(tensor.ndim) + 1);
+  int64_t stride = 1;
+  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
+    (*strides)[static_cast<size_t>(i)] = tensor.strides != nullptr ? tensor.strides[i] : stride;
+    stride *= tensor.shape[i];
+  }
+}
+
+int tensor_copy(const DLTensor& from, DLTensor* to) {
+  bool same = from.ndim == to->ndim && from.dtype.code == to->dtype.code && from.dtype.bits == to->dtype.bits &&
+              from.dtype.lanes == to->dtype.lanes;
+  for (int32_t i = 0; same && i < from.ndim; ++i) same = from.shape[i] == to->shape[i];
+  if (!same) {
+    return fail("ValueError", "cannot copy a tensor %s%s into a tensor %s%s", dtype_name(from.dtype).c_str(),
+                shape_text(from.shape, from.ndim).c_str(), dtype_name(to->dtype).c_str(),
+                shape_text(to->shape, to->ndim).c_str());
+  }
+  if (from.device.device_type != kDLCPU || to->device.device_type != kDLCPU) {
+    return fail("ValueError", "cannot copy between device types %d and %d: this runtime has only the CPU",
+                from.device.device_type, to->device.device_type);
+  }
+  int64_t nbytes = 0;
+  if (!tensor_nbytes(from.shape, from.ndim, from.dtype, &nbytes)) return fail("ValueError", "tensor too large");
+  const char* source = static_cast<const char*>(from.data) + from.byte_offset;
+  char* target = static_cast<char*>(to->data) + to->byte_offset;
+  if (nbytes == 0) return 0;
+  if (is_contiguous(from) && is_contiguous(*to)) {
+    std::memmove(target, source, static_cast<size_t>(nbytes));
+    return 0;
+  }
+  int64_t bits = static_cast<int64_t>(from.dtype.bits) * from.dtype.lanes;
+  if (bits % 8 != 0) return fail("ValueError", "cannot copy strided tensors of dtype %s", dtype_name(from.dtype).c_str());
+  std::vector<int64_t> from_strides, to_strides;
+  fill_strides(from, &from_strides);
+  fill_strides(*to, &to_strides);
+  copy_strided(source, from_strides.data(), target, to_strides.data(), from.shape, from.ndim, bits / 8);
+  return 0;
+}
+
+// ---- workspace ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int kMaxWorkspaces = 8;
+constexpr size_t kMaxCachedWorkspace = size_t{256} << 20;
+
+struct alignas(64) WorkspaceHeader {
+  size_t actual;
+};
+
+// Free scratch blocks of one thread. A kernel takes and gives back in stack order, so a handful of slots is enough.
+struct Workspaces {
+  WorkspaceHeader* free[kMaxWorkspaces];
+  int count = 0;
+  size_t bytes = 0;
+  ~Workspaces() {
+    while (count != 0) {
+      WorkspaceHeader* block = free[--count];
+      block_free(block, block->actual, Allocator::kPooled);
+    }
+  }
+};
+
+thread_local Workspaces workspaces;
+
+}  // namespace
+}  // namespace weft
+
+extern "C" void* weft_workspace_alloc(int64_t nbytes) {
+  using namespace weft;
+  Workspaces& local = workspaces;
+  size_t total = nbytes < 0 ? SIZE_MAX : static_cast<size_t>(nbytes) + sizeof(WorkspaceHeader);
+  int best = -1;
+  for (int i = local.count - 1; i >= 0; --i) {
+    size_t size = local.free[i]->actual;
+    if (size >= total && (best < 0 || size < local.free[best]->actual)) best = i;
+  }
+  if (best >= 0 && local.free[best]->actual / 4 <= total + (size_t{1} << 16)) {
+    WorkspaceHeader* block = local.free[best];
+    local.free[best] = local.free[--local.count];
+    local.bytes -= block->actual;
+    return block + 1;
+  }
+  size_t actual = 0;
+  auto* block = static_cast<WorkspaceHeader*>(block_alloc(total, Allocator::kPooled, &actual));
+  if (block == nullptr) {
+    fail("MemoryError", "cannot allocate %lld bytes of scratch memory", static_cast<long long>(nbytes));
+    return nullptr;
+  }
+  block->actual = actual;
+  return block + 1;
+}
+
+extern "C" void weft_workspace_free(void* ptr) {
+  using namespace weft;
+  if (ptr == nullptr) return;
+  WorkspaceHeader* block = static_cast<WorkspaceHeader*>(ptr) - 1;
+  Workspaces& local = workspaces;
+  if (local.count < kMaxWorkspaces && local.bytes + block->actual <= kMaxCachedWorkspace) {
+    local.free[local.count++] = block;
+    local.bytes += block->actual;
+  } else {
+    block_free(block, block->actual, Allocator::kPooled);
+  }
+}

@@ -1,0 +1,307 @@
+// Fork-join loops on a small pool: spin briefly, then sleep; safe under nesting, several callers and fork.
+//
+// One job is open at a time. `state_` packs it: [generation:32 | open:1 | workers inside:31]. A worker joins by adding
+// one to `inside` while `open` is set, so the caller only waits for workers that really came; a worker that wakes
+// late finds the job closed and goes back to sleep. The job lives in the pool, never on a caller's stack.
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#else
+#include <condition_variable>
+#include <mutex>
+#endif
+
+#include "weft/runtime.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int kChunksPerThread = 6;
+constexpr int kSpinRounds = 2000;  // about 40 us of `pause` on current x86
+
+inline void cpu_relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+#if defined(__linux__)
+void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>* word, int count) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+#else
+std::mutex sleep_mutex;
+std::condition_variable sleep_condition;
+void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
+  std::unique_lock<std::mutex> lock(sleep_mutex);
+  while (word->load() == value) sleep_condition.wait(lock);
+}
+void futex_wake(std::atomic<uint32_t>*, int) {
+  std::lock_guard<std::mutex> lock(sleep_mutex);
+  sleep_condition.notify_all();
+}
+#endif
+
+// CPUs granted by a cgroup quota, rounded up; 0 when there is none.
+int quota_of(const std::string& dir) {
+  long long quota = 0, period = 0;
+  char text[64] = {0};
+  if (FILE* f = std::fopen((dir + "/cpu.max").c_str(), "r")) {
+    if (std::fscanf(f, "%63s %lld", text, &period) == 2 && std::strcmp(text, "max") != 0) quota = std::atoll(text);
+    std::fclose(f);
+  } else if (FILE* g = std::fopen((dir + "/cpu.cfs_quota_us").c_str(), "r")) {
+    if (std::fscanf(g, "%lld", &quota) != 1) quota = 0;
+    std::fclose(g);
+    if (FILE* h = std::fopen((dir + "/cpu.cfs_period_us").c_str(), "r")) {
+      if (std::fscanf(h, "%lld", &period) != 1) period = 0;
+      std::fclose(h);
+    }
+  }
+  return quota > 0 && period > 0 ? static_cast<int>((quota + period - 1) / period) : 0;
+}
+
+int cgroup_quota() {
+  int best = 0;
+  auto consider = [&best](const std::string& dir) {
+    int n = quota_of(dir);
+    if (n > 0 && (best == 0 || n < best)) best = n;
+  };
+  consider("/sys/fs/cgroup");
+  consider("/sys/fs/cgroup/cpu");
+  if (FILE* f = std::fopen("/proc/self/cgroup", "r")) {
+    char line[4096];
+    while (std::fgets(line, sizeof(line), f) != nullptr) {
+      std::string text(line);
+      while (!text.empty() && (text.back() == '\n' || text.back() == '/')) text.pop_back();
+      size_t first = text.find(':'), second = text.find(':', first + 1);
+      if (second == std::string::npos) continue;
+      std::string controllers = text.substr(first + 1, second - first - 1), path = text.substr(second + 1);
+      std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+      if (!controllers.empty() && controllers.find("cpu") == std::string::npos) continue;
+      for (; !path.empty(); path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'))) consider(root + path);
+    }
+    std::fclose(f);
+  }
+  return best;
+}
+
+int default_threads() {
+  if (const char* text = std::getenv("WEFT_NUM_THREADS")) {
+    int n = std::atoi(text);
+    if (n > 0) return n < kMaxThreads ? n : kMaxThreads;
+  }
+  int n = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 && CPU_COUNT(&set) < n) n = CPU_COUNT(&set);
+  int quota = cgroup_quota();
+  if (quota > 0 && quota < n) n = quota;
+#endif
+  return n < 1 ? 1 : n < kMaxThreads ? n : kMaxThreads;
+}
+
+thread_local bool in_parallel = false;
+
+class ThreadPool {
+ public:
+  static ThreadPool& get() {
+    static ThreadPool* pool = [] {
+      auto* p = new ThreadPool();
+      instance_ = p;
+      pthread_atfork(nullptr, nullptr, [] { instance_->reset_in_child(); });
+      return p;
+    }();
+    return *pool;
+  }
+
+  int size() const { return size_.load(std::memory_order_relaxed); }
+  void resize(int n) { size_.store(n > 0 ? (n < kMaxThreads ? n : kMaxThreads) : default_threads()); }
+
+  int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
+    int threads = size();
+    bool free = false;
+    if (extent <= grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
+      return body(0, extent, ctx);
+    }
+    int64_t pieces = static_cast<int64_t>(threads) * kChunksPerThread;
+    int64_t chunk = (extent + pieces - 1) / pieces;
+    job_.body = body;
+    job_.ctx = ctx;
+    job_.extent = extent;
+    job_.chunk = chunk < grain ? grain : chunk;
+    job_.next.store(0, std::memory_order_relaxed);
+    job_.rc.store(0, std::memory_order_relaxed);
+    job_.error = nullptr;
+    int64_t useful = (extent + job_.chunk - 1) / job_.chunk;
+    start_workers(threads - 1);
+    job_.seats.store(static_cast<int>(useful < threads ? useful : threads) - 1, std::memory_order_relaxed);
+    uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
+    state_.store(generation << 32 | kOpen, std::memory_order_seq_cst);
+    signal_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, static_cast<int>(useful) - 1);
+
+    in_parallel = true;
+    work();
+    in_parallel = false;
+
+    uint64_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+    for (int spin = 0; (state & kInside) != 0; ++spin) {
+      if (spin < kSpinRounds * 8) {
+        cpu_relax();
+      } else {
+        sched_yield();
+      }
+      state = state_.load(std::memory_order_acquire);
+    }
+    int32_t rc = job_.rc.load(std::memory_order_acquire);
+    TVMFFIObjectHandle error = job_.error;
+    busy_.store(false, std::memory_order_release);
+    if (rc != 0 && error != nullptr) {
+      TVMFFIErrorSetRaised(error);
+      TVMFFIObjectDecRef(error);
+    }
+    return rc;
+  }
+
+ private:
+  static constexpr uint64_t kOpen = uint64_t{1} << 31;
+  static constexpr uint64_t kInside = kOpen - 1;
+
+  struct Job {
+    weft_parallel_body body = nullptr;
+    void* ctx = nullptr;
+    int64_t extent = 0;
+    int64_t chunk = 0;
+    alignas(64) std::atomic<int64_t> next{0};
+    std::atomic<int32_t> rc{0};
+    std::atomic<int> seats{0};
+    TVMFFIObjectHandle error = nullptr;
+  };
+
+  ThreadPool() : size_(default_threads()) {}
+
+  void start_workers(int wanted) {
+    while (started_ < wanted) {
+      pthread_t thread;
+      pthread_attr_t attr;
+      pthread_attr_init(&attr);
+      pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+      pthread_attr_setstacksize(&attr, size_t{8} << 20);
+      int rc = pthread_create(&thread, &attr, &ThreadPool::worker_main, this);
+      pthread_attr_destroy(&attr);
+      if (rc != 0) return;  // fewer workers, same result
+      ++started_;
+    }
+  }
+
+  static void* worker_main(void* self) {
+    in_parallel = true;
+    static_cast<ThreadPool*>(self)->worker_loop();
+    return nullptr;
+  }
+
+  void worker_loop() {
+    uint64_t done = 0;  // generation of the last job seen
+    while (true) {
+      uint32_t ticket = signal_.load(std::memory_order_seq_cst);
+      uint64_t state = state_.load(std::memory_order_seq_cst);
+      if ((state >> 32) != done) {
+        done = state >> 32;
+        if (join(state)) {
+          work();
+          state_.fetch_sub(1, std::memory_order_acq_rel);
+        }
+        continue;
+      }
+      int spin = 0;
+      while (spin < kSpinRounds && signal_.load(std::memory_order_relaxed) == ticket) {
+        cpu_relax();
+        ++spin;
+      }
+      if (spin < kSpinRounds) continue;
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      if (signal_.load(std::memory_order_seq_cst) == ticket) futex_wait(&signal_, ticket);
+      sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
+
+  bool join(uint64_t state) {
+    uint64_t generation = state >> 32;
+    while ((state & kOpen) != 0 && (state >> 32) == generation) {
+      if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
+      if (job_.seats.fetch_sub(1, std::memory_order_relaxed) > 0) return true;
+      state_.fetch_sub(1, std::memory_order_acq_rel);
+      return false;
+    }
+    return false;
+  }
+
+  void work() {
+    while (true) {
+      int64_t begin = job_.next.fetch_add(job_.chunk, std::memory_order_relaxed);
+      if (begin >= job_.extent) return;
+      int64_t end = job_.extent - begin < job_.chunk ? job_.extent : begin + job_.chunk;
+      int32_t rc = job_.body(begin, end, job_.ctx);
+      if (rc == 0) continue;
+      // The raised error is per thread: carry the first one to the caller, drop the others.
+      TVMFFIObjectHandle error = nullptr;
+      TVMFFIErrorMoveFromRaised(&error);
+      int32_t none = 0;
+      if (job_.rc.compare_exchange_strong(none, rc, std::memory_order_acq_rel)) {
+        job_.error = error;
+      } else if (error != nullptr) {
+        TVMFFIObjectDecRef(error);
+      }
+      job_.next.store(job_.extent, std::memory_order_relaxed);
+      return;
+    }
+  }
+
+  // The child of a fork has none of the workers: forget them; the next loop starts its own.
+  void reset_in_child() {
+    started_ = 0;
+    sleepers_.store(0);
+    state_.store(state_.load() & ~(kOpen | kInside));
+    busy_.store(false);
+  }
+
+  static ThreadPool* instance_;
+  std::atomic<int> size_;
+  std::atomic<bool> busy_{false};
+  int started_ = 0;  // guarded by busy_
+  Job job_;
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<uint32_t> signal_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+
+ThreadPool* ThreadPool::instance_ = nullptr;
+
+}  // namespace
+}  // namespace weft
+
+extern "C" int32_t weft_parallel_for(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
+  if (extent <= 0) return 0;
+  return weft::ThreadPool::get().run(body, ctx, extent, grain < 1 ? 1 : grain);
+}
+
+extern "C" int32_t weft_num_threads(void) { return weft::ThreadPool::get().size(); }
+
+extern "C" void weft_set_num_threads(int32_t n) { weft::ThreadPool::get().resize(n); }

@@ -1,0 +1,535 @@
+// Decoding once at load, then a loop without index checks: the verifier has bounded every index before.
+#include "vm.h"
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "error.h"
+
+namespace weft {
+
+using tvm::ffi::Any;
+
+namespace {
+
+constexpr int kMaxDepth = 1000;
+constexpr size_t kChunkWords = size_t{1} << 14;
+constexpr uint32_t kSignalPeriod = 1 << 12;  // backward jumps between two looks at Ctrl-C
+
+// Registers of the running frames of one thread, in chunks that never move.
+struct Chunk {
+  Chunk* previous;
+  Chunk* next;
+  size_t size;
+  TVMFFIAny words[1];
+};
+
+struct Stack {
+  Chunk* chunk = nullptr;
+  TVMFFIAny* top = nullptr;
+  TVMFFIAny* limit = nullptr;
+  int depth = 0;
+  VM* vm = nullptr;
+
+  ~Stack() {
+    while (chunk != nullptr && chunk->next != nullptr) chunk = chunk->next;
+    while (chunk != nullptr) {
+      Chunk* previous = chunk->previous;
+      std::free(chunk);
+      chunk = previous;
+    }
+  }
+
+  // Makes `chunk` one with room for n words; false when out of memory.
+  bool grow(size_t n) {
+    Chunk* next = chunk != nullptr ? chunk->next : nullptr;
+    if (next != nullptr && next->size < n) {
+      Chunk* rest = next->next;
+      std::free(next);
+      next = nullptr;
+      chunk->next = nullptr;
+      while (rest != nullptr) {
+        Chunk* after = rest->next;
+        std::free(rest);
+        rest = after;
+      }
+    }
+    if (next == nullptr) {
+      size_t size = n > kChunkWords ? n : kChunkWords;
+      next = static_cast<Chunk*>(std::malloc(sizeof(Chunk) + size * sizeof(TVMFFIAny)));
+      if (next == nullptr) return false;
+      next->previous = chunk;
+      next->next = nullptr;
+      next->size = size;
+      if (chunk != nullptr) chunk->next = next;
+    }
+    chunk = next;
+    top = chunk->words;
+    limit = chunk->words + chunk->size;
+    return true;
+  }
+};
+
+thread_local Stack* stack_ptr __attribute__((tls_model("initial-exec"))) = nullptr;
+
+[[gnu::noinline]] Stack& make_stack() {
+  static thread_local Stack stack;
+  stack_ptr = &stack;
+  return stack;
+}
+
+inline Stack& stack() { return __builtin_expect(stack_ptr != nullptr, 1) ? *stack_ptr : make_stack(); }
+
+// One call's registers and argument area; releases what the registers hold.
+class FrameGuard {
+ public:
+  FrameGuard(Stack* stack, VM* vm, size_t num_regs, size_t area)
+      : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), num_regs_(num_regs) {
+    ++stack->depth;
+    if (static_cast<size_t>(stack->limit - stack->top) < num_regs + area && !stack->grow(num_regs + area)) return;
+    regs_ = stack->top;
+    stack->top += num_regs + area;
+    stack->vm = vm;
+    std::memset(static_cast<void*>(regs_), 0, num_regs * sizeof(TVMFFIAny));
+  }
+  ~FrameGuard() {
+    if (regs_ != nullptr) {
+      for (size_t i = 0; i < num_regs_; ++i) release(regs_[i]);
+    }
+    if (stack_->chunk != chunk_) {
+      // The first chunk of a thread is kept as the bottom of its stack.
+      stack_->chunk = chunk_ != nullptr ? chunk_ : stack_->chunk;
+      stack_->limit = stack_->chunk->words + stack_->chunk->size;
+    }
+    stack_->top = top_ != nullptr ? top_ : stack_->chunk != nullptr ? stack_->chunk->words : nullptr;
+    stack_->vm = vm_;
+    --stack_->depth;
+  }
+  FrameGuard(const FrameGuard&) = delete;
+  FrameGuard& operator=(const FrameGuard&) = delete;
+  TVMFFIAny* regs() const { return regs_; }
+
+ private:
+  Stack* stack_;
+  Chunk* chunk_;
+  TVMFFIAny* top_;
+  VM* vm_;
+  size_t num_regs_;
+  TVMFFIAny* regs_ = nullptr;
+};
+
+inline bool truthy(const TVMFFIAny& value, bool* ok) {
+  *ok = value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
+  return value.v_int64 != 0;
+}
+
+// Finds `name` in a module and, behind it, in its imports.
+Callee find_in_module(tvm::ffi::ModuleObj* module, const std::string& name, std::vector<Any>* keep) {
+  if (auto* code = dynamic_cast<CodeModule*>(module)) {
+    if (TVMFFISafeCallType address = code->address(name)) return {address, nullptr};
+  } else if (auto function = module->GetFunction(tvm::ffi::String(name))) {
+    keep->push_back(*function);
+    TVMFFIObject* object = raw(&keep->back())->v_obj;
+    return {TVMFFIFunctionGetCellPtr(object)->safe_call, object};
+  }
+  for (const Any& import : module->imports()) {
+    Callee found = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), name, keep);
+    if (found.call != nullptr) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+VM* current_vm() { return stack_ptr != nullptr ? stack_ptr->vm : nullptr; }
+
+int own_argument(const TVMFFIAny& value, TVMFFIAny* out) {
+  const DLTensor* tensor = tensor_of(value);
+  if (tensor != nullptr && (value.type_index == kTVMFFIDLTensorPtr || !is_contiguous(*tensor))) {
+    TVMFFIObject* copy = tensor_empty(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, Allocator::kPooled);
+    if (copy == nullptr) return -1;
+    if (tensor_copy(*tensor, TVMFFITensorGetDLTensorPtr(copy)) != 0) {
+      TVMFFIObjectDecRef(copy);
+      return -1;
+    }
+    *out = object_any(copy);
+    return 0;
+  }
+  if (value.type_index < kTVMFFIRawStr || value.type_index == kTVMFFISmallStr || is_object(value)) {
+    *out = value;
+    retain(value);
+    return 0;
+  }
+  return TVMFFIAnyViewToOwnedAny(&value, out);
+}
+
+VM::VM(std::shared_ptr<const Program> program, std::vector<Any> imports, std::vector<DLDevice> devices,
+       std::vector<Allocator> allocators)
+    : program_(std::move(program)), imports_(std::move(imports)), devices_(std::move(devices)),
+      allocators_(std::move(allocators)) {
+  resolve_functions();
+  decode();
+}
+
+VM::~VM() = default;
+
+int32_t VM::find(const std::string& name) const {
+  auto it = program_->by_name.find(name);
+  if (it == program_->by_name.end()) return -1;
+  return program_->functions[static_cast<size_t>(it->second)].kind == FuncKind::kPacked ? -1 : it->second;
+}
+
+const DLDevice* VM::device(int64_t index) const {
+  if (index < 0 || index >= static_cast<int64_t>(devices_.size())) return nullptr;
+  return &devices_[static_cast<size_t>(index)];
+}
+
+void VM::set_instrument(Any function) {
+  std::lock_guard<std::mutex> lock(state_mutex);
+  instruments_kept_.push_back(std::move(function));
+  const TVMFFIAny* value = raw(&instruments_kept_.back());
+  instrument_.store(value->type_index == kTVMFFIFunction ? value->v_obj : nullptr);
+}
+
+// Imports first, then the runtime's own table, then the global registry.
+void VM::resolve_functions() {
+  size_t n = program_->functions.size();
+  callees_.resize(n);
+  function_values_.resize(n);
+  std::string missing;
+  int n_missing = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const FuncInfo& f = program_->functions[i];
+    if (f.kind != FuncKind::kPacked) {
+      auto closure = tvm::ffi::make_object<ClosureObj>();
+      closure->program = program_;
+      closure->func = static_cast<int32_t>(i);
+      function_values_[i] = tvm::ffi::ObjectRef(closure);
+      continue;
+    }
+    std::vector<Any> keep;
+    Callee callee;
+    for (const Any& import : imports_) {
+      callee = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), f.name, &keep);
+      if (callee.call != nullptr) break;
+    }
+    if (callee.call == nullptr) callee = {find_builtin(f.name), nullptr};
+    if (callee.call == nullptr) {
+      TVMFFIByteArray name{f.name.data(), f.name.size()};
+      TVMFFIObjectHandle handle = nullptr;
+      if (TVMFFIFunctionGetGlobal(&name, &handle) == 0 && handle != nullptr) {
+        auto* object = static_cast<TVMFFIObject*>(handle);
+        Any owner;
+        *raw(&owner) = object_any(object);
+        callee = {TVMFFIFunctionGetCellPtr(object)->safe_call, object};
+        keep.push_back(std::move(owner));
+      }
+    }
+    if (callee.call == nullptr) {
+      if (++n_missing <= 20) missing += "\n- " + f.name;
+      continue;
+    }
+    callees_[i] = callee;
+    if (!keep.empty()) {
+      function_values_[i] = keep.back();
+    } else {
+      TVMFFIObjectHandle handle = nullptr;
+      if (TVMFFIFunctionCreate(nullptr, callee.call, nullptr, &handle) == 0) {
+        *raw(&function_values_[i]) = object_any(static_cast<TVMFFIObject*>(handle));
+      }
+    }
+  }
+  if (n_missing == 0) return;
+  throw tvm::ffi::Error("ExecutableError",
+                        "executable: " + std::to_string(n_missing) +
+                            " functions that it calls are neither in its imported modules, nor builtins, nor "
+                            "registered globally" + missing + (n_missing > 20 ? "\n- ..." : "") +
+                            "\n  help: import the module with the kernels, or register the function before making the VM", "");
+}
+
+int32_t VM::pool_slot(const TVMFFIAny& value) {
+  pool_.push_back(value);
+  return ~static_cast<int32_t>(pool_.size() - 1);
+}
+
+int32_t VM::decode_argument(int64_t word) {
+  int64_t value = arg_value(word);
+  TVMFFIAny any{};
+  switch (arg_kind(word)) {
+    case ArgKind::kRegister:
+      if (value == kVoidRegister) return pool_slot(any);  // reads as None
+      if (value != kVMRegister) return static_cast<int32_t>(value);
+      any.type_index = kTVMFFIOpaquePtr;
+      any.v_ptr = this;
+      return pool_slot(any);
+    case ArgKind::kImmediate:
+      any.type_index = kTVMFFIInt;
+      any.v_int64 = value;
+      return pool_slot(any);
+    case ArgKind::kConstant: return pool_slot(*raw(&pool_owner_[static_cast<size_t>(value)]));
+    case ArgKind::kFunction: break;
+  }
+  return pool_slot(*raw(&function_values_[static_cast<size_t>(value)]));
+}
+
+void VM::decode() {
+  const Program& p = *program_;
+  pool_owner_.assign(p.constants.begin(), p.constants.end());
+  code_.resize(p.instr_offset.size());
+  frames_.resize(p.functions.size());
+  TVMFFISafeCallType null_value = find_builtin("vm.builtin.null_value");
+  TVMFFISafeCallType copy = find_builtin("vm.builtin.copy");
+  for (size_t i = 0; i < p.functions.size(); ++i) {
+    const FuncInfo& f = p.functions[i];
+    if (f.kind != FuncKind::kVM) continue;
+    Frame& frame = frames_[i];
+    frame.num_regs = static_cast<int32_t>(f.register_file_size);
+    for (int64_t pc = f.start_instr; pc < f.end_instr; ++pc) {
+      const int64_t* w = p.instr_data.data() + p.instr_offset[static_cast<size_t>(pc)];
+      Insn& insn = code_[static_cast<size_t>(pc)];
+      insn = Insn{Op::kRet, -1, 0, 0, -1, 0, nullptr, nullptr};
+      switch (static_cast<Opcode>(w[0])) {
+        case Opcode::kCall: {
+          insn.dst = w[1] == kVoidRegister ? -1 : static_cast<int32_t>(w[1]);
+          insn.func = static_cast<int32_t>(w[2]);
+          insn.num_args = static_cast<int32_t>(w[3]);
+          insn.args = static_cast<int32_t>(arg_index_.size());
+          for (int64_t k = 0; k < w[3]; ++k) arg_index_.push_back(decode_argument(w[4 + k]));
+          if (insn.num_args > frame.max_args) frame.max_args = insn.num_args;
+          const Callee& callee = callees_[static_cast<size_t>(w[2])];
+          insn.call = callee.call;
+          insn.self = callee.self;
+          insn.op = callee.call == nullptr ? Op::kCallVM : Op::kCall;
+          if (callee.call == null_value && insn.num_args == 0) insn.op = Op::kKill;
+          if (callee.call == copy && insn.num_args == 1 && insn.dst >= 0) insn.op = Op::kMove;
+          break;
+        }
+        case Opcode::kRet: insn.dst = static_cast<int32_t>(w[1]); break;
+        case Opcode::kGoto:
+          insn.op = Op::kGoto;
+          insn.jump = static_cast<int32_t>(w[1]);
+          break;
+        case Opcode::kIf:
+          insn.op = Op::kIf;
+          insn.dst = static_cast<int32_t>(w[1]);
+          insn.jump = static_cast<int32_t>(w[2]);
+          break;
+      }
+    }
+  }
+}
+
+int VM::arity_error(const FuncInfo& f, int32_t num_args) {
+  std::string names;
+  for (const auto& p : f.params) names += (names.empty() ? "" : ", ") + p;
+  return fail("TypeError", "%s(%s): expected %lld arguments, found %d", f.name.c_str(), names.c_str(),
+              static_cast<long long>(f.num_args), num_args);
+}
+
+// Appends "File "<weft:main>", line 3, in add4" to the raised error, so that tracebacks show the VM's frames.
+[[gnu::cold]] int VM::add_frame_to_error(int32_t func, const Insn* at, int rc) {
+  if (rc == -2) return rc;  // an error of the surrounding environment, set outside tvm-ffi
+  TVMFFIObjectHandle error = nullptr;
+  TVMFFIErrorMoveFromRaised(&error);
+  const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
+  const char* callee = at != nullptr && at->func >= 0 ? program_->functions[static_cast<size_t>(at->func)].name.c_str() : "?";
+  if (error == nullptr) {
+    fail("RuntimeError", "%s returned code %d without setting an error", callee, rc);
+    TVMFFIErrorMoveFromRaised(&error);
+  }
+  std::string line = "  File \"<weft:" + f.name + ">\", line " +
+                     std::to_string(at != nullptr ? at - (code_.data() + f.start_instr) : 0) + ", in " + callee + "\n";
+  TVMFFIByteArray bytes{line.data(), line.size()};
+  TVMFFIErrorGetCellPtr(error)->update_backtrace(error, &bytes, kTVMFFIBacktraceUpdateModeAppend);
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+  return -1;
+}
+
+int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
+  if (insn.op == Op::kCallVM) return run(insn.func, args, insn.num_args, ret);
+  return insn.call(insn.self, args, insn.num_args, ret);
+}
+
+// instrument(func, name, before_run, ret_value, args...) -> 0 no-op, 1 skip the call
+[[gnu::noinline]] int VM::run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
+  TVMFFIObject* instrument = instrument_.load();
+  if (instrument == nullptr) return call_insn(insn, args, ret);
+  const std::string& name = program_->functions[static_cast<size_t>(insn.func)].name;
+  std::vector<TVMFFIAny> call(4 + static_cast<size_t>(insn.num_args));
+  call[0] = *raw(&function_values_[static_cast<size_t>(insn.func)]);
+  call[1].type_index = kTVMFFIRawStr;
+  call[1].v_c_str = name.c_str();
+  call[2].type_index = kTVMFFIBool;
+  call[2].v_int64 = 1;
+  for (int32_t i = 0; i < insn.num_args; ++i) call[4 + static_cast<size_t>(i)] = args[i];
+  TVMFFISafeCallType f = TVMFFIFunctionGetCellPtr(instrument)->safe_call;
+  TVMFFIAny answer{};
+  if (int rc = f(instrument, call.data(), static_cast<int32_t>(call.size()), &answer)) return rc;
+  bool skip = (answer.type_index == kTVMFFIInt || answer.type_index == kTVMFFIBool) && answer.v_int64 == 1;
+  release(answer);
+  if (skip) return 0;
+  if (int rc = call_insn(insn, args, ret)) return rc;
+  call[2].v_int64 = 0;
+  call[3] = *ret;
+  answer = TVMFFIAny{};
+  int rc = f(instrument, call.data(), static_cast<int32_t>(call.size()), &answer);
+  release(answer);
+  if (rc != 0) {
+    release(*ret);
+    *ret = TVMFFIAny{};
+  }
+  return rc;
+}
+
+int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
+  const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
+  if (__builtin_expect(num_args != f.num_args, 0)) return arity_error(f, num_args);
+  if (__builtin_expect(f.kind != FuncKind::kVM, 0)) {
+    return fail("ExecutableError", "%s is a function of kind kVMTIRFunc (exec_mode=\"compiled\"), which this runtime "
+                "does not run; compile with exec_mode=\"bytecode\"", f.name.c_str());
+  }
+  Stack& st = stack();
+  if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
+    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
+  }
+  const Frame& shape = frames_[static_cast<size_t>(func)];
+  FrameGuard frame(&st, this, static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.max_args));
+  TVMFFIAny* regs = frame.regs();
+  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
+  for (int32_t i = 0; i < num_args; ++i) {
+    regs[i] = args[i];
+    retain(args[i]);
+  }
+  TVMFFIAny* area = regs + shape.num_regs;
+  const TVMFFIAny* pool = pool_.data();
+  const int32_t* arg_index = arg_index_.data();
+  const Insn* pc = code_.data() + f.start_instr;
+  bool instrumented = instrument_.load(std::memory_order_relaxed) != nullptr;
+  uint32_t jumps = 0;
+
+  while (true) {
+    const Insn& insn = *pc;
+    switch (insn.op) {
+      // Call dst, func, args... : dst := func(args...). Arguments are borrowed bit copies of registers.
+      case Op::kCall:
+      case Op::kCallVM: {
+      generic_call:
+        const int32_t* index = arg_index + insn.args;
+        for (int32_t i = 0; i < insn.num_args; ++i) {
+          int32_t k = index[i];
+          area[i] = k >= 0 ? regs[k] : pool[~k];
+        }
+        TVMFFIAny result{};
+        int rc;
+        if (__builtin_expect(instrumented, 0)) {
+          rc = run_instrumented(insn, area, &result);
+        } else if (insn.op == Op::kCallVM) {
+          rc = run(insn.func, area, insn.num_args, &result);
+        } else {
+          rc = insn.call(insn.self, area, insn.num_args, &result);
+        }
+        if (__builtin_expect(rc != 0, 0)) return add_frame_to_error(func, pc, rc);
+        if (insn.dst >= 0) {
+          TVMFFIAny old = regs[insn.dst];
+          regs[insn.dst] = result;
+          release(old);
+        } else {
+          release(result);
+        }
+        ++pc;
+        break;
+      }
+      // Call dst, vm.builtin.copy, value : dst := value
+      case Op::kMove: {
+        if (__builtin_expect(instrumented, 0)) goto generic_call;
+        int32_t k = arg_index[insn.args];
+        TVMFFIAny value = k >= 0 ? regs[k] : pool[~k];
+        retain(value);
+        TVMFFIAny old = regs[insn.dst];
+        regs[insn.dst] = value;
+        release(old);
+        ++pc;
+        break;
+      }
+      // Call dst, vm.builtin.null_value : dst := None, which frees what it held
+      case Op::kKill: {
+        if (__builtin_expect(instrumented, 0)) goto generic_call;
+        if (insn.dst >= 0) {
+          TVMFFIAny old = regs[insn.dst];
+          regs[insn.dst] = TVMFFIAny{};
+          release(old);
+        }
+        ++pc;
+        break;
+      }
+      // Ret result : the caller gets the register's value
+      case Op::kRet:
+        *ret = regs[insn.dst];
+        regs[insn.dst] = TVMFFIAny{};
+        return 0;
+      // Goto offset : pc := pc + offset
+      case Op::kGoto:
+        if (insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
+          if (int rc = TVMFFIEnvCheckSignals()) return add_frame_to_error(func, pc, rc);
+        }
+        pc += insn.jump;
+        break;
+      // If cond, false_offset : pc := pc + (cond != 0 ? 1 : false_offset)
+      case Op::kIf: {
+        bool ok;
+        bool taken = truthy(regs[insn.dst], &ok);
+        if (__builtin_expect(!ok, 0)) {
+          fail("TypeError", "the condition of an If must be an int or bool, found %s", describe(regs[insn.dst]).c_str());
+          return add_frame_to_error(func, pc, -1);
+        }
+        if (!taken && insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
+          if (int rc = TVMFFIEnvCheckSignals()) return add_frame_to_error(func, pc, rc);
+        }
+        pc += taken ? 1 : insn.jump;
+        break;
+      }
+    }
+  }
+}
+
+int VM::run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
+  bool plain = true;
+  for (int32_t i = 0; i < num_args && plain; ++i) {
+    int32_t t = args[i].type_index;
+    plain = t == kTVMFFITensor ? is_contiguous(*TVMFFITensorGetDLTensorPtr(args[i].v_obj))
+                               : (t < kTVMFFIDLTensorPtr || t == kTVMFFISmallStr || t >= kTVMFFIStaticObjectBegin);
+  }
+  if (plain) return run(func, args, num_args, ret);
+  std::vector<Any> owned(static_cast<size_t>(num_args));
+  for (int32_t i = 0; i < num_args; ++i) {
+    if (own_argument(args[i], raw(&owned[static_cast<size_t>(i)])) != 0) return -1;
+  }
+  return run(func, raw(owned.data()), num_args, ret);
+}
+
+int VM::invoke_closure(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
+  if (closure.type_index == kTVMFFIFunction) {
+    return TVMFFIFunctionGetCellPtr(closure.v_obj)->safe_call(closure.v_obj, args, num_args, ret);
+  }
+  if (closure.type_index != ClosureObj::RuntimeTypeIndex()) {
+    return fail("TypeError", "expected a function or closure, found %s", describe(closure).c_str());
+  }
+  auto* c = reinterpret_cast<ClosureObj*>(closure.v_obj);
+  if (c->packed == nullptr && c->program != program_) {
+    return fail("ValueError", "the closure belongs to another executable");
+  }
+  std::vector<TVMFFIAny> bound;
+  if (!c->captured.empty()) {
+    bound.assign(args, args + num_args);
+    for (const Any& value : c->captured) bound.push_back(*raw(&value));
+    args = bound.data();
+    num_args = static_cast<int32_t>(bound.size());
+  }
+  if (c->packed != nullptr) return TVMFFIFunctionGetCellPtr(c->packed)->safe_call(c->packed, args, num_args, ret);
+  return run_from_outside(c->func, args, num_args, ret);
+}
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+// The Relax virtual machine: decoded code, frames on a per-thread stack, closures, instrumentation, stateful calls.
+#ifndef WEFT_VM_H_
+#define WEFT_VM_H_
+
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executable.h"
+#include "memory.h"
+
+namespace weft {
+
+// A native function as the loop calls it.
+struct Callee {
+  TVMFFISafeCallType call = nullptr;
+  void* self = nullptr;
+};
+
+// Modules that know the addresses of their functions; the VM then calls the kernel itself, with no wrapper between.
+class CodeModule : public tvm::ffi::ModuleObj {
+ public:
+  virtual TVMFFISafeCallType address(const std::string& name) = 0;
+};
+
+// Builtins of the runtime's own table ("vm.builtin.x"), or null.
+TVMFFISafeCallType find_builtin(const std::string& name);
+std::vector<std::string> builtin_names();
+
+// A function value: a VM function or packed function with arguments bound at the end.
+class ClosureObj : public tvm::ffi::Object {
+ public:
+  std::shared_ptr<const Program> program;
+  int32_t func = -1;                    // index in the program, or
+  TVMFFIObject* packed = nullptr;       // an owned ffi.Function
+  std::vector<tvm::ffi::Any> captured;
+  ~ClosureObj() {
+    if (packed != nullptr) TVMFFIObjectDecRef(packed);
+  }
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.VMClosure", ClosureObj, tvm::ffi::Object);
+};
+
+class VM {
+ public:
+  // Throws "ExecutableError" when functions are missing.
+  VM(std::shared_ptr<const Program> program, std::vector<tvm::ffi::Any> imports, std::vector<DLDevice> devices,
+     std::vector<Allocator> allocators);
+  ~VM();
+
+  // Runs a function of the program; ret is written on success only. Return code as safe_call.
+  int run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
+  // The same for arguments from outside: views are owned, non-contiguous tensors are copied.
+  int run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
+  int invoke_closure(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
+
+  const Program& program() const { return *program_; }
+  std::shared_ptr<const Program> shared_program() const { return program_; }
+  int32_t find(const std::string& name) const;
+  const DLDevice* device(int64_t index) const;
+  Allocator allocator(int64_t index) const { return allocators_[static_cast<size_t>(index)]; }
+
+  void set_instrument(tvm::ffi::Any function);
+
+  // Stateful interface, guarded by `state_mutex`.
+  std::mutex state_mutex;
+  std::map<std::string, std::vector<tvm::ffi::Any>> inputs;
+  std::map<std::string, tvm::ffi::Any> outputs;
+  std::map<std::string, tvm::ffi::Function> saved;
+
+ private:
+  enum class Op : uint8_t { kCall, kCallVM, kMove, kKill, kRet, kGoto, kIf };
+  struct Insn {
+    Op op;
+    int32_t dst;       // destination, result or condition register; -1: nobody reads the result
+    int32_t num_args;
+    int32_t args;      // first index into arg_index_
+    int32_t func;      // function index, for messages and instruments
+    int32_t jump;      // relative, in instructions
+    TVMFFISafeCallType call;
+    void* self;
+  };
+  struct Frame {
+    int32_t num_regs = 0;
+    int32_t max_args = 0;
+  };
+
+  void resolve_functions();
+  void decode();
+  int32_t decode_argument(int64_t word);
+  int32_t pool_slot(const TVMFFIAny& owned);
+  int run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);
+  int call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);
+  int add_frame_to_error(int32_t func, const Insn* at, int rc);
+  int arity_error(const FuncInfo& f, int32_t num_args);
+
+  std::shared_ptr<const Program> program_;
+  std::vector<tvm::ffi::Any> imports_;
+  std::vector<DLDevice> devices_;
+  std::vector<Allocator> allocators_;
+  std::vector<Callee> callees_;               // by function index; packed functions only
+  std::vector<tvm::ffi::Any> function_values_;  // by function index: Function or closure, as arguments see it
+  std::vector<Frame> frames_;
+  std::vector<Insn> code_;
+  std::vector<int32_t> arg_index_;            // >= 0: register; < 0: ~index into pool_
+  std::vector<TVMFFIAny> pool_;               // constants, immediates, functions; borrowed from pool_owner_
+  std::vector<tvm::ffi::Any> pool_owner_;
+  std::atomic<TVMFFIObject*> instrument_{nullptr};
+  std::vector<tvm::ffi::Any> instruments_kept_;  // also old ones: a running call may still use them
+};
+
+// The VM whose code is running on this thread, or null.
+VM* current_vm();
+
+inline const TVMFFIAny* raw(const tvm::ffi::Any* value) { return reinterpret_cast<const TVMFFIAny*>(value); }
+inline TVMFFIAny* raw(tvm::ffi::Any* value) { return reinterpret_cast<TVMFFIAny*>(value); }
+inline bool is_object(const TVMFFIAny& value) { return value.type_index >= kTVMFFIStaticObjectBegin; }
+inline void retain(const TVMFFIAny& value) {
+  if (is_object(value)) __atomic_fetch_add(&value.v_obj->combined_ref_count, 1, __ATOMIC_RELAXED);
+}
+inline void release(const TVMFFIAny& value) {
+  if (is_object(value)) TVMFFIObjectDecRef(value.v_obj);
+}
+inline TVMFFIAny object_any(TVMFFIObject* object) {
+  TVMFFIAny out{};
+  out.type_index = object->type_index;
+  out.v_obj = object;
+  return out;
+}
+inline const DLTensor* tensor_of(const TVMFFIAny& value) {
+  if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
+  if (value.type_index == kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(value.v_ptr);
+  return nullptr;
+}
+// An owned value from a borrowed argument; tensors that are not contiguous are copied. 0 or -1 with the error raised.
+int own_argument(const TVMFFIAny& value, TVMFFIAny* out);
+
+}  // namespace weft
+#endif  // WEFT_VM_H_

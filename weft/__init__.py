@@ -1,0 +1,57 @@
+"""Weft: a tensor compiler and virtual machine.
+
+Everything public is reachable from here and loaded at the first use: ``import weft`` itself loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public name -> module that has it; "" is the module itself.
+_LAZY: dict[str, str] = {
+    "arith": "",
+    "cli": "",
+    "error": "",
+    "ffi": "",
+    "frontend": "",
+    "ir": "",
+    "op": "",
+    "relax": "",
+    "relay": "",
+    "rpc": "",
+    "runtime": "",
+    "script": "",
+    "session": "",
+    "target": "",
+    "te": "",
+    "testing": "",
+    "tir": "",
+    "topi": "",
+    "tune": "",
+    "Device": "weft.runtime",
+    "Tensor": "weft.runtime",
+    "cpu": "weft.runtime",
+    "cuda": "weft.runtime",
+    "device": "weft.runtime",
+    "get_global_func": "weft.ffi",
+    "register_func": "weft.ffi",
+    "register_global_func": "weft.ffi",
+    "TVMError": "weft.error",
+    "WeftError": "weft.error",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'weft' has no attribute '{name}'")
+    module = _LAZY[name]
+    value = getattr(importlib.import_module(module), name) if module else importlib.import_module(f"weft.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -1,0 +1,43 @@
+"""Values and functions across the language border, on top of apache-tvm-ffi.
+
+Reading order: `native` (finds and loads the library), `function` (packed functions and how results are wrapped),
+`convert` (Python callables and values), `registry` (global functions and the runtime's builtins).
+"""
+
+from weft.error import ExecutableError, InternalError, InvalidArgument, WeftError
+from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
+from weft.ffi.convert import convert, convert_func
+from weft.ffi.function import Function, PackedFunc, convert_argument, register_argument, register_wrapper, wrap
+from weft.ffi.registry import (
+    builtin,
+    get_global_func,
+    list_global_func_names,
+    register_error,
+    register_func,
+    register_global_func,
+    remove_global_func,
+)
+
+__all__ = [
+    "LIBRARY",
+    "Function",
+    "PackedFunc",
+    "builtin",
+    "convert",
+    "convert_argument",
+    "convert_func",
+    "find_library",
+    "get_global_func",
+    "list_global_func_names",
+    "register_argument",
+    "register_error",
+    "register_func",
+    "register_global_func",
+    "register_wrapper",
+    "remove_global_func",
+    "symbol_address",
+    "wrap",
+]
+
+for _error in (WeftError, ExecutableError, InvalidArgument, InternalError, RecursionError):
+    register_error(_error.__name__, _error)

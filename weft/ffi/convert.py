@@ -1,0 +1,43 @@
+"""Python callables and values as tvm-ffi sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm_ffi
+
+from weft.ffi.function import PackedFunc, convert_argument, packed, wrap
+
+__all__ = ["convert", "convert_func"]
+
+
+def convert_func(function: Callable[..., Any]) -> PackedFunc:
+    """Make a packed function of a Python callable; tensors reach it as :class:`weft.runtime.Tensor`.
+
+    Parameters
+    ----------
+    function : callable
+        Called with positional arguments. What it raises travels to the caller with its traceback.
+    """
+    if isinstance(function, PackedFunc):
+        return function
+    if isinstance(function, tvm_ffi.Function):
+        return packed(tvm_ffi.convert(function))
+
+    def call(*args: Any) -> Any:
+        return convert_argument(function(*map(wrap, args)))
+
+    return packed(tvm_ffi.convert(call))
+
+
+def convert(value: Any) -> Any:
+    """Convert a Python value to what the runtime would hand back for it.
+
+    Callables become packed functions, lists and tuples arrays, dicts maps; numbers and strings stay what they are.
+    """
+    if isinstance(value, (bool, int, float, str, bytes)) or value is None:
+        return value
+    if callable(value) and not isinstance(value, tvm_ffi.core.CObject):
+        return convert_func(value)
+    return wrap(tvm_ffi.convert(convert_argument(value)))

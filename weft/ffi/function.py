@@ -1,0 +1,100 @@
+"""Packed functions: tvm-ffi functions whose results come back as Weft's own classes.
+
+tvm-ffi gives every type one Python class in the process, and another package may have claimed it. Weft therefore
+leaves those classes alone and wraps what its own functions return: `register_wrapper` says how, per class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm_ffi
+from tvm_ffi.core import CObject
+
+__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap"]
+
+_WRAPPERS: dict[type, Callable[[Any], Any] | None] = {}
+_ARGUMENTS: list[Callable[[Any], Any]] = []
+_raw_call = tvm_ffi.Function.__call__
+
+
+def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
+    """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``."""
+    _WRAPPERS.clear()
+    _BASE_WRAPPERS[cls] = wrapper
+    _WRAPPERS.update(_BASE_WRAPPERS)
+
+
+_BASE_WRAPPERS: dict[type, Callable[[Any], Any] | None] = {}
+
+
+def register_argument(converter: Callable[[Any], Any]) -> None:
+    """`converter` turns arguments that tvm-ffi refuses (read-only arrays, ml_dtypes) into ones that it takes."""
+    _ARGUMENTS.append(converter)
+
+
+def convert_argument(value: Any) -> Any:
+    """An argument as tvm-ffi takes it; the value itself when nothing is to be done."""
+    for converter in _ARGUMENTS:
+        value = converter(value)
+    return value
+
+
+def _find_wrapper(cls: type) -> Callable[[Any], Any] | None:
+    # Another package may have put its subclass in the place of a tvm-ffi class; the answer is kept per class.
+    found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
+    _WRAPPERS[cls] = found
+    return found
+
+
+def wrap(value: Any) -> Any:
+    """A value that came out of tvm-ffi, in Weft's class."""
+    cls = type(value)
+    wrapper = _WRAPPERS.get(cls, False)
+    if wrapper is False:
+        wrapper = _find_wrapper(cls) if issubclass(cls, CObject) else _WRAPPERS.setdefault(cls, None)
+    return value if wrapper is None else wrapper(value)
+
+
+class PackedFunc(tvm_ffi.Function):
+    """A function of the runtime, called with Python values.
+
+    Tensors, NumPy arrays and anything with ``__dlpack__`` go in without a copy; what comes back is a
+    :class:`weft.runtime.Tensor`, a tuple or list of results, or a plain Python value.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        try:
+            value = _raw_call(self, *args)
+        except BufferError:
+            converted = [convert_argument(a) for a in args]
+            if all(a is b for a, b in zip(args, converted, strict=True)):
+                raise
+            value = _raw_call(self, *converted)
+        wrapper = _WRAPPERS.get(type(value), False)
+        if wrapper is None:
+            return value
+        return wrapper(value) if wrapper is not False else wrap(value)
+
+
+Function = PackedFunc
+
+
+def packed(function: tvm_ffi.Function) -> PackedFunc:
+    """The same function as a `PackedFunc`; the handle moves, so `function` must not be used afterwards."""
+    if isinstance(function, PackedFunc):
+        return function
+    out = PackedFunc.__new__(PackedFunc)
+    out.__move_handle_from__(function)
+    return out
+
+
+for _plain in (type(None), int, float, bool, str, bytes):
+    _BASE_WRAPPERS[_plain] = None
+_BASE_WRAPPERS[PackedFunc] = None
+_WRAPPERS.update(_BASE_WRAPPERS)
+register_wrapper(tvm_ffi.Function, packed)

@@ -1,0 +1,77 @@
+"""Finds and loads ``libweft_runtime``, once, and checks that it fits this source.
+
+The library is looked for at ``$WEFT_RUNTIME_LIBRARY``, then beside the package (``weft/lib``, where both a wheel and
+``cmake --build build`` put it). It is loaded with global visibility: exported kernels leave ``weft_*`` undefined and
+the dynamic linker finds them here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+import tvm_ffi
+
+from weft.error import InternalError
+
+__all__ = ["LIBRARY", "find_library", "symbol_address"]
+
+ABI_VERSION = 1
+
+_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+_PREFIX = "" if sys.platform == "win32" else "lib"
+_BUILD_HELP = (
+    "in a source checkout run `cmake -S . -B build && cmake --build build` "
+    "(or `pip install -e .`); otherwise reinstall the package"
+)
+
+
+def find_library() -> Path:
+    """Return the path of ``libweft_runtime``.
+
+    Raises
+    ------
+    InternalError
+        When there is none; the message lists the places and says how to build it.
+    """
+    name = f"{_PREFIX}weft_runtime{_SUFFIX}"
+    package = Path(__file__).resolve().parent.parent
+    places = [package / "lib" / name]
+    places += [Path(entry) / "weft" / "lib" / name for entry in sys.path if entry]
+    chosen = os.environ.get("WEFT_RUNTIME_LIBRARY")
+    if chosen:
+        places.insert(0, Path(chosen))
+    for place in places:
+        if place.is_file():
+            return place
+    looked = ", ".join(str(p) for p in dict.fromkeys(places[:4]))
+    raise InternalError("the native runtime library was not found", where=looked, help=_BUILD_HELP)
+
+
+def _load() -> ctypes.CDLL:
+    path = find_library()
+    try:
+        library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as e:
+        raise InternalError("the native runtime library cannot be loaded", where=str(path), found=str(e),
+                            help=_BUILD_HELP) from e  # fmt: skip
+    version = int(library.weft_abi_version())
+    if version != ABI_VERSION:
+        raise InternalError("the native runtime library is stale", where=str(path), expected=f"ABI {ABI_VERSION}",
+                            found=f"ABI {version}", help=_BUILD_HELP)  # fmt: skip
+    return library
+
+
+# tvm_ffi is imported above: it has loaded libtvm_ffi, which ours needs and finds by its SONAME.
+_TVM_FFI_VERSION = tvm_ffi.__version__
+LIBRARY = _load()
+"""The loaded library, for its C functions."""
+
+
+def symbol_address(name: str) -> int:
+    """Address of an exported C function such as ``weft_parallel_for``, for a JIT's symbol table."""
+    address = ctypes.cast(getattr(LIBRARY, name), ctypes.c_void_p).value
+    assert address is not None
+    return address

@@ -1,0 +1,111 @@
+"""The registry of global functions, which all users of tvm-ffi in the process share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm_ffi
+
+from weft.error import InvalidArgument
+from weft.ffi.convert import convert_func
+from weft.ffi.function import PackedFunc, packed
+
+__all__ = [
+    "builtin",
+    "get_global_func",
+    "list_global_func_names",
+    "register_error",
+    "register_func",
+    "register_global_func",
+    "remove_global_func",
+]
+
+
+def register_global_func(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
+    """Register a function under a global name; usable as a decorator.
+
+    Parameters
+    ----------
+    func_name : str or callable
+        The name; a callable registers itself under its ``__name__``.
+    f : callable, optional
+        The function. Without it a decorator is returned.
+    override : bool
+        Whether a function of that name may be replaced.
+
+    Returns
+    -------
+    callable
+        `f` itself, or the decorator.
+
+    Raises
+    ------
+    InvalidArgument
+        When the name is taken and `override` is false.
+    """
+    if callable(func_name):
+        return register_global_func(func_name.__name__, func_name, override)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not override and tvm_ffi.get_global_func(func_name, allow_missing=True) is not None:
+            raise InvalidArgument(
+                f"the global function '{func_name}' is already registered", help="pass override=True to replace it"
+            )
+        tvm_ffi.register_global_func(func_name, convert_func(function), override=override)
+        return function
+
+    return register(f) if f is not None else register
+
+
+register_func = register_global_func
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
+    """Look a global function up.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is none and `allow_missing` is false.
+    """
+    found = tvm_ffi.get_global_func(name, allow_missing=True)
+    if found is not None:
+        return packed(found)
+    if allow_missing:
+        return None
+    raise InvalidArgument(f"there is no global function '{name}'", help="register it with register_global_func")
+
+
+def remove_global_func(name: str) -> None:
+    """Remove a global function; it need not exist."""
+    tvm_ffi.registry.remove_global_func(name)
+
+
+def list_global_func_names() -> list[str]:
+    """Names of all global functions."""
+    return list(tvm_ffi.registry.list_global_func_names())
+
+
+def builtin(name: str) -> PackedFunc:
+    """A builtin of the virtual machine, ``vm.builtin.<x>`` (the prefix may be left out).
+
+    Builtins live in the runtime's own table, not in the global registry.
+    """
+    full = name if name.startswith("vm.builtin.") else "vm.builtin." + name
+    found = _builtin(full)
+    if found is None:
+        names = ", ".join(sorted(n.removeprefix("vm.builtin.") for n in _builtin_names()))
+        raise InvalidArgument(f"there is no builtin '{name}'", help=f"the builtins are: {names}")
+    return packed(found)
+
+
+def register_error(name: str, cls: type[Exception]) -> None:
+    """Native errors of kind `name` are raised as `cls`."""
+    tvm_ffi.register_error(name, cls)
+
+
+_builtin = tvm_ffi.get_global_func("weft.builtin")
+_builtin_names = tvm_ffi.get_global_func("weft.builtin_names")

@@ -1,0 +1,46 @@
+"""What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
+
+Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
+`vm`, `cache`. Nothing here imports a compiler package.
+"""
+
+from weft.ffi import PackedFunc, convert
+from weft.runtime import cache, opcodes
+from weft.runtime.device import Device, cpu, cuda, device
+from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo
+from weft.runtime.link import register_object_loader
+from weft.runtime.module import Module, jit_module, load_module
+from weft.runtime.tensor import DType, Tensor, array, empty, from_dlpack, numpy_dtype, tensor
+from weft.runtime.threads import num_threads, set_num_threads
+from weft.runtime.timing import BenchmarkResult
+from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind
+
+__all__ = [
+    "BenchmarkResult",
+    "DType",
+    "Device",
+    "Executable",
+    "Module",
+    "PackedFunc",
+    "Tensor",
+    "VMExecutable",
+    "VMFuncInfo",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
+    "array",
+    "cache",
+    "convert",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "from_dlpack",
+    "jit_module",
+    "load_module",
+    "num_threads",
+    "numpy_dtype",
+    "opcodes",
+    "register_object_loader",
+    "set_num_threads",
+    "tensor",
+]

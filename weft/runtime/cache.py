@@ -1,0 +1,215 @@
+"""A content-addressed cache on disk: bytes under the hash of a key, safe under concurrent writers.
+
+An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the payload, payload. It is written beside and renamed, so
+a reader sees all of it or nothing. A damaged entry is deleted and is a miss. A directory that cannot be written, or a
+full disk, is one warning and never an error. The least recently read entries go when the bound is passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "get", "put", "statistics"]
+
+_MAGIC = b"WEFTC\x01\x00\x00"
+_DIGEST = 32
+_HEADER = len(_MAGIC) + _DIGEST
+_DEFAULT_LIMIT = 2 << 30
+
+
+class CacheStatistics(NamedTuple):
+    """State of a cache: where, how much, and what this process did with it."""
+
+    directory: str
+    entries: int
+    bytes: int
+    limit: int
+    hits: int
+    misses: int
+    writes: int
+    damaged: int
+
+
+def directory() -> Path:
+    """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory."""
+    chosen = os.environ.get("WEFT_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "weft"
+
+
+class Cache:
+    """A cache in one directory.
+
+    Parameters
+    ----------
+    path : path, optional
+        The directory; made at the first write. `directory` by default.
+    limit : int, optional
+        Bytes to keep at most; ``$WEFT_CACHE_LIMIT`` or 2 GiB by default.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, limit: int | None = None) -> None:
+        self.path = Path(path) if path is not None else directory()
+        if limit is None:
+            text = os.environ.get("WEFT_CACHE_LIMIT", "")
+            limit = int(text) if text.isdigit() else _DEFAULT_LIMIT
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._warned = False
+        self._estimate: int | None = None  # bytes in the directory, as far as this process knows
+        self.hits = self.misses = self.writes = self.damaged = 0
+
+    def _file(self, key: bytes | str) -> Path:
+        data = key.encode() if isinstance(key, str) else key
+        name = hashlib.blake2b(data, digest_size=20).hexdigest()
+        return self.path / name[:2] / name[2:]
+
+    def get(self, key: bytes | str) -> bytes | None:
+        """The value of a key, or None."""
+        file = self._file(key)
+        try:
+            content = file.read_bytes()
+        except OSError:
+            self.misses += 1
+            return None
+        payload = content[_HEADER:]
+        digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
+        if content[:_HEADER] != _MAGIC + digest:
+            self.damaged += 1
+            self.misses += 1
+            with suppress(OSError):
+                file.unlink()
+            return None
+        self.hits += 1
+        with suppress(OSError):
+            os.utime(file)
+        return payload
+
+    def put(self, key: bytes | str, value: bytes) -> bool:
+        """Store a value; False (after one warning in the process) when the directory cannot take it."""
+        size = _HEADER + len(value)
+        if size > self.limit:
+            return False
+        file = self._file(key)
+        temporary = None
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
+                temporary = out.name
+                out.write(_MAGIC + hashlib.blake2b(value, digest_size=_DIGEST).digest())
+                out.write(value)
+            os.replace(temporary, file)
+        except OSError as e:
+            if temporary is not None:
+                with suppress(OSError):
+                    os.unlink(temporary)
+            self._warn(e)
+            return False
+        self.writes += 1
+        self._account(size)
+        return True
+
+    def _warn(self, error: OSError) -> None:
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            warnings.warn(f"the cache in {self.path} cannot be written, compiled code is not kept: {error}", stacklevel=4)
+
+    def _account(self, size: int) -> None:
+        with self._lock:
+            self._estimate = self._scan_bytes() if self._estimate is None else self._estimate + size
+            over = self._estimate > self.limit
+        if over:
+            self.evict()
+
+    def _scan(self) -> list[tuple[float, int, Path]]:
+        """(last use, bytes, file) of each entry."""
+        found: list[tuple[float, int, Path]] = []
+        try:
+            folders = [e.path for e in os.scandir(self.path) if len(e.name) == 2 and e.is_dir()]
+        except OSError:
+            return found
+        for folder in folders:
+            with suppress(OSError):
+                for entry in os.scandir(folder):
+                    with suppress(OSError):
+                        status = entry.stat()
+                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
+        return found
+
+    def _scan_bytes(self) -> int:
+        return sum(size for _, size, _ in self._scan())
+
+    def evict(self) -> None:
+        """Delete the least recently used entries until three quarters of the bound are used, and stale leftovers."""
+        entries = sorted(self._scan())
+        total = sum(size for _, size, _ in entries)
+        now = time.time()
+        for used, size, file in entries:
+            stale = file.name.startswith(".tmp-") and now - used > 3600
+            if total <= self.limit * 3 // 4 and not stale:
+                continue
+            if file.name.startswith(".tmp-") and not stale:
+                continue
+            with suppress(OSError):
+                file.unlink()
+                total -= size
+        with self._lock:
+            self._estimate = total
+
+    def clear(self) -> int:
+        """Delete all entries; returns how many."""
+        count = 0
+        for _, _, file in self._scan():
+            with suppress(OSError):
+                file.unlink()
+                count += 1
+        with self._lock:
+            self._estimate = None
+        return count
+
+    def statistics(self) -> CacheStatistics:
+        """State of the directory and counts of this process."""
+        entries = [e for e in self._scan() if not e[2].name.startswith(".tmp-")]
+        return CacheStatistics(str(self.path), len(entries), sum(e[1] for e in entries), self.limit, self.hits,
+                               self.misses, self.writes, self.damaged)  # fmt: skip
+
+
+_default: dict[Path, Cache] = {}
+
+
+def default_cache() -> Cache:
+    """The cache in `directory`, one object as long as that does not change."""
+    path = directory()
+    found = _default.get(path)
+    return found if found is not None else _default.setdefault(path, Cache(path))
+
+
+def get(key: bytes | str) -> bytes | None:
+    """The value of a key in the default cache, or None."""
+    return default_cache().get(key)
+
+
+def put(key: bytes | str, value: bytes) -> bool:
+    """Store a value in the default cache."""
+    return default_cache().put(key, value)
+
+
+def clear() -> int:
+    """Delete all entries of the default cache; returns how many."""
+    return default_cache().clear()
+
+
+def statistics() -> CacheStatistics:
+    """State of the default cache."""
+    return default_cache().statistics()

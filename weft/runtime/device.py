@@ -1,0 +1,98 @@
+"""Devices: where a tensor lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+
+from weft.error import InvalidArgument
+
+__all__ = ["Device", "cpu", "cuda", "device"]
+
+_CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
+          "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
+          "hexagon": 16, "maia": 17}  # fmt: skip
+_NAMES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi", 10: "rocm",
+          11: "rocm_host", 12: "ext_dev", 13: "cuda_managed", 14: "oneapi", 15: "webgpu", 16: "hexagon",
+          17: "maia"}  # fmt: skip
+
+
+class Device:
+    """A device: a kind and an index.
+
+    Parameters
+    ----------
+    device_type : str, int or Device
+        ``"cpu"``, ``"cuda:1"``, or DLPack's number of the kind.
+    device_id : int
+        Which device of that kind.
+    """
+
+    __slots__ = ("device_id", "device_type")
+
+    kDLCPU = 1
+    kDLCUDA = 2
+
+    def __init__(self, device_type: str | int | Any, device_id: int = 0) -> None:
+        if isinstance(device_type, str):
+            kind, _, index = device_type.partition(":")
+            if kind not in _CODES or (index and not index.isdigit()):
+                raise InvalidArgument(f"unknown device '{device_type}'", expected="'cpu', 'cuda', 'cuda:1', ...")
+            self.device_type, self.device_id = _CODES[kind], int(index) if index else int(device_id)
+        elif isinstance(device_type, int) and not hasattr(device_type, "__dlpack_device__"):
+            self.device_type, self.device_id = int(device_type), int(device_id)
+        else:
+            kind_code, index_code = device_type.__dlpack_device__()
+            self.device_type, self.device_id = int(kind_code), int(index_code)
+
+    @property
+    def index(self) -> int:
+        """The index, under its other name."""
+        return self.device_id
+
+    @property
+    def type(self) -> str:
+        """Name of the kind, ``"cpu"``."""
+        return _NAMES.get(self.device_type, f"device{self.device_type}")
+
+    @property
+    def exist(self) -> bool:
+        """Whether the runtime can use the device."""
+        return self.device_type == Device.kDLCPU and self.device_id == 0
+
+    def sync(self) -> None:
+        """Wait until all work on the device is done; the CPU has none outstanding."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's pair of numbers."""
+        return (self.device_type, self.device_id)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, (Device, tvm_ffi.Device)) and self.__dlpack_device__() == other.__dlpack_device__()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, self.device_id))
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.device_id})"
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.device_id}"
+
+
+def device(dev: str | int | Device = "cpu", index: int = 0) -> Device:
+    """Make a device from ``"cpu"``, ``"cuda:1"``, a kind and index, or another device."""
+    return dev if isinstance(dev, Device) else Device(dev, index)
+
+
+def cpu(index: int = 0) -> Device:
+    """The CPU."""
+    return Device(Device.kDLCPU, index)
+
+
+def cuda(index: int = 0) -> Device:
+    """A CUDA GPU."""
+    return Device(Device.kDLCUDA, index)

@@ -1,0 +1,191 @@
+"""Executables: the program of a compiled model, its constants and bytecode, as data and as text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm_ffi
+
+from weft.error import InvalidArgument
+from weft.ffi import convert_argument, wrap
+from weft.runtime import disassemble
+from weft.runtime.module import Module, load_module
+from weft.runtime.opcodes import FuncKind
+
+__all__ = ["Executable", "VMExecutable", "VMFuncInfo"]
+
+_from_bytes = tvm_ffi.get_global_func("weft.executable_from_bytes")
+_from_parts = tvm_ffi.get_global_func("weft.executable_from_parts")
+_to_bytes = tvm_ffi.get_global_func("weft.executable_to_bytes")
+_functions = tvm_ffi.get_global_func("weft.executable_functions")
+_constants = tvm_ffi.get_global_func("weft.executable_constants")
+_scopes = tvm_ffi.get_global_func("weft.executable_scopes")
+_code = tvm_ffi.get_global_func("weft.executable_code")
+
+
+class VMFuncInfo(NamedTuple):
+    """One entry of the function table.
+
+    Packed functions (kind 0) have ``num_args`` -2, as TVM writes them, and no instructions.
+    """
+
+    kind: int
+    name: str
+    start_instr: int = 0
+    end_instr: int = 0
+    num_args: int = -2
+    register_file_size: int = 0
+    param_names: tuple[str, ...] = ()
+
+
+class VMExecutable:
+    """An executable and the modules that it needs.
+
+    Parameters
+    ----------
+    mod : Module
+        A module of kind ``weft.Executable``.
+    """
+
+    def __init__(self, mod: Module) -> None:
+        if mod.kind != "weft.Executable":
+            raise InvalidArgument("not an executable", expected="a module of kind 'weft.Executable'", found=mod.kind)
+        self.mod = mod
+
+    @staticmethod
+    def from_parts(
+        functions: Sequence[VMFuncInfo],
+        constants: Sequence[Any],
+        memory_scopes: Mapping[int, str],
+        instr_offset: Any,
+        instr_data: Any,
+        imports: Sequence[Any] = (),
+    ) -> VMExecutable:
+        """Make an executable of its parts, and verify it.
+
+        Parameters
+        ----------
+        functions : sequence of VMFuncInfo
+            The function table.
+        constants : sequence
+            Tensors or arrays, :class:`tvm_ffi.Shape`, ``str``, ``int``, ``float``, :class:`tvm_ffi.dtype`.
+            Arrays are shared, not copied.
+        memory_scopes : mapping of int to str
+            Scope of constants by index.
+        instr_offset, instr_data : array_like of int64
+            Where each instruction begins, and the words.
+        imports : sequence of Module
+            Modules with the functions that the program calls.
+
+        Raises
+        ------
+        ExecutableError
+            When verification fails; it lists all that is wrong.
+        """
+        rows = [[int(f[0]), f[1], *map(int, f[2:6]), list(f[6])] for f in functions]
+        scopes = [[int(i), s] for i, s in memory_scopes.items()]
+        handles = [m.__tvm_ffi_object__() if hasattr(m, "__tvm_ffi_object__") else m for m in imports]
+        offsets = np.array(instr_offset, np.int64).reshape(-1)
+        words = np.array(instr_data, np.int64).reshape(-1)
+        pool = [convert_argument(c) for c in constants]
+        return VMExecutable(Module(_from_parts(rows, pool, scopes, offsets, words, handles)))
+
+    @staticmethod
+    def from_bytes(data: bytes, imports: Sequence[Any] = ()) -> VMExecutable:
+        """Read the bytes of an executable file, and verify them."""
+        mod = Module(_from_bytes(data))
+        for m in imports:
+            mod.import_module(m)
+        return VMExecutable(mod)
+
+    @staticmethod
+    def load_from_file(path: str | os.PathLike[str]) -> VMExecutable:
+        """Open an exported library."""
+        return VMExecutable(load_module(path))
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Module:
+        """The tvm-ffi module."""
+        return self.mod.__tvm_ffi_object__()
+
+    @property
+    def bytes(self) -> bytes:
+        """The executable file."""
+        return bytes(_to_bytes(self.mod))
+
+    @property
+    def functions(self) -> list[VMFuncInfo]:
+        """The function table."""
+        return [
+            VMFuncInfo(int(k), str(n), int(s), int(e), int(a), int(r), tuple(str(p) for p in params))
+            for k, n, s, e, a, r, params in _functions(self.mod)
+        ]
+
+    @property
+    def constants(self) -> list[Any]:
+        """The constant pool."""
+        return [wrap(c) for c in _constants(self.mod)]
+
+    @property
+    def memory_scopes(self) -> dict[int, str]:
+        """Scope of constants by index."""
+        return {int(i): str(s) for i, s in _scopes(self.mod)}
+
+    @property
+    def instr_offset(self) -> np.ndarray[Any, Any]:
+        """Where each instruction begins in `instr_data`."""
+        return np.from_dlpack(_code(self.mod)[0])
+
+    @property
+    def instr_data(self) -> np.ndarray[Any, Any]:
+        """The words of the bytecode."""
+        return np.from_dlpack(_code(self.mod)[1])
+
+    @property
+    def imports(self) -> list[Module]:
+        """Modules with the functions that the program calls."""
+        return self.mod.imports
+
+    def function(self, name: str) -> VMFuncInfo:
+        """Entry of a function that the VM can run."""
+        for f in self.functions:
+            if f.name == name and f.kind != FuncKind.PACKED:
+                return f
+        known = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED)
+        raise InvalidArgument(f"the executable has no function '{name}'", found=known)
+
+    def as_text(self) -> str:
+        """The bytecode as a listing, one instruction a line."""
+        return disassemble.as_text(self)
+
+    def as_python(self) -> str:
+        """The bytecode as a Python program over ``ExecBuilder``, which rebuilds it."""
+        return disassemble.as_python(self)
+
+    def stats(self) -> str:
+        """Summary: the constant pool and the functions."""
+        return disassemble.stats(self)
+
+    def jit(self, *_args: Any, **_kwargs: Any) -> Module:
+        """The module itself: kernels are already in this process."""
+        return self.mod
+
+    def export_library(self, file_name: str | os.PathLike[str], host: str | None = None, **options: Any) -> str:
+        """Write a shared library; see :meth:`Module.export_library`."""
+        return self.mod.export_library(file_name, host, **options)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.mod[name]
+
+    def __call__(self, *args: Any) -> Any:
+        """Call ``main`` on a CPU virtual machine."""
+        return self.mod.entry_func(*args)
+
+    def __repr__(self) -> str:
+        names = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED)
+        return f"VMExecutable({names})"
+
+
+Executable = VMExecutable

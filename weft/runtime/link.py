@@ -1,0 +1,237 @@
+"""Linking object files into a library, with whatever linker there is.
+
+Tried in order: ``$CC``, ``cc``, ``clang``, ``gcc``, the ``ziglang`` package. Without any, the objects go into a
+container file, which `load_module` opens with the help of a just-in-time linker (see `register_object_loader`).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from weft.error import ExecutableError, InvalidArgument
+
+__all__ = ["library_blob", "link_library", "load_objects", "read_container", "register_object_loader"]
+
+CONTAINER_MAGIC = b"WEFTLIB\x01"
+
+_object_loader: list[Callable[[list[bytes]], Any]] = []
+
+
+def register_object_loader(loader: Callable[[list[bytes]], Any]) -> None:
+    """Set the function that turns object files into a module inside this process; a compiler package does so."""
+    _object_loader[:] = [loader]
+
+
+def load_objects(objects: Sequence[bytes], where: Path) -> Any:
+    """Place object files in this process, through the registered loader."""
+    if not _object_loader:
+        raise ExecutableError(
+            "this container file needs a just-in-time linker, and none is loaded",
+            where=str(where),
+            help="import weft (with llvmlite) first, or export the library where a linker is installed",
+        )
+    return _object_loader[0](list(objects))
+
+
+def library_blob(entries: Sequence[tuple[str, bytes]], children: Sequence[Sequence[int]], *, has_code: bool) -> bytes:
+    """The bytes of ``__tvm_ffi__library_bin``.
+
+    Parameters
+    ----------
+    entries : sequence of (kind, bytes)
+        The modules, the root first.
+    children : sequence of sequences of int
+        Imports of each module; the library's code comes after all entries when `has_code`.
+    has_code : bool
+        Whether the library has code of its own.
+    """
+    indptr = [0]
+    flat: list[int] = []
+    for below in children:
+        flat += below
+        indptr.append(len(flat))
+    parts = [_vector(indptr), _vector(flat)]
+    for kind, data in entries:
+        parts += [_string(kind.encode()), struct.pack("<Q", len(data)), data]
+    if has_code:
+        parts.append(_string(b"_lib"))
+    return b"".join([struct.pack("<Q", sum(map(len, parts))), *parts])
+
+
+def _vector(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<Q{len(values)}Q", len(values), *values)
+
+
+def _string(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def link_library(
+    path: Path,
+    objects: Sequence[bytes],
+    blob: bytes | None,
+    *,
+    cc: str | None = None,
+    options: Sequence[str] = (),
+    target: str | None = None,
+    container: bool = False,
+) -> Path:
+    """Link object files, and a blob of modules, into a shared library at `path`.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+    objects : sequence of bytes
+        Object files.
+    blob : bytes or None
+        Content of ``__tvm_ffi__library_bin``.
+    cc : str, optional
+        The compiler driver to link with, instead of the search.
+    options : sequence of str
+        More options for it.
+    target : str, optional
+        Triple of another platform; needs a driver that can cross-link, such as ziglang.
+    container : bool
+        Write a container file without looking for a linker.
+
+    Raises
+    ------
+    ExecutableError
+        When linkers were found and all failed; the message lists them with what they said.
+    """
+    if not path.parent.is_dir():
+        raise InvalidArgument("cannot write the library", where=str(path), found="no such directory")
+    if container:
+        return _write_container(path, objects, blob)
+    tried: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="weft-link-") as directory:
+        inputs = _write_inputs(Path(directory), objects, blob, target)
+        for command in _drivers(cc, target):
+            out = Path(directory) / "out.so"
+            message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
+            if message is None:
+                _move(out, path)
+                return path
+            tried.append(f"{shlex.join(command)}: {message}")
+    if tried:
+        raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
+                              help="export_library(..., container=True) needs no linker")  # fmt: skip
+    if target is not None:
+        raise ExecutableError(f"no linker for {target} was found", where=str(path), expected="$CC or the ziglang package",
+                              help="pip install 'weft[cross]'")  # fmt: skip
+    return _write_container(path, objects, blob)
+
+
+def _drivers(cc: str | None, target: str | None) -> list[list[str]]:
+    """Linker commands to try, in order."""
+    zig = [[sys.executable, "-m", "ziglang", "cc"]] if find_spec("ziglang") is not None else []
+    if target is not None:
+        zig = [[*command, "-target", target] for command in zig]
+    if cc is not None:
+        return [shlex.split(cc)]
+    found: list[list[str]] = []
+    chosen = os.environ.get("CC")
+    if chosen:
+        found.append(shlex.split(chosen))
+    if target is None:
+        found += [[name] for name in ("cc", "clang", "gcc") if shutil.which(name)]
+    unique = list({tuple(command): command for command in found}.values())
+    return unique + zig
+
+
+def _run(command: list[str]) -> str | None:
+    """Run a linker; None on success, else what it said."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError as e:
+        return str(e)
+    return None if done.returncode == 0 else (done.stderr.strip() or f"exit status {done.returncode}")
+
+
+def _move(source: Path, target: Path) -> None:
+    """Put the finished file in place in one step, so that a reader never sees half of it."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name + ".", delete=False) as slot:
+        with source.open("rb") as content:
+            shutil.copyfileobj(content, slot, 1 << 20)
+    os.chmod(slot.name, 0o755)
+    os.replace(slot.name, target)
+
+
+def _write_inputs(directory: Path, objects: Sequence[bytes], blob: bytes | None, target: str | None) -> list[str]:
+    inputs = []
+    for i, data in enumerate(objects):
+        file = directory / f"code{i}.o"
+        file.write_bytes(data)
+        inputs.append(str(file))
+    if blob is not None:
+        data_file = directory / "modules.bin"
+        data_file.write_bytes(blob)
+        source = directory / "modules.S"
+        source.write_text(_assembly(data_file, target))
+        inputs.append(str(source))
+    return inputs
+
+
+def _assembly(data: Path, target: str | None) -> str:
+    """Assembly that puts a file into read-only data under the blob's symbol."""
+    apple = (target or sys.platform).find("darwin") >= 0 or "macos" in (target or "")
+    symbol = ("_" if apple else "") + "__tvm_ffi__library_bin"
+    section = ".const" if apple else '.section .rodata,"a"'
+    note = "" if apple else '.section .note.GNU-stack,"",%progbits\n'
+    return f'{section}\n.globl {symbol}\n.balign 64\n{symbol}:\n.incbin "{data}"\n{note}'
+
+
+def _write_container(path: Path, objects: Sequence[bytes], blob: bytes | None) -> Path:
+    parts = [CONTAINER_MAGIC, struct.pack("<Q", len(objects))]
+    for data in objects:
+        parts += [struct.pack("<Q", len(data)), data]
+    parts += [struct.pack("<Q", len(blob) if blob is not None else 0), blob or b""]
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
+        for part in parts:
+            slot.write(part)
+    os.replace(slot.name, path)
+    return path
+
+
+def read_container(path: Path) -> tuple[list[bytes], bytes | None] | None:
+    """Objects and blob of a container file, or None when the file is something else.
+
+    Raises
+    ------
+    ExecutableError
+        When the container is cut short.
+    """
+    with path.open("rb") as file:
+        if file.read(len(CONTAINER_MAGIC)) != CONTAINER_MAGIC:
+            return None
+        data = file.read()
+    at = 0
+
+    def take(n: int) -> bytes:
+        nonlocal at
+        if n > len(data) - at:
+            raise ExecutableError("the container file is cut short", where=f"{path}, offset {at + len(CONTAINER_MAGIC)}",
+                                  expected=f"{n} bytes", found=str(len(data) - at))  # fmt: skip
+        at += n
+        return data[at - n : at]
+
+    def number() -> int:
+        return struct.unpack("<Q", take(8))[0]
+
+    count = number()
+    if count > len(data):
+        raise ExecutableError("the container file is damaged", where=str(path), found=f"{count} objects")
+    objects = [take(number()) for _ in range(count)]
+    blob = take(number())
+    return objects, blob or None

@@ -1,0 +1,304 @@
+"""Modules: native code, executables and libraries under one interface."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from weft.error import ExecutableError, InvalidArgument
+from weft.ffi import PackedFunc, register_wrapper, wrap
+from weft.runtime import link
+from weft.runtime.timing import BenchmarkResult, time_function
+
+__all__ = ["Module", "jit_module", "load_module"]
+
+_jit_module = tvm_ffi.get_global_func("weft.jit_module")
+_jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
+_load_library = tvm_ffi.get_global_func("weft.load_library")
+_load_tree = tvm_ffi.get_global_func("weft.load_tree")
+_save = tvm_ffi.get_global_func("weft.executable_to_bytes")
+
+
+class Module:
+    """Compiled code: functions by name, and other modules that they need.
+
+    Made by compilers, :func:`jit_module`, :func:`load_module`.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_entry", "_handle")
+
+    entry_name = "main"
+
+    def __init__(self, handle: Any) -> None:
+        self._handle: tvm_ffi.Module = handle._handle if isinstance(handle, Module) else handle
+        self._entry: PackedFunc | None = None
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Module:
+        """The tvm-ffi module, which native functions receive."""
+        return self._handle
+
+    @property
+    def kind(self) -> str:
+        """What the module is: ``"weft.jit"``, ``"library"``, ``"weft.Executable"``, ``"weft.VirtualMachine"``, ..."""
+        return str(self._handle.kind)
+
+    type_key = kind
+
+    @property
+    def imports(self) -> list[Module]:
+        """Modules that this one needs."""
+        return [Module(m) for m in self._handle.imports]
+
+    imported_modules = imports
+
+    def import_module(self, module: Any) -> None:
+        """Add a module to the imports."""
+        self._handle.import_module(_module_handle(module))
+
+    def clear_imports(self) -> None:
+        """Remove all imports."""
+        self._handle.clear_imports()
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether the module, or with `query_imports` one that it imports, has a function `name`."""
+        return bool(self._handle.implements_function(name, query_imports))
+
+    def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
+        """Return a function.
+
+        Raises
+        ------
+        InvalidArgument
+            When the module has none of that name. (It is an AttributeError too, as in TVM.)
+        """
+        if not isinstance(name, str):
+            raise InvalidArgument("the name of a function is a str", found=type(name).__name__)
+        try:
+            function = self._handle.get_function(name, query_imports)
+        except AttributeError:
+            raise MissingFunction(f"this module has no function '{name}'", where=f"module of kind {self.kind}") from None
+        return wrap(function)
+
+    def __getitem__(self, name: str) -> PackedFunc:
+        return self.get_function(name, query_imports=False)
+
+    @property
+    def entry_func(self) -> PackedFunc:
+        """The function ``main``, or the only function of the module."""
+        if self._entry is None:
+            name = self.entry_name
+            if not self.implements_function(name):
+                names = self.function_names()
+                if len(names) != 1:
+                    raise MissingFunction("this module has no entry function", expected="'main', or one function in all",
+                                          found=", ".join(names) or None)  # fmt: skip
+                name = names[0]
+            self._entry = self.get_function(name)
+        return self._entry
+
+    def function_names(self) -> list[str]:
+        """Names of the functions, where the module can tell (JIT modules and executables)."""
+        if self.kind == "weft.jit":
+            return [str(n) for n in tvm_ffi.get_global_func("weft.jit_names")(self._handle)]
+        if self.kind == "weft.Executable":
+            rows = tvm_ffi.get_global_func("weft.executable_functions")(self._handle)
+            return [str(row[1]) for row in rows if int(row[0]) != 0]
+        return []
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the entry function."""
+        return self.entry_func(*args)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Any = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Any:
+        """Return a function that times calls of `func_name` without Python in the loop.
+
+        Parameters
+        ----------
+        func_name : str
+            The function.
+        dev : Device
+            Where it runs.
+        number, repeat : int
+            Each of `repeat` results is the mean of `number` calls.
+        min_repeat_ms : int
+            `number` grows until one repeat takes at least this long.
+        limit_zero_time_iterations : int
+            How often a repeat may measure zero before it is believed.
+        cooldown_interval_ms, repeats_to_cooldown : int
+            Sleep that long after every so many repeats.
+        cache_flush_bytes : int
+            Bytes to touch before each repeat; 0 leaves the caches warm.
+        f_preproc : str
+            A global function to call with the arguments before timing.
+
+        Returns
+        -------
+        callable
+            Takes the function's arguments, returns a :class:`BenchmarkResult`.
+        """
+        function = self.get_function(func_name)
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            return time_function(function, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+                                 limit_zero_time_iterations=limit_zero_time_iterations,
+                                 cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
+                                 cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc)  # fmt: skip
+
+        return evaluate
+
+    def export_library(self, path: str | os.PathLike[str], host: str | None = None, **link_options: Any) -> str:
+        """Write a shared library with the module's code and the modules inside it.
+
+        Parameters
+        ----------
+        path : path
+            The file, ``model.so``.
+        host : str, optional
+            ``"tvm"`` writes an executable under the kind that Apache TVM's runtime opens.
+        **link_options
+            Passed on to :func:`weft.runtime.link.link_library` (``cc``, ``options``, ``target``).
+
+        Returns
+        -------
+        str
+            The path.
+        """
+        if host not in (None, "tvm"):
+            raise InvalidArgument("unknown host", expected="None or 'tvm'", found=repr(host))
+        objects, blob = _collect(self._handle, "relax.VMExecutable" if host == "tvm" else "weft.Executable")
+        return str(link.link_library(Path(path), objects, blob, **link_options))
+
+    def same_as(self, other: Any) -> bool:
+        """Whether both are the same native module."""
+        return self._handle.same_as(_module_handle(other))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(kind={self.kind!r}, imports={len(self._handle.imports)})"
+
+
+class MissingFunction(InvalidArgument, AttributeError):
+    """A module has no function of that name."""
+
+
+def _module_handle(module: Any) -> tvm_ffi.Module:
+    if isinstance(module, tvm_ffi.Module):
+        return module
+    convert = getattr(module, "__tvm_ffi_object__", None)
+    if convert is None:
+        raise InvalidArgument("expected a module", found=type(module).__name__)
+    return convert()
+
+
+def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], bytes | None]:
+    """Object files of all code under `root`, and the blob of the modules that are not code.
+
+    All code becomes one library, the ``_lib`` of the blob; without other modules there is no blob.
+    """
+    order: list[tvm_ffi.Module] = []
+    _visit(root, order)
+    objects: list[bytes] = []
+    other = [m for m in order if str(m.kind) != "weft.jit"]
+    for m in order:
+        if str(m.kind) == "weft.jit":
+            objects += [bytes(o) for o in _jit_objects(m)]
+    code = [m for m in order if str(m.kind) == "weft.jit"]
+    if code and not objects:
+        raise ExecutableError("this code has no object files, so it cannot be exported",
+                              help="pass the objects to jit_module")  # fmt: skip
+    if not other:
+        return objects, None
+    entries: list[tuple[str, bytes]] = []
+    for m in other:
+        kind = str(m.kind)
+        if kind in ("weft.Executable", "relax.VMExecutable"):
+            entries.append((executable_kind, bytes(_save(m))))
+        else:
+            raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
+    lib = len(entries) if code else None
+    index = {m.__chandle__(): i for i, m in enumerate(other)}
+    children = []
+    for m in other:
+        below = [index[c.__chandle__()] if str(c.kind) != "weft.jit" else lib for c in m.imports]
+        children.append(list(dict.fromkeys(b for b in below if b is not None)))
+    if lib is not None:
+        children.append([])
+    return objects, link.library_blob(entries, children, has_code=lib is not None)
+
+
+def _visit(module: tvm_ffi.Module, order: list[tvm_ffi.Module]) -> None:
+    pending = [module]
+    seen: set[int] = set()
+    while pending:
+        m = pending.pop(0)
+        if m.__chandle__() in seen:
+            continue
+        seen.add(m.__chandle__())
+        order.append(m)
+        pending += list(m.imports)
+
+
+def jit_module(
+    names: Sequence[str], addresses: Sequence[int], objects: Sequence[bytes] = (), keep_alive: Any = None
+) -> Module:
+    """Make a module of kernels that a compiler placed in this process.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the functions, without prefix.
+    addresses : sequence of int
+        Their addresses; each follows the safe-call convention and ignores its first argument.
+    objects : sequence of bytes
+        Object files with the same code, symbols ``__tvm_ffi_<name>``, for `Module.export_library`.
+    keep_alive : object
+        Held as long as the module or one of its functions lives: the engine that owns the code.
+    """
+    return Module(_jit_module(list(names), [int(a) for a in addresses], [bytes(o) for o in objects], keep_alive))
+
+
+def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
+    """Open a library that Weft or Apache TVM exported.
+
+    Parameters
+    ----------
+    path : path
+        A shared library, or the container file that `export_library` writes where there is no linker.
+    fmt : str
+        Ignored; TVM's signature has it.
+
+    Raises
+    ------
+    ExecutableError
+        When the file is missing, damaged, or holds something unknown.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ExecutableError("there is no such library", where=str(file))
+    container = link.read_container(file)
+    if container is not None:
+        objects, blob = container
+        code = link.load_objects(objects, file) if objects else Module(_jit_module([], [], [], None))
+        if blob is None:
+            return code
+        return Module(_load_tree(blob, code._handle))
+    return Module(_load_library(str(file.resolve())))
+
+
+
+register_wrapper(tvm_ffi.Module, Module)

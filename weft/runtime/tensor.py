@@ -1,0 +1,327 @@
+"""Tensors: n-dimensional arrays that native code and Python share without copies.
+
+`Tensor` holds a tvm-ffi tensor and is accepted wherever one is. It is its own class, because the Python class of
+tvm-ffi's tensor belongs to whoever claimed it first in the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tvm_ffi
+
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.ffi import register_argument, register_wrapper
+from weft.runtime.device import Device, device
+
+__all__ = ["DType", "Tensor", "array", "empty", "from_dlpack", "numpy_dtype", "tensor"]
+
+# Types that NumPy knows through ml_dtypes and DLPack's NumPy exporter does not: they travel as bits.
+_ML_DTYPES: dict[np.dtype[Any], str] = {
+    np.dtype(getattr(ml_dtypes, name)): name
+    for name in (
+        "bfloat16",
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    )
+    if hasattr(ml_dtypes, name)
+}
+_BITS = {1: "uint8", 2: "uint16"}
+_NUMPY: dict[str, np.dtype[Any]] = {name: dtype for dtype, name in _ML_DTYPES.items()}
+
+_empty = tvm_ffi.get_global_func("weft.tensor_empty")
+_view = tvm_ffi.get_global_func("weft.tensor_view")
+_copy = tvm_ffi.get_global_func("weft.tensor_copy")
+
+
+class DType(str):
+    """A dtype as its name, which NumPy accepts as a dtype too."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype; this attribute makes ``np.dtype(self)`` work for the names that NumPy does not have."""
+        return numpy_dtype(str(self))
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of a Weft dtype, ml_dtypes included.
+
+    Raises
+    ------
+    DTypeMismatch
+        When NumPy has none, for example ``"handle"``.
+    """
+    found = _NUMPY.get(name)
+    if found is None:
+        try:
+            found = np.dtype(name)
+        except TypeError:
+            raise DTypeMismatch(f"NumPy has no dtype '{name}'") from None
+        _NUMPY[name] = found
+    return found
+
+
+class Tensor:
+    """An n-dimensional array in native memory.
+
+    Made by :func:`tensor`, :func:`empty`, :func:`from_dlpack`, or returned from a function of the runtime.
+    """
+
+    __slots__ = ("__weakref__", "_handle")
+
+    _handle: tvm_ffi.Tensor
+
+    def __init__(self, source: Any) -> None:
+        self._handle = _to_handle(source)
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
+        """The tvm-ffi tensor, which native functions receive."""
+        return self._handle
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return tuple(self._handle.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._handle.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps between elements along each dimension, in elements."""
+        return tuple(self._handle.strides)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype, a ``str`` such as ``"float32"``."""
+        return DType(self._handle.dtype)
+
+    @property
+    def device(self) -> Device:
+        """Where the data lies."""
+        return Device(*self._handle.__dlpack_device__())
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for d in self._handle.shape:
+            count *= d
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * numpy_dtype(self.dtype).itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return self._handle.data_ptr()
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self._handle.is_contiguous()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A NumPy array over the same memory, which it keeps alive; bfloat16 and float8 come as ml_dtypes."""
+        handle = self._handle
+        name = str(handle.dtype)
+        if name in _NUMPY and _NUMPY[name] in _ML_DTYPES:
+            dtype = _NUMPY[name]
+            return np.from_dlpack(_view(handle, tuple(handle.shape), _BITS[dtype.itemsize])).view(dtype)
+        return np.from_dlpack(handle)
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """TVM's older name of :meth:`numpy`."""
+        return self.numpy()
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        return self.numpy().item()
+
+    def copyfrom(self, source: Any) -> Tensor:
+        """Copy the elements of `source`, anything array-like of the same shape, into this tensor.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+        """
+        if not isinstance(source, (Tensor, tvm_ffi.Tensor)):
+            source = np.asarray(source, dtype=numpy_dtype(self.dtype))
+        handle = _to_handle(source)
+        if tuple(handle.shape) != self.shape:
+            raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
+        if str(handle.dtype) != str(self.dtype):
+            raise DTypeMismatch("copyfrom: dtypes differ", expected=str(self.dtype), found=str(handle.dtype))
+        _copy(handle, self._handle)
+        return self
+
+    def copyto(self, target: Any) -> Tensor:
+        """Copy the elements into `target`, a tensor of the same shape or a device; returns the target tensor."""
+        if isinstance(target, Tensor):
+            target.copyfrom(self)
+            return target
+        out = empty(self.shape, self.dtype, device(target))
+        _copy(self._handle, out._handle)
+        return out
+
+    def _create_view(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
+        return _wrap(_view(self._handle, tuple(int(d) for d in shape), dtype or str(self.dtype)))
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same memory under another shape of the same size."""
+        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._create_view(tuple(dims))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack capsule over the same memory."""
+        return self._handle.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's pair of device numbers."""
+        return self._handle.__dlpack_device__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        out = self.numpy()
+        return np.array(out, dtype=dtype, copy=copy) if dtype is not None or copy else out
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+        return self.numpy()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.numpy()[index] = np.asarray(value)
+
+    def __reduce__(self) -> Any:
+        return (tensor, (np.array(self.numpy()),))
+
+    def same_as(self, other: Tensor) -> bool:
+        """Whether both are the same native object."""
+        return self._handle.same_as(other._handle)
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self.numpy()!r}"
+
+
+_new = object.__new__
+
+
+def _wrap(handle: tvm_ffi.Tensor) -> Tensor:
+    out = _new(Tensor)
+    out._handle = handle
+    return out
+
+
+def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
+    """A tensor over a NumPy array, copied when it is read-only or its dtype needs it."""
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    name = _ML_DTYPES.get(value.dtype)
+    if name is not None:
+        bits = np.ascontiguousarray(value).reshape(value.shape).view(_BITS[value.dtype.itemsize])
+        if not bits.flags.writeable:
+            bits = bits.copy()
+        return _view(tvm_ffi.from_dlpack(bits), tuple(value.shape), name)
+    if not value.flags.writeable:
+        value = value.copy(order="C")
+    try:
+        return tvm_ffi.from_dlpack(value)
+    except BufferError as e:
+        if any(s % max(value.itemsize, 1) for s in value.strides):  # strides that are no whole number of elements
+            return tvm_ffi.from_dlpack(np.ascontiguousarray(value))
+        raise DTypeMismatch("this array cannot become a tensor", found=f"dtype {value.dtype}") from e
+
+
+def _to_handle(value: Any) -> tvm_ffi.Tensor:
+    if isinstance(value, Tensor):
+        return value._handle
+    if isinstance(value, tvm_ffi.Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        return _array_handle(value)
+    if hasattr(value, "__dlpack__"):
+        return tvm_ffi.from_dlpack(value)
+    return _array_handle(np.asarray(value))
+
+
+def tensor(arr: Any, device: Any = None, mem_scope: str | None = None) -> Tensor:
+    """Make a tensor with a copy of `arr` in 64-byte aligned memory.
+
+    Parameters
+    ----------
+    arr : array_like
+        A NumPy array, a tensor, or nested lists of numbers.
+    device : Device, optional
+        Where to put it; the CPU by default.
+    mem_scope : str, optional
+        Only ``None`` and ``"global"`` exist.
+    """
+    if mem_scope not in (None, "global"):
+        raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
+    handle = _to_handle(arr if isinstance(arr, (Tensor, tvm_ffi.Tensor, np.ndarray)) else np.asarray(arr))
+    out = empty(tuple(handle.shape), str(handle.dtype), device)
+    _copy(handle, out._handle)
+    return out
+
+
+array = tensor
+
+
+def empty(shape: Sequence[int], dtype: str = "float32", device: Any = None, mem_scope: str | None = None) -> Tensor:
+    """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
+    if mem_scope not in (None, "global"):
+        raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
+    dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    kind, index = (1, 0) if device is None else Device(device).__dlpack_device__()
+    name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
+    return _wrap(_empty(dims, name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype), tvm_ffi.Device(kind, index)))
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor over the memory of anything with ``__dlpack__``, which it keeps alive."""
+    return _wrap(_to_handle(source))
+
+
+def _convert_argument(value: Any) -> Any:
+    """Arrays that tvm-ffi refuses as they are; everything else stays itself."""
+    if isinstance(value, np.ndarray):
+        return _array_handle(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        items = [_convert_argument(v) for v in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+    return value
+
+
+def _wrap_array(value: Any) -> tuple[Any, ...]:
+    return tuple(_wrap_item(v) for v in value)
+
+
+def _wrap_item(value: Any) -> Any:
+    if isinstance(value, tvm_ffi.Tensor):
+        return _wrap(value)
+    if isinstance(value, (tvm_ffi.Array, tvm_ffi.List)):
+        return _wrap_array(value)
+    return value
+
+
+register_wrapper(tvm_ffi.Tensor, _wrap)
+register_wrapper(tvm_ffi.Array, _wrap_array)
+register_argument(_convert_argument)

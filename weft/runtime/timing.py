@@ -1,0 +1,76 @@
+"""Timing of functions, in TVM's form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from weft.ffi import convert_argument, get_global_func
+
+__all__ = ["BenchmarkResult", "time_function"]
+
+_time_function = tvm_ffi.get_global_func("weft.time_function")
+
+
+class BenchmarkResult:
+    """Seconds per call, one number a repeat, and their statistics.
+
+    Parameters
+    ----------
+    results : sequence of float
+        Seconds.
+    """
+
+    def __init__(self, results: Sequence[float]) -> None:
+        self.results = list(results)
+        values = np.asarray(self.results) if self.results else np.zeros(1)
+        self.mean = float(np.mean(values))
+        self.std = float(np.std(values))
+        self.median = float(np.median(values))
+        self.min = float(np.min(values))
+        self.max = float(np.max(values))
+
+    def __str__(self) -> str:
+        head = "Execution time summary:\n"
+        names = ("mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)")
+        values = (self.mean, self.median, self.max, self.min, self.std)
+        row = "".join(f"{n:^12} " for n in names) + "\n  "
+        return head + row + " ".join(f"{v * 1e3:^12.4f}" for v in values)
+
+    def __repr__(self) -> str:
+        return f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std}, results={self.results})"
+
+
+def time_function(
+    function: Any,
+    args: Sequence[Any],
+    *,
+    number: int = 10,
+    repeat: int = 1,
+    min_repeat_ms: int = 0,
+    limit_zero_time_iterations: int = 100,
+    cooldown_interval_ms: int = 0,
+    repeats_to_cooldown: int = 1,
+    cache_flush_bytes: int = 0,
+    f_preproc: str = "",
+) -> BenchmarkResult:
+    """Time calls of a packed function; see `Module.time_evaluator` for the parameters."""
+    values = [convert_argument(a) for a in args]
+    if f_preproc:
+        preproc = get_global_func(f_preproc)
+        assert preproc is not None
+        preproc(*values)
+    if not cache_flush_bytes:
+        seconds = _time_function(function, number, repeat, min_repeat_ms, limit_zero_time_iterations,
+                                 cooldown_interval_ms, repeats_to_cooldown, *values)  # fmt: skip
+        return BenchmarkResult([float(s) for s in seconds])
+    out: list[float] = []
+    junk = np.zeros(cache_flush_bytes, np.uint8)
+    for _ in range(repeat):
+        junk += 1
+        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *values)
+        out.append(float(seconds[0]))
+    return BenchmarkResult(out)

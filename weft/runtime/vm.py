@@ -1,0 +1,176 @@
+"""The Relax virtual machine: calls, stateful calls, saved functions, instruments, timing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import tvm_ffi
+
+from weft.error import InvalidArgument
+from weft.ffi import PackedFunc, convert_argument, convert_func, wrap
+from weft.runtime.device import Device
+from weft.runtime.device import device as as_device
+from weft.runtime.executable import VMExecutable
+from weft.runtime.module import Module
+
+__all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
+
+_create = tvm_ffi.get_global_func("weft.vm_create")
+_set_input = tvm_ffi.get_global_func("weft.vm_set_input")
+_invoke_stateful = tvm_ffi.get_global_func("weft.vm_invoke_stateful")
+_get_output = tvm_ffi.get_global_func("weft.vm_get_output")
+_get_output_arity = tvm_ffi.get_global_func("weft.vm_get_output_arity")
+_invoke_closure = tvm_ffi.get_global_func("weft.vm_invoke_closure")
+_save_function = tvm_ffi.get_global_func("weft.vm_save_function")
+_set_instrument = tvm_ffi.get_global_func("weft.vm_set_instrument")
+
+
+class VMInstrumentReturnKind(IntEnum):
+    """What an instrument's callback before a call answers."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+class VirtualMachine:
+    """Runs an executable on devices; safe to call from many threads.
+
+    Parameters
+    ----------
+    rt_mod : VMExecutable or Module
+        The executable.
+    device : Device or list of Device
+        Where to run. The CPU is always there, for shapes.
+    memory_cfg : str or dict of Device to str, optional
+        ``"pooled"`` (the default) or ``"naive"``, for all devices or per device.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
+
+    def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None) -> None:
+        module = rt_mod.mod if hasattr(rt_mod, "mod") else rt_mod
+        if isinstance(module, tvm_ffi.Module):
+            module = Module(module)
+        if not isinstance(module, Module):
+            raise InvalidArgument("a virtual machine runs an executable", found=type(rt_mod).__name__)
+        self._executable = VMExecutable(module)
+        devices = [as_device(d) for d in (device if isinstance(device, (list, tuple)) else [device])]
+        if all(d.device_type != Device.kDLCPU for d in devices):
+            devices.append(as_device("cpu"))
+        flat: list[int] = []
+        for d in devices:
+            flat += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
+        self.devices = devices
+        self._handle = _create(module, flat)
+        self.module = Module(self._handle)
+        self._cache: dict[str, PackedFunc] = {}
+
+    def _allocator(self, memory_cfg: Any, device: Device) -> int:
+        kind = memory_cfg
+        if isinstance(memory_cfg, dict):
+            kind = next((v for k, v in memory_cfg.items() if as_device(k) == device), None)
+        kinds = {None: 2, "pooled": 2, "naive": 1, 1: 1, 2: 2}
+        if kind not in kinds:
+            raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))
+        return kinds[kind]
+
+    @property
+    def executable(self) -> VMExecutable:
+        """The executable that runs."""
+        return self._executable
+
+    def __getitem__(self, name: str) -> PackedFunc:
+        """A function of the executable, or a saved one."""
+        found = self._cache.get(name)
+        if found is None:
+            try:
+                found = self.module.get_function(name)
+            except AttributeError:
+                self._executable.function(name)  # raises, with the names there are
+                raise
+            self._cache[name] = found
+        return found
+
+    def get_function(self, name: str) -> PackedFunc:
+        """The same as ``vm[name]``."""
+        return self[name]
+
+    def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Positional arguments of a call that may name some."""
+        values = [convert_argument(a) for a in args]
+        if not kwargs:
+            return values
+        names = self._executable.function(func_name).param_names
+        if not names:
+            raise InvalidArgument(f"{func_name}: its parameters have no names", help="pass the arguments by position")
+        unknown = [k for k in kwargs if k not in names]
+        twice = [k for k in kwargs if k in names[: len(args)]]
+        missing = [n for n in names[len(args) :] if n not in kwargs]
+        if unknown or twice or missing:
+            problems = [f"unknown: {', '.join(unknown)}"] if unknown else []
+            problems += [f"given twice: {', '.join(twice)}"] if twice else []
+            problems += [f"missing: {', '.join(missing)}"] if missing else []
+            raise InvalidArgument(f"{func_name}: wrong argument names", expected=", ".join(names),
+                                  found="; ".join(problems))  # fmt: skip
+        return values + [convert_argument(kwargs[n]) for n in names[len(args) :]]
+
+    def invoke_closure(self, closure: Any, *args: Any) -> Any:
+        """Call a closure that a function of this machine returned."""
+        return wrap(_invoke_closure(self._handle, closure, *[convert_argument(a) for a in args]))
+
+    def save_function(self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any) -> None:
+        """Bind arguments to a function and keep it as ``vm[saved_name]``, which takes none.
+
+        Parameters
+        ----------
+        func_name, saved_name : str
+            The function, and its new name.
+        *args, **kwargs
+            Its arguments, by position or name.
+        include_return : bool
+            Whether the saved function returns the result; timing is cleaner without.
+        """
+        values = self._arguments(func_name, args, kwargs)
+        _save_function(self._handle, func_name, saved_name, include_return, *values)
+        self._cache.pop(saved_name, None)
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep the arguments of a later :meth:`invoke_stateful`."""
+        _set_input(self._handle, func_name, *self._arguments(func_name, args, kwargs))
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Run a function on the inputs that were set, and keep its output."""
+        _invoke_stateful(self._handle, func_name)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """The output of the last :meth:`invoke_stateful`; a tuple comes as a tuple."""
+        return self._outputs(func_name)
+
+    def _outputs(self, func_name: str, *path: int) -> Any:
+        arity = int(_get_output_arity(self._handle, func_name, *path))
+        if arity < 0:
+            return wrap(_get_output(self._handle, func_name, *path))
+        return tuple(self._outputs(func_name, *path, i) for i in range(arity))
+
+    def get_output_arity(self, func_name: str, *path: int) -> int:
+        """Number of items of an output, -1 when it is not a tuple."""
+        return int(_get_output_arity(self._handle, func_name, *path))
+
+    def set_instrument(self, instrument: Callable[..., Any] | None) -> None:
+        """Call a function before and after every ``Call`` instruction.
+
+        Parameters
+        ----------
+        instrument : callable or None
+            ``instrument(func, func_symbol, before_run, ret_value, *args)``. Before a call it may answer
+            `VMInstrumentReturnKind.SKIP_RUN`, then the call is left out. None removes the instrument.
+        """
+        _set_instrument(self._handle, None if instrument is None else convert_func(instrument))
+
+    def time_evaluator(self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any) -> Any:
+        """Return a function that times `func_name`; see :meth:`Module.time_evaluator`."""
+        self[func_name]
+        return self.module.time_evaluator(func_name, dev, number=number, repeat=repeat, **options)
