@@ -1,8 +1,8 @@
 """Finds and loads ``libweft_runtime``, once, and checks that it fits this source.
 
-The library is looked for at ``$WEFT_RUNTIME_LIBRARY``, then beside the package (``weft/lib``, where both a wheel and
-``cmake --build build`` put it). It is loaded with global visibility: exported kernels leave ``weft_*`` undefined and
-the dynamic linker finds them here.
+The library is looked for at ``$WEFT_RUNTIME_LIBRARY``, else in ``weft/lib`` of the package (where a wheel and ``cmake
+--build build`` put it) and of ``sys.path`` (where an editable install puts it); the newest of these wins. It is loaded
+with global visibility: exported kernels leave ``weft_*`` undefined and the dynamic linker finds them here.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def find_library() -> Path:
     places += [Path(entry) / "weft" / "lib" / name for entry in sys.path if entry]
     chosen = os.environ.get("WEFT_RUNTIME_LIBRARY")
     if chosen:
-        places.insert(0, Path(chosen))
-    for place in places:
-        if place.is_file():
-            return place
+        places = [Path(chosen)]
+    found = [place for place in places if place.is_file()]
+    if found:
+        return max(found, key=lambda place: place.stat().st_mtime)
     looked = ", ".join(str(p) for p in dict.fromkeys(places[:4]))
     raise InternalError("the native runtime library was not found", where=looked, help=_BUILD_HELP)
 
