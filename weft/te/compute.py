@@ -1,0 +1,242 @@
+"""Building tensor expressions: placeholder, compute, reductions, scan, extern."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    TRUE,
+    Attrs,
+    DataType,
+    IterVar,
+    PrimExpr,
+    Range,
+    SizeVar,
+    Var,
+    as_expr,
+    const,
+)
+from weft.ir import scalar as s
+from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
+from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
+
+__all__ = [
+    "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope",
+    "thread_axis", "var",
+]  # fmt: skip
+
+_TAGS: list[str] = []
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """Make a scalar variable."""
+    return Var(name, dtype)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """Make a variable that is at least zero."""
+    return SizeVar(name, dtype)
+
+
+@contextmanager
+def tag_scope(tag: str) -> Iterator[None]:
+    """Tag the operations made inside the ``with``."""
+    if _TAGS:
+        raise InvalidArgument("tag scopes do not nest", found=f"'{tag}' inside '{_TAGS[-1]}'")
+    _TAGS.append(tag)
+    try:
+        yield
+    finally:
+        _TAGS.pop()
+
+
+def _dims(shape: Any) -> tuple[PrimExpr, ...]:
+    return tuple(as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+
+
+def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """Make an input tensor."""
+    return PlaceholderOp(name, shape=_dims(shape), dtype=DataType(dtype)).output(0)
+
+
+def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "", attrs: Any = None, varargs_names: Any = None) -> Any:
+    """Make a tensor whose elements `fcompute` gives.
+
+    Parameters
+    ----------
+    shape : int, PrimExpr or tuple of them
+        The extents.
+    fcompute : callable
+        From one index per dimension (or ``*indices``) to a scalar expression, or to a tuple of them for several outputs.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        One tensor for each expression.
+    """
+    dims = _dims(shape)
+    names = _index_names(fcompute, len(dims), varargs_names)
+    axis = tuple(IterVar(Range(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True))
+    body = fcompute(*[iv.var for iv in axis])
+    several = isinstance(body, (tuple, list))
+    exprs = tuple(b.asobject() if isinstance(b, TensorSlice) else as_expr(b) for b in (body if several else (body,)))
+    op = ComputeOp(name, tag or (_TAGS[-1] if _TAGS else ""), Attrs.of(attrs), axis=axis, body=exprs)
+    outs = tuple(op.output(i) for i in range(len(exprs)))
+    return outs if several else outs[0]
+
+
+def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) -> list[str]:
+    code = getattr(fcompute, "__code__", None)
+    if code is None or inspect.ismethod(fcompute):
+        return [f"i{i}" for i in range(ndim)]
+    positional = list(code.co_varnames[: code.co_argcount])
+    if len(positional) == ndim and not code.co_flags & inspect.CO_VARARGS:
+        return positional
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = list(varargs_names or [f"i{i}" for i in range(ndim - len(positional))])
+        return positional[:ndim] + rest
+    required = len(positional) - len(fcompute.__defaults__ or ())  # type: ignore[attr-defined]
+    if required <= ndim <= len(positional):
+        return positional[:ndim]
+    raise InvalidArgument("the compute function takes another number of indices", expected=f"{ndim} (the rank)", found=f"{len(positional)}")
+
+
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
+    """Make a reduction variable over ``(begin, end)`` or a Range."""
+    if not isinstance(dom, Range):
+        begin, end = (as_expr(d) for d in dom)
+        if end.dtype != begin.dtype:
+            begin = s.cast(end.dtype, begin)
+        dom = Range(begin, s.sub(end, begin))
+    return IterVar(dom, Var(name, dom.extent.dtype), "reduce", thread_tag)
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
+    """Make a variable that is bound to a hardware thread index such as ``"threadIdx.x"``."""
+    if isinstance(dom, str):
+        tag, dom = dom, None
+    if not tag:
+        raise InvalidArgument("thread_axis needs a tag", expected="'blockIdx.x', 'threadIdx.x', 'vthread', ...")
+    if dom is not None and not isinstance(dom, Range):
+        extent = as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
+        dom = Range(const(0, extent.dtype), extent)
+    return IterVar(dom, Var(name or tag, "int32"), "thread", tag)
+
+
+def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+    """Make a reduction from a commutative, associative function and its identity.
+
+    Parameters
+    ----------
+    fcombine : callable
+        From two values (or two tuples of values) to their combination.
+    fidentity : callable
+        From the data types of the values to the identity element(s).
+
+    Returns
+    -------
+    callable
+        ``reducer(expr, axis, where=None, init=None)``; with tuples it returns one expression for each component.
+    """
+
+    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+        several = isinstance(expr, (tuple, list))
+        source = tuple(e.asobject() if isinstance(e, TensorSlice) else as_expr(e) for e in (expr if several else (expr,)))
+        dtypes = [e.dtype for e in source]
+        lhs = tuple(Var(f"x{i}", d) for i, d in enumerate(dtypes))
+        rhs = tuple(Var(f"y{i}", d) for i, d in enumerate(dtypes))
+        result = fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0])
+        identity = fidentity(*dtypes)
+        combiner = CommReducer(
+            lhs,
+            rhs,
+            tuple(as_expr(r) for r in (result if several else (result,))),
+            tuple(as_expr(i) for i in (identity if isinstance(identity, (tuple, list)) else (identity,))),
+        )
+        axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        inits = () if init is None else tuple(as_expr(i) for i in (init if isinstance(init, (tuple, list)) else (init,)))
+        parts = tuple(Reduce(combiner, source, axes, TRUE if where is None else as_expr(where), i, inits) for i in range(len(source)))
+        return parts if several else parts[0]
+
+    reducer.__name__ = name
+    return reducer
+
+
+def lowest(dtype: str) -> PrimExpr:
+    """The identity of max: minus infinity, or the least integer."""
+    dt = DataType(dtype)
+    if dt.is_float:
+        return s.FloatImm(dt, float("-inf"))
+    return const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
+
+
+def highest(dtype: str) -> PrimExpr:
+    """The identity of min: infinity, or the greatest integer."""
+    dt = DataType(dtype)
+    if dt.is_float:
+        return s.FloatImm(dt, float("inf"))
+    return const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
+
+
+sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")  # noqa: A001 - TVM's names
+prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), name="prod")
+max = comm_reducer(s.max_, lowest, name="max")  # noqa: A001
+min = comm_reducer(s.min_, highest, name="min")  # noqa: A001
+
+
+def scan(init: Any, update: Any, state_placeholder: Any, inputs: Any = (), name: str = "scan", tag: str = "", attrs: Any = None) -> Any:
+    """Make a recurrence over the first axis.
+
+    Parameters
+    ----------
+    init, update, state_placeholder : Tensor or list of Tensor
+        ``update`` computes row t from row t - 1 of ``state_placeholder``; ``init`` gives the first rows.
+    """
+    inits, updates, states = (tuple(v) if isinstance(v, (list, tuple)) else (v,) for v in (init, update, state_placeholder))
+    first = inits[0].shape[0]
+    axis = IterVar(Range(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered")
+    op = ScanOp(name, tag, Attrs.of(attrs), scan_axis=axis, init=inits, update=updates, state_placeholder=states, inputs=tuple(inputs or ()))
+    outs = [op.output(i) for i in range(len(updates))]
+    return outs[0] if len(outs) == 1 else outs
+
+
+def extern(
+    shape: Any,
+    inputs: Sequence[Tensor],
+    fcompute: Callable[..., Any],
+    name: str = "extern",
+    dtype: Any = None,
+    in_buffers: Any = None,
+    out_buffers: Any = None,
+    tag: str = "",
+    attrs: Any = None,
+) -> Any:
+    """Make tensors that a statement fills.
+
+    Parameters
+    ----------
+    shape : tuple, or list of tuples
+        The shape of each output.
+    fcompute : callable
+        ``fcompute(inputs, outputs)`` from lists of buffers to a statement (or an expression, evaluated for its effect).
+    """
+    shapes = [_dims(shape)] if not shape or not isinstance(shape[0], (tuple, list)) else [_dims(x) for x in shape]
+    dtypes = [dtype] if isinstance(dtype, str) else list(dtype or [])
+    if not dtypes:
+        if len({t.dtype for t in inputs}) != 1:
+            raise InvalidArgument("extern cannot tell the data type of its outputs", help="give dtype=")
+        dtypes = [inputs[0].dtype] * len(shapes)
+    ins = list(in_buffers or [decl_buffer(t.shape, t.dtype, t.name) for t in inputs])
+    outs = list(out_buffers or [decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}") for i, (x, d) in enumerate(zip(shapes, dtypes, strict=True))])
+    body = fcompute(ins, outs)
+    if not isinstance(body, Stmt):
+        body = Evaluate(body)
+    op = ExternOp(
+        name, tag, Attrs.of(attrs), inputs=tuple(inputs), input_placeholders=tuple(ins), output_placeholders=tuple(outs), body=body
+    )
+    tensors = [op.output(i) for i in range(len(outs))]
+    return tensors[0] if len(tensors) == 1 else tensors

@@ -1,0 +1,252 @@
+"""create_prim_func: a tensor-expression graph becomes a TIR function of blocks, one loop nest a stage, ready to be scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    TRUE,
+    Attrs,
+    Dispatch,
+    IterVar,
+    PrimExpr,
+    Range,
+    Var,
+    cast,
+    const,
+    rewrite,
+    substitute,
+    walk,
+)
+from weft.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
+from weft.tir import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    ProducerLoad,
+    Reduce,
+    Stmt,
+    decl_buffer,
+    seq,
+)
+
+__all__ = ["create_prim_func"]
+
+
+def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> PrimFunc:
+    """Make a TIR function of the stages that compute the outputs among `args`.
+
+    Parameters
+    ----------
+    args : sequence of Tensor or Var
+        The parameters in order: placeholders are inputs, other tensors outputs, variables scalars.
+    index_dtype_override : str, optional
+        The data type of all loop variables; by default that of the extents.
+
+    Returns
+    -------
+    PrimFunc
+        In block form, with attributes ``tir.noalias`` and ``global_symbol`` ("main").
+    """
+    flat = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    state = _State(flat, index_dtype_override)
+    stages = [s for op in _topological(flat) for s in _STAGE(op, state)]
+    params: list[Var] = []
+    buffer_map: list[tuple[Var, Buffer]] = []
+    for arg in flat:
+        if isinstance(arg, Tensor):
+            buffer = state.buffer(arg)
+            handle = Var(f"var_{buffer.name}", "handle")
+            params.append(handle)
+            buffer_map.append((handle, buffer))
+        elif isinstance(arg, Var):
+            params.append(arg)
+        else:
+            raise InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
+    root = Block((), (), (), "root", seq(*stages), None, tuple(state.intermediates))
+    attrs = Attrs.of({"global_symbol": "main", "tir.noalias": True})
+    return PrimFunc(tuple(params), BlockRealize((), TRUE, root), None, tuple(buffer_map), attrs)
+
+
+class _State:
+    """The buffer of each tensor."""
+
+    def __init__(self, args: Iterable[Any], index_dtype: str | None) -> None:
+        self.buffers: dict[int, Buffer] = {}
+        self.tensors: list[Tensor] = []
+        self.intermediates: list[Buffer] = []
+        self.arguments = {id(a) for a in args if isinstance(a, Tensor)}
+        self.names: set[str] = set()
+        self.index_dtype = index_dtype
+
+    def unique(self, name: str) -> str:
+        """Return a name that no other buffer or block has."""
+        result, n = name, 0
+        while result in self.names:
+            n += 1
+            result = f"{name}_{n}"
+        self.names.add(result)
+        return result
+
+    def buffer(self, tensor: Tensor) -> Buffer:
+        """Return the buffer of a tensor, allocating an intermediate where it is no argument."""
+        known = self.buffers.get(id(tensor))
+        if known is None:
+            known = decl_buffer(tensor.shape, tensor.dtype, self.unique(tensor.name))
+            self.buffers[id(tensor)] = known
+            self.tensors.append(tensor)
+            if id(tensor) not in self.arguments:
+                self.intermediates.append(known)
+        return known
+
+    def loads(self, expr: Any) -> Any:
+        """Replace reads of tensors by reads of buffers."""
+
+        def load(node: Any) -> Any:
+            return BufferLoad(self.buffer(node.producer), node.indices) if isinstance(node, ProducerLoad) else node
+
+        return rewrite(expr, load, pre=lambda n: n if isinstance(n, (Tensor, Operation)) else None)
+
+
+def _topological(args: Sequence[Any]) -> list[Operation]:
+    """List the operations behind the arguments, producers first; iterative, because graphs may be deep."""
+    done: set[int] = set()
+    order: list[Operation] = []
+    stack: list[tuple[Operation, bool]] = [(a.op, False) for a in reversed(args) if isinstance(a, Tensor)]
+    while stack:
+        op, ready = stack.pop()
+        if ready:
+            order.append(op)
+        elif id(op) not in done:
+            done.add(id(op))
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
+    return order
+
+
+_STAGE = Dispatch("te stage to TIR", covers=(PlaceholderOp, ComputeOp, ExternOp, ScanOp))
+
+
+@_STAGE.on(PlaceholderOp)
+def _placeholder(op: PlaceholderOp, state: _State) -> list[Stmt]:
+    if id(op.output(0)) not in state.arguments:
+        raise InvalidArgument(f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func")
+    state.buffer(op.output(0))
+    return []
+
+
+@_STAGE.on(ComputeOp)
+def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
+    if isinstance(op.body[0], Reduce):
+        return [_nest(op, state, op.axis, op.body[0].axis, lambda env: _reduction(op, state, env))]
+    outputs = [(state.buffer(op.output(i)), state.loads(b)) for i, b in enumerate(op.body)]
+
+    def body(env: dict[Var, PrimExpr]) -> tuple[Stmt, Stmt | None]:
+        indices = tuple(env[iv.var] for iv in op.axis)
+        return seq(*[BufferStore(b, cast(b.dtype, substitute(e, env)), indices) for b, e in outputs]), None
+
+    if any(isinstance(n, Reduce) for b in op.body for n in walk(b)):
+        raise InvalidArgument(f"'{op.name}': a reduction must be the whole body of a compute", help="compute the reduction as a tensor of its own")
+    return [_nest(op, state, op.axis, (), body)]
+
+
+def _reduction(op: ComputeOp, state: _State, env: dict[Var, PrimExpr]) -> tuple[Stmt, Stmt | None]:
+    """Return the update and the initialisation of a reduction."""
+    reduce: Any = op.body[0]
+    buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
+    indices = tuple(env[iv.var] for iv in op.axis)
+    inits = reduce.init or reduce.combiner.identity_element
+    init = seq(*[BufferStore(b, cast(b.dtype, substitute(state.loads(e), env)), indices) for b, e in zip(buffers, inits, strict=True)])
+    sources = [substitute(state.loads(e), env) for e in reduce.source]
+    values = {
+        **{v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
+        **dict(zip(reduce.combiner.rhs, sources, strict=True)),
+    }
+    results = [substitute(r, values) for r in reduce.combiner.result]
+    if len(buffers) == 1:
+        update: Stmt = BufferStore(buffers[0], cast(buffers[0].dtype, results[0]), indices)
+    else:
+        # all components are computed before any is stored
+        temps = [Var(f"new_{i}", b.dtype) for i, b in enumerate(buffers)]
+        update = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
+        for t, r in reversed(list(zip(temps, results, strict=True))):
+            update = LetStmt(t, r, update)
+    condition = substitute(state.loads(reduce.condition), env)
+    if condition is not TRUE and not (hasattr(condition, "value") and condition.value):
+        update = IfThenElse(condition, update)
+    return update, init
+
+
+def _nest(op: Operation, state: _State, axis: Sequence[IterVar], reduce_axis: Sequence[IterVar], make_body: Any) -> Stmt:
+    """Make the loops and the block of one stage."""
+    loops: list[tuple[Var, PrimExpr, PrimExpr]] = []
+    block_vars: list[IterVar] = []
+    env: dict[Var, PrimExpr] = {}
+    kinds = [*[(iv, "data_par") for iv in axis], *[(iv, "reduce") for iv in reduce_axis]]
+    dtype = state.index_dtype or ("int64" if any(iv.dom.extent.dtype == "int64" for iv, _ in kinds) else "int32")  # type: ignore[union-attr]
+    for iv, kind in kinds:
+        dom = Range(cast(dtype, iv.dom.min), cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
+        var = Var("v_" + iv.var.name, dtype)
+        loops.append((Var(iv.var.name, dtype), dom.min, dom.extent))
+        block_vars.append(IterVar(dom, var, kind))
+        env[iv.var] = var if iv.var.dtype == dtype else cast(iv.var.dtype, var)
+    body, init = make_body(env)
+    writes = tuple(_region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs))
+    reads = _reads(body, {id(r.buffer) for r in writes} if init is not None else set())
+    block = Block(tuple(block_vars), reads, writes, state.unique("B_" + op.name) if op.name == "root" else op.output(0).name, body, init)
+    stmt: Stmt = BlockRealize(tuple(v for v, _, _ in loops), TRUE, block)
+    for loop_var, low, extent in reversed(loops):
+        stmt = For(loop_var, low, extent, ForKind.SERIAL, stmt)
+    return stmt
+
+
+def _reads(body: Stmt, exclude: set[int]) -> tuple[BufferRegion, ...]:
+    """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
+    found: dict[int, tuple[Buffer, list[tuple[PrimExpr, ...]]]] = {}
+    for node in walk(body):
+        if isinstance(node, BufferLoad) and id(node.buffer) not in exclude:
+            found.setdefault(id(node.buffer), (node.buffer, []))[1].append(node.indices)
+    return tuple(_region(b, points) for b, points in found.values())
+
+
+def _region(buffer: Buffer, points: list[tuple[PrimExpr, ...]]) -> BufferRegion:
+    ranges = []
+    for d, extent in enumerate(buffer.shape):
+        first = points[0][d]
+        same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in walk(first))
+        ranges.append(Range(first, const(1, first.dtype)) if same else Range(const(0, extent.dtype), extent))
+    return BufferRegion(buffer, tuple(ranges))
+
+
+@_STAGE.on(ExternOp)
+def _extern(op: ExternOp, state: _State) -> list[Stmt]:
+    mapping: dict[Any, Any] = {}
+    inputs = [state.buffer(t) for t in op.inputs]
+    outputs = [state.buffer(op.output(i)) for i in range(op.num_outputs)]
+    for declared, real in zip((*op.input_placeholders, *op.output_placeholders), (*inputs, *outputs), strict=True):
+        mapping[declared] = real
+        mapping[declared.data] = real.data
+    body = substitute(op.body, mapping)
+    block = Block((), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body)
+    return [BlockRealize((), TRUE, block)]
+
+
+def _whole(buffer: Buffer) -> BufferRegion:
+    return BufferRegion(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))
+
+
+@_STAGE.on(ScanOp)
+def _scan(op: ScanOp, state: _State) -> list[Stmt]:
+    raise InvalidArgument(
+        f"'{op.name}': a scan cannot become blocks", help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern"
+    )

@@ -1,0 +1,269 @@
+"""Tensors and the operations that make them: the nodes of a tensor-expression graph.
+
+A :class:`Tensor` is output `value_index` of an :class:`Operation`; an operation knows the tensors it reads. Indexing a tensor gives a scalar
+expression (:class:`~weft.tir.ProducerLoad`), so that bodies are written as Python lambdas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    NO_ATTRS,
+    Attrs,
+    IterVar,
+    Node,
+    PrimExpr,
+    as_expr,
+    walk,
+)
+from weft.ir import scalar as s
+from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
+
+__all__ = ["BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice"]
+
+
+_OUTPUTS: WeakKeyDictionary[Operation, tuple[Tensor, ...]] = WeakKeyDictionary()
+
+
+class Operation(Node):
+    """What makes tensors. Identity distinguishes operations."""
+
+    name: str
+    tag: str = ""
+    attrs: Attrs = NO_ATTRS
+
+    def output(self, index: int) -> Tensor:
+        """Return output `index`; the same object each time."""
+        outs = _OUTPUTS.get(self)
+        if outs is None:
+            outs = tuple(Tensor(self, i, self.output_shape(i), self.output_dtype(i)) for i in range(self.num_outputs))
+            _OUTPUTS[self] = outs
+        return outs[index]
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return 1
+
+    @property
+    def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        """The tensors that this operation reads, each once, in order of first use."""
+        return ()
+
+    def input_tensors(self) -> list[Tensor]:
+        """List the tensors that this operation reads (TVM's name)."""
+        return list(self.input_tensors_tuple)
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of an output."""
+        raise NotImplementedError
+
+    def output_dtype(self, index: int) -> str:
+        """The data type of an output."""
+        raise NotImplementedError
+
+
+class PlaceholderOp(Operation, kw_only=True):
+    """An input."""
+
+    shape: tuple[PrimExpr, ...] = ()
+    dtype: str = "float32"
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        return self.shape
+
+    def output_dtype(self, index: int) -> str:
+        return self.dtype
+
+
+class BaseComputeOp(Operation, kw_only=True):
+    """An operation over iteration variables."""
+
+    axis: tuple[IterVar, ...] = ()
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The reduction variables."""
+        return ()
+
+
+class ComputeOp(BaseComputeOp, kw_only=True):
+    """Each element computed by an expression; with several outputs, one expression each over the same variables."""
+
+    body: tuple[PrimExpr, ...] = ()
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        return self.body[0].axis if isinstance(self.body[0], Reduce) else ()
+
+    @property
+    def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        found: dict[int, Tensor] = {}
+        for node in walk(self.body):
+            if isinstance(node, ProducerLoad):
+                found.setdefault(id(node.producer), node.producer)
+        return tuple(found.values())
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        return tuple(iv.dom.extent for iv in self.axis)  # type: ignore[union-attr]
+
+    def output_dtype(self, index: int) -> str:
+        return self.body[index].dtype
+
+
+class ScanOp(Operation, kw_only=True):
+    """A recurrence: ``state[t]`` from ``state[t - 1]``, beginning with `init`."""
+
+    scan_axis: IterVar | None = None
+    init: tuple[Any, ...] = ()
+    update: tuple[Any, ...] = ()
+    state_placeholder: tuple[Any, ...] = ()
+    inputs: tuple[Any, ...] = ()
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.update)
+
+    @property
+    def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        return (*self.init, *self.update)
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        return self.state_placeholder[index].shape
+
+    def output_dtype(self, index: int) -> str:
+        return self.state_placeholder[index].dtype
+
+
+class ExternOp(Operation, kw_only=True):
+    """Outputs filled by a statement over buffers of the inputs and outputs."""
+
+    inputs: tuple[Any, ...] = ()
+    input_placeholders: tuple[Buffer, ...] = ()
+    output_placeholders: tuple[Buffer, ...] = ()
+    body: Stmt | None = None
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.output_placeholders)
+
+    @property
+    def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        return tuple({id(t): t for t in self.inputs}.values())
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        return self.output_placeholders[index].shape
+
+    def output_dtype(self, index: int) -> str:
+        return self.output_placeholders[index].dtype
+
+
+class _ScalarOperators:
+    """Arithmetic on tensors and slices, which stand for the element they denote."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return _binary(s.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary(s.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary(s.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary(s.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary(s.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary(s.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary(s.div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary(s.div, other, self)
+
+    def __neg__(self) -> Any:
+        return _binary(s.mul, self, -1)
+
+
+_TENSOR_BINARY: list[Any] = []
+
+
+def _binary(op: Any, a: Any, b: Any) -> Any:
+    """Apply to elements; whole tensors broadcast through the function that ``topi`` installs."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        if not _TENSOR_BINARY:
+            raise InvalidArgument("arithmetic on whole tensors needs weft.topi", help="import weft.topi, or index the tensors")
+        return _TENSOR_BINARY[0](op, a, b)
+    return op(a.asobject() if isinstance(a, TensorSlice) else a, b.asobject() if isinstance(b, TensorSlice) else b)
+
+
+class TensorSlice(_ScalarOperators):
+    """A tensor with some leading indices given."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: Any) -> None:
+        self.tensor = tensor
+        self.indices = tuple(indices) if isinstance(indices, tuple) else (indices,)
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        more = indices if isinstance(indices, tuple) else (indices,)
+        return TensorSlice(self.tensor, self.indices + more)
+
+    def asobject(self) -> PrimExpr:
+        """Return the element as an expression."""
+        return self.tensor(*self.indices)
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the element."""
+        return self.tensor.dtype
+
+
+class Tensor(Node, _ScalarOperators):  # type: ignore[misc]
+    """Output `value_index` of `op`: a shape and a data type, and elements by index."""
+
+    op: Operation
+    value_index: int
+    shape: tuple[PrimExpr, ...]
+    dtype: str
+
+    def __call__(self, *indices: Any) -> PrimExpr:
+        """Return element `indices`."""
+        flat = indices[0] if len(indices) == 1 and isinstance(indices[0], (tuple, list)) else indices
+        if len(flat) != len(self.shape):
+            raise InvalidArgument(
+                f"tensor '{self.name}' takes another number of indices", expected=str(len(self.shape)), found=str(len(flat))
+            )
+        return ProducerLoad(self, tuple(as_expr(i) for i in flat))
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        return TensorSlice(self, indices)
+
+    @property
+    def name(self) -> str:
+        """The operation's name, numbered when it has several outputs."""
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}_v{self.value_index}"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The iteration variables of the operation."""
+        return self.op.axis  # type: ignore[attr-defined]
