@@ -115,7 +115,7 @@ class _State:
         def load(node: Any) -> Any:
             return BufferLoad(self.buffer(node.producer), node.indices) if isinstance(node, ProducerLoad) else node
 
-        return rewrite(expr, load, pre=lambda n: n if isinstance(n, (Tensor, Operation)) else None)
+        return rewrite(expr, load)
 
 
 def _topological(args: Sequence[Any]) -> list[Operation]:

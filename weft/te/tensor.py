@@ -233,13 +233,19 @@ class TensorSlice(_ScalarOperators):
         return self.tensor.dtype
 
 
-class Tensor(Node, _ScalarOperators):  # type: ignore[misc]
-    """Output `value_index` of `op`: a shape and a data type, and elements by index."""
+class Tensor(_ScalarOperators):
+    """Output `value_index` of `op`: a shape and a data type, and elements by index.
 
-    op: Operation
-    value_index: int
-    shape: tuple[PrimExpr, ...]
-    dtype: str
+    It is not an IR node: walks over scalar expressions end at tensors instead of entering the graph behind them.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
+
+    def __init__(self, op: Operation, value_index: int, shape: tuple[PrimExpr, ...], dtype: str) -> None:
+        self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape=({', '.join(map(str, self.shape))}), dtype={self.dtype})"
 
     def __call__(self, *indices: Any) -> PrimExpr:
         """Return element `indices`."""
