@@ -1,0 +1,189 @@
+"""Intrinsics: scalar functions of TIR, one table row each, with the NumPy function that defines them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
+from weft.ir import CallIntrin as Call
+from weft.ir import scalar as s
+
+__all__ = ["INTRINSICS", "Intrinsic", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "infinity", "likely",
+           "max_value", "min_value", "reinterpret"]  # fmt: skip
+
+
+class Intrinsic(NamedTuple):
+    """An intrinsic: how many arguments it takes, what it computes, what type it gives."""
+
+    name: str
+    n_args: int
+    reference: Callable[..., Any]
+    result: str  # "same": as the first argument; "bool"; "float": integers are converted to float32 first
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64)).astype(np.asarray(x).dtype)
+
+
+def _clz(x: Any) -> int:
+    return int(np.asarray(x).dtype.itemsize * 8 - int(x).bit_length())
+
+
+def _round_half_even(x: Any) -> Any:
+    return np.rint(x)
+
+
+INTRINSICS: dict[str, Intrinsic] = {
+    i.name: i
+    for i in (
+        Intrinsic("exp", 1, np.exp, "float"),
+        Intrinsic("exp2", 1, np.exp2, "float"),
+        Intrinsic("exp10", 1, lambda x: np.power(np.asarray(x).dtype.type(10), x), "float"),
+        Intrinsic("log", 1, np.log, "float"),
+        Intrinsic("log2", 1, np.log2, "float"),
+        Intrinsic("log10", 1, np.log10, "float"),
+        Intrinsic("log1p", 1, np.log1p, "float"),
+        Intrinsic("sqrt", 1, np.sqrt, "float"),
+        Intrinsic("rsqrt", 1, lambda x: 1 / np.sqrt(x), "float"),
+        Intrinsic("sin", 1, np.sin, "float"),
+        Intrinsic("cos", 1, np.cos, "float"),
+        Intrinsic("tan", 1, np.tan, "float"),
+        Intrinsic("asin", 1, np.arcsin, "float"),
+        Intrinsic("acos", 1, np.arccos, "float"),
+        Intrinsic("atan", 1, np.arctan, "float"),
+        Intrinsic("sinh", 1, np.sinh, "float"),
+        Intrinsic("cosh", 1, np.cosh, "float"),
+        Intrinsic("tanh", 1, np.tanh, "float"),
+        Intrinsic("asinh", 1, np.arcsinh, "float"),
+        Intrinsic("acosh", 1, np.arccosh, "float"),
+        Intrinsic("atanh", 1, np.arctanh, "float"),
+        Intrinsic("erf", 1, _erf, "float"),
+        Intrinsic("sigmoid", 1, lambda x: 1 / (1 + np.exp(-x)), "float"),
+        Intrinsic("floor", 1, np.floor, "same"),
+        Intrinsic("ceil", 1, np.ceil, "same"),
+        Intrinsic("trunc", 1, np.trunc, "same"),
+        Intrinsic("round", 1, _round_half_even, "same"),
+        Intrinsic("nearbyint", 1, _round_half_even, "same"),
+        Intrinsic("fabs", 1, np.abs, "same"),
+        Intrinsic("abs", 1, np.abs, "same"),
+        Intrinsic("isnan", 1, np.isnan, "bool"),
+        Intrinsic("isinf", 1, np.isinf, "bool"),
+        Intrinsic("isfinite", 1, np.isfinite, "bool"),
+        Intrinsic("popcount", 1, lambda x: bin(int(x) & (2 ** (np.asarray(x).dtype.itemsize * 8) - 1)).count("1"), "same"),
+        Intrinsic("clz", 1, _clz, "same"),
+        Intrinsic("bitwise_not", 1, np.invert, "same"),
+        Intrinsic("bitwise_and", 2, np.bitwise_and, "same"),
+        Intrinsic("bitwise_or", 2, np.bitwise_or, "same"),
+        Intrinsic("bitwise_xor", 2, np.bitwise_xor, "same"),
+        Intrinsic("shift_left", 2, np.left_shift, "same"),
+        Intrinsic("shift_right", 2, np.right_shift, "same"),
+        Intrinsic("pow", 2, np.power, "same"),
+        Intrinsic("fmod", 2, np.fmod, "same"),
+        Intrinsic("atan2", 2, np.arctan2, "float"),
+        Intrinsic("hypot", 2, np.hypot, "float"),
+        Intrinsic("copysign", 2, np.copysign, "float"),
+        Intrinsic("nextafter", 2, np.nextafter, "float"),
+        Intrinsic("fma", 3, lambda a, b, c: a * b + c, "same"),
+    )
+}
+"""Name (without ``tir.``) to intrinsic."""
+
+
+def _make(intrinsic: Intrinsic) -> Callable[..., PrimExpr]:
+    op = Op.get("tir." + intrinsic.name)
+
+    def build(*args: Any) -> PrimExpr:
+        exprs = [as_expr(a) for a in args]
+        dt = DataType(exprs[0].dtype)
+        if intrinsic.result == "same" and dt.code in ("int", "uint", "bool") and intrinsic.name in ("floor", "ceil", "trunc", "round", "nearbyint"):
+            return exprs[0]
+        if intrinsic.result == "bool" and not dt.is_float:
+            return const(intrinsic.name == "isfinite", "bool")
+        if intrinsic.result == "float" and not dt.is_float:
+            dt = DataType("float32" if dt.lanes == 1 else f"float32x{dt.lanes}")
+            exprs = [cast(dt, e) for e in exprs]
+        exprs = [e if e.dtype == dt else cast(dt, e) for e in exprs]
+        if all(isinstance(e, FloatImm) for e in exprs) and intrinsic.result != "bool":
+            with np.errstate(all="ignore"):
+                value = float(intrinsic.reference(*[numpy_dtype(dt).type(e.value) for e in exprs]))
+            if math.isfinite(value):
+                return FloatImm(dt, value)
+        result = ("bool" if dt.lanes == 1 else f"boolx{dt.lanes}") if intrinsic.result == "bool" else dt
+        return Call(result, op, tuple(exprs))
+
+    build.__name__ = intrinsic.name
+    build.__doc__ = f"Build a call of the intrinsic ``{intrinsic.name}``."
+    return build
+
+
+globals().update({name: _make(i) for name, i in INTRINSICS.items() if name not in ("abs",)})
+__all__ += [name for name in INTRINSICS if name != "abs"]
+power = globals()["pow"]
+__all__ += ["power"]
+
+
+def likely(condition: Any) -> PrimExpr:
+    """Mark a condition as nearly always true."""
+    condition = as_expr(condition)
+    return condition if isinstance(condition, s.IntImm) else Call("bool", Op.get("tir.likely"), (condition,))
+
+
+def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:
+    """Build a call of an intrinsic by its name (``"tir.exp"``) or operator."""
+    return Call(DataType(dtype), Op.get(name) if isinstance(name, str) else name, tuple(as_expr(a) for a in args))
+
+
+def call_packed(name: str, *args: Any) -> PrimExpr:
+    """Call a packed function by its global name; tensors are passed as buffers."""
+    return Call(DataType("int32"), Op.get("tir.tvm_call_packed"), (StringImm(name), *(a if hasattr(a, "data") else as_expr(a) for a in args)))
+
+
+def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
+    """Call a C function by its symbol."""
+    return Call(DataType(dtype), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
+
+
+def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
+    """Call an LLVM intrinsic by name (``"llvm.fma"``), overloaded on the result type."""
+    return Call(DataType(dtype), Op.get("tir.call_llvm_intrin"), (StringImm(name), *(as_expr(a) for a in args)))
+
+
+def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
+    """Call an LLVM intrinsic without effects."""
+    return Call(DataType(dtype), Op.get("tir.call_llvm_pure_intrin"), (StringImm(name), *(as_expr(a) for a in args)))
+
+
+def reinterpret(dtype: str, value: Any) -> PrimExpr:
+    """Read the bits of a value as another type of the same size."""
+    value = as_expr(value)
+    return value if value.dtype == dtype else Call(DataType(dtype), Op.get("tir.reinterpret"), (value,))
+
+
+def infinity(dtype: str) -> PrimExpr:
+    """Positive infinity."""
+    return FloatImm(DataType(dtype), float("inf"))
+
+
+def min_value(dtype: str) -> PrimExpr:
+    """The least finite value of a type."""
+    dt = DataType(dtype)
+    if dt.is_float:
+        return FloatImm(dt, float(_finfo(dt).min))
+    return const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
+
+
+def max_value(dtype: str) -> PrimExpr:
+    """The greatest finite value of a type."""
+    dt = DataType(dtype)
+    if dt.is_float:
+        return FloatImm(dt, float(_finfo(dt).max))
+    return const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
+
+
+def _finfo(dt: DataType) -> Any:
+    return ml_dtypes.finfo(numpy_dtype(dt))
