@@ -1,0 +1,135 @@
+"""What passes rely on: fused indices, ceiling divisions, proofs under loop ranges and guards, speed and identity."""
+
+import time
+
+import pytest
+
+from weft.arith import Analyzer
+from weft.error import InvalidArgument
+from weft.ir import Cast, FloorDiv, FloorMod, IntImm, Range, Select, SizeVar, Var, as_expr, if_then_else, max_, min_
+
+
+def rng(extent, start=0):
+    return Range(as_expr(start), as_expr(extent))
+
+
+f, i, j, k = (Var(n, "int32") for n in "fijk")
+io, ii = Var("io", "int32"), Var("ii", "int32")
+n, H, W, N = (SizeVar(s, "int32") for s in ("n", "H", "W", "N"))
+
+
+@pytest.mark.parametrize("h,w", [(H, W), (as_expr(14), as_expr(28)), (H, as_expr(28)), (as_expr(7), W)])
+def test_fused_index_reassembles(h, w):
+    an = Analyzer()
+    an.bind(f, Range(as_expr(0), N * h * w))
+    e = FloorDiv(f, h * w) * (h * w) + FloorMod(FloorDiv(f, w), h) * w + FloorMod(f, w)
+    assert an.simplify(e) is f
+    assert an.can_prove_equal(FloorDiv(f, h * w), FloorDiv(FloorDiv(f, w), h))
+    assert an.can_prove(FloorDiv(f, h * w) < N)
+    assert an.can_prove(FloorMod(FloorDiv(f, w), h) * w + FloorMod(f, w) < h * w)
+
+
+@pytest.mark.parametrize("w", [W, as_expr(8)])
+def test_split_index_comes_apart(w):
+    an = Analyzer()
+    an.bind(j, Range(as_expr(0), w))
+    assert an.simplify(FloorDiv(i * w + j, w)) is i
+    assert an.simplify(FloorMod(i * w + j, w)) is j
+    assert an.simplify(FloorDiv((k * H + i) * w + j, w) - i - k * H).value == 0
+
+
+def test_constant_division():
+    an = Analyzer()
+    an.bind(ii, rng(8))
+    assert an.simplify((n * 4 + 3) // 4) is n
+    assert an.simplify((io * 16 + ii) % 8) is ii
+    assert an.can_prove_equal((io * 8 + ii) // 16, io // 2)
+    assert an.simplify((i * n + j) - i * n) is j
+    assert an.simplify(n * 2 // 2) is n
+    assert an.can_prove_equal(n - n // 8 * 8, n % 8)
+
+
+def test_proofs_with_symbolic_ranges():
+    an = Analyzer()
+    an.bind(ii, rng(8))
+    an.bind(io, Range(as_expr(0), n // 8))
+    assert an.can_prove(io * 8 + ii < n)
+    assert not an.can_prove(io * 8 + ii < n - 1)
+    assert an.can_prove((n + 7) // 8 * 8 >= n)
+    assert an.can_prove(min_(i, n - 1) < n)
+    assert an.can_prove_less((n + 7) // 8 * 8, n + 8)
+    assert not an.can_prove_less((n + 7) // 8 * 8, n + 7)
+
+
+def test_constraint_scope():
+    an = Analyzer()
+    an.bind(ii, rng(8))
+    with an.constraint_scope(io < n // 8):
+        assert an.can_prove(io * 8 + ii < n)
+        assert an.const_int_bound(io).max_value < (1 << 31)
+    assert not an.can_prove(io * 8 + ii < n)
+    with an.constraint_scope((n % 8).equal(0)):
+        assert an.can_prove_equal(n // 8 * 8, n)
+        assert an.modular_set(n).coeff % 8 == 0
+    assert not an.can_prove_equal(n // 8 * 8, n)
+    with an.constraint_scope(i.equal(3)):
+        assert an.simplify(i + 1).value == 4
+    b = Var("b", "bool")
+    with an.constraint_scope(b):
+        assert an.simplify(Select(b, i, j)) is i
+
+
+def test_guarded_choices():
+    an = Analyzer()
+    an.bind(i, rng(16))
+    e = if_then_else(i < 8, min_(i, 8), max_(i, 7))
+    s = an.simplify(e)
+    assert s is i
+    assert an.simplify(if_then_else(i < 16, i, j)) is i
+    assert an.simplify(Select(i < 0, i, j)) is j
+
+
+def test_casts():
+    an = Analyzer()
+    an.bind(i, rng(100))
+    wide = Cast("int64", i)
+    assert an.simplify(Cast("int32", wide)) is i
+    assert an.simplify(Cast("int32", wide * 4) - i * 4).value == 0
+    m = Var("m", "int64")
+    assert isinstance(an.simplify(Cast("int32", m)), Cast)
+    assert an.can_prove(wide < IntImm("int64", 100))
+
+
+def test_rebinding():
+    an = Analyzer()
+    an.bind(i, rng(4))
+    assert an.can_prove(i < 4)
+    with pytest.raises(InvalidArgument):
+        an.bind(i, rng(8))
+    an.bind(i, rng(8), allow_override=True)
+    assert not an.can_prove(i < 4)
+    assert an.can_prove(i < 8)
+
+
+def test_nothing_to_do_returns_the_same_object_quickly():
+    an = Analyzer()
+    an.bind(i, rng(64))
+    exprs = [(i * n + j) * 4 + k + Var(f"v{x}", "int32") for x in range(300)]
+    start = time.perf_counter()
+    results = [an.simplify(e) for e in exprs]
+    seconds = time.perf_counter() - start
+    assert all(r is e for r, e in zip(results, exprs, strict=True))
+    assert seconds / len(exprs) < 500e-6
+
+
+def test_int_set():
+    an = Analyzer()
+    dom = {io: Range(as_expr(0), n // 8), ii: rng(8)}
+    s = an.int_set(io * 8 + ii, dom)
+    assert an.can_prove_equal(s.min_value, 0)
+    assert an.can_prove_equal(s.max_value, n // 8 * 8 - 1)
+    s = an.int_set((io * 8 + ii) // 4 + j, dom)
+    assert an.can_prove_equal(s.min_value, j)
+    s = an.int_set(min_(io * 8 + ii, n - 1), {io: Range(as_expr(0), (n + 7) // 8), ii: rng(8)})
+    assert an.can_prove(s.max_value <= n - 1)
+    assert not an.int_set(Var("free", "int32") * ii, dom).has_upper_bound

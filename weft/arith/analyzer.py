@@ -1,0 +1,350 @@
+"""The analyzer: facts in scope, and the questions that passes ask about integer expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from weft.arith.bounds import ConstIntBound, ModularSet, bound_of, modular_of
+from weft.arith.context import NEG_INF, POS_INF, Context
+from weft.arith.form import expr_key, is_pure, poly_of
+from weft.arith.int_set import eval_interval
+from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
+from weft.arith.simplify import holds_nonneg, proves_zero, simplify
+from weft.error import InvalidArgument
+from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    CallIntrin,
+    IntImm,
+    Not,
+    Or,
+    PrimExpr,
+    Range,
+    Var,
+    as_expr,
+    children,
+    is_const_int,
+)
+
+__all__ = ["Analyzer"]
+
+
+class Analyzer:
+    """Reasons about integer expressions under what is known of their variables.
+
+    Examples
+    --------
+    >>> an = Analyzer()
+    >>> i, n = Var("i"), SizeVar("n")
+    >>> an.bind(i, Range(as_expr(0), n))
+    >>> an.can_prove(i * 4 + 3 < n * 4)
+    True
+    """
+
+    def __init__(self) -> None:
+        self.context = Context()
+
+    # --- facts ---
+
+    def bind(self, var: Var, value: Any, allow_override: bool = False) -> None:
+        """State the range of a variable, or what it equals.
+
+        Parameters
+        ----------
+        var : Var
+            The variable.
+        value : Range or PrimExpr
+            ``Range(min, extent)``, or an expression (a range of extent 1 is one too).
+        allow_override : bool
+            Whether a variable that has a range already may get another one.
+
+        Raises
+        ------
+        InvalidArgument
+            When `var` has another range and `allow_override` is False.
+        """
+        if isinstance(value, Range):
+            if is_const_int(value.extent, 1):
+                self._bind_value(var, value.min, allow_override)
+            else:
+                self._bind_range(var, value, allow_override)
+        else:
+            self._bind_value(var, as_expr(value, var.dtype), allow_override)
+
+    def _bind_range(self, var: Var, dom: Range, allow_override: bool) -> None:
+        cx = self.context
+        fresh = not cx.knows_var(var)
+        first, extent = poly_of(cx, dom.min), poly_of(cx, dom.extent)
+        if first is None or extent is None:
+            return
+        atom = cx.var_atom(var)
+        limits = (first, add(add(first, extent), constant(-1)))
+        old = cx.ranges.get(atom)
+        if not fresh and (old is not None or atom in cx.equal):
+            if old is not None and [key(p) for p in old if p is not None] == [key(p) for p in limits]:
+                return
+            self._check_override(var, allow_override)
+        cx.equal.pop(atom, None)
+        cx.ranges[atom] = limits
+        if not fresh:
+            cx.clear_memos()
+
+    def _bind_value(self, var: Var, value: PrimExpr, allow_override: bool) -> None:
+        cx = self.context
+        p = poly_of(cx, simplify(self, value))
+        if p is None:
+            return
+        fresh = not cx.knows_var(var)
+        atom = cx.var_atom(var)
+        if atom in atoms_of(p):
+            return
+        if not fresh and (atom in cx.ranges or atom in cx.equal):
+            if atom in cx.equal and key(cx.equal[atom]) == key(p):
+                return
+            self._check_override(var, allow_override)
+        cx.ranges.pop(atom, None)
+        cx.equal[atom] = p
+        if not fresh:
+            cx.clear_memos()
+
+    def bind_bounds(self, var: Var, value: PrimExpr) -> None:
+        """State that a variable stands for `value`, but keep writing the variable where it is used."""
+        p = poly_of(self.context, value)
+        if p is not None:
+            self.context.ranges[self.context.var_atom(var)] = (p, p)
+
+    def _check_override(self, var: Var, allow_override: bool) -> None:
+        if not allow_override:
+            raise InvalidArgument(
+                f"variable '{var.name}' is bound to a different range already",
+                help="pass allow_override=True where the new range is meant to replace the old one",
+            )
+
+    def mark_global_non_neg(self, var: PrimExpr) -> None:
+        """State that a variable, or another expression, is never negative."""
+        p = poly_of(self.context, var)
+        if p is not None:
+            self._add_fact(p)
+            self.context.clear_memos()
+
+    @contextmanager
+    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
+        """Take `condition` as true inside a ``with`` block."""
+        cx = self.context
+        saved = cx.snapshot()
+        try:
+            self._assume(condition)
+            cx.clear_memos()
+            yield
+        finally:
+            cx.restore(saved)
+
+    def _assume(self, condition: PrimExpr) -> None:
+        """Add what a condition says to the facts."""
+        kind = type(condition)
+        cx = self.context
+        if kind is And:
+            self._assume(condition.a)
+            self._assume(condition.b)
+            return
+        if kind is CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
+            self._assume(condition.args[0])
+            return
+        if kind is IntImm or not _is_stable(condition):
+            return
+        if kind is Not:
+            self._assume_not(condition.a)
+            return
+        if kind not in (LT, LE, GT, GE, EQ, NE):
+            cx.truth[expr_key(cx, condition)] = True
+            return
+        a, b = poly_of(cx, condition.a), poly_of(cx, condition.b)
+        if a is None or b is None:
+            cx.truth[expr_key(cx, condition)] = True
+            return
+        self._assume_comparison(kind, add(a, b, -1))
+
+    def _assume_not(self, condition: PrimExpr) -> None:
+        kind = type(condition)
+        if kind is Or:
+            self._assume_not(condition.a)
+            self._assume_not(condition.b)
+            return
+        if kind is Not:
+            self._assume(condition.a)
+            return
+        cx = self.context
+        opposite = _OPPOSITE.get(kind)
+        if opposite is not None:
+            a, b = poly_of(cx, condition.a), poly_of(cx, condition.b)
+            if a is not None and b is not None:
+                self._assume_comparison(opposite, add(a, b, -1))
+                return
+        cx.truth[expr_key(cx, condition)] = False
+
+    def _assume_comparison(self, kind: type, d: Poly) -> None:
+        """Add ``d <kind> 0`` to the facts."""
+        cx = self.context
+        if kind in (LT, LE):
+            self._add_fact(add(scale(d, -1), constant(-1 if kind is LT else 0)))
+        elif kind in (GT, GE):
+            self._add_fact(add(d, constant(-1 if kind is GT else 0)))
+        elif kind is NE:
+            cx.nonzero = cx.nonzero | {key(d)}
+            lo, hi = bound_of(cx, d)
+            if lo == 0:
+                self._add_fact(add(d, constant(-1)))
+            elif hi == 0:
+                self._add_fact(add(scale(d, -1), constant(-1)))
+        else:
+            self._add_fact(d)
+            self._add_fact(scale(d, -1))
+            self._define(d)
+
+    def _define(self, d: Poly) -> None:
+        """From ``d == 0``, take the definition of an atom that the rest of ``d`` does not hold."""
+        cx = self.context
+        terms = [(m, c) for m, c in d.items() if m]
+        singles = [(m[0], c) for m, c in terms if len(m) == 1 and abs(c) == 1 and m[0] not in cx.equal]
+        if len(terms) != 1 or not singles:
+            return
+        atom, c = singles[0]
+        value = constant(-c * d.get((), 0))
+        cx.equal[atom] = value
+        info = cx.atoms[atom]
+        if info.kind == "mod" and not any(info.args[1].keys()):
+            num, den = info.args
+            if len(num) == 1 and list(num.values()) == [1] and len(next(iter(num))) == 1:
+                target = next(iter(num))[0]
+                step = den[()]
+                cx.moduli[target] = (step, value.get((), 0))
+                quotient = cx.intern(("div", key(num), key(den)), "div", (num, den), None, info.dtype)
+                cx.equal[target] = add({(quotient,): step}, value)
+
+    def _add_fact(self, p: Poly) -> None:
+        """Add ``p >= 0`` to the facts, and to the limits of its atom where it has only one."""
+        cx = self.context
+        for atom in atoms_of(p):
+            cx.facts[atom] = (*cx.facts.get(atom, ()), p)
+        terms = [(m, c) for m, c in p.items() if m]
+        if len(terms) == 1 and len(terms[0][0]) == 1:
+            (m, c), k = terms[0], p.get((), 0)
+            lo, hi = cx.limits.get(m[0], (NEG_INF, POS_INF))
+            cx.limits[m[0]] = (max(lo, -(k // c)), hi) if c > 0 else (lo, min(hi, k // -c))
+
+    # --- questions ---
+
+    def simplify(self, expr: Any, steps: int = 2) -> Any:
+        """Return a simpler equal expression, or `expr` itself where there is nothing to simplify.
+
+        Parameters
+        ----------
+        expr : PrimExpr
+            The expression.
+        steps : int
+            How many times to go over it (TVM's parameter; one step reaches a fixed point nearly always).
+        """
+        if not isinstance(expr, PrimExpr):
+            expr = as_expr(expr)
+        self.context.trim()
+        result = simplify(self, expr)
+        for _ in range(steps - 1):
+            again = simplify(self, result)
+            if again is result:
+                break
+            result = again
+        return result
+
+    rewrite_simplify = simplify
+    canonical_simplify = simplify
+
+    def can_prove(self, condition: Any, strength: int = 0) -> bool:
+        """Whether a condition holds for all values that the facts allow."""
+        if isinstance(condition, bool):
+            return condition
+        result = self.simplify(condition)
+        return isinstance(result, IntImm) and result.value != 0
+
+    def can_prove_equal(self, a: Any, b: Any) -> bool:
+        """Whether two expressions are equal for all values that the facts allow."""
+        if a is b:
+            return True
+        a, b = as_expr(a), as_expr(b)
+        pa, pb = poly_of(self.context, a), poly_of(self.context, b)
+        if pa is None or pb is None:
+            return a.dtype == b.dtype and self.same(self.simplify(a), self.simplify(b))
+        return proves_zero(self.context, add(pa, pb, -1))
+
+    def can_prove_less(self, a: Any, b: Any) -> bool:
+        """Whether ``a < b`` for all values that the facts allow."""
+        return self._proves_sign(b, a, -1)
+
+    def can_prove_greater_equal(self, a: Any, b: Any) -> bool:
+        """Whether ``a >= b`` for all values that the facts allow."""
+        return self._proves_sign(a, b, 0)
+
+    def _proves_sign(self, a: Any, b: Any, offset: int) -> bool:
+        pa, pb = poly_of(self.context, as_expr(a)), poly_of(self.context, as_expr(b))
+        if pa is None or pb is None:
+            return False
+        return holds_nonneg(self.context, add(add(pa, pb, -1), constant(offset)))
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Whether two expressions are equal up to the normal form of their integer parts."""
+        return a is b or (a.dtype == b.dtype and expr_key(self.context, a) == expr_key(self.context, b))
+
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """Return inclusive constant limits of an integer expression."""
+        p = poly_of(self.context, as_expr(expr))
+        if p is None:
+            value = expr.value if isinstance(expr, IntImm) else None
+            return ConstIntBound(value, value) if value is not None else ConstIntBound(*_type_limits(expr.dtype))
+        lo, hi = bound_of(self.context, p)
+        return ConstIntBound(lo, hi)
+
+    def modular_set(self, expr: Any) -> ModularSet:
+        """Return the residue class of an integer expression."""
+        p = poly_of(self.context, as_expr(expr))
+        return ModularSet(1, 0) if p is None else modular_of(self.context, p)
+
+    def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, Any] | None = None) -> Any:
+        """Return the interval of an expression while variables run over their domains.
+
+        Parameters
+        ----------
+        dom_map : mapping of Var to Range or IntervalSet
+            The variables that run; all others stay symbolic.
+        """
+        return eval_interval(expr, dom_map or {}, self)
+
+
+_OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
+
+
+def _is_stable(condition: PrimExpr) -> bool:
+    """Whether a condition stays true while statements run: it reads no memory and calls nothing impure."""
+    stack: list[Any] = [condition]
+    while stack:
+        e = stack.pop()
+        if type(e).__name__ in ("BufferLoad", "ProducerLoad") or (isinstance(e, CallIntrin) and not is_pure(e)):
+            return False
+        stack.extend(children(e))
+    return True
+
+
+def _type_limits(dtype: str) -> tuple[int, int]:
+    if dtype == "bool":
+        return 0, 1
+    digits = dtype.lstrip("uint")
+    if dtype.startswith("uint") and digits.isdigit():
+        return 0, min(POS_INF, (1 << int(digits)) - 1)
+    if dtype.startswith("int") and digits.isdigit():
+        return max(NEG_INF, -(1 << (int(digits) - 1))), min(POS_INF, (1 << (int(digits) - 1)) - 1)
+    return NEG_INF, POS_INF

@@ -1,0 +1,233 @@
+"""Constant bounds and residues of polynomials and atoms.
+
+``bound_of`` gives inclusive integer limits, with ``NEG_INF``/``POS_INF`` where there is none. A divisor that is known to be at
+least zero counts as positive: a division by a zero extent is never executed.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import NamedTuple
+
+from weft.arith.context import NEG_INF, POS_INF, Atom, Context
+from weft.arith.linear import Mono, Poly
+from weft.ir import CallIntrin, Cast, DataType, SizeVar
+
+__all__ = ["ConstIntBound", "ModularSet", "bound_of", "is_positive_divisor", "modular_of"]
+
+Limits = tuple[int, int]
+
+
+class ConstIntBound(NamedTuple):
+    """Inclusive limits of an integer expression."""
+
+    min_value: int
+    max_value: int
+
+    POS_INF = POS_INF  # type: ignore[misc]
+    NEG_INF = NEG_INF  # type: ignore[misc]
+
+
+class ModularSet(NamedTuple):
+    """The integers ``coeff * k + base``; a constant has ``coeff == 0``."""
+
+    coeff: int
+    base: int
+
+
+def _clamp(value: int) -> int:
+    return POS_INF if value >= POS_INF else NEG_INF if value <= NEG_INF else value
+
+
+def _times(x: int, y: int) -> int:
+    return _clamp(x * y)
+
+
+def _product(p: Limits, q: Limits) -> Limits:
+    corners = (_times(p[0], q[0]), _times(p[0], q[1]), _times(p[1], q[0]), _times(p[1], q[1]))
+    return min(corners), max(corners)
+
+
+def bound_of(cx: Context, p: Poly) -> Limits:
+    """Return the constant limits of a polynomial."""
+    lo = hi = 0
+    for m, c in p.items():
+        if not m:
+            lo, hi = lo + c, hi + c
+            continue
+        mlo, mhi = atom_bound(cx, m[0]) if len(m) == 1 else _mono_bound(cx, m)
+        if c < 0:
+            mlo, mhi = mhi, mlo
+        lo = NEG_INF if lo <= NEG_INF or mlo in (NEG_INF, POS_INF) else lo + mlo * c
+        hi = POS_INF if hi >= POS_INF or mhi in (NEG_INF, POS_INF) else hi + mhi * c
+    return _clamp(lo), _clamp(hi)
+
+
+def _mono_bound(cx: Context, m: Mono) -> Limits:
+    result: Limits = (1, 1)
+    for atom in dict.fromkeys(m):
+        limits = atom_bound(cx, atom)
+        power = m.count(atom)
+        if power % 2 == 0:
+            square = _product(limits, limits)
+            low = 0 if limits[0] <= 0 <= limits[1] else min(_times(x, x) for x in limits)
+            limits = (low, square[1])
+            power //= 2
+        for _ in range(power):
+            result = _product(result, limits)
+    return result
+
+
+def atom_bound(cx: Context, atom: int) -> Limits:
+    """Return the constant limits of an atom."""
+    known = cx.bounds.get(atom)
+    if known is not None:
+        return known
+    info = cx.atoms[atom]
+    cx.bounds[atom] = _dtype_limits(info.dtype)  # what holds while a range that names itself is looked at
+    lo, hi = _KINDS[info.kind](cx, info)
+    limit = cx.limits.get(atom)
+    if limit is not None:
+        lo, hi = max(lo, limit[0]), min(hi, limit[1])
+    cx.bounds[atom] = (lo, hi)
+    return lo, hi
+
+
+def _dtype_limits(dtype: str) -> Limits:
+    dt = DataType(dtype)
+    if dt == "bool":
+        return 0, 1
+    if dt.code == "int" and dt.bits < 64:
+        return -(1 << (dt.bits - 1)), (1 << (dt.bits - 1)) - 1
+    if dt.code == "uint":
+        return 0, _clamp((1 << dt.bits) - 1)
+    return NEG_INF, POS_INF
+
+
+def _var(cx: Context, info: Atom) -> Limits:
+    lo, hi = _dtype_limits(info.dtype)
+    if isinstance(info.node, SizeVar):
+        lo = 0
+    first, last = cx.ranges.get(info.index, (None, None))
+    if first is not None:
+        lo = max(lo, bound_of(cx, first)[0])
+    if last is not None:
+        hi = min(hi, bound_of(cx, last)[1])
+    return lo, hi
+
+
+def _floordiv(x: int, y: int) -> int:
+    return x if x in (NEG_INF, POS_INF) else x // y
+
+
+def _div(cx: Context, info: Atom) -> Limits:
+    num, den = (bound_of(cx, p) for p in info.args)
+    if not is_positive_divisor(cx, info.args[1]):
+        return _dtype_limits(info.dtype)
+    low, high = max(1, den[0]), max(1, den[1])
+    least = _floordiv(num[0], low) if num[0] < 0 else 0 if high == POS_INF else _floordiv(num[0], high)
+    most = _floordiv(num[1], low) if num[1] >= 0 else -1 if high == POS_INF else _floordiv(num[1], high)
+    return least, most
+
+
+def _mod(cx: Context, info: Atom) -> Limits:
+    num, den = (bound_of(cx, p) for p in info.args)
+    if not is_positive_divisor(cx, info.args[1]):
+        return _dtype_limits(info.dtype)
+    top = POS_INF if den[1] == POS_INF else max(0, den[1] - 1)
+    if num[0] >= 0:
+        top = min(top, num[1])
+    if den[0] == den[1]:
+        coeff, base = modular_of(cx, info.args[0])
+        step = gcd(coeff, den[0])
+        if step > 1:
+            return base % step, min(top, den[0] - step + base % step)
+    return 0, top
+
+
+def _min(cx: Context, info: Atom) -> Limits:
+    parts = [bound_of(cx, p) for p in info.args]
+    return min(lo for lo, _ in parts), min(hi for _, hi in parts)
+
+
+def _max(cx: Context, info: Atom) -> Limits:
+    parts = [bound_of(cx, p) for p in info.args]
+    return max(lo for lo, _ in parts), max(hi for _, hi in parts)
+
+
+def _select(cx: Context, info: Atom) -> Limits:
+    parts = [bound_of(cx, p) for p in info.args[1:]]
+    return min(lo for lo, _ in parts), max(hi for _, hi in parts)
+
+
+def _opaque(cx: Context, info: Atom) -> Limits:
+    limits = _dtype_limits(info.dtype)
+    node = info.node
+    if isinstance(node, Cast):
+        source = DataType(node.value.dtype)
+        if source == "bool" or source.is_integer:
+            inner = _dtype_limits(source)
+            if limits[0] <= inner[0] and inner[1] <= limits[1]:
+                return inner
+    if isinstance(node, CallIntrin):
+        name = getattr(node.op, "name", "")
+        parts = [bound_of(cx, p) for p in info.args if isinstance(p, dict)]
+        if name == "tir.abs" and parts:
+            (lo, hi), *_ = parts
+            return (lo if lo > 0 else -hi if hi < 0 else 0), _clamp(max(abs(lo), abs(hi)))
+        if name == "tir.bitwise_and":
+            tops = [hi for lo, hi in parts if lo >= 0]
+            if tops:
+                return 0, min(tops)
+        if name in ("tir.popcount", "tir.clz"):
+            return 0, 64
+    return limits
+
+
+_KINDS = {"var": _var, "div": _div, "mod": _mod, "min": _min, "max": _max, "select": _select, "opaque": _opaque}
+
+
+def is_positive_divisor(cx: Context, p: Poly) -> bool:
+    """Whether a divisor is positive, given that it is not zero."""
+    return bound_of(cx, p)[0] >= 0
+
+
+def modular_of(cx: Context, p: Poly) -> ModularSet:
+    """Return the residue class that all values of a polynomial are in."""
+    coeff, base = 0, 0
+    for m, c in p.items():
+        mc, mb = 0, 1
+        for atom in m:
+            ac, ab = _atom_modular(cx, atom)
+            mc, mb = gcd(gcd(mc * ac, mc * ab), mb * ac), mb * ab
+        coeff, base = gcd(coeff, mc * c), base + mb * c
+    return ModularSet(coeff, base % coeff if coeff else base)
+
+
+def _atom_modular(cx: Context, atom: int) -> ModularSet:
+    known = cx.moduli.get(atom)
+    if known is not None:
+        return ModularSet(*known)
+    info = cx.atoms[atom]
+    if info.kind in ("min", "max"):
+        return _union([modular_of(cx, p) for p in info.args])
+    if info.kind == "select":
+        return _union([modular_of(cx, p) for p in info.args[1:]])
+    if info.kind == "mod":
+        den = info.args[1]
+        if len(den) == 1 and () in den:
+            coeff, base = modular_of(cx, info.args[0])
+            step = gcd(coeff, den[()])
+            return ModularSet(step, base % step)
+    if info.kind == "var":
+        first, last = cx.ranges.get(atom, (None, None))
+        if first is not None and first == last:
+            return modular_of(cx, first)
+    return ModularSet(1, 0)
+
+
+def _union(parts: list[ModularSet]) -> ModularSet:
+    coeff, base = parts[0]
+    for c, b in parts[1:]:
+        coeff = gcd(gcd(coeff, c), base - b)
+    return ModularSet(coeff, base % coeff if coeff else base)

@@ -1,0 +1,132 @@
+"""What an analyzer knows: atoms, ranges of variables, facts in force, and memo tables that hold while these do not change.
+
+An *atom* is what a polynomial is made of: a variable, a quotient or remainder that does not divide out, a minimum or maximum
+that is not decided, a choice, or any other expression taken as a whole. Atoms are numbered per context and found by a
+structural key, so that equal expressions are the same atom whatever objects they are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from weft.arith.linear import Mono, Poly, atoms_of
+from weft.ir import Node, PrimExpr, Var
+
+__all__ = ["NEG_INF", "POS_INF", "Atom", "Context"]
+
+POS_INF = (1 << 63) - 1
+NEG_INF = -POS_INF
+
+_MEMO_LIMIT = 200_000
+
+
+class Atom:
+    """One indivisible term.
+
+    ``kind`` is ``var``, ``div``, ``mod``, ``min``, ``max``, ``select`` or ``opaque``; ``args`` are the polynomials it is made
+    of (for ``select``: the condition, then two polynomials); ``node`` the expression to write for it, None until it is written.
+    """
+
+    __slots__ = ("args", "dtype", "index", "kind", "node")
+
+    def __init__(self, index: int, kind: str, args: tuple[Any, ...], node: PrimExpr | None, dtype: str) -> None:
+        self.index, self.kind, self.args, self.node, self.dtype = index, kind, args, node, dtype
+
+
+class Context:
+    """The state behind an :class:`~weft.arith.Analyzer`; the analyses are functions over it."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self._index: dict[Hashable, int] = {}
+        self.ranges: dict[int, tuple[Poly | None, Poly | None]] = {}
+        self.equal: dict[int, Poly] = {}
+        self.limits: dict[int, tuple[int, int]] = {}
+        self.moduli: dict[int, tuple[int, int]] = {}
+        self.facts: dict[int, tuple[Poly, ...]] = {}
+        self.nonzero: frozenset[Hashable] = frozenset()
+        self.truth: dict[Hashable, bool] = {}
+        self.costs: dict[int, tuple[Any, int]] = {}
+        self.clear_memos()
+
+    def clear_memos(self) -> None:
+        """Forget what was derived from facts; called whenever a fact is added or leaves."""
+        self.polys: dict[int, tuple[Any, Poly | None]] = {}
+        self.simplified: dict[int, tuple[Any, Any]] = {}
+        self.bounds: dict[int, tuple[int, int]] = {}
+        self.ranks: dict[int, int] = {}
+        self.expanded: dict[int, Poly] = {}
+        self.proofs: dict[Any, bool] = {}
+        self.emitted: dict[Any, PrimExpr] = {}
+
+    def trim(self) -> None:
+        """Bound the memory of a context that lives long."""
+        if len(self.simplified) > _MEMO_LIMIT or len(self.polys) > _MEMO_LIMIT:
+            self.clear_memos()
+            self.costs.clear()
+
+    def intern(self, key: Hashable, kind: str, args: tuple[Any, ...], node: PrimExpr | None, dtype: str) -> int:
+        """Return the number of the atom with this key, making it at the first use."""
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self.atoms)
+            self.atoms.append(Atom(index, kind, args, node, dtype))
+        return index
+
+    def var_atom(self, var: Var) -> int:
+        """Return the atom of a variable (variables are told apart by identity)."""
+        return self.intern(id(var), "var", (), var, var.dtype)
+
+    def knows_var(self, var: Var) -> bool:
+        """Whether anything was derived about this variable yet."""
+        return id(var) in self._index
+
+    def rank(self, atom: int) -> int:
+        """How many definitions deep an atom stands: proofs eliminate the deepest first."""
+        known = self.ranks.get(atom)
+        if known is not None:
+            return known
+        self.ranks[atom] = 0  # breaks cycles of ranges that name each other
+        info = self.atoms[atom]
+        parts: tuple[Any, ...] = self.ranges.get(atom, ()) if info.kind == "var" else info.args
+        deep = [self.rank(a) for p in parts if isinstance(p, dict) for a in atoms_of(p)]
+        self.ranks[atom] = result = 1 + max(deep) if deep else (1 if any(isinstance(p, dict) for p in parts) else 0)
+        return result
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Remember the facts in force and the memo tables that go with them."""
+        saved = (self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth)
+        memos = (self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted)
+        self.ranges, self.equal, self.limits = dict(self.ranges), dict(self.equal), dict(self.limits)
+        self.moduli, self.facts, self.truth = dict(self.moduli), dict(self.facts), dict(self.truth)
+        self.clear_memos()
+        return saved + memos
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Return to a snapshot."""
+        self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth = saved[:7]
+        self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted = saved[7:]
+
+
+def structural_key(value: Any) -> Hashable:
+    """Return a key under which equal opaque terms meet; buffers and variables count by identity."""
+    if isinstance(value, Var):
+        return id(value)
+    if isinstance(value, Node):
+        if type(value).__name__ in ("Buffer", "Op"):
+            return id(value)
+        fields = value.__struct_fields__
+        return (type(value), *[structural_key(getattr(value, f)) for f in fields if f != "span"])
+    if type(value) is tuple:
+        return tuple([structural_key(v) for v in value])
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return (type(value), value)
+
+
+def single(mono: Mono) -> int | None:
+    """Return the atom of a monomial of degree one."""
+    return mono[0] if len(mono) == 1 else None

@@ -1,0 +1,525 @@
+"""The simplifier: a table from node class to rule, bottom-up, with polynomials for integers and rule tables for the rest.
+
+Each function takes a node and returns a simpler equal one or the node itself. An integer expression is replaced by what its
+polynomial writes only where that costs less, so that expressions keep the shape their author gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
+from weft.arith.bounds import bound_of
+from weft.arith.form import cost, expr_key, poly_of, to_expr
+from weft.arith.linear import Poly, add, atoms_of, constant, content, divide_exact, coefficient_of, key, mul, scale
+from weft.arith.prove import prove_nonneg, prove_nonzero
+from weft.arith.terms import expand, floormod
+from weft.ir import (
+    EQ,
+    FALSE,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    TRUE,
+    Add,
+    And,
+    Broadcast,
+    CallIntrin,
+    Cast,
+    DataType,
+    Dispatch,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
+    cast,
+    div,
+    equal,
+    floordiv,
+    floormod as floormod_expr,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    max_,
+    min_,
+    mul as mul_expr,
+    not_equal,
+    rebuild,
+    select as select_expr,
+    sub,
+    substitute,
+    truncmod,
+)
+from weft.ir import add as add_expr
+
+__all__ = ["holds_nonneg", "simplify"]
+
+rules = Dispatch("simplifier")
+
+
+def simplify(an: Any, e: PrimExpr) -> PrimExpr:
+    """Simplify one expression under the facts of an analyzer."""
+    memo = an.context.simplified
+    hit = memo.get(id(e))
+    if hit is not None:
+        return hit[1]
+    result = rules(e, an)
+    memo = an.context.simplified
+    memo[id(e)] = (e, result)
+    if result is not e:
+        memo[id(result)] = (result, result)
+    return result
+
+
+@rules.on(Var, SizeVar)
+def _var(e: Var, an: Any) -> PrimExpr:
+    cx = an.context
+    if e.dtype == "bool":
+        return _known(e, an) or e
+    if not cx.equal or not cx.knows_var(e):
+        return e
+    value = cx.equal.get(cx.var_atom(e))
+    if value is None or cost(cx, replaced := to_expr(cx, value, e.dtype)) > 1:
+        return e
+    return replaced
+
+
+@rules.on(IntImm, FloatImm, StringImm)
+def _leaf(e: PrimExpr, an: Any) -> PrimExpr:
+    return e
+
+
+@rules.on(PrimExpr)
+def _generic(e: PrimExpr, an: Any) -> PrimExpr:
+    """Simplify the scalar operands of loads and other nodes; buffers stay as they are."""
+    new = rebuild(e, lambda x: simplify(an, x) if isinstance(x, PrimExpr) else x)
+    p = poly_of(an.context, new)
+    if p is not None:
+        _remember(an.context, p, new)
+    elif new.dtype == "bool":
+        return _known(new, an) or new
+    return new
+
+
+_BUILD: dict[type, Callable[[Any, Any], PrimExpr]] = {
+    Add: add_expr, Sub: sub, Mul: mul_expr, FloorDiv: floordiv, FloorMod: floormod_expr, Div: div, Mod: truncmod, Min: min_, Max: max_,
+    LT: less, LE: less_equal, EQ: equal, NE: not_equal,
+}  # fmt: skip
+_TABLES = {
+    **dict.fromkeys((Add, Sub, Mul), rules_add.RULES),
+    **dict.fromkeys((FloorDiv, FloorMod, Div, Mod), rules_div.RULES),
+    **dict.fromkeys((LT, LE, GT, GE, EQ, NE), rules_cmp.RULES),
+    **dict.fromkeys((Min, Max), rules_minmax.RULES),
+}
+
+
+def _operands(e: Any, an: Any) -> PrimExpr:
+    """Return `e` with simplified operands, folded where both are constants."""
+    a, b = simplify(an, e.a), simplify(an, e.b)
+    kind = type(e)
+    if type(a) in _IMMEDIATE or type(b) in _IMMEDIATE:
+        if kind in _DIVISIONS and isinstance(b, IntImm) and b.value == 0:
+            return e if a is e.a and b is e.b else kind(a, b)
+        built = _BUILD[kind](a, b)
+        if type(built) is not kind or built.a is not a or built.b is not b:
+            return built
+    return e if a is e.a and b is e.b else kind(a, b)
+
+
+_IMMEDIATE = (IntImm, FloatImm)
+_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+
+
+def _apply(table: Any, e: PrimExpr, an: Any) -> PrimExpr:
+    """Apply the rules of a table; what they return is simplified again."""
+    result = table.apply(e, an)
+    return e if result is None else simplify(an, result)
+
+
+@rules.on(Add, Sub, Mul)
+def _linear(e: Any, an: Any) -> PrimExpr:
+    cx = an.context
+    keep = _operands(e, an)
+    kind = type(keep)
+    if kind not in (Add, Sub, Mul):
+        return simplify(an, keep) if keep is not e else e
+    p = poly_of(cx, keep)
+    if p is None:
+        return _apply(_TABLES[kind], keep, an)
+    if kind is not Sub and type(keep.a) is IntImm:
+        keep = kind(keep.b, keep.a)
+        p = poly_of(cx, keep)
+        assert p is not None
+    pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
+    assert pa is not None and pb is not None
+    size = len(pa) * len(pb) if kind is Mul else len(pa) + len(pb)
+    best = keep
+    if len(p) < size or (kind is Mul and type(keep.b) is IntImm):
+        best = _cheaper(cx, keep, p)
+    if len(p) > 1 and _may_collect(cx, p):
+        best = _cheaper(cx, best, _collect(cx, expand(cx, p)))
+    if best is keep and len(p) > 1:
+        best = _apply(_TABLES[kind], keep, an) if type(keep.a) in _CHOICES and type(keep.b) in _CHOICES else keep
+    return best
+
+
+def _may_collect(cx: Any, p: Poly) -> bool:
+    """Whether a sum has remainders, or subtracts a multiple of a quotient."""
+    for m, c in p.items():
+        for a in m:
+            kind = cx.atoms[a].kind
+            if kind == "mod" or (kind == "div" and c < 0):
+                return True
+    return False
+
+
+_CHOICES = (Min, Max, Select)
+
+
+def _cheaper(cx: Any, e: PrimExpr, p: Poly) -> PrimExpr:
+    new = to_expr(cx, p, e.dtype)
+    return new if cost(cx, new) < cost(cx, e) else e
+
+
+def _collect(cx: Any, p: Poly) -> Poly:
+    """Write ``k*a - k*b*(a // b)`` as ``k*(a % b)`` again, where that makes a polynomial shorter."""
+    for atom in sorted(atoms_of(p), reverse=True):
+        info = cx.atoms[atom]
+        if info.kind != "div":
+            continue
+        split = coefficient_of(p, atom)
+        if split is None or not split[0]:
+            continue
+        num, den = info.args
+        factor = divide_exact(split[0], scale(den, -1))
+        if factor is None:
+            continue
+        whole = add(num, mul(den, {(atom,): 1}), -1)
+        shorter = add(add(p, mul(factor, whole), -1), mul(factor, floormod(cx, num, den, info.dtype)))
+        if len(shorter) < len(p):
+            p = shorter
+    return p
+
+
+@rules.on(FloorDiv, FloorMod, Div, Mod)
+def _division(e: Any, an: Any) -> PrimExpr:
+    cx = an.context
+    keep = _operands(e, an)
+    if type(keep) not in _DIVISIONS:
+        return keep
+    p = poly_of(cx, keep)
+    if p is None:
+        return _apply(rules_div.RULES, keep, an)
+    best = _cheaper(cx, keep, p)
+    if best is keep:
+        q = expand(cx, p)
+        if key(q) != key(p):
+            best = _cheaper(cx, keep, _collect(cx, q))
+    if best is keep:
+        _remember(cx, p, keep)
+    return best
+
+
+def _remember(cx: Any, p: Poly, e: PrimExpr) -> None:
+    """Let the atom that is exactly `e` be written as `e`."""
+    if len(p) != 1:
+        return
+    ((m, c),) = p.items()
+    if len(m) == 1 and c == 1:
+        info = cx.atoms[m[0]]
+        if info.dtype == e.dtype and info.kind != "var" and (info.node is None or cost(cx, e) <= cost(cx, info.node)):
+            info.node = e
+
+
+@rules.on(Min, Max)
+def _minmax(e: Any, an: Any) -> PrimExpr:
+    cx = an.context
+    keep = _operands(e, an)
+    if type(keep) not in (Min, Max):
+        return keep
+    p = poly_of(cx, keep)
+    if p is None:
+        if keep.a is keep.b:
+            return keep.a
+        return _apply(rules_minmax.RULES, keep, an) if DataType(keep.dtype).is_integer else keep
+    best = _cheaper(cx, keep, p)
+    if best is keep:
+        best = _apply(rules_minmax.RULES, keep, an)
+    if best is keep:
+        _remember(cx, p, keep)
+    return best
+
+
+def holds_nonneg(cx: Any, p: Poly) -> bool:
+    """Whether ``p >= 0`` is provable, as it stands or with its remainders written out."""
+    if prove_nonneg(cx, p):
+        return True
+    if any(cx.atoms[a].kind in ("mod", "div") for a in atoms_of(p)):
+        q = expand(cx, p)
+        return key(q) != key(p) and prove_nonneg(cx, q)
+    return False
+
+
+@rules.on(GT, GE)
+def _swapped(e: Any, an: Any) -> PrimExpr:
+    return simplify(an, (LT if type(e) is GT else LE)(e.b, e.a))
+
+
+@rules.on(LT, LE)
+def _order(e: Any, an: Any) -> PrimExpr:
+    cx = an.context
+    keep = _operands(e, an)
+    kind = type(keep)
+    if kind not in (LT, LE):
+        return keep
+    pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
+    if pa is None or pb is None:
+        if keep.a is keep.b and DataType(keep.a.dtype).is_integer:
+            return _truth(kind is LE, keep.dtype)
+        return _known(keep, an) or _apply(rules_cmp.RULES, keep, an)
+    d = add(pb, pa, -1)
+    if kind is LT:
+        d = add(d, constant(-1))
+    if holds_nonneg(cx, d):
+        return TRUE
+    if holds_nonneg(cx, add(scale(d, -1), constant(-1))):
+        return FALSE
+    g = content(d, with_constant=False)
+    if g > 1 or len(d) < len(pa) + len(pb):
+        new = _write_order(cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
+        if cost(cx, new) < cost(cx, keep):
+            keep = new
+    return _apply(rules_cmp.RULES, keep, an)
+
+
+def _truth(value: bool, dtype: str) -> PrimExpr:
+    lanes = DataType(dtype).lanes
+    result = TRUE if value else FALSE
+    return result if lanes == 1 else Broadcast(result, lanes)
+
+
+def _write_order(cx: Any, d: Poly, dtype: str) -> PrimExpr:
+    """Write ``d >= 0`` as a comparison without negative terms on either side."""
+    above = {m: c for m, c in d.items() if m and c > 0}
+    below = {m: -c for m, c in d.items() if m and c < 0}
+    k = d.get((), 0)
+    if not below:
+        return LT(to_expr(cx, constant(-k - 1), dtype), to_expr(cx, above, dtype))
+    if not above:
+        return LT(to_expr(cx, below, dtype), to_expr(cx, constant(k + 1), dtype))
+    if k < 0:
+        return LT(to_expr(cx, add(below, constant(-k - 1)), dtype), to_expr(cx, above, dtype))
+    if k == 0:
+        return LE(to_expr(cx, below, dtype), to_expr(cx, above, dtype))
+    return LT(to_expr(cx, below, dtype), to_expr(cx, add(above, constant(k + 1)), dtype))
+
+
+@rules.on(EQ, NE)
+def _equality(e: Any, an: Any) -> PrimExpr:
+    cx = an.context
+    keep = _operands(e, an)
+    kind = type(keep)
+    if kind not in (EQ, NE):
+        return keep
+    pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
+    if pa is None or pb is None:
+        if keep.a is keep.b and not DataType(keep.a.dtype).is_float:
+            return _truth(kind is EQ, keep.dtype)
+        return _known(keep, an) or _apply(rules_cmp.RULES, keep, an)
+    d = add(pa, pb, -1)
+    if proves_zero(cx, d):
+        return _truth(kind is EQ, keep.dtype)
+    if prove_nonzero(cx, d):
+        return _truth(kind is NE, keep.dtype)
+    if len(d) < len(pa) + len(pb):
+        g = content(d)
+        d = {m: c // g for m, c in d.items()}
+        k = d.get((), 0)
+        above = {m: c for m, c in d.items() if m and c > 0}
+        below = {m: -c for m, c in d.items() if m and c < 0}
+        left, right = (above, add(below, constant(-k))) if above else (below, constant(k))
+        new = kind(to_expr(cx, left, keep.a.dtype), to_expr(cx, right, keep.a.dtype))
+        if cost(cx, new) < cost(cx, keep):
+            return new
+    return keep
+
+
+def proves_zero(cx: Any, d: Poly) -> bool:
+    """Whether a polynomial is zero for all values."""
+    if not d:
+        return True
+    lo, hi = bound_of(cx, d)
+    if lo > 0 or hi < 0:
+        return False
+    if lo == hi == 0:
+        return True
+    if any(cx.atoms[a].kind in ("mod", "div") for a in atoms_of(d)) and not expand(cx, d):
+        return True
+    return holds_nonneg(cx, d) and holds_nonneg(cx, scale(d, -1))
+
+
+def _known(e: PrimExpr, an: Any) -> PrimExpr | None:
+    """Return the truth of a condition that a constraint in scope states literally."""
+    truth = an.context.truth
+    if not truth:
+        return None
+    value = truth.get(expr_key(an.context, e))
+    return None if value is None else _truth(value, e.dtype)
+
+
+@rules.on(And, Or)
+def _connective(e: Any, an: Any) -> PrimExpr:
+    kind, build = (And, logical_and) if type(e) is And else (Or, logical_or)
+    a = simplify(an, e.a)
+    if isinstance(a, IntImm):
+        return build(a, simplify(an, e.b))
+    with an.constraint_scope(a if kind is And else logical_not(a)):
+        b = simplify(an, e.b)
+    if isinstance(b, IntImm):
+        return build(a, b)
+    with an.constraint_scope(b if kind is And else logical_not(b)):
+        again = simplify(an, a)
+    if isinstance(again, IntImm):
+        return build(again, b)
+    keep = e if a is e.a and b is e.b else kind(a, b)
+    return _known(keep, an) or _apply(rules_cmp.LOGIC, keep, an)
+
+
+@rules.on(Not)
+def _not(e: Not, an: Any) -> PrimExpr:
+    a = simplify(an, e.a)
+    if isinstance(a, IntImm):
+        return logical_not(a)
+    keep = e if a is e.a else Not(a)
+    inner = a
+    if isinstance(inner, (LT, LE, GT, GE)) and DataType(inner.a.dtype).is_float:
+        return keep  # with NaN, neither a < b nor b <= a holds
+    return _apply(rules_cmp.LOGIC, keep, an)
+
+
+@rules.on(Select)
+def _select(e: Select, an: Any) -> PrimExpr:
+    condition, a, b = _choice(e.condition, e.true_value, e.false_value, an)
+    if b is None:
+        return a
+    keep = e
+    if condition is not e.condition or a is not e.true_value or b is not e.false_value:
+        built = select_expr(condition, a, b)
+        if not isinstance(built, Select):
+            return built
+        keep = built
+    p = poly_of(an.context, keep)
+    if p is not None:
+        _remember(an.context, p, keep)
+    return _apply(rules_minmax.SELECT, keep, an)
+
+
+def _choice(condition: PrimExpr, a: PrimExpr, b: PrimExpr, an: Any) -> tuple[PrimExpr, PrimExpr, PrimExpr | None]:
+    """Simplify a condition, and each side where it holds; a decided choice is ``(_, value, None)``."""
+    condition = simplify(an, condition)
+    value = _uniform(condition)
+    if value is not None:
+        return condition, simplify(an, a if value else b), None
+    if DataType(condition.dtype).lanes == 1:
+        a, b = _under(an, condition, a), _under(an, logical_not(condition), b)
+    else:
+        a, b = simplify(an, a), simplify(an, b)
+    if an.same(a, b):
+        return condition, a, None
+    return condition, a, b
+
+
+def _uniform(condition: PrimExpr) -> bool | None:
+    if isinstance(condition, Broadcast):
+        condition = condition.value
+    return bool(condition.value) if isinstance(condition, IntImm) else None
+
+
+def _under(an: Any, condition: PrimExpr, e: PrimExpr) -> PrimExpr:
+    if isinstance(e, (IntImm, FloatImm, Var)):
+        return simplify(an, e)
+    with an.constraint_scope(condition):
+        return simplify(an, e)
+
+
+@rules.on(Let)
+def _let(e: Let, an: Any) -> PrimExpr:
+    value = simplify(an, e.value)
+    if isinstance(value, (IntImm, FloatImm, Var)):
+        return simplify(an, substitute(e.body, {e.var: value}))
+    if poly_of(an.context, value) is not None and not an.context.knows_var(e.var):
+        an.bind_bounds(e.var, value)
+    body = simplify(an, e.body)
+    return e if value is e.value and body is e.body else Let(e.var, value, body)
+
+
+@rules.on(Cast)
+def _cast(e: Cast, an: Any) -> PrimExpr:
+    cx = an.context
+    value = simplify(an, e.value)
+    keep = e if value is e.value else cast(e.dtype, value)
+    if not isinstance(keep, Cast):
+        return keep
+    p = poly_of(cx, keep)
+    if p is None:
+        return keep
+    best = _cheaper(cx, keep, p)
+    if best is keep and isinstance(keep.value, Cast) and poly_of(cx, keep.value) is p:
+        best = cast(keep.dtype, keep.value.value)
+    return best
+
+
+@rules.on(Ramp)
+def _ramp(e: Ramp, an: Any) -> PrimExpr:
+    base, stride = simplify(an, e.base), simplify(an, e.stride)
+    if e.lanes == 1:
+        return base
+    if isinstance(stride, IntImm) and stride.value == 0:
+        return Broadcast(base, e.lanes)
+    return e if base is e.base and stride is e.stride else Ramp(base, stride, e.lanes)
+
+
+@rules.on(Broadcast)
+def _broadcast(e: Broadcast, an: Any) -> PrimExpr:
+    value = simplify(an, e.value)
+    return value if e.lanes == 1 else e if value is e.value else Broadcast(value, e.lanes)
+
+
+@rules.on(CallIntrin)
+def _call(e: CallIntrin, an: Any) -> PrimExpr:
+    name = getattr(e.op, "name", "")
+    if name == "tir.if_then_else":
+        condition, a, b = _choice(*e.args, an)
+        if b is None:
+            return a
+        if condition is e.args[0] and a is e.args[1] and b is e.args[2]:
+            return e
+        return CallIntrin(e.dtype, e.op, (condition, a, b), e.attrs)
+    if name == "tir.likely":
+        inner = simplify(an, e.args[0])
+        if isinstance(inner, IntImm):
+            return inner
+        return e if inner is e.args[0] else CallIntrin(e.dtype, e.op, (inner,), e.attrs)
+    new = _generic(e, an)
+    p = poly_of(an.context, new)
+    return new if p is None else _cheaper(an.context, new, p)
