@@ -3,7 +3,7 @@
 A proof eliminates atoms, the most deeply defined first. Each atom stands under *facts*, polynomials known to be at least zero:
 a loop variable ``i`` in ``[0, n)`` under ``i`` and ``n - 1 - i``; a quotient ``t = a // b`` under ``a - b*t`` and ``b*t - a + b - 1``;
 a minimum under its operands; and the conditions in scope. If ``p = C*x + R`` and the fact is ``A*x + S >= 0`` with ``A`` and ``C`` of the
-same sign, then ``|A|*p - |C|*fact`` no longer holds ``x`` and being nonnegative it proves ``p``. Undecided minima, maxima and choices
+same sign, then ``|A|*p - |C|*fact`` no longer holds ``x``; as ``p`` is an integer, it is nonnegative where that plus ``|A| - 1`` is. Undecided minima, maxima and choices
 are also split into cases. The search has a step budget, so a failure costs bounded time.
 """
 
@@ -114,10 +114,11 @@ def _eliminations(cx: Context, p: Poly, atom: int, factor: Poly, sign: int) -> I
             yield [add(p, mul(quotient, fact), -1)]
         elif len(factor) == len(fact_factor) == 1 and () in factor and () in fact_factor:
             g = gcd(factor[()], fact_factor[()])
-            yield [add(scale(p, abs(fact_factor[()]) // g), fact, -(abs(factor[()]) // g))]
-        else:
+            size = abs(fact_factor[()]) // g
+            yield [add(add(scale(p, size), fact, -(abs(factor[()]) // g)), constant(size - 1))]
+        elif info.kind == "div" or bound_of(cx, scale(fact_factor, sign))[0] > 0:
             size, amount = scale(fact_factor, sign), scale(factor, sign)
-            yield [add(mul(p, size), mul(amount, fact), -1)]
+            yield [add(add(mul(p, size), mul(amount, fact), -1), add(size, constant(-1)))]
 
 
 def _facts(cx: Context, atom: int, sign: int) -> Iterator[Poly]:

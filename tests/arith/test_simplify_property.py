@@ -1,0 +1,164 @@
+"""Random expressions against brute force: same value, idempotent, a new node only where something changed."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.arith import Analyzer
+from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    CallIntrin,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Range,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
+    as_expr,
+)
+
+X, Y, Z = Var("x", "int32"), Var("y", "int32"), Var("z", "int32")
+N = SizeVar("n", "int32")
+_NUMBER = {
+    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
+    FloorMod: lambda a, b: a % b, Min: min, Max: max, LT: lambda a, b: a < b, LE: lambda a, b: a <= b, GT: lambda a, b: a > b,
+    GE: lambda a, b: a >= b, EQ: lambda a, b: a == b, NE: lambda a, b: a != b, And: lambda a, b: a and b, Or: lambda a, b: a or b,
+}  # fmt: skip
+
+
+def evaluate(e, env):
+    """Evaluate with Python's integers, which is what the simplifier's algebra is about."""
+    kind = type(e)
+    if isinstance(e, Var):
+        return env[e]
+    if kind is IntImm:
+        return e.value
+    if kind is Not:
+        return not evaluate(e.a, env)
+    if kind is Select:
+        return evaluate(e.true_value if evaluate(e.condition, env) else e.false_value, env)
+    if kind is CallIntrin:
+        return evaluate(e.args[1] if evaluate(e.args[0], env) else e.args[2], env)
+    return _NUMBER[kind](evaluate(e.a, env), evaluate(e.b, env))
+
+
+leaf = st.one_of(st.sampled_from([X, Y, Z, N]), st.integers(-9, 9).map(as_expr))
+positive = st.one_of(st.integers(1, 8).map(as_expr), st.just(N))
+
+
+def grow(inner):
+    pair = st.tuples(inner, inner)
+    return st.one_of(
+        st.tuples(st.sampled_from([Add, Sub, Mul, Min, Max, Add, Sub]), pair).map(lambda t: t[0](*t[1])),
+        st.tuples(inner, st.integers(-6, 8)).map(lambda t: Mul(t[0], as_expr(t[1]))),
+        st.tuples(st.sampled_from([FloorDiv, FloorMod]), inner, positive).map(lambda t: t[0](t[1], t[2])),
+        st.tuples(st.sampled_from([LT, LE, EQ, NE]), pair, pair).map(lambda t: Select(t[0](*t[1]), *t[2])),
+    )
+
+
+ints = st.recursive(leaf, grow, max_leaves=9)
+compare = st.tuples(st.sampled_from([LT, LE, GT, GE, EQ, NE]), ints, ints).map(lambda t: t[0](t[1], t[2]))
+bools = st.recursive(
+    compare,
+    lambda b: st.one_of(st.tuples(st.sampled_from([And, Or]), b, b).map(lambda t: t[0](t[1], t[2])), b.map(Not)),
+    max_leaves=3,
+)
+DOMAIN = {X: (0, 5), Y: (-3, 4), N: (1, 6)}
+
+
+def fresh():
+    an = Analyzer()
+    for v, (lo, extent) in DOMAIN.items():
+        an.bind(v, Range(as_expr(lo), as_expr(extent)))
+    an.bind(Z, Range(as_expr(0), N))
+    return an
+
+
+def points():
+    for x in (0, 1, 3, 4):
+        for y in (-3, -1, 0):
+            for size in (1, 2, 5, 6):
+                for z in {0, size // 2, size - 1}:
+                    yield {X: x, Y: y, Z: z, N: size}
+
+
+POINTS = list(points())
+
+
+def check(e):
+    an = fresh()
+    s = an.simplify(e)
+    for env in POINTS:
+        assert evaluate(s, env) == evaluate(e, env), (e, s, env)
+    again = fresh().simplify(s)
+    assert again is s, (s, again)
+    return an, s
+
+
+def same_shape(a, b):
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Var):
+        return False
+    if type(a) is IntImm:
+        return a.value == b.value
+    return all(same_shape(p, q) for f in a.__struct_fields__ if f != "span" and hasattr(p := getattr(a, f), "span") for q in [getattr(b, f)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(ints)
+def test_integers_keep_their_value_and_bounds(e):
+    an, _ = check(e)
+    lo, hi = an.const_int_bound(e)
+    coeff, base = an.modular_set(e)
+    for env in POINTS:
+        v = evaluate(e, env)
+        assert lo <= v <= hi
+        assert v == base if coeff == 0 else (v - base) % coeff == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(bools)
+def test_conditions_keep_their_value(e):
+    check(e)
+
+
+@settings(max_examples=150, deadline=None)
+@given(bools, ints)
+def test_constraints_are_only_used_where_they_hold(condition, e):
+    an = fresh()
+    with an.constraint_scope(condition):
+        s = an.simplify(e)
+        lo, hi = an.const_int_bound(e)
+    for env in POINTS:
+        if evaluate(condition, env):
+            assert evaluate(s, env) == evaluate(e, env), (condition, e, s, env)
+            assert lo <= evaluate(e, env) <= hi
+
+
+@settings(max_examples=150, deadline=None)
+@given(ints)
+def test_intervals_hold_all_values(e):
+    an = Analyzer()
+    an.bind(N, Range(as_expr(1), as_expr(6)))
+    dom = {v: Range(as_expr(lo), as_expr(extent)) for v, (lo, extent) in DOMAIN.items() if v is not N}
+    dom[Z] = Range(as_expr(0), N)
+    s = an.int_set(e, dom)
+    for env in POINTS:
+        if s.has_lower_bound:
+            assert evaluate(s.min_value, env) <= evaluate(e, env)
+        if s.has_upper_bound:
+            assert evaluate(e, env) <= evaluate(s.max_value, env)
