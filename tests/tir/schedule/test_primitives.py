@@ -1,0 +1,335 @@
+"""Every primitive keeps what the function computes, on odd and symbolic shapes, or is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.tir.schedule.run_scheduled import run
+from weft import te, tir
+from weft.error import ScheduleError
+from weft.tir.schedule import Schedule
+
+
+def matmul(m, n, k, relu: bool = True):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    if not relu:
+        return te.create_prim_func([a, b, c])
+    d = te.compute((m, n), lambda i, j: tir.max(c[i, j], tir.const(0, "float32")), name="D")
+    return te.create_prim_func([a, b, d])
+
+
+def check_matmul(func, m, n, k, relu: bool = True) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    out = np.full((m, n), np.nan, np.float32)
+    run(func, a, b, out)
+    expected = a @ b
+    np.testing.assert_allclose(out, np.maximum(expected, 0) if relu else expected, rtol=1e-5, atol=1e-5)
+
+
+def chain(n, m):
+    a = te.placeholder((n, m), name="A")
+    b = te.compute((n, m), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((m, n), lambda i, j: b[j, i] + 1.0, name="C")
+    return te.create_prim_func([a, c])
+
+
+def check_chain(func, n, m) -> None:
+    a = np.random.default_rng(1).standard_normal((n, m), np.float32)
+    out = np.full((m, n), np.nan, np.float32)
+    run(func, a, out)
+    np.testing.assert_allclose(out, (a * 2 + 1).T, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factors", [[None, 4], [2, None], [None, 3, 2], [7], [None, 16]])
+def test_split_any_factor(factors):
+    sch = Schedule(matmul(7, 5, 6))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.split(i, factors)
+    sch.split(j, [None, 2])
+    sch.split(k, [None, 4])
+    check_matmul(sch.func, 7, 5, 6)
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 16])
+def test_split_symbolic(m):
+    size = te.size_var("m", "int64")
+    sch = Schedule(matmul(size, 5, 3))
+    i, _ = sch.get_loops(sch.get_block("D"))
+    sch.split(i, [None, 4])
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    fused = sch.fuse(i, j)
+    sch.split(fused, [None, 8])
+    check_matmul(sch.func, m, 5, 3)
+
+
+def test_split_refusals():
+    sch = Schedule(matmul(7, 5, 6))
+    i, _, _ = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match="the factors cover"):
+        sch.split(i, [2, 3])
+    with pytest.raises(ScheduleError, match="at most one"):
+        sch.split(i, [None, None])
+    with pytest.raises(ScheduleError, match="not positive"):
+        sch.split(i, [None, 0])
+    sch.split(i, [None, 2])
+    with pytest.raises(ScheduleError, match="no longer"):
+        sch.split(i, [None, 2])
+    with pytest.raises(ScheduleError, match="no block 'X'"):
+        sch.get_block("X")
+
+
+def test_fuse_and_reorder():
+    sch = Schedule(matmul(6, 5, 4))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match="not directly nested"):
+        sch.fuse(j, i)
+    sch.reorder(k, j, i)
+    check_matmul(sch.func, 6, 5, 4)
+    f = sch.fuse(k, j, i)
+    sch.split(f, [None, 7])
+    check_matmul(sch.func, 6, 5, 4)
+
+
+def test_parallel_vectorize_refuse_reductions():
+    sch = Schedule(matmul(6, 8, 4))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match="reduce variable"):
+        sch.parallel(k)
+    with pytest.raises(ScheduleError, match="reduce variable"):
+        sch.vectorize(k)
+    sch.parallel(i)
+    sch.vectorize(j)
+    sch.unroll(k)
+    check_matmul(sch.func, 6, 8, 4)
+
+
+@pytest.mark.parametrize("lengths", [[4, None], [None, 2], [1, 2, None], [7]])
+def test_loop_partition(lengths):
+    sch = Schedule(matmul(7, 5, 6))
+    i, _, _ = sch.get_loops(sch.get_block("C"))
+    parts = sch.loop_partition(i, lengths)
+    assert len(parts) == len(lengths)
+    check_matmul(sch.func, 7, 5, 6)
+
+
+def test_loop_partition_refuses_initialised_reduction():
+    sch = Schedule(matmul(7, 5, 6))
+    block = sch.get_block("C")
+    k = sch.get_loops(block)[2]
+    with pytest.raises(ScheduleError, match="decompose_reduction"):
+        sch.loop_partition(k, [4, None])
+    sch.decompose_reduction(block, k)
+    sch.loop_partition(k, [4, None])
+    check_matmul(sch.func, 7, 5, 6)
+
+
+@pytest.mark.parametrize("m", [3, 8, 11])
+def test_specialize(m):
+    size = te.size_var("m", "int64")
+    sch = Schedule(matmul(size, 4, 3))
+    block = sch.get_block("C")
+    i = sch.get_loops(block)[0]
+    copies = sch.specialize(i, size >= 8)
+    assert [c.name for c in copies] == ["C_p1"]
+    sch.split(i, [None, 8])
+    sch.split(sch.get_loops(copies[0])[0], [None, 2])
+    check_matmul(sch.func, m, 4, 3)
+
+
+def test_compute_inline_and_reverse():
+    sch = Schedule(chain(5, 3))
+    sch.compute_inline(sch.get_block("B"))
+    check_chain(sch.func, 5, 3)
+    assert sch.state.block_names() == ["root", "C"]
+    sch = Schedule(chain(5, 3))
+    sch.reverse_compute_inline(sch.get_block("C"))
+    check_chain(sch.func, 5, 3)
+    assert sch.state.block_names() == ["root", "B"]
+
+
+def test_inline_refusals():
+    sch = Schedule(matmul(4, 4, 4))
+    with pytest.raises(ScheduleError, match="not one element-wise store"):
+        sch.compute_inline(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match="output"):
+        sch.compute_inline(sch.get_block("D"))
+    with pytest.raises(ScheduleError, match="producer is not"):
+        sch.reverse_compute_inline(sch.get_block("D"))
+    check_matmul(sch.func, 4, 4, 4)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 8), (7, 13, 5), (1, 1, 1), (9, 32, 3)])
+@pytest.mark.parametrize("tile", [(4, 8), (3, 5)])
+def test_compute_at_tile(shape, tile):
+    m, n, k = shape
+    sch = Schedule(matmul(m, n, k))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    i, j = sch.get_loops(d)
+    io, ii = sch.split(i, [None, tile[0]])
+    jo, ji = sch.split(j, [None, tile[1]])
+    sch.reorder(io, jo, ii, ji)
+    sch.compute_at(c, jo)
+    sch.set_scope(c, 0, "local")
+    check_matmul(sch.func, m, n, k)
+    loops = sch.get_loops(c)
+    sch.decompose_reduction(c, loops[-1])
+    check_matmul(sch.func, m, n, k)
+
+
+@pytest.mark.parametrize("m", [1, 5, 8])
+def test_compute_at_symbolic(m):
+    size = te.size_var("m", "int64")
+    sch = Schedule(matmul(size, 8, 5))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    i, j = sch.get_loops(d)
+    io, ii = sch.split(i, [None, 4])
+    sch.compute_at(c, io)
+    check_matmul(sch.func, m, 8, 5)
+
+
+def test_compute_at_refusals():
+    sch = Schedule(matmul(8, 8, 4))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    with pytest.raises(ScheduleError, match="output"):
+        sch.compute_at(d, sch.get_loops(c)[0])
+    with pytest.raises(ScheduleError, match="already under"):
+        sch.reverse_compute_at(d, sch.get_loops(d)[0])
+    i, j, k = sch.get_loops(c)
+    with pytest.raises(ScheduleError, match="reduction runs around"):
+        sch.reverse_compute_at(d, k)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 4), (7, 9, 3)])
+def test_reverse_compute_at(shape):
+    m, n, k = shape
+    sch = Schedule(matmul(m, n, k))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    i, j, _ = sch.get_loops(c)
+    io, ii = sch.split(i, [None, 4])
+    sch.reverse_compute_at(d, io)
+    check_matmul(sch.func, m, n, k)
+    sch = Schedule(matmul(m, n, k))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    i, j, _ = sch.get_loops(c)
+    sch.reverse_compute_at(d, j)
+    check_matmul(sch.func, m, n, k)
+
+
+def test_reordering_a_reduction_outside_blocks_reverse_compute_at():
+    sch = Schedule(matmul(8, 8, 4))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    sch.reorder(k, i, j)
+    with pytest.raises(ScheduleError, match="not complete"):
+        sch.reverse_compute_at(d, i)
+
+
+def row_sum(n, k):
+    a = te.placeholder((n, k), name="A")
+    r = te.reduce_axis((0, k), name="k")
+    return te.create_prim_func([a, te.compute((n,), lambda i: te.sum(a[i, r], axis=r), name="S")])
+
+
+@pytest.mark.parametrize("k", [16, 13, 1, 5])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rfactor(k, axis):
+    sch = Schedule(row_sum(3, k))
+    _, kk = sch.get_loops(sch.get_block("S"))
+    _, ki = sch.split(kk, [None, 4])
+    rf = sch.rfactor(ki, axis)
+    assert sch.get(rf).init is not None
+    a = np.random.default_rng(2).standard_normal((3, k), np.float32)
+    out = np.zeros(3, np.float32)
+    run(sch.func, a, out)
+    np.testing.assert_allclose(out, a.sum(1), rtol=1e-5, atol=1e-6)
+
+
+def test_rfactor_max_and_refusals():
+    a = te.placeholder((3, 10), name="A")
+    r = te.reduce_axis((0, 10), name="k")
+    sch = Schedule(te.create_prim_func([a, te.compute((3,), lambda i: te.max(a[i, r], axis=r), name="S")]))
+    i, kk = sch.get_loops(sch.get_block("S"))
+    with pytest.raises(ScheduleError, match="not a reduction loop"):
+        sch.rfactor(i)
+    _, ki = sch.split(kk, [None, 4])
+    sch.rfactor(ki)
+    x = np.random.default_rng(2).standard_normal((3, 10), np.float32)
+    out = np.zeros(3, np.float32)
+    run(sch.func, x, out)
+    np.testing.assert_allclose(out, x.max(1))
+
+
+def test_cache_write_and_read():
+    sch = Schedule(matmul(8, 6, 4, relu=False))
+    c = sch.get_block("C")
+    copy = sch.cache_write(c, 0, "local")
+    b = sch.cache_read(c, 1, "global")
+    check_matmul(sch.func, 8, 6, 4, relu=False)
+    i, j = sch.get_loops(copy)
+    io, ii = sch.split(i, [None, 3])
+    sch.compute_at(c, io)
+    check_matmul(sch.func, 8, 6, 4, relu=False)
+    sch.transform_layout(b, ("write", 0), lambda k, j: (j // 4, k, j % 4))
+    sch.compute_at(b, io)
+    check_matmul(sch.func, 8, 6, 4, relu=False)
+
+
+def test_compute_at_rounds_up_over_padded_weights():
+    """A tile over packed, padded weights needs no predicate in the reduction, though the output's width is odd."""
+    m, n, k, panel = 5, 13, 3, 8
+    a, w = te.placeholder((m, k), name="A"), te.placeholder((2, k, panel), name="W")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * w[j // panel, r, j % panel], axis=r), name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + 1.0, name="D")
+    sch = Schedule(te.create_prim_func([a, w, d]))
+    block, out = sch.get_block("C"), sch.get_block("D")
+    i, j = sch.get_loops(out)
+    jo, ji = sch.split(j, [None, panel])
+    sch.reorder(jo, i, ji)
+    sch.compute_at(block, jo)
+    assert str(sch.state.realize("C").predicate) == str(tir.const(True))
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((m, k), np.float32), rng.standard_normal((2, k, panel), np.float32)
+    result = np.zeros((m, n), np.float32)
+    run(sch.func, x, y, result)
+    dense = y.transpose(1, 0, 2).reshape(k, -1)[:, :n]
+    np.testing.assert_allclose(result, x @ dense + 1, rtol=1e-5, atol=1e-5)
+
+
+def test_trace_prints_and_replays():
+    sch = Schedule(matmul(8, 8, 8))
+    c = sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    io, ii = sch.split(i, [None, 4])
+    sch.parallel(io)
+    sch.decompose_reduction(c, k)
+    text = str(sch.trace)
+    assert "sch.split(l1, [None, 4])" in text and "sch.parallel(l4)" in text
+    again = Schedule(matmul(8, 8, 8))
+    sch.trace.apply_to_schedule(again)
+    assert again.state.block_names() == sch.state.block_names()
+    check_matmul(again.func, 8, 8, 8)
+    third = Schedule(matmul(8, 8, 8))
+    type(sch.trace).apply_json_to_schedule(sch.trace.as_json(), third)
+    assert third.state.block_names() == sch.state.block_names()
+
+
+def test_annotate_and_sampling():
+    sch = Schedule(matmul(8, 8, 8), seed=1)
+    c = sch.get_block("C")
+    i, _, _ = sch.get_loops(c)
+    sch.annotate(i, "pragma_grain", 4)
+    assert sch.get(i).annotations["pragma_grain"] == 4
+    with pytest.raises(ScheduleError, match="no annotation"):
+        sch.unannotate(i, "x")
+    sch.unannotate(i, "pragma_grain")
+    tile = sch.sample_perfect_tile(i, 2)
+    assert tile[0] * tile[1] == 8
+    choice = sch.sample_categorical([3, 5], [0.5, 0.5])
+    replayed = Schedule(matmul(8, 8, 8))
+    sch.trace.apply_to_schedule(replayed)
+    assert choice in (3, 5) and replayed.trace.insts[-1].outputs == choice

@@ -1,0 +1,51 @@
+"""Facts about TIR that schedules and passes ask for.
+
+Read in this order: ``structure`` (the tree), ``access`` (regions), ``dependence`` (producers, consumers, kinds of block),
+``pattern`` (what a block computes: contractions, reductions, how operands are addressed).
+"""
+
+from weft.tir.analysis.access import (
+    access_regions,
+    accessed_buffers,
+    evaluate_interval,
+    loads_of,
+    point_region,
+    region_extents,
+    relax_region,
+    stores_of,
+    union_regions,
+)
+from weft.tir.analysis.dependence import (
+    consumers_of,
+    is_complete,
+    is_data_parallel,
+    is_plain_store,
+    is_reduction,
+    plain_indices,
+    producers_of,
+    reads_buffer,
+    reduce_vars,
+    spatial_vars,
+    writes_buffer,
+)
+from weft.tir.analysis.structure import (
+    blocks_in,
+    child_realizes,
+    clone_fresh,
+    map_children,
+    path_to,
+    remove_stmt,
+    replace_node,
+    replace_stmt,
+    statements,
+    stmt_children,
+    subst_stmt,
+    used_vars,
+)
+
+__all__ = [
+    "access_regions", "accessed_buffers", "blocks_in", "child_realizes", "clone_fresh", "consumers_of", "evaluate_interval", "is_complete",
+    "is_data_parallel", "is_plain_store", "is_reduction", "loads_of", "map_children", "path_to", "plain_indices", "point_region", "producers_of",
+    "reads_buffer", "reduce_vars", "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt", "spatial_vars", "statements",
+    "stmt_children", "stores_of", "subst_stmt", "union_regions", "used_vars", "writes_buffer",
+]  # fmt: skip

@@ -1,0 +1,246 @@
+"""What a block touches: regions read and written by a body, boxes covered while loops run, and proofs about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    CallIntrin,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Node,
+    Op,
+    PrimExpr,
+    Ramp,
+    Range,
+    Select,
+    Sub,
+    Var,
+    const,
+    max_,
+    min_,
+    substitute,
+    walk,
+)
+from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+
+__all__ = [
+    "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region", "region_extents", "relax_region", "stores_of", "union_regions",
+]  # fmt: skip
+
+Interval = tuple[PrimExpr, PrimExpr]
+"""The smallest and the largest value of an integer expression."""
+
+
+def loads_of(node: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
+    """List the loads below `node`, of one buffer or of all."""
+    return [n for n in walk(node) if isinstance(n, BufferLoad) and (buffer is None or n.buffer is buffer)]
+
+
+def stores_of(node: Any, buffer: Buffer | None = None) -> list[BufferStore]:
+    """List the stores below `node`, of one buffer or of all."""
+    return [n for n in walk(node) if isinstance(n, BufferStore) and (buffer is None or n.buffer is buffer)]
+
+
+def accessed_buffers(node: Any) -> list[Buffer]:
+    """List the buffers that are loaded, stored or named in regions below `node`, each once, in order."""
+    seen: dict[int, Buffer] = {}
+    for n in walk(node):
+        if isinstance(n, (BufferLoad, BufferStore, BufferRegion)):
+            seen.setdefault(id(n.buffer), n.buffer)
+    return list(seen.values())
+
+
+def point_region(buffer: Buffer, indices: Iterable[PrimExpr]) -> BufferRegion:
+    """Return the region of one element."""
+    return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
+
+
+def evaluate_interval(expr: PrimExpr, domain: Mapping[Var, Interval]) -> Interval | None:
+    """Bound `expr` while the variables of `domain` run over theirs; other variables are constants.
+
+    Returns None where no bound is known, as for a value loaded from memory that depends on a variable of the domain.
+    """
+    if isinstance(expr, Var):
+        return domain.get(expr, (expr, expr))
+    if isinstance(expr, IntImm) or not any(isinstance(n, Var) and n in domain for n in walk(expr)):
+        return (expr, expr)
+    if isinstance(expr, (Add, Sub, Mul, Min, Max, FloorDiv, FloorMod)):
+        a, b = evaluate_interval(expr.a, domain), evaluate_interval(expr.b, domain)
+        return None if a is None or b is None else _combine(expr, a, b)
+    if isinstance(expr, Cast):
+        a = evaluate_interval(expr.value, domain)
+        return None if a is None else (Cast(expr.dtype, a[0]), Cast(expr.dtype, a[1]))
+    if isinstance(expr, Select):
+        return _hull(evaluate_interval(expr.true_value, domain), evaluate_interval(expr.false_value, domain))
+    if isinstance(expr, CallIntrin) and expr.op is Op.get("tir.if_then_else"):
+        return _hull(evaluate_interval(expr.args[1], domain), evaluate_interval(expr.args[2], domain))
+    if isinstance(expr, Broadcast):
+        return evaluate_interval(expr.value, domain)
+    if isinstance(expr, Ramp) and isinstance(expr.stride, IntImm) and expr.stride.value >= 0:
+        a = evaluate_interval(expr.base, domain)
+        return None if a is None else (a[0], a[1] + expr.stride * (expr.lanes - 1))
+    return None
+
+
+def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
+    return None if a is None or b is None else (min_(a[0], b[0]), max_(a[1], b[1]))
+
+
+def _combine(expr: BinaryOp, a: Interval, b: Interval) -> Interval | None:
+    if isinstance(expr, Add):
+        return (a[0] + b[0], a[1] + b[1])
+    if isinstance(expr, Sub):
+        return (a[0] - b[1], a[1] - b[0])
+    if isinstance(expr, (Min, Max)):
+        fn = min_ if isinstance(expr, Min) else max_
+        return (fn(a[0], b[0]), fn(a[1], b[1]))
+    if a[0] is a[1] and isinstance(expr, Mul):
+        a, b = b, a
+    if not (b[0] is b[1]):
+        return None
+    c = b[0]
+    if isinstance(expr, Mul):
+        if isinstance(c, IntImm):
+            return (a[0] * c, a[1] * c) if c.value >= 0 else (a[1] * c, a[0] * c)
+        return (a[0] * c, a[1] * c) if _is_size(c) else None
+    if not (isinstance(c, IntImm) and c.value > 0):
+        return None
+    if isinstance(expr, FloorDiv):
+        return (a[0] // c, a[1] // c)
+    return (const(0, c.dtype), c - 1)
+
+
+def _is_size(expr: PrimExpr) -> bool:
+    """Whether an expression is a product of dimensions, which are never negative."""
+    return isinstance(expr, Var) or (isinstance(expr, Mul) and _is_size(expr.a) and _is_size(expr.b)) or (isinstance(expr, IntImm) and expr.value >= 0)
+
+
+def relax_region(ranges: tuple[Range, ...], domain: Mapping[Var, Range], analyzer: Analyzer) -> tuple[Range | None, ...]:
+    """Return the box that `ranges` cover while the variables of `domain` run over theirs; None for an unbounded dimension."""
+    intervals = {v: (r.min, r.min + r.extent - 1) for v, r in domain.items()}
+    result: list[Range | None] = []
+    for r in ranges:
+        start = analyzer.simplify(r.min)
+        lo = evaluate_interval(start, intervals) if not loads_of(start) else None
+        if not used_vars(r.extent).isdisjoint(domain):
+            lo = None
+        if lo is None:
+            result.append(None)
+        else:
+            low = analyzer.simplify(lo[0])
+            result.append(Range(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
+    return tuple(result)
+
+
+def union_regions(a: tuple[Range | None, ...], b: tuple[Range | None, ...], analyzer: Analyzer) -> tuple[Range | None, ...]:
+    """Return the smallest box around two."""
+    result: list[Range | None] = []
+    for x, y in zip(a, b, strict=True):
+        if x is None or y is None:
+            result.append(None)
+            continue
+        if analyzer.can_prove_equal(x.min, y.min) and analyzer.can_prove_equal(x.extent, y.extent):
+            result.append(x)
+            continue
+        low = analyzer.simplify(min_(x.min, y.min))
+        high = analyzer.simplify(max_(x.min + x.extent, y.min + y.extent))
+        result.append(Range(low, analyzer.simplify(high - low)))
+    return tuple(result)
+
+
+def region_extents(region: BufferRegion) -> tuple[int | None, ...]:
+    """Return the constant extents of a region, None where symbolic."""
+    return tuple(r.extent.value if isinstance(r.extent, IntImm) else None for r in region.region)
+
+
+def access_regions(
+    stmts: Iterable[Stmt], analyzer: Analyzer, skip: Iterable[Buffer] = ()
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """Find the regions that statements read and write, relaxed over the loops inside them.
+
+    Parameters
+    ----------
+    stmts : iterable of Stmt
+        The init and the body of a block to be.
+    skip : iterable of Buffer
+        Buffers allocated inside, which do not count.
+    """
+    reads: dict[int, tuple[Buffer, tuple[Range | None, ...]]] = {}
+    writes: dict[int, tuple[Buffer, tuple[Range | None, ...]]] = {}
+    hidden = {id(b) for b in skip}
+
+    def note(table: dict[int, tuple[Buffer, tuple[Range | None, ...]]], buffer: Buffer, ranges: tuple[Range, ...], domain: dict[Var, Range]) -> None:
+        if id(buffer) in hidden:
+            return
+        box = relax_region(ranges, domain, analyzer)
+        old = table.get(id(buffer))
+        table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, analyzer))
+
+    def expressions(s: Node, domain: dict[Var, Range]) -> None:
+        for load in loads_of(s):
+            note(reads, load.buffer, point_region(load.buffer, load.indices).region, domain)
+
+    def go(s: Any, domain: dict[Var, Range]) -> None:
+        if isinstance(s, For):
+            expressions(s.extent, domain)
+            go(s.body, {**domain, s.loop_var: Range(s.min, s.extent)})
+        elif isinstance(s, BufferStore):
+            note(writes, s.buffer, point_region(s.buffer, s.indices).region, domain)
+            expressions(s.value, domain)
+            for i in s.indices:
+                expressions(i, domain)
+        elif isinstance(s, BlockRealize):
+            _note_block(s, domain, note, reads, writes)
+        else:
+            for f in s.__struct_fields__:
+                value = getattr(s, f)
+                for v in value if isinstance(value, tuple) else (value,):
+                    if isinstance(v, Stmt):
+                        go(v, domain)
+                    elif isinstance(v, PrimExpr):
+                        expressions(v, domain)
+
+    for s in stmts:
+        go(s, {})
+    return _boxes(reads), _boxes(writes)
+
+
+def _note_block(s: BlockRealize, domain: dict[Var, Range], note: Any, reads: Any, writes: Any) -> None:
+    from_vars = {iv.var: value for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)}
+    for table, regions in ((reads, s.block.reads), (writes, s.block.writes)):
+        for r in regions:
+            note(table, r.buffer, substitute_ranges(r.region, from_vars), domain)
+
+
+def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[Range, ...]:
+    """Replace variables in ranges."""
+    return substitute(ranges, mapping)
+
+
+def _boxes(table: dict[int, tuple[Buffer, tuple[Range | None, ...]]]) -> tuple[BufferRegion, ...]:
+    return tuple(
+        BufferRegion(b, tuple(r if r is not None else Range(const(0, d.dtype), d) for r, d in zip(box, b.shape, strict=True))) for b, box in table.values()
+    )
+
+
+def blocks_touching(realizes: Iterable[BlockRealize], buffer: Buffer, writes: bool) -> list[BlockRealize]:
+    """List the realizations whose block writes (or reads) `buffer`."""
+    return [r for r in realizes if any(x.buffer is buffer for x in (r.block.writes if writes else r.block.reads))]
+
+
+def written_buffers(block: Block) -> list[Buffer]:
+    """List the buffers that a block writes."""
+    return [r.buffer for r in block.writes]

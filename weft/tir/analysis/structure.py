@@ -1,0 +1,185 @@
+"""The statement tree: children, paths, loops above a block, and rewriting along a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from weft.ir import Dispatch, IterVar, Node, PrimExpr, Var, rebuild, substitute, walk
+from weft.tir.buffer import BufferRegion
+from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, seq
+
+__all__ = [
+    "blocks_in", "child_realizes", "clone_fresh", "map_children", "path_to", "remove_stmt", "replace_node", "replace_stmt", "statements", "stmt_children",
+    "subst_stmt", "used_vars",
+]  # fmt: skip
+
+replace_node = msgspec.structs.replace
+"""Return a copy of a node with some fields changed."""
+
+_children = Dispatch("statement children", default=lambda s: tuple(v for f in s.__struct_fields__ if isinstance(v := getattr(s, f), Stmt)))
+_children.on(SeqStmt)(lambda s: s.seq)
+_children.on(For)(lambda s: (s.body,))
+_children.on(BlockRealize)(lambda s: (s.block,))
+_children.on(Block)(lambda s: (s.body,) if s.init is None else (s.init, s.body))
+_children.on(IfThenElse)(lambda s: (s.then_case,) if s.else_case is None else (s.then_case, s.else_case))
+
+
+def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the statements directly inside `stmt`, in order of execution."""
+    return _children(stmt)
+
+
+def statements(stmt: Stmt, into_blocks: bool = True) -> Iterator[Stmt]:
+    """Yield `stmt` and the statements below it, parents first; bodies of blocks below it only where `into_blocks`."""
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        yield s
+        if into_blocks or s is stmt or not isinstance(s, Block):
+            stack.extend(reversed(stmt_children(s)))
+
+
+def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+    """Return `stmt` with `f` applied to the statements directly inside; itself where nothing changed."""
+    if isinstance(stmt, SeqStmt):
+        new = tuple(f(s) for s in stmt.seq)
+        return stmt if all(a is b for a, b in zip(new, stmt.seq, strict=True)) else seq(*new)
+    changes = {}
+    for name in stmt.__struct_fields__:
+        old = getattr(stmt, name)
+        if isinstance(old, Stmt):
+            new_child = f(old)
+            if new_child is not old:
+                changes[name] = new_child
+    return replace_node(stmt, **changes) if changes else stmt
+
+
+def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """Replace the statement `old` (by identity) below `root`."""
+    path = path_to(root, lambda s: s is old)
+    assert path is not None, "the statement to replace is not in the tree"
+    return _rebuild_path(path, new)
+
+
+def _rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
+    """Put `new` in place of the end of `path` and rebuild its ancestors."""
+    below, current = path[-1], new
+    for parent in reversed(path[:-1]):
+        assert current is not None
+        current = map_children(parent, lambda s, b=below, c=current: c if s is b else s)  # type: ignore[misc]
+        below = parent
+    assert current is not None
+    return current
+
+
+def remove_stmt(root: Stmt, old: Stmt) -> Stmt:
+    """Remove `old` below `root`, with the loops and sequences that it leaves empty; its enclosing block must keep something."""
+    path = path_to(root, lambda s: s is old)
+    assert path is not None
+    while len(path) > 1 and not (isinstance(path[-2], SeqStmt) and len(path[-2].seq) > 1):
+        assert not isinstance(path[-2], Block), "a block cannot lose its whole body"
+        path = path[:-1]
+    parent = path[-2]
+    assert isinstance(parent, SeqStmt)
+    rest = seq(*[s for s in parent.seq if s is not path[-1]])
+    return _rebuild_path(path[:-1], rest)
+
+
+def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
+    """Return the statements from `root` down to the first for which `found` holds."""
+    path: list[Stmt] = []
+
+    def go(s: Stmt) -> bool:
+        path.append(s)
+        if found(s) or any(go(c) for c in stmt_children(s)):
+            return True
+        path.pop()
+        return False
+
+    return path if go(root) else None
+
+
+def child_realizes(stmt: Stmt) -> list[BlockRealize]:
+    """List the block realizations below `stmt` that are not inside another block below it, in order."""
+    result: list[BlockRealize] = []
+
+    def go(s: Stmt) -> None:
+        if isinstance(s, BlockRealize):
+            result.append(s)
+            return
+        for c in stmt_children(s):
+            go(c)
+
+    for c in stmt_children(stmt) if isinstance(stmt, Block) else (stmt,):
+        go(c)
+    return result
+
+
+def blocks_in(stmt: Stmt) -> list[Block]:
+    """List all blocks below `stmt`, outer ones first."""
+    return [s for s in statements(stmt) if isinstance(s, Block)]
+
+
+def used_vars(*nodes: Any) -> set[Var]:
+    """Return the variables that occur in `nodes`."""
+    return {n for root in nodes for n in walk(root) if isinstance(n, Var)}
+
+
+def subst_stmt(stmt: Any, mapping: Mapping[Any, PrimExpr]) -> Any:
+    """Replace variables in a statement, expression or tuple; variables of an equal mapping keep identity."""
+    mapping = {k: v for k, v in mapping.items() if k is not v}
+    return substitute(stmt, mapping) if mapping else stmt
+
+
+def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Var, Var], dict[str, str]]:
+    """Copy a statement with fresh loop variables, block variables and block names, so that it can stand beside the original.
+
+    Returns
+    -------
+    (Stmt, dict, dict)
+        The copy, the new variable of each old one, the new name of each block.
+    """
+    variables: dict[Var, Var] = {}
+    names: dict[str, str] = {}
+    for s in statements(stmt):
+        if isinstance(s, For):
+            variables[s.loop_var] = replace_node(s.loop_var)
+        elif isinstance(s, Block):
+            names[s.name_hint] = rename(s.name_hint)
+            for iv in s.iter_vars:
+                variables[iv.var] = replace_node(iv.var)
+    by_id = {id(k): v for k, v in variables.items()}
+    memo: dict[int, Any] = {}
+
+    def go(node: Any) -> Any:
+        if not isinstance(node, Node):
+            return node
+        if id(node) in by_id:
+            return by_id[id(node)]
+        hit = memo.get(id(node))
+        if hit is None:
+            new = rebuild(node, go)
+            if isinstance(new, Block):
+                new = replace_node(new, name_hint=names[new.name_hint])
+            memo[id(node)] = hit = (node, new)
+        return hit[1]
+
+    return go(stmt), variables, names
+
+
+def iter_values_of(realize: BlockRealize) -> dict[Var, PrimExpr]:
+    """Map the variables of a block to the values that its realization gives them."""
+    return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+
+
+def fresh_iter_var(iv: IterVar) -> IterVar:
+    """Copy an iteration variable with a new variable."""
+    return replace_node(iv, var=replace_node(iv.var))
+
+
+def subst_regions(regions: tuple[BufferRegion, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[BufferRegion, ...]:
+    """Replace variables in regions; the buffers stay."""
+    return tuple(replace_node(r, region=subst_stmt(r.region, mapping)) for r in regions)

@@ -1,0 +1,85 @@
+"""Primitives that change how a loop runs or note something on a loop or block: parallel, vectorize, unroll, bind, annotate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Attrs, IntImm, IterVar, Range, Var, const
+from weft.tir.analysis.structure import child_realizes, replace_node, used_vars
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, For, ForKind
+
+__all__ = ["annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"]
+
+
+def parallel(state: ScheduleState, var: Var) -> None:
+    """Run the iterations of a loop on the thread pool."""
+    _set_kind(state, var, ForKind.PARALLEL, "parallel")
+
+
+def vectorize(state: ScheduleState, var: Var) -> None:
+    """Run the iterations of a loop as lanes of vectors."""
+    loop = state.loop(var)
+    if not isinstance(loop.extent, IntImm):
+        raise refuse("vectorize", f"the extent {loop.extent} is not a constant", loops=loop, help="split off a constant factor first")
+    _set_kind(state, var, ForKind.VECTORIZED, "vectorize")
+
+
+def unroll(state: ScheduleState, var: Var) -> None:
+    """Write the iterations of a loop out one after another."""
+    loop = state.loop(var)
+    state.replace(loop, replace_node(loop, kind=ForKind.UNROLLED))
+
+
+def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
+    """Run each iteration of a loop on its own GPU thread or block."""
+    if not thread_tag.startswith(("threadIdx.", "blockIdx.", "vthread")):
+        raise refuse("bind", f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
+    loop = state.loop(var)
+    _check_data_parallel(loop, "bind", allow_reduce=thread_tag.startswith("threadIdx."))
+    axis = IterVar(Range(const(0, var.dtype), loop.extent), Var(thread_tag, var.dtype), "thread", thread_tag)
+    state.replace(loop, replace_node(loop, kind=ForKind.THREAD_BINDING, thread_binding=axis))
+
+
+def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
+    loop = state.loop(var)
+    if loop.kind is ForKind.THREAD_BINDING:
+        raise refuse(primitive, "the loop is bound to a thread", loops=loop)
+    _check_data_parallel(loop, primitive)
+    state.replace(loop, replace_node(loop, kind=kind))
+
+
+def _check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -> None:
+    """Refuse unless each iteration writes other elements: the loop feeds data-parallel block variables only."""
+    allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
+    for r in child_realizes(loop.body):
+        for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
+            if loop.loop_var in used_vars(value) and iv.iter_type not in allowed:
+                raise refuse(
+                    primitive,
+                    f"the loop feeds '{iv.var.name}', a {iv.iter_type} variable: its iterations write the same elements",
+                    loops=loop,
+                    block=r.block.name_hint,
+                    help="use rfactor, or apply it to a spatial loop",
+                )
+
+
+def annotate(state: ScheduleState, target: Var | str, key: str, value: Any) -> None:
+    """Note ``key: value`` on a loop (its variable) or a block (its name)."""
+    node = _target(state, target)
+    state.replace(node, replace_node(node, annotations=Attrs.of(node.annotations, **{key: value})))
+
+
+def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
+    """Remove a note."""
+    node = _target(state, target)
+    if key not in node.annotations:
+        raise refuse("unannotate", f"there is no annotation '{key}'", help="there are: " + (", ".join(node.annotations.keys()) or "none"))
+    state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
+
+
+def _target(state: ScheduleState, target: Var | str) -> For | Block:
+    if isinstance(target, str):
+        realize: BlockRealize = state.realize(target)
+        return realize.block
+    return state.loop(target)

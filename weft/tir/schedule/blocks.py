@@ -1,0 +1,147 @@
+"""Inlining primitives: compute_inline puts a producer into its consumers, reverse_compute_inline a consumer into its producer."""
+
+from __future__ import annotations
+
+from weft.ir import PrimExpr, Var, is_const_int, rewrite, substitute
+from weft.tir.analysis.access import access_regions, loads_of
+from weft.tir.analysis.dependence import consumers_of, has_trivial_predicate, is_complete, is_data_parallel, is_plain_store, producers_of
+from weft.tir.analysis.structure import replace_node, used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore
+
+__all__ = ["compute_inline", "refresh_accesses", "reverse_compute_inline"]
+
+
+def compute_inline(state: ScheduleState, name: str) -> None:
+    """Compute the elements of a block where they are read, and drop its buffer."""
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    store = _inlinable_store(state, realize, scope, "compute_inline")
+    index_vars = _index_vars(store, realize, "compute_inline")
+    consumers = consumers_of(realize.block, scope)
+    if not consumers:
+        raise refuse("compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined")
+
+    def inline(node: object) -> object:
+        if isinstance(node, BufferLoad) and node.buffer is store.buffer:
+            return substitute(store.value, {v: i for v, i in zip(index_vars, node.indices, strict=True) if v is not None})
+        return node
+
+    for consumer in consumers:
+        current = state.realize(consumer.block.name_hint)
+        body = rewrite(current.block.body, inline)
+        init = rewrite(current.block.init, inline) if current.block.init is not None else None
+        state.replace(current.block, refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint))
+    state.remove(state.realize(name))
+    state.dealloc(store.buffer)
+
+
+def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
+    """Return the single store of a block that writes each element of an intermediate buffer once."""
+    block = realize.block
+    store = is_plain_store(block)
+    if store is None or not is_data_parallel(block):
+        raise refuse(primitive, "the block is not one element-wise store", block=block.name_hint, help="reductions and blocks with several statements cannot be inlined")
+    if state.is_argument(store.buffer):
+        raise refuse(primitive, f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
+    if not is_complete(realize, scope):
+        raise refuse(primitive, "another block writes the same buffer, or the block reads what it writes", block=block.name_hint)
+    if not has_trivial_predicate(realize):
+        raise refuse(primitive, f"the block runs only where {realize.predicate}", block=block.name_hint)
+    return store
+
+
+def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[Var | None]:
+    """Return the block variable that each index of the store is; None for a dimension of one element."""
+    result: list[Var | None] = []
+    own = {iv.var for iv in realize.block.iter_vars}
+    for i in store.indices:
+        if isinstance(i, Var) and i in own and i not in result:
+            result.append(i)
+        elif is_const_int(i, 0):
+            result.append(None)
+        else:
+            raise refuse(primitive, f"an element is stored at [{', '.join(map(str, store.indices))}], which is not a plain list of block variables", block=realize.block.name_hint)
+    free = (used_vars(store.value) & own) - {v for v in result if v is not None}
+    units = {iv.var: iv.dom.min for iv in realize.block.iter_vars if iv.dom is not None and is_const_int(iv.dom.extent, 1)}
+    if free - set(units):
+        raise refuse(primitive, "the value depends on a variable that the store's indices do not have", block=realize.block.name_hint)
+    return result
+
+
+def reverse_compute_inline(state: ScheduleState, name: str) -> None:
+    """Apply an element-wise consumer to the elements of its only producer where they are stored, and drop the buffer between."""
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    store = is_plain_store(block)
+    if store is None or not is_complete(realize, scope):
+        raise refuse("reverse_compute_inline", "the block is not one element-wise store", block=name)
+    producers = producers_of(block, scope)
+    if len(producers) != 1:
+        raise refuse("reverse_compute_inline", f"the block has {len(producers)} producers, one is needed", block=name)
+    producer = producers[0]
+    target = is_plain_store(producer.block)
+    if target is None or not is_complete(producer, scope):
+        raise refuse("reverse_compute_inline", "the producer is not one element-wise store", block=producer.block.name_hint, help="decompose a reduction first, or use reverse_compute_at")
+    if len(consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
+        raise refuse("reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint)
+    if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
+        raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
+    mapping = _inverse(store, target, realize, state)
+    value = substitute(store.value, mapping)
+
+    def forward(node: object) -> object:
+        return target.value if isinstance(node, BufferLoad) and node.buffer is target.buffer else node
+
+    new_store = replace_node(store, value=rewrite(value, forward), indices=tuple(substitute(i, mapping) for i in store.indices))
+    new_block = refresh_accesses(state, replace_node(producer.block, body=new_store), producer.block.name_hint)
+    state.replace(producer.block, new_block)
+    state.remove(state.realize(name))
+    state.dealloc(target.buffer)
+
+
+def _inverse(store: BufferStore, target: BufferStore, realize: BlockRealize, state: ScheduleState) -> dict[Var, PrimExpr]:
+    """Express the consumer's variables in those of the producer: each must appear alone as an index of the load."""
+    name = realize.block.name_hint
+    loads = loads_of(store.value, target.buffer)
+    first = loads[0]
+    if any(any(not (a is b) for a, b in zip(x.indices, first.indices, strict=True)) for x in loads):
+        raise refuse("reverse_compute_inline", "the consumer reads the producer at several places", block=name)
+    analyzer = state.analyzer_at(state.path_to_block(name))
+    domains = {iv.var: iv.dom for iv in realize.block.iter_vars}
+    mapping: dict[Var, PrimExpr] = {}
+    for read, written, size in zip(first.indices, target.indices, target.buffer.shape, strict=True):
+        if isinstance(read, Var) and read in domains and read not in mapping:
+            dom = domains[read]
+            if dom is None or not analyzer.can_prove_equal(dom.extent, size):
+                raise refuse("reverse_compute_inline", f"the consumer reads only a part of '{target.buffer.name}'", block=name)
+            mapping[read] = written
+        elif not (is_const_int(read, 0) and is_const_int(size, 1)):
+            raise refuse("reverse_compute_inline", "the consumer's read is not a plain list of its variables", block=name)
+    missing = [v for v, dom in domains.items() if v not in mapping and not (dom is not None and is_const_int(dom.extent, 1))]
+    if missing:
+        raise refuse("reverse_compute_inline", "the consumer writes each element of the producer several times", block=name, loops=missing)
+    for v, dom in domains.items():
+        if v not in mapping and dom is not None:
+            mapping[v] = dom.min
+    return mapping
+
+
+def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
+    """Compute anew the regions that a block reads and writes after its body changed."""
+    analyzer = state.analyzer_at(state.path_to_block(place))
+    stmts = [s for s in (block.init, block.body) if s is not None]
+    reads, writes = access_regions(stmts, analyzer, block.alloc_buffers)
+    return replace_node(block, reads=reads, writes=writes)
+
+
+def sole_output(block: Block) -> Buffer | None:
+    """Return the buffer that a block writes, if it is one."""
+    return block.writes[0].buffer if len(block.writes) == 1 else None
+

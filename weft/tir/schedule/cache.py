@@ -1,0 +1,132 @@
+"""Cache primitives: stage what a block reads or writes in a buffer of its own; choose where a buffer lives."""
+
+from __future__ import annotations
+
+from weft.ir import Range, TRUE, IterVar, Var, const, rewrite
+from weft.tir.analysis.access import point_region, relax_region, substitute_ranges
+from weft.tir.analysis.dependence import consumers_of
+from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.schedule.compute_at import replace_buffer
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
+
+__all__ = ["cache_read", "cache_write", "set_scope"]
+
+
+def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope: str) -> str:
+    """Let a block write a new buffer, which another block then copies to the original. Returns the name of the copy."""
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    region = _region(block.writes, write_index, name, "cache_write")
+    old = region.buffer
+    if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
+        raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
+    top = _top_child(scope, path)
+    inside = {id(r) for r in child_realizes(top)}
+    if any(id(c) in inside for c in consumers_of(block, scope)):
+        raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
+    cache = _cache_of(old, storage_scope)
+    box = _whole_region(state, path, realize, region)
+    copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
+    copy = _copy_nest(cache, old, box, copy_name)
+    state.replace(top, seq(top, copy))
+    current = state.realize(name).block
+    state.replace(current, _use(current, old, cache))
+    state.alloc(state.scope_of_block(name), cache)
+    return copy_name
+
+
+def cache_read(state: ScheduleState, name: str, read_index: int, storage_scope: str, consumers: list[str] | None = None) -> str:
+    """Copy what a block reads into a new buffer first, and let it (or the listed blocks) read that. Returns the name of the copy."""
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    own = {id(w.buffer) for w in block.writes}
+    region = _region(tuple(r for r in block.reads if id(r.buffer) not in own), read_index, name, "cache_read")
+    old = region.buffer
+    cache = _cache_of(old, storage_scope)
+    users = consumers if consumers else [name]
+    top = _top_child(scope, path)
+    if any(any(w.buffer is old for w in r.block.writes) for r in child_realizes(top)):
+        raise refuse("cache_read", f"'{old.name}' is written in the same loop nest", block=name)
+    box = tuple(Range(const(0, d.dtype), d) for d in old.shape) if len(users) > 1 else _whole_region(state, path, realize, region)
+    copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
+    state.replace(top, seq(_copy_nest(old, cache, box, copy_name), top))
+    for user in users:
+        current = state.realize(user).block
+        state.replace(current, _use(current, old, cache))
+    state.alloc(state.scope_of_block(name), cache)
+    return copy_name
+
+
+def _region(regions: tuple[BufferRegion, ...], index: int, name: str, primitive: str) -> BufferRegion:
+    if not 0 <= index < len(regions):
+        raise refuse(primitive, f"buffer index {index} is out of range", block=name, help="the buffers are " + ", ".join(r.buffer.name for r in regions))
+    return regions[index]
+
+
+def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
+    name = f"{old.name}_{storage_scope.replace('.', '_')}"
+    return replace_node(old, data=Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0)
+
+
+def _top_child(scope: Block, path: list[Stmt]) -> Stmt:
+    """Return the statement directly in the body of `scope` through which `path` runs."""
+    at = next(i for i, s in enumerate(path) if s is scope)
+    child = path[at + 1]
+    return path[at + 2] if isinstance(child, SeqStmt) else child
+
+
+def _whole_region(state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion) -> tuple[Range, ...]:
+    """Return what all instances of a block touch, cut to the buffer."""
+    at = max(i for i, s in enumerate(path[:-1]) if isinstance(s, Block))
+    analyzer = state.analyzer_at(path)
+    loops = {s.loop_var: Range(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
+    box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), loops, analyzer)
+    result = []
+    for r, d in zip(box, region.buffer.shape, strict=True):
+        inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
+        result.append(r if r is not None and inside else Range(const(0, d.dtype), d))
+    return tuple(result)
+
+
+def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
+    """Build the loops and the block that copy a box of one buffer to the same place of another."""
+    loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
+    iters = [IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)]
+    index = tuple(iv.var for iv in iters)
+    block = Block(
+        tuple(iters), (point_region(source, index),), (point_region(target, index),), name, BufferStore(target, BufferLoad(source, index), index)
+    )
+    values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
+    body: Stmt = BlockRealize(values, TRUE, block)
+    for v, r in reversed(list(zip(loops, box, strict=True))):
+        body = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, body)
+    return body
+
+
+def _use(block: Block, old: Buffer, new: Buffer) -> Block:
+    """Let a block load and store `new` instead of `old`."""
+
+    def rule(node: object) -> object:
+        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and node.buffer is old:
+            return replace_node(node, buffer=new)
+        return node
+
+    return rewrite(block, rule)
+
+
+def set_scope(state: ScheduleState, name: str, buffer_index: int, storage_scope: str) -> None:
+    """Choose where the buffer that a block writes lives."""
+    block = state.realize(name).block
+    buffer = _region(block.writes, buffer_index, name, "set_scope").buffer
+    if state.is_argument(buffer):
+        raise refuse("set_scope", f"'{buffer.name}' is a parameter of the function", block=name, help="use cache_write")
+    if buffer.scope != storage_scope:
+        replace_buffer(state, buffer, replace_node(buffer, scope=storage_scope))

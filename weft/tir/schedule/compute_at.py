@@ -1,0 +1,255 @@
+"""compute_at and reverse_compute_at: move a block under a loop of its consumers or producers, over the region needed there."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer
+from weft.ir import TRUE, IntImm, PrimExpr, Range, Var, cast, const, is_const_int, logical_and, substitute
+from weft.tir.analysis.access import evaluate_interval, loads_of, relax_region, substitute_ranges, union_regions
+from weft.tir.analysis.dependence import consumers_of, is_complete, is_reduction, producers_of, reduce_vars
+from weft.tir.analysis.structure import child_realizes, iter_values_of, path_to, replace_node, subst_stmt, used_vars
+from weft.tir.buffer import Buffer, BufferRegion
+from weft.tir.schedule.loops import conjuncts
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
+
+__all__ = ["compute_at", "replace_buffer", "reverse_compute_at"]
+
+
+def compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> list[Var]:
+    """Compute, in each iteration of a loop, the part of a block that the consumers in it need. Returns the new loops."""
+    scope, realize, loop = _common_scope(state, name, var, "compute_at")
+    block = realize.block
+    if any(state.is_argument(w.buffer) for w in block.writes):
+        raise refuse("compute_at", "the block writes an output of the function, all of which must be computed", block=name)
+    consumers = consumers_of(block, scope)
+    inside = child_realizes(loop.body)
+    outside = [c.block.name_hint for c in consumers if not any(c is r for r in inside)]
+    if not consumers or outside:
+        raise refuse("compute_at", "a consumer is not under the loop" if consumers else "the block has no consumer", loops=loop, block=outside[0] if outside else name)
+    analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
+    regions: dict[int, tuple[Range | None, ...]] = {}
+    for c in consumers:
+        for r in c.block.reads:
+            if any(w.buffer is r.buffer for w in block.writes):
+                _add_region(regions, r, c, loop, analyzer)
+    domain = _solve_domain(block, block.writes, regions, analyzer)
+    positions = [i for i, s in enumerate(_items(loop.body)) if any(any(c is r for r in child_realizes(s)) for c in consumers)]
+    position = positions[0] if index == -1 else 0 if index == -2 else min(index, positions[0])
+    return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=True)
+
+
+def reverse_compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> list[Var]:
+    """Run, in each iteration of a loop, the part of a block that consumes what its producers made in it. Returns the new loops."""
+    scope, realize, loop = _common_scope(state, name, var, "reverse_compute_at")
+    block = realize.block
+    inside = child_realizes(loop.body)
+    producers = [p for p in producers_of(block, scope)]
+    under = [p for p in producers if any(p is r for r in inside)]
+    if not under:
+        raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
+    analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
+    regions: dict[int, tuple[Range | None, ...]] = {}
+    for p in under:
+        if any(iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var)) for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)):
+            raise refuse("reverse_compute_at", "the producer's result is not complete at this loop: its reduction runs around it", loops=loop, block=p.block.name_hint)
+        for w in p.block.writes:
+            if any(w.buffer is r.buffer for r in block.reads):
+                _add_region(regions, w, p, loop, analyzer)
+    domain = _solve_domain(block, block.reads, regions, analyzer)
+    _check_partition(state, block, domain, var, name)
+    items = _items(loop.body)
+    last = max(i for i, s in enumerate(items) if any(any(p is r for r in child_realizes(s)) for p in under)) + 1
+    position = last if index == -2 else len(items) if index == -1 else max(index, last)
+    later = [c for c in consumers_of(block, scope) if any(c is r for r in inside)]
+    if later:
+        position = min(position, min(i for i, s in enumerate(items) if any(any(c is r for r in child_realizes(s)) for c in later)))
+    return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
+
+
+def _check_partition(state: ScheduleState, block: Block, domain: dict[Var, Range], var: Var, name: str) -> None:
+    """Refuse a reduction whose reduction range would be cut by the loops around it."""
+    around = {f.loop_var for f in _loops_outside(state, var)}
+    for v in reduce_vars(block):
+        if v in domain and not used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
+            raise refuse("reverse_compute_at", f"each iteration would see only a part of the reduction '{v.name}'", block=name, help="use rfactor, or a loop outside of it")
+
+
+def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
+    """List the loop and those around it within its scope."""
+    loops: list[For] = []
+    for s in state.path_to_loop(var):
+        loops = [] if isinstance(s, Block) else [*loops, s] if isinstance(s, For) else loops
+    return loops
+
+
+def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> tuple[Block, BlockRealize, For]:
+    path, loop_path = state.path_to_block(name), state.path_to_loop(var)
+    scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
+    assert isinstance(realize, BlockRealize) and isinstance(loop, For)
+    if state.scope_of(loop_path) is not scope:
+        raise refuse(primitive, "block and loop are in different scopes", loops=loop, block=name)
+    if any(s is loop for s in path):
+        raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
+    if not is_complete(realize, scope) and not is_reduction(realize, scope):
+        raise refuse(primitive, "the block is neither complete nor a whole reduction", block=name, help="move a reduction before decomposing it")
+    return scope, realize, loop
+
+
+def _add_region(table: dict[int, tuple[Range | None, ...]], region: BufferRegion, realize: BlockRealize, loop: For, analyzer: Analyzer) -> None:
+    """Add to `table` what a block touches while the loops between `loop` and the block run."""
+    path = path_to(loop, lambda s: s is realize)
+    assert path is not None
+    inner = {s.loop_var: Range(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
+    for v, r in inner.items():
+        analyzer.bind(v, r)
+    box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
+    old = table.get(id(region.buffer))
+    table[id(region.buffer)] = box if old is None else union_regions(old, box, analyzer)
+
+
+def _solve_domain(block: Block, accesses: tuple[BufferRegion, ...], regions: dict[int, tuple[Range | None, ...]], analyzer: Analyzer) -> dict[Var, Range]:
+    """Find for block variables the values with which `accesses` cover `regions`; a variable without entry runs over its whole domain."""
+    own = {iv.var for iv in block.iter_vars}
+    domain: dict[Var, Range] = {}
+    for access in accesses:
+        box = regions.get(id(access.buffer))
+        if box is None:
+            continue
+        for r, needed in zip(access.region, box, strict=True):
+            if not (isinstance(r.min, Var) and r.min in own and is_const_int(r.extent, 1)) or needed is None:
+                continue
+            old = domain.get(r.min)
+            if old is not None:
+                merged = union_regions((old,), (needed,), analyzer)[0]
+                assert merged is not None
+                needed = merged
+            domain[r.min] = needed
+    # a variable that also appears in a compound index must keep its whole domain
+    for access in accesses:
+        if id(access.buffer) in regions:
+            for r in access.region:
+                if not isinstance(r.min, Var):
+                    for v in used_vars(r.min, r.extent) & own:
+                        domain.pop(v, None)
+    return domain
+
+
+def _items(body: Stmt) -> list[Stmt]:
+    return list(body.seq) if isinstance(body, SeqStmt) else [body]
+
+
+def _move(
+    state: ScheduleState, realize: BlockRealize, loop: For, domain: dict[Var, Range], position: int, analyzer: Analyzer, unit_loops: bool, over_compute: bool
+) -> list[Var]:
+    """Put a new nest for the block at `position` in the body of `loop` and take the old one away."""
+    block = realize.block
+    values: list[PrimExpr] = []
+    new_loops: list[tuple[Var, PrimExpr]] = []
+    predicate: PrimExpr = TRUE
+    padded: dict[Var, PrimExpr] = {}
+    for n, iv in enumerate(block.iter_vars):
+        dom = iv.dom
+        assert dom is not None
+        needed = domain.get(iv.var, dom)
+        if needed is not dom and not isinstance(needed.extent, IntImm) and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var)) :
+            needed = dom  # the box grows with a loop: cover everything rather than guess
+        if needed is not dom and analyzer.can_prove(needed.extent >= dom.extent):
+            needed = dom
+        dtype = iv.var.dtype
+        start, extent = cast(dtype, needed.min), cast(dtype, needed.extent)
+        value = start
+        if unit_loops or not is_const_int(extent, 1):
+            v = Var(f"ax{n}", dtype)
+            new_loops.append((v, extent))
+            analyzer.bind(v, Range(const(0, dtype), extent))
+            value = analyzer.simplify(start + v)
+        values.append(value)
+        if needed is not dom:
+            if not analyzer.can_prove(value >= dom.min):
+                predicate = logical_and(predicate, analyzer.simplify(value >= dom.min))
+            end = cast(dtype, dom.min + dom.extent)
+            if not analyzer.can_prove(value < end):
+                larger = _roundup(state, block, iv.var, needed, loop, analyzer) if over_compute else None
+                if larger is None:
+                    predicate = logical_and(predicate, analyzer.simplify(value < end))
+                else:
+                    padded[iv.var] = larger
+    predicate = logical_and(predicate, _carry_predicate(realize, values, analyzer))
+    body: Stmt = BlockRealize(tuple(values), predicate, block)
+    for v, extent in reversed(new_loops):
+        body = For(v, const(0, v.dtype), extent, ForKind.SERIAL, body)
+    items = _items(loop.body)
+    state.replace(loop, replace_node(loop, body=seq(*items[:position], body, *items[position:])))
+    state.remove(realize)
+    if padded:
+        _grow(state, block.name_hint, padded)
+    return [v for v, _ in new_loops]
+
+
+def _carry_predicate(realize: BlockRealize, values: list[PrimExpr], analyzer: Analyzer) -> PrimExpr:
+    """Express the old predicate in the new values; conditions that only kept variables in their domain are dropped."""
+    plain = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
+    result: PrimExpr = TRUE
+    for c in conjuncts(realize.predicate):
+        if _is_domain_guard(c, realize):
+            continue
+        free = {v for v in used_vars(c) if v not in plain}
+        if any(v in used_vars(realize.iter_values) for v in free):
+            raise refuse("compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint)
+        result = logical_and(result, analyzer.simplify(subst_stmt(c, plain)))
+    return result
+
+
+def _is_domain_guard(condition: PrimExpr, realize: BlockRealize) -> bool:
+    """Whether a condition says that the value of a block variable is below the end of its domain."""
+    from_split = getattr(condition, "a", None), getattr(condition, "b", None)
+    if type(condition).__name__ != "LT" or from_split[0] is None:
+        return False
+    analyzer = Analyzer()
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.dom is not None and is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
+            if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(from_split[1], iv.dom.extent):
+                return True
+    return False
+
+
+def _roundup(state: ScheduleState, block: Block, var: Var, needed: Range, loop: For, analyzer: Analyzer) -> PrimExpr | None:
+    """Return a larger extent for a variable with which no predicate is needed, if the block may run that far.
+
+    It may where each of its loads stays inside its buffer, so that the surplus elements are computed and never read.
+    """
+    if not isinstance(needed.extent, IntImm) or len(block.writes) != 1:
+        return None
+    around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
+    box = evaluate_interval(needed.min, around)
+    if box is None:
+        return None
+    end = analyzer.simplify(box[1] + needed.extent)
+    local = Analyzer()
+    for iv in block.iter_vars:
+        if iv.dom is not None:
+            local.bind(iv.var, iv.dom if iv.var is not var else Range(iv.dom.min, end))
+    own_output = block.writes[0].buffer
+    for load in loads_of((block.body, *((block.init,) if block.init is not None else ()))):
+        if load.buffer is own_output:
+            continue
+        for i, size in zip(load.indices, load.buffer.shape, strict=True):
+            if var in used_vars(i) and not local.can_prove(i < size):
+                return None
+    return end
+
+
+def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
+    """Enlarge the domains of block variables and the buffer that they index."""
+    block = state.realize(name).block
+    iter_vars = tuple(replace_node(iv, dom=Range(iv.dom.min, larger[iv.var])) if iv.var in larger and iv.dom is not None else iv for iv in block.iter_vars)
+    state.replace(block, replace_node(block, iter_vars=iter_vars))
+    write = block.writes[0]
+    shape = tuple(cast(d.dtype, larger[r.min]) if isinstance(r.min, Var) and r.min in larger else d for r, d in zip(write.region, write.buffer.shape, strict=True))
+    replace_buffer(state, write.buffer, replace_node(write.buffer, shape=shape))
+
+
+def replace_buffer(state: ScheduleState, old: Buffer, new: Buffer) -> None:
+    """Let every statement use `new` instead of `old`."""
+    state.rewrite_body(lambda body: substitute(body, {old: new}))
+

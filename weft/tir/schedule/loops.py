@@ -1,0 +1,293 @@
+"""Loop primitives: split, fuse, reorder, loop_partition, specialize.
+
+Each function takes the state and loop variables, checks, rewrites, and returns the new loop variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.arith import Analyzer
+from weft.ir import NO_ATTRS, TRUE, And, IntImm, PrimExpr, Range, Var, as_expr, cast, ceildiv, const, is_const_int, logical_and
+from weft.tir.analysis.dependence import reduce_vars
+from weft.tir.analysis.structure import child_realizes, clone_fresh, map_children, replace_node, subst_stmt, used_vars
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, seq
+
+__all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "split"]
+
+
+def split(state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True) -> list[Var]:
+    """Split a loop into nested loops; a product of factors larger than the extent gets a predicate on the blocks inside."""
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
+    if loop.kind is ForKind.THREAD_BINDING:
+        raise refuse("split", "the loop is bound to a thread", loops=loop, help="split before binding")
+    if not is_const_int(loop.min, 0):
+        raise refuse("split", "the loop does not start at 0", loops=loop, help="normalise it first")
+    analyzer = state.analyzer_at(path)
+    dtype = loop.loop_var.dtype
+    sizes = _infer_factors(loop, factors, analyzer)
+    sizes = [cast(dtype, s) for s in sizes]
+    new_vars = [Var(f"{var.name}_{i}", dtype) for i in range(len(sizes))]
+    index: PrimExpr = new_vars[0]
+    for v, s in zip(new_vars[1:], sizes[1:], strict=True):
+        index = index * s + v
+    product = sizes[0]
+    for s in sizes[1:]:
+        product = product * s
+    unit = {v: const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if is_const_int(s, 1)}
+    if not preserve_unit_iters:
+        index = subst_stmt(index, unit)
+    for v, s in zip(new_vars, sizes, strict=True):
+        analyzer.bind(v, Range(const(0, dtype), s))
+    index = analyzer.simplify(index)
+    exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
+    body = subst_stmt(loop.body, {var: index})
+    if not exact:
+        body = _guard(body, index < loop.extent)
+    kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
+    for v, s in reversed(kept or [(new_vars[-1], sizes[-1])]):
+        body = For(v, const(0, dtype), s, loop.kind, body, annotations=loop.annotations if v is new_vars[0] else NO_ATTRS)
+    state.replace(loop, body)
+    return [v for v, _ in kept] or [new_vars[-1]]
+
+
+def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
+    """Fill in the factor given as None (or -1) so that the product covers the extent."""
+    if not factors:
+        raise refuse("split", "no factors were given", loops=loop)
+    open_at = [i for i, f in enumerate(factors) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
+    if len(open_at) > 1:
+        raise refuse("split", "at most one factor may be left open", loops=loop)
+    dtype = loop.loop_var.dtype
+    sizes = [const(0, dtype) if i in open_at else as_expr(f, dtype) for i, f in enumerate(factors)]
+    for i, s in enumerate(sizes):
+        if i not in open_at and isinstance(s, IntImm) and s.value <= 0:
+            raise refuse("split", f"factor {s.value} is not positive", loops=loop)
+    product: PrimExpr = const(1, dtype)
+    for i, s in enumerate(sizes):
+        product = product if i in open_at else product * s
+    if open_at:
+        sizes[open_at[0]] = analyzer.simplify(ceildiv(cast(dtype, loop.extent), product))
+    elif not analyzer.can_prove(product >= loop.extent):
+        raise refuse("split", f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}", loops=loop, help="leave one factor None")
+    return sizes
+
+
+def _guard(body: Stmt, condition: PrimExpr) -> Stmt:
+    """Add a condition to the outermost blocks in `body`."""
+    if isinstance(body, BlockRealize):
+        return replace_node(body, predicate=logical_and(body.predicate, condition))
+    return map_children(body, lambda s: _guard(s, condition))
+
+
+def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool = True) -> Var:
+    """Fuse perfectly nested loops, outermost first, into one."""
+    if not loops:
+        raise refuse("fuse", "no loops were given")
+    path = state.path_to_loop(loops[0])
+    outer = path[-1]
+    assert isinstance(outer, For)
+    chain = [outer]
+    for v in loops[1:]:
+        inner = chain[-1].body
+        if not isinstance(inner, For) or inner.loop_var is not v:
+            raise refuse("fuse", "the loops are not directly nested in this order", loops=list(loops), help="reorder them next to each other first")
+        chain.append(inner)
+    for f in chain:
+        if not is_const_int(f.min, 0):
+            raise refuse("fuse", "a loop does not start at 0", loops=f)
+        if f.kind is ForKind.THREAD_BINDING:
+            raise refuse("fuse", "a loop is bound to a thread", loops=f)
+        if not used_vars(f.extent).isdisjoint(loops):
+            raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
+    if len(chain) == 1:
+        return outer.loop_var
+    dtype = outer.loop_var.dtype
+    fused = Var("_".join(f.loop_var.name for f in chain) + "_fused", dtype)
+    analyzer = state.analyzer_at(path)
+    extent: PrimExpr = const(1, dtype)
+    for f in chain:
+        extent = extent * cast(dtype, f.extent)
+    mapping: dict[Var, PrimExpr] = {}
+    rest: PrimExpr = fused
+    for i in range(len(chain) - 1, 0, -1):
+        size = cast(dtype, chain[i].extent)
+        mapping[chain[i].loop_var] = cast(chain[i].loop_var.dtype, rest % size if not is_const_int(size, 1) else const(0, dtype))
+        rest = rest // size
+    mapping[outer.loop_var] = rest
+    analyzer.bind(fused, Range(const(0, dtype), extent))
+    mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
+    body = subst_stmt(chain[-1].body, mapping)
+    state.replace(outer, For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations))
+    return fused
+
+
+def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:
+    """Give loops on one chain the order listed; loops in between that are not listed keep their place."""
+    if len(set(loops)) != len(loops):
+        raise refuse("reorder", "a loop is listed twice", loops=list(loops))
+    if len(loops) < 2:
+        return
+    wanted = set(loops)
+    paths = [state.path_to_loop(v) for v in loops]
+    deepest = max(paths, key=len)
+    first = next(i for i, s in enumerate(deepest) if isinstance(s, For) and s.loop_var in wanted)
+    chain = [s for s in deepest[first:]]
+    missing = wanted - {s.loop_var for s in chain if isinstance(s, For)}
+    if missing:
+        raise refuse("reorder", "the loops are not nested in one another", loops=list(missing))
+    for s in chain:
+        if not isinstance(s, For):
+            raise refuse("reorder", f"a {type(s).__name__} stands between the loops", loops=list(loops), help="a loop with several children cannot move past them")
+    inner_body = chain[-1].body  # type: ignore[union-attr]
+    for r in child_realizes(inner_body):
+        if not isinstance(r.block, Block):
+            continue
+        if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
+            raise refuse("reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops))
+    queue = list(loops)
+    order = [state.loop(queue.pop(0)) if s.loop_var in wanted else s for s in chain]  # type: ignore[union-attr]
+    for i, f in enumerate(order):
+        later = {g.loop_var for g in order[i + 1 :]}  # type: ignore[union-attr]
+        if not used_vars(f.min, f.extent).isdisjoint(later):  # type: ignore[union-attr]
+            raise refuse("reorder", "the extent of a loop depends on a loop that would come inside it", loops=f)
+    _check_order(child_realizes(inner_body), order, loops)
+    body = inner_body
+    for f in reversed(order):
+        body = replace_node(f, body=body)
+    state.replace(chain[0], body)
+
+
+def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequence[Var]) -> None:
+    """Refuse when several blocks feed one another below the loops: only the order within one iteration is kept."""
+    if len(realizes) <= 1:
+        return
+    for r in realizes:
+        if reduce_vars(r.block):
+            raise refuse("reorder", "several blocks stand below the loops and one of them is a reduction", block=r.block.name_hint, loops=list(loops))
+
+
+def loop_partition(state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True) -> list[Var]:
+    """Cut a loop into consecutive loops of the given lengths; blocks in the later ones are copies with new names."""
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
+    if any(r.block.init is not None and any(var in used_vars(v) for iv, v in zip(r.block.iter_vars, r.iter_values, strict=True) if iv.iter_type == "reduce") for r in child_realizes(loop.body)):
+        raise refuse("loop_partition", "the loop runs over a reduction that still holds its init", loops=loop, help="decompose_reduction first")
+    dtype = var.dtype
+    analyzer = state.analyzer_at(path)
+    lengths = _partition_lengths(loop, factors, analyzer)
+    start: PrimExpr = loop.min
+    parts: list[Stmt] = []
+    new_vars: list[Var] = []
+    for n, length in enumerate(lengths):
+        piece: Stmt = loop if n == 0 else clone_fresh(loop, _namer(state, n))[0]
+        assert isinstance(piece, For)
+        new = Var(f"{var.name}_p{n}", dtype)
+        if is_const_int(length, 0):
+            continue
+        inner_analyzer = state.analyzer_at(path[:-1])
+        inner_analyzer.bind(new, Range(const(0, dtype), length))
+        body = subst_stmt(piece.body, {piece.loop_var: inner_analyzer.simplify(start + new)})
+        body = _drop_proven(body, inner_analyzer)
+        if is_const_int(length, 1) and not preserve_unit_iters:
+            body = subst_stmt(body, {new: const(0, dtype)})
+            parts.append(body)
+        else:
+            parts.append(For(new, const(0, dtype), length, loop.kind, body, annotations=loop.annotations))
+            new_vars.append(new)
+        start = analyzer.simplify(start + length)
+    state.replace(loop, seq(*parts))
+    return new_vars
+
+
+def _namer(state: ScheduleState, n: int):  # noqa: ANN202
+    taken = set(state.block_names())
+
+    def rename(name: str) -> str:
+        new = f"{name}_p{n}"
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        return new
+
+    return rename
+
+
+def _partition_lengths(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
+    dtype = loop.loop_var.dtype
+    known: PrimExpr = const(0, dtype)
+    open_at = [i for i, f in enumerate(factors) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
+    if len(open_at) > 1:
+        raise refuse("loop_partition", "at most one length may be left open", loops=loop)
+    lengths = [const(0, dtype) if i in open_at else cast(dtype, as_expr(f, dtype)) for i, f in enumerate(factors)]
+    for s in lengths:
+        known = known + s
+    rest = analyzer.simplify(loop.extent - known)
+    if open_at:
+        lengths[open_at[0]] = rest
+    elif not is_const_int(rest, 0):
+        lengths.append(rest)
+    if not analyzer.can_prove(known <= loop.extent):
+        raise refuse("loop_partition", f"the lengths add up to {known}, past the extent {loop.extent}", loops=loop)
+    return lengths
+
+
+def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
+    """Remove from block predicates the conditions that hold for all iterations below."""
+
+    def go(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            analyzer.bind(s.loop_var, Range(s.min, s.extent))
+        if isinstance(s, BlockRealize):
+            if isinstance(s.predicate, IntImm):
+                return s
+            kept: PrimExpr = TRUE
+            for c in conjuncts(s.predicate):
+                if not analyzer.can_prove(c):
+                    kept = logical_and(kept, c)
+            return s if kept is s.predicate else replace_node(s, predicate=kept)
+        return map_children(s, go)
+
+    return go(body)
+
+
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """Split a condition at its ``and``s."""
+    if isinstance(condition, And):
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [] if isinstance(condition, IntImm) and condition.value else [condition]
+
+
+def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[list[str], dict[Var, Var], dict[str, str]]:
+    """Copy a loop nest under both outcomes of `condition`: ``if condition: nest else: copy``.
+
+    The original stays where the condition holds, so that each can be scheduled with what its side knows.
+
+    Returns
+    -------
+    (list of str, dict, dict)
+        Blocks of the copy; the copy's variable of each loop; the copy's name of each block.
+    """
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
+    defined = {s.loop_var for s in path[:-1] if isinstance(s, For)} | {v for s in path for v in ([iv.var for iv in s.iter_vars] if isinstance(s, Block) else [])}
+    dims = {v for _, b in state.func.buffer_map for v in used_vars(b.shape)} | set(state.func.params)
+    unknown = used_vars(condition) - defined - dims
+    if unknown:
+        raise refuse("specialize", "the condition uses variables that are not known at the loop", loops=[v.name for v in unknown])
+    copy, variables, names = clone_fresh(loop, _namer(state, 1))
+    state.replace(loop, IfThenElse(condition, loop, copy))
+    return [s.block.name_hint for s in child_realizes(copy)], variables, names
+
+
+def add_unit_loop(state: ScheduleState, target: Var | str) -> Var:
+    """Put a loop of one iteration around a loop (its variable) or a block (its name)."""
+    stmt = state.realize(target) if isinstance(target, str) else state.loop(target)
+    var = Var("u", "int64" if isinstance(target, str) else target.dtype)
+    state.replace(stmt, For(var, const(0, var.dtype), const(1, var.dtype), ForKind.SERIAL, stmt))
+    return var

@@ -1,0 +1,206 @@
+"""Primitives on reductions: decompose_reduction splits off the init, rfactor turns a reduction loop into a spatial one."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer
+from weft.ir import TRUE, Add, FloatImm, IntImm, IterVar, Max, Min, Mul, PrimExpr, Range, Var, const, if_then_else, logical_and
+from weft.tir.analysis.access import access_regions
+from weft.tir.analysis.dependence import is_reduction
+from weft.tir.analysis.structure import child_realizes, fresh_iter_var, replace_node, replace_stmt, subst_regions, subst_stmt, used_vars
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
+from weft.tir.schedule.loops import conjuncts
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+
+__all__ = ["COMBINERS", "combiner_of", "decompose_reduction", "rfactor"]
+
+COMBINERS = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
+"""Binary nodes that are commutative and associative, and the name of the reduction each makes."""
+
+
+_IDENTITY = {Add: 0, Mul: 1}
+
+
+def _is_number(value: PrimExpr, number: int) -> bool:
+    return isinstance(value, (IntImm, FloatImm)) and value.value == number
+
+
+def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str, str]:
+    """Put the init of a reduction into a block of its own before a loop. Returns the names of the init and the update block."""
+    path = state.path_to_block(name)
+    realize = path[-1]
+    scope = state.scope_of(path)
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    if block.init is None:
+        raise refuse("decompose_reduction", "the block has no init", block=name)
+    if not is_reduction(realize, scope):
+        raise refuse("decompose_reduction", "the block is not a whole reduction", block=name)
+    loops = state.loops_of(name)
+    at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
+    if at is None:
+        raise refuse("decompose_reduction", "the loop is not around the block", loops=[var.name], block=name)
+    reducing: set[Var] = set()
+    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.iter_type == "reduce":
+            reducing |= used_vars(value)
+    outer = [f for f in loops[:at] if f.loop_var in reducing]
+    if outer:
+        raise refuse("decompose_reduction", "a reduction loop runs outside of the given one", loops=outer, block=name, help="give the outermost reduction loop")
+    init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
+    nest = _init_nest(realize, loops[at:], init_name)
+    update = replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
+    loop = loops[at]
+    new_loop = replace_stmt(loop, realize, replace_node(realize, block=update))
+    state.replace(loop, seq(nest, new_loop))
+    return init_name, update_name
+
+
+def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
+    return block.reads + tuple(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads))
+
+
+def _init_nest(realize: BlockRealize, loops: list[For], init_name: str) -> Stmt:
+    """Build the loops over the spatial variables that run the init."""
+    block = realize.block
+    pairs = [(fresh_iter_var(iv), iv.var, value) for iv, value in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"]
+    to_new = {old: iv.var for iv, old, _ in pairs}
+    needed: set[Var] = set()
+    for _, _, value in pairs:
+        needed |= used_vars(value)
+    chosen = [f for f in loops if f.loop_var in needed]
+    loop_map = {f.loop_var: replace_node(f.loop_var) for f in chosen}
+    dropped = {f.loop_var for f in loops} - set(loop_map)
+    predicate: PrimExpr = TRUE
+    for c in conjuncts(realize.predicate):
+        if used_vars(c).isdisjoint(dropped):
+            predicate = logical_and(predicate, subst_stmt(c, loop_map))
+    assert block.init is not None
+    init_block = Block(tuple(iv for iv, _, _ in pairs), (), subst_regions(block.writes, to_new), init_name, subst_stmt(block.init, to_new), annotations=block.annotations)
+    body: Stmt = BlockRealize(tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block)
+    for f in reversed(chosen):
+        body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
+    return body
+
+
+def combiner_of(block: Block) -> tuple[type, BufferStore, PrimExpr] | None:
+    """Recognise ``B[i] = op(B[i], f)``: return the operator's node, the store and ``f``; None for anything else."""
+    store = block.body
+    if not isinstance(store, BufferStore) or type(store.value) not in COMBINERS:
+        return None
+    value = store.value
+    for own, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+        if isinstance(own, BufferLoad) and own.buffer is store.buffer and _same_indices(own.indices, store.indices):
+            return type(value), store, other
+    return None
+
+
+def _same_indices(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
+    analyzer = Analyzer()
+    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
+    """Turn a reduction loop into a spatial one: partial results per iteration in a new buffer, then a reduction over them.
+
+    The new dimension stands at `factor_axis` of the new buffer. Returns the name of the block of partial results.
+    """
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
+    realizes = child_realizes(loop.body)
+    if len(realizes) != 1:
+        raise refuse("rfactor", f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)
+    realize = realizes[0]
+    block, name = realize.block, realize.block.name_hint
+    found = combiner_of(block)
+    if found is None or block.init is None or not isinstance(block.init, BufferStore) or not is_reduction(realize, state.scope_of(path)):
+        raise refuse("rfactor", "the block is not a reduction of the form B[i] = B[i] op f with a commutative op", block=name, help="+, *, max and min are known")
+    combine, store, source = found
+    if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
+        raise refuse("rfactor", f"the reduction starts from {block.init.value}, which each partial result would add again", block=name)
+    analyzer = state.analyzer_at(path)
+    reduce_value = [iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in used_vars(v)]
+    if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
+        raise refuse("rfactor", "the loop is not a reduction loop of the block", loops=loop, block=name)
+    axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
+    if not 0 <= axis <= len(store.buffer.shape):
+        raise refuse("rfactor", f"factor_axis {factor_axis} is outside the {len(store.buffer.shape) + 1} dimensions of the new buffer", block=name)
+    loops = state.loops_of(name)
+    shape = store.buffer.shape[:axis] + (loop.extent,) + store.buffer.shape[axis:]
+    partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
+    rf = _partial_block(realize, loops, var, axis, partial, source, combine, state.fresh_name(f"{name}_rf"), analyzer)
+    final = _final_nest(realize, loops, loop, axis, partial, combine, store)
+    rf_nest: Stmt = rf
+    for f in reversed(loops):
+        rf_nest = replace_node(f, body=rf_nest)
+    state.replace(loops[0], seq(rf_nest, final))
+    state.alloc(state.scope_of_block(name), partial)
+    return rf.block.name_hint
+
+
+def _partial_block(realize: BlockRealize, loops: list[For], var: Var, axis: int, partial: Buffer, source: PrimExpr, combine: type, name: str, analyzer: Analyzer) -> BlockRealize:
+    """Build the block that computes one partial result per iteration of the factored loop."""
+    block = realize.block
+    extents = {f.loop_var: f for f in loops}
+    dtype = var.dtype
+    factored = IterVar(Range(const(0, dtype), extents[var].extent), Var(f"v{var.name}", dtype), "data_par")
+    mapping: dict[Var, PrimExpr] = {}
+    iter_vars, values = [], []
+    inner: dict[Var, PrimExpr] = {var: factored.var}
+    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.iter_type == "data_par":
+            new = fresh_iter_var(iv)
+            iter_vars.append(new)
+            values.append(value)
+            mapping[iv.var] = new.var
+            continue
+        for v in sorted((v for v in used_vars(value) if v in extents and v not in inner), key=lambda v: [f.loop_var for f in loops].index(v)):
+            new = IterVar(Range(const(0, v.dtype), extents[v].extent), Var(f"v{v.name}", v.dtype), "reduce")
+            iter_vars.append(new)
+            values.append(v)
+            inner[v] = new.var
+        mapping[iv.var] = analyzer.simplify(subst_stmt(value, inner))
+    iter_vars.append(factored)
+    values.append(var)
+    store = block.body
+    assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
+    indices = tuple(subst_stmt(i, mapping) for i in store.indices)
+    indices = indices[:axis] + (factored.var,) + indices[axis:]
+    own = BufferLoad(partial, indices)
+    identity = subst_stmt(block.init.value, mapping)
+    condition = subst_stmt(realize.predicate, {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, Var)}})
+    # a surplus iteration adds the identity, so that every element of the partial results is stored without a condition
+    body = BufferStore(partial, combine(own, if_then_else(condition, subst_stmt(source, mapping), identity)), indices)
+    init = BufferStore(partial, identity, indices)
+    reads, writes = access_regions([body], Analyzer())
+    reads = tuple(r for r in reads if r.buffer is not partial)
+    return BlockRealize(tuple(values), TRUE, Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations))
+
+
+def _final_nest(realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer, combine: type, store: BufferStore) -> Stmt:
+    """Build the nest that reduces the partial results; it keeps the name of the block."""
+    block = realize.block
+    spatial = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"]
+    over = IterVar(Range(const(0, loop.loop_var.dtype), loop.extent), replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"), "reduce")
+    indices = store.indices[:axis] + (over.var,) + store.indices[axis:]
+    body = BufferStore(store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices)
+    reads, writes = access_regions([body], Analyzer())
+    reads = tuple(r for r in reads if r.buffer is partial)
+    new_block = replace_node(block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body)
+    needed: set[Var] = set()
+    for _, v in spatial:
+        needed |= used_vars(v)
+    kept = [f for f in loops if f.loop_var in needed]
+    fresh = {f.loop_var: replace_node(f.loop_var) for f in [*kept, loop]}
+    known = set(fresh) - {loop.loop_var}
+    predicate: PrimExpr = TRUE
+    for c in conjuncts(realize.predicate):
+        if {v for v in used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
+            predicate = logical_and(predicate, subst_stmt(c, fresh))
+    stmt: Stmt = BlockRealize((*[subst_stmt(v, fresh) for _, v in spatial], fresh[loop.loop_var]), predicate, new_block)
+    stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
+    for f in reversed(kept):
+        stmt = replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
+    return stmt
+

@@ -1,0 +1,305 @@
+"""Schedule: the primitives as methods, with handles of blocks and loops and a trace of what was done."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from weft.error import InvalidArgument, ScheduleError
+from weft.ir import IntImm, IRModule, PrimExpr
+from weft.tir.analysis.dependence import consumers_of, producers_of
+from weft.tir.analysis.structure import child_realizes
+from weft.tir.function import PrimFunc
+from weft.tir.schedule import annotate, blocks, cache, compute_at, layout, loops, reduction
+from weft.tir.schedule.state import ScheduleState
+from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from weft.tir.stmt import Block, For
+
+__all__ = ["Schedule"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Factor = int | PrimExpr | None
+
+
+def _primitive(fn: F) -> F:
+    """Record the call in the trace; primitives that it calls itself are not recorded."""
+
+    @functools.wraps(fn)
+    def wrapper(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        self._depth += 1
+        before = self.state.func
+        try:
+            result = fn(self, *args, **kwargs)
+        except Exception:
+            self.state.func = before  # a refused primitive leaves the function as it was
+            raise
+        finally:
+            self._depth -= 1
+        if self._depth == 0:
+            decision = self._drawn
+            self._drawn = None
+            kwargs.pop("decision", None)
+            self.trace.insts.append(Instruction(fn.__name__, args, kwargs, result, decision))
+        return result
+
+    return wrapper  # type: ignore[return-value]
+
+
+class Schedule:
+    """A function with the transformations applied to it so far. Each primitive keeps what the function computes, or is refused.
+
+    Parameters
+    ----------
+    mod : IRModule or PrimFunc
+        What to schedule; of a module, the function ``main`` or the only one, unless :meth:`work_on` says another.
+    seed : int, optional
+        The start of the random numbers of the ``sample_*`` primitives.
+    """
+
+    def __init__(self, mod: IRModule | PrimFunc, *, seed: int | None = None, **_: Any) -> None:
+        self._mod = IRModule.from_expr(mod)
+        functions = [v.name_hint for v, f in self._mod.items() if isinstance(f, PrimFunc)]
+        if not functions:
+            raise InvalidArgument("the module has no TIR function to schedule")
+        self._name = "main" if "main" in functions else functions[0]
+        self.state = ScheduleState(self._mod[self._name])  # type: ignore[arg-type]
+        self.trace = Trace()
+        self._depth = 0
+        self._drawn: Any = None
+        self._random = random.Random(seed)
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function as it is now."""
+        return self.state.func
+
+    @property
+    def mod(self) -> IRModule:
+        """The module with the function as it is now."""
+        return self._mod.with_functions({v: self.state.func if v.name_hint == self._name else f for v, f in self._mod.items()})
+
+    def work_on(self, func_name: str) -> None:
+        """Turn to another function of the module."""
+        self._mod = self.mod
+        self.state = ScheduleState(self._mod[func_name])  # type: ignore[arg-type]
+        self._name = func_name
+
+    def copy(self) -> Schedule:
+        """Return an independent schedule in the same state; handles of blocks and loops are good for both."""
+        new = Schedule(self.mod)
+        new._name, new.state.func = self._name, self.state.func
+        new.trace = Trace(self.trace.insts)
+        return new
+
+    def show(self) -> None:
+        """Print the function and the trace."""
+        print(self.func)
+        print(self.trace)
+
+    # --- finding ---
+
+    def get(self, rv: BlockRV | LoopRV) -> Block | For:
+        """Return the node behind a handle."""
+        return self.state.realize(rv.name).block if isinstance(rv, BlockRV) else self.state.loop(rv.var)
+
+    @_primitive
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Find a block by name."""
+        if func_name is not None and func_name != self._name:
+            self.work_on(func_name)
+        self.state.path_to_block(name)
+        return BlockRV(name)
+
+    @_primitive
+    def get_loops(self, block: BlockRV) -> list[LoopRV]:
+        """List the loops around a block, outermost first."""
+        return [LoopRV(f.loop_var) for f in self.state.loops_of(block.name)]
+
+    @_primitive
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
+        """List the blocks directly inside a block or loop."""
+        node: Any = self.get(block_or_loop)
+        return [BlockRV(r.block.name_hint) for r in child_realizes(node if isinstance(node, Block) else node.body)]
+
+    @_primitive
+    def get_producers(self, block: BlockRV) -> list[BlockRV]:
+        """List the blocks whose output a block reads."""
+        scope = self.state.scope_of_block(block.name)
+        return [BlockRV(r.block.name_hint) for r in producers_of(self.state.realize(block.name).block, scope)]
+
+    @_primitive
+    def get_consumers(self, block: BlockRV) -> list[BlockRV]:
+        """List the blocks that read the output of a block."""
+        scope = self.state.scope_of_block(block.name)
+        return [BlockRV(r.block.name_hint) for r in consumers_of(self.state.realize(block.name).block, scope)]
+
+    def get_output_blocks(self, scope_block: BlockRV | str = "root") -> list[BlockRV]:
+        """List the blocks that write parameters of the function."""
+        name = scope_block if isinstance(scope_block, str) else scope_block.name
+        return [BlockRV(r.block.name_hint) for r in child_realizes(self.state.realize(name).block) if any(self.state.is_argument(w.buffer) for w in r.block.writes)]
+
+    # --- loops ---
+
+    @_primitive
+    def split(self, loop: LoopRV, factors: Sequence[Factor], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
+        """Split a loop by `factors`, outermost first; one may be None. Where the product is too large, blocks get a predicate."""
+        return [LoopRV(v) for v in loops.split(self.state, loop.var, factors, preserve_unit_iters)]
+
+    @_primitive
+    def fuse(self, *loops_: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
+        """Fuse directly nested loops, outermost first."""
+        return LoopRV(loops.fuse(self.state, [rv.var for rv in loops_], preserve_unit_iters))
+
+    @_primitive
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Give loops of one nest the order listed."""
+        loops.reorder(self.state, [rv.var for rv in ordered_loops])
+
+    @_primitive
+    def loop_partition(self, loop: LoopRV, factors: Sequence[Factor], preserve_unit_iters: bool = True) -> list[LoopRV]:
+        """Cut a loop into consecutive loops of the given lengths; a missing last length is added."""
+        return [LoopRV(v) for v in loops.loop_partition(self.state, loop.var, factors, preserve_unit_iters)]
+
+    @_primitive
+    def specialize(self, loop: LoopRV, condition: PrimExpr) -> list[BlockRV]:
+        """Copy a loop nest: the original runs where `condition` holds, the copy elsewhere. Returns the blocks of the copy."""
+        return [BlockRV(n) for n in loops.specialize(self.state, loop.var, condition)[0]]
+
+    @_primitive
+    def add_unit_loop(self, block_or_loop: BlockRV | LoopRV) -> LoopRV:
+        """Put a loop of one iteration around a block or loop."""
+        return LoopRV(loops.add_unit_loop(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var))
+
+    # --- how loops run ---
+
+    @_primitive
+    def parallel(self, loop: LoopRV) -> None:
+        """Run a loop on the thread pool."""
+        annotate.parallel(self.state, loop.var)
+
+    @_primitive
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run a loop of constant extent as vector lanes."""
+        annotate.vectorize(self.state, loop.var)
+
+    @_primitive
+    def unroll(self, loop: LoopRV) -> None:
+        """Write a loop out."""
+        annotate.unroll(self.state, loop.var)
+
+    @_primitive
+    def bind(self, loop: LoopRV, thread_axis: str) -> None:
+        """Bind a loop to a GPU thread axis."""
+        annotate.bind(self.state, loop.var, thread_axis)
+
+    @_primitive
+    def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
+        """Note something on a block or loop."""
+        annotate.annotate(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key, ann_val)
+
+    @_primitive
+    def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
+        """Remove a note."""
+        annotate.unannotate(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key)
+
+    # --- where blocks run ---
+
+    @_primitive
+    def compute_inline(self, block: BlockRV) -> None:
+        """Compute an element-wise block where it is read."""
+        blocks.compute_inline(self.state, block.name)
+
+    @_primitive
+    def reverse_compute_inline(self, block: BlockRV) -> None:
+        """Compute an element-wise block where its producer stores."""
+        blocks.reverse_compute_inline(self.state, block.name)
+
+    @_primitive
+    def compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Compute in each iteration of `loop` what the consumers of `block` need there."""
+        compute_at.compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
+
+    @_primitive
+    def reverse_compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Run in each iteration of `loop` the part of `block` that uses what was made there."""
+        compute_at.reverse_compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
+
+    # --- reductions ---
+
+    @_primitive
+    def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Put the init of a reduction before `loop`; returns the init block, and `block` becomes the update."""
+        init, update = reduction.decompose_reduction(self.state, block.name, loop.var)
+        block.name = update
+        return BlockRV(init)
+
+    @_primitive
+    def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
+        """Make a reduction loop spatial; returns the block of partial results."""
+        return BlockRV(reduction.rfactor(self.state, loop.var, factor_axis))
+
+    # --- buffers ---
+
+    @_primitive
+    def cache_read(self, block: BlockRV, read_buffer_index: int, storage_scope: str, consumer_blocks: Sequence[BlockRV] = ()) -> BlockRV:
+        """Copy what a block reads to a new buffer first."""
+        return BlockRV(cache.cache_read(self.state, block.name, read_buffer_index, storage_scope, [b.name for b in consumer_blocks]))
+
+    @_primitive
+    def cache_write(self, block: BlockRV, write_buffer_index: int, storage_scope: str) -> BlockRV:
+        """Let a block write a new buffer that is copied afterwards."""
+        return BlockRV(cache.cache_write(self.state, block.name, write_buffer_index, storage_scope))
+
+    @_primitive
+    def set_scope(self, block: BlockRV, buffer_index: int, storage_scope: str) -> None:
+        """Choose where the buffer that a block writes lives."""
+        cache.set_scope(self.state, block.name, buffer_index, storage_scope)
+
+    @_primitive
+    def transform_layout(self, block: BlockRV, buffer: tuple[str, int], index_map: Callable[..., Sequence[Any]]) -> None:
+        """Store the buffer ``("read" or "write", index)`` of a block in another order."""
+        layout.transform_layout(self.state, block.name, buffer[0], buffer[1], index_map)
+
+    @_primitive
+    def storage_align(self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int) -> None:
+        """Ask for a stride of ``factor * n + offset``."""
+        layout.storage_align(self.state, block.name, buffer_index, axis, factor, offset)
+
+    # --- sampling ---
+
+    @_primitive
+    def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
+        """Draw one of `candidates`; `decision` is the index to take instead."""
+        if len(candidates) != len(probs) or not candidates:
+            raise ScheduleError("sample_categorical: candidates and probabilities differ in number", found=f"{len(candidates)} and {len(probs)}")
+        choice = decision if decision is not None else self._random.choices(range(len(candidates)), probs)[0]
+        self._drawn = choice
+        return candidates[choice]
+
+    @_primitive
+    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[int]:
+        """Draw `n` factors whose product is the extent of a loop."""
+        extent = self.state.loop(loop.var).extent
+        if decision is not None:
+            self._drawn = list(decision)
+            return list(decision)
+        if not isinstance(extent, IntImm):
+            raise ScheduleError("sample_perfect_tile: the extent of the loop is not a constant", found=str(extent))
+        choices = [f for f in _factorizations(extent.value, n) if f[-1] <= max_innermost_factor]
+        drawn = list(self._random.choice(choices or _factorizations(extent.value, n)))
+        self._drawn = drawn
+        return drawn
+
+    # --- used by rules ---
+
+    def outer_loop(self, block: BlockRV) -> LoopRV:
+        """Return the outermost loop of a block."""
+        return LoopRV(self.state.loops_of(block.name)[0].loop_var)
+
+
+def _factorizations(value: int, n: int) -> list[tuple[int, ...]]:
+    if n == 1:
+        return [(value,)]
+    return [(d, *rest) for d in range(1, value + 1) if value % d == 0 for rest in _factorizations(value // d, n - 1)]

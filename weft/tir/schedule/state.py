@@ -1,0 +1,217 @@
+"""The function being scheduled: looking up blocks and loops, replacing statements, and the facts that hold at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import ScheduleError
+from weft.ir import DataType, Range, Var, is_const_int, logical_not
+from weft.tir.analysis.access import access_regions
+from weft.tir.analysis.structure import map_children, path_to, remove_stmt, replace_node, replace_stmt, statements, subst_stmt, used_vars
+from weft.tir.buffer import Buffer
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt
+
+__all__ = ["ScheduleState", "refuse"]
+
+
+def refuse(primitive: str, reason: str, *, loops: object = None, block: str | None = None, help: str | None = None) -> ScheduleError:  # noqa: A002
+    """Make the error of a primitive that cannot be applied."""
+    where = f"block '{block}'" if block is not None else None
+    names = ", ".join(v.loop_var.name if isinstance(v, For) else str(v) for v in (loops if isinstance(loops, (list, tuple)) else [loops])) if loops is not None else None
+    return ScheduleError(f"{primitive}: {reason}", where=where, found=f"loops {names}" if names else None, help=help)
+
+
+class ScheduleState:
+    """A PrimFunc under transformation. Blocks are known by their (unique) name, loops by their (unique) variable."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        if not isinstance(func.body, BlockRealize):
+            raise ScheduleError(
+                "the function has no root block", found=type(func.body).__name__, help="schedules work on functions made by te.create_prim_func or TVMScript blocks"
+            )
+        self.func = make_unique(func)
+        self._facts: list[Any] = []
+        self._exact_regions()
+
+    def _exact_regions(self) -> None:
+        """Compute anew the regions of blocks that name whole dimensions where their loads are more precise."""
+
+        def exact(s: Stmt) -> Stmt:
+            if isinstance(s, Block) and s.iter_vars and any(not is_const_int(r.extent, 1) for a in (*s.reads, *s.writes) for r in a.region):
+                analyzer = Analyzer()
+                for iv in s.iter_vars:
+                    if iv.dom is not None:
+                        analyzer.bind(iv.var, iv.dom)
+                reads, writes = access_regions([x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers)
+                own = {id(w.buffer) for w in writes} if s.init is not None else set()
+                s = replace_node(s, reads=tuple(r for r in reads if id(r.buffer) not in own), writes=writes)
+            return map_children(s, exact)
+
+        self.rewrite_body(exact)
+
+    # --- reading ---
+
+    @property
+    def body(self) -> BlockRealize:
+        """The realization of the root block."""
+        assert isinstance(self.func.body, BlockRealize)
+        return self.func.body
+
+    @property
+    def root(self) -> Block:
+        """The root block."""
+        return self.body.block
+
+    def block_names(self) -> list[str]:
+        """List the names of all blocks, outer ones first."""
+        return [s.name_hint for s in statements(self.body) if isinstance(s, Block)]
+
+    def path_to_block(self, name: str) -> list[Stmt]:
+        """Return the statements from the root realization down to the realization of a block."""
+        path = path_to(self.body, lambda s: isinstance(s, BlockRealize) and s.block.name_hint == name)
+        if path is None:
+            raise ScheduleError(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
+        return path
+
+    def path_to_loop(self, var: Var) -> list[Stmt]:
+        """Return the statements from the root realization down to a loop."""
+        path = path_to(self.body, lambda s: isinstance(s, For) and s.loop_var is var)
+        if path is None:
+            raise ScheduleError(f"the loop '{var.name}' is no longer in the function", help="a split, fused or removed loop is gone; use the loops that the primitive returned")
+        return path
+
+    def realize(self, name: str) -> BlockRealize:
+        """Return the realization of a block."""
+        found = self.path_to_block(name)[-1]
+        assert isinstance(found, BlockRealize)
+        return found
+
+    def loop(self, var: Var) -> For:
+        """Return a loop by its variable."""
+        found = self.path_to_loop(var)[-1]
+        assert isinstance(found, For)
+        return found
+
+    def loops_of(self, name: str) -> list[For]:
+        """List the loops around a block, up to the enclosing block, outermost first."""
+        loops: list[For] = []
+        for s in self.path_to_block(name)[:-1]:
+            if isinstance(s, Block):
+                loops = []
+            elif isinstance(s, For):
+                loops.append(s)
+        return loops
+
+    def scope_of(self, path: list[Stmt]) -> Block:
+        """Return the innermost block on a path, other than its end."""
+        for s in reversed(path[:-1]):
+            if isinstance(s, Block):
+                return s
+        raise ScheduleError("the root block has no enclosing scope", help="schedule the blocks inside it")
+
+    def scope_of_block(self, name: str) -> Block:
+        """Return the block around a block."""
+        return self.scope_of(self.path_to_block(name))
+
+    def is_argument(self, buffer: Buffer) -> bool:
+        """Whether a buffer is a parameter of the function."""
+        return any(b is buffer for _, b in self.func.buffer_map)
+
+    def allocating_block(self, buffer: Buffer) -> Block | None:
+        """Return the block that allocates a buffer, or None for a parameter."""
+        for s in statements(self.body):
+            if isinstance(s, Block) and any(b is buffer for b in s.alloc_buffers):
+                return s
+        return None
+
+    def fresh_name(self, hint: str) -> str:
+        """Return a block name that is not in use."""
+        taken = set(self.block_names())
+        if hint not in taken:
+            return hint
+        n = 1
+        while f"{hint}_{n}" in taken:
+            n += 1
+        return f"{hint}_{n}"
+
+    def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
+        """Return an analyzer that knows the ranges of the loops and the conditions around the end of a path (with `inside`, the end too)."""
+        analyzer = Analyzer()
+        for v in self._dimensions():
+            analyzer.mark_global_non_neg(v)
+        for outer, inner in zip(path, [*path[1:], path[-1]] if inside else path[1:], strict=False):
+            if isinstance(outer, For):
+                analyzer.bind(outer.loop_var, Range(outer.min, outer.extent))
+            elif isinstance(outer, IfThenElse):
+                fact = analyzer.constraint_scope(outer.condition if inner is outer.then_case else logical_not(outer.condition))
+                fact.__enter__()
+                self._facts.append(fact)  # kept alive: it holds for as long as the analyzer is used
+            elif isinstance(outer, LetStmt):
+                analyzer.bind(outer.var, outer.value)
+            elif isinstance(outer, Block):
+                for iv in outer.iter_vars:
+                    if iv.dom is not None:
+                        analyzer.bind(iv.var, iv.dom)
+        return analyzer
+
+    def _dimensions(self) -> list[Var]:
+        return [v for _, b in self.func.buffer_map for v in used_vars(b.shape) if DataType(v.dtype).is_integer]
+
+    # --- changing ---
+
+    def replace(self, old: Stmt, new: Stmt) -> None:
+        """Replace a statement by another."""
+        if old is not new:
+            self.func = replace_node(self.func, body=replace_stmt(self.body, old, new))
+
+    def remove(self, old: Stmt) -> None:
+        """Remove a statement, with the loops that it leaves empty."""
+        self.func = replace_node(self.func, body=remove_stmt(self.body, old))
+
+    def rewrite_body(self, f: Callable[[Stmt], Stmt]) -> None:
+        """Replace the whole body by what `f` makes of it."""
+        self.func = replace_node(self.func, body=f(self.body))
+
+    def alloc(self, scope: Block, *buffers: Buffer) -> None:
+        """Allocate buffers in a block."""
+        self.replace(scope, replace_node(scope, alloc_buffers=scope.alloc_buffers + buffers))
+
+    def dealloc(self, buffer: Buffer) -> None:
+        """Drop the allocation of a buffer."""
+        owner = self.allocating_block(buffer)
+        if owner is not None:
+            self.replace(owner, replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer)))
+
+
+def make_unique(func: PrimFunc) -> PrimFunc:
+    """Give each block its own name, and each loop and block its own variables, where two share one."""
+    names: set[str] = set()
+    seen: set[int] = set()
+
+    def unique_name(hint: str) -> str:
+        name, n = hint, 0
+        while name in names:
+            n += 1
+            name = f"{hint}_{n}"
+        names.add(name)
+        return name
+
+    def go(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            if id(s.loop_var) in seen:
+                var = replace_node(s.loop_var)
+                s = replace_node(s, loop_var=var, body=subst_stmt(s.body, {s.loop_var: var}))
+            seen.add(id(s.loop_var))
+        elif isinstance(s, Block):
+            repeated = {iv.var: replace_node(iv.var) for iv in s.iter_vars if id(iv.var) in seen}
+            s = subst_stmt(s, repeated)
+            seen.update(id(iv.var) for iv in s.iter_vars)
+            name = unique_name(s.name_hint)
+            s = s if name == s.name_hint else replace_node(s, name_hint=name)
+        return map_children(s, go)
+
+    body = go(func.body)
+    return func if body is func.body else replace_node(func, body=body)

@@ -1,0 +1,162 @@
+"""The record of a schedule: a list of primitives that prints as Python, saves as JSON and runs again on another function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import ScheduleError
+
+__all__ = ["BlockRV", "Instruction", "LoopRV", "Trace"]
+
+
+class BlockRV:
+    """A handle of a block, good as long as the block exists."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"BlockRV({self.name})"
+
+
+class LoopRV:
+    """A handle of a loop, good as long as the loop exists."""
+
+    __slots__ = ("var",)
+
+    def __init__(self, var: Any) -> None:
+        self.var = var
+
+    def __repr__(self) -> str:
+        return f"LoopRV({self.var.name})"
+
+
+class Instruction:
+    """One primitive: its name, arguments, results, and for a sampling primitive what was drawn."""
+
+    __slots__ = ("args", "decision", "kind", "kwargs", "outputs")
+
+    def __init__(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any, decision: Any = None) -> None:
+        self.kind, self.args, self.kwargs, self.outputs, self.decision = kind, args, kwargs, outputs, decision
+
+    @property
+    def handles(self) -> list[Any]:
+        """The handles that the primitive returned, flat."""
+        return _flat(self.outputs)
+
+
+class Trace:
+    """Primitives in the order in which they were applied."""
+
+    def __init__(self, insts: list[Instruction] | None = None) -> None:
+        self.insts: list[Instruction] = list(insts or [])
+
+    def __len__(self) -> int:
+        return len(self.insts)
+
+    def __str__(self) -> str:
+        return "\n".join(self.as_python())
+
+    __repr__ = __str__
+
+    def as_python(self) -> list[str]:
+        """Return one line of Python a primitive."""
+        names: dict[int, str] = {}
+        lines = []
+        for inst in self.insts:
+            parts = [_text(a, names) for a in inst.args] + [f"{k}={_text(v, names)}" for k, v in inst.kwargs.items()]
+            if inst.decision is not None:
+                parts.append(f"decision={_text(inst.decision, names)}")
+            results = []
+            for h in inst.handles:
+                prefix = "b" if isinstance(h, BlockRV) else "l"
+                names[id(h)] = f"{prefix}{len(names)}"
+                results.append(names[id(h)])
+            left = ", ".join(results) + " = " if results else ""
+            lines.append(f"{left}sch.{inst.kind}({', '.join(parts)})")
+        return lines
+
+    def as_json(self) -> list[Any]:
+        """Return the trace as lists, strings and numbers.
+
+        Raises
+        ------
+        ScheduleError
+            When an argument is a function, which JSON cannot hold.
+        """
+        numbers: dict[int, int] = {}
+        result = []
+        for inst in self.insts:
+            args = [_pack(a, numbers) for a in inst.args]
+            kwargs = {k: _pack(v, numbers) for k, v in inst.kwargs.items()}
+            for h in inst.handles:
+                numbers[id(h)] = len(numbers)
+            result.append([inst.kind, args, kwargs, len(inst.handles), inst.decision])
+        return result
+
+    @staticmethod
+    def apply_json_to_schedule(data: list[Any], sch: Any) -> None:
+        """Run a saved trace on a schedule."""
+        handles: list[Any] = []
+        for kind, args, kwargs, count, decision in data:
+            extra = {"decision": decision} if decision is not None else {}
+            out = _flat(getattr(sch, kind)(*[_unpack(a, handles) for a in args], **{k: _unpack(v, handles) for k, v in kwargs.items()}, **extra))
+            _check_count(kind, count, out)
+            handles += out
+
+    def apply_to_schedule(self, sch: Any) -> None:
+        """Run the same primitives on another schedule."""
+        table: dict[int, Any] = {}
+        for inst in self.insts:
+            extra = {"decision": inst.decision} if inst.decision is not None else {}
+            out = getattr(sch, inst.kind)(*[_translate(a, table) for a in inst.args], **{k: _translate(v, table) for k, v in inst.kwargs.items()}, **extra)
+            new = _flat(out)
+            _check_count(inst.kind, len(inst.handles), new)
+            table.update({id(old): n for old, n in zip(inst.handles, new, strict=True)})
+
+
+def _check_count(kind: str, expected: int, found: list[Any]) -> None:
+    if len(found) != expected:
+        raise ScheduleError(f"replay: {kind} returned another number of blocks or loops", expected=str(expected), found=str(len(found)), help="the trace belongs to a function of another form")
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (BlockRV, LoopRV)):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [h for v in value for h in _flat(v)]
+    return []
+
+
+def _text(value: Any, names: dict[int, str]) -> str:
+    if isinstance(value, (BlockRV, LoopRV)):
+        return names.get(id(value), repr(value))
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_text(v, names) for v in value) + "]"
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def _translate(value: Any, table: dict[int, Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_translate(v, table) for v in value)
+    return table.get(id(value), value) if isinstance(value, (BlockRV, LoopRV)) else value
+
+
+def _pack(value: Any, numbers: dict[int, int]) -> Any:
+    if isinstance(value, (BlockRV, LoopRV)):
+        return {"rv": numbers[id(value)]}
+    if isinstance(value, (list, tuple)):
+        return [_pack(v, numbers) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "value") and isinstance(value.value, (int, float)):
+        return value.value
+    raise ScheduleError("the trace holds an argument that JSON cannot", found=repr(value))
+
+
+def _unpack(value: Any, handles: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return handles[value["rv"]]
+    return [_unpack(v, handles) for v in value] if isinstance(value, list) else value
