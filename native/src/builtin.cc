@@ -127,7 +127,8 @@ TVMFFIObject* new_shape(const int64_t* dims, int64_t n) {
 int alloc_shape_heap(const Call& c) {
   if (c.n != 2) return c.wrong_count(2);
   int64_t size;
-  if (!int_at(c, 1, &size) || size < 0) return c.wrong(1, "a size");
+  // A slot holds one symbolic value; the bound keeps a damaged file from asking for all memory.
+  if (!int_at(c, 1, &size) || size < 0 || size > (1 << 20)) return c.wrong(1, "a size of at most 2^20");
   TVMFFIObject* heap = tensor_empty(&size, 1, DLDataType{kDLInt, 64, 1}, DLDevice{kDLCPU, 0}, Allocator::kPooled);
   if (heap == nullptr) return -1;
   std::memset(TVMFFITensorGetDLTensorPtr(heap)->data, 0, static_cast<size_t>(size) * 8);

@@ -19,6 +19,25 @@ namespace {
 
 [[noreturn]] void raise(const std::string& message) { throw tvm::ffi::Error("ExecutableError", message, ""); }
 
+// Names and strings reach error messages and Python, which need them well-formed.
+bool is_utf8(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    auto c = static_cast<unsigned char>(text[i]);
+    size_t n = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : (c & 0xF0) == 0xE0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    if (n == 0 || i + n > text.size()) return false;
+    for (size_t k = 1; k < n; ++k) {
+      auto d = static_cast<unsigned char>(text[i + k]);
+      if ((d & 0xC0) != 0x80) return false;
+      // Overlong forms, surrogates and values past U+10FFFF show in the second byte.
+      if (k == 1 && ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F))) {
+        return false;
+      }
+    }
+    i += n;
+  }
+  return true;
+}
+
 // A cursor over untrusted bytes: every read is checked against what is left, errors name section and offset.
 class Reader {
  public:
@@ -59,7 +78,9 @@ class Reader {
 
   std::string str(const char* what) {
     uint64_t n = count(1, what);
-    return std::string(take(n, what), static_cast<size_t>(n));
+    std::string text(take(n, what), static_cast<size_t>(n));
+    if (!is_utf8(text)) error(std::string(what) + " is not UTF-8");
+    return text;
   }
 
   std::vector<int64_t> words(const char* what) {

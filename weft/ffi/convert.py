@@ -36,7 +36,7 @@ def convert(value: Any) -> Any:
 
     Callables become packed functions, lists and tuples arrays, dicts maps; numbers and strings stay what they are.
     """
-    if isinstance(value, (bool, int, float, str, bytes)) or value is None:
+    if value is None or isinstance(value, (bool, int, float, str, bytes, PackedFunc)):
         return value
     if callable(value) and not isinstance(value, tvm_ffi.core.CObject):
         return convert_func(value)

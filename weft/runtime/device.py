@@ -40,6 +40,8 @@ class Device:
             if kind not in _CODES or (index and not index.isdigit()):
                 raise InvalidArgument(f"unknown device '{device_type}'", expected="'cpu', 'cuda', 'cuda:1', ...")
             self.device_type, self.device_id = _CODES[kind], int(index) if index else int(device_id)
+        elif isinstance(device_type, tvm_ffi.Device):
+            self.device_type, self.device_id = int(device_type.dlpack_device_type()), device_type.index
         elif isinstance(device_type, int) and not hasattr(device_type, "__dlpack_device__"):
             self.device_type, self.device_id = int(device_type), int(device_id)
         else:
@@ -69,9 +71,9 @@ class Device:
         return (self.device_type, self.device_id)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, (Device, tvm_ffi.Device)) and self.__dlpack_device__() == other.__dlpack_device__()
-        )
+        if isinstance(other, tvm_ffi.Device):
+            return (self.device_type, self.device_id) == (int(other.dlpack_device_type()), other.index)
+        return isinstance(other, Device) and self.__dlpack_device__() == other.__dlpack_device__()
 
     def __hash__(self) -> int:
         return hash((self.device_type, self.device_id))

@@ -1,0 +1,35 @@
+import os
+import subprocess
+
+from tests.runtime.programs import HERE, add_twice, include_flags, libraries
+
+
+def test_model_runs_without_python(tmp_path):
+    """A C++ program links the runtime and runs an exported model; no Python is in the process."""
+    model = add_twice(2).export_library(tmp_path / "model.so")
+    ffi, weft = libraries()
+    program = tmp_path / "deploy"
+    subprocess.run(
+        ["c++", "-std=c++17", "-O1", str(HERE / "deploy_main.cc"), *include_flags(), weft, ffi,
+         f"-Wl,-rpath,{os.path.dirname(weft)}", f"-Wl,-rpath,{os.path.dirname(ffi)}", "-o", str(program)],
+        check=True,
+    )  # fmt: skip
+    out = subprocess.run([str(program), model], capture_output=True, text=True)
+    assert out.returncode == 0, out.stdout + out.stderr
+    lines = out.stdout.splitlines()
+    assert lines[0] == "3 x 4 sum 264"
+    assert lines[1].startswith("TypeError: main: argument 'x'")
+    assert "expected dtype float32, found int8" in lines[1]
+    bad = subprocess.run([str(program), str(tmp_path / "none.so")], capture_output=True, text=True)
+    assert bad.returncode == 1
+    assert "cannot open the library" in bad.stdout
+
+
+def test_library_is_small_and_has_no_python():
+    _, weft = libraries()
+    assert os.path.getsize(weft) < 600 * 1000
+    symbols = subprocess.run(["nm", "-D", weft], capture_output=True, text=True).stdout
+    assert " Py" not in symbols
+    exported = {line.split()[-1] for line in symbols.splitlines() if " T " in line}
+    assert exported
+    assert all(name.startswith("weft_") for name in exported)

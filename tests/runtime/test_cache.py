@@ -1,0 +1,137 @@
+import os
+import stat
+import threading
+import time
+
+import pytest
+
+from weft.runtime import cache
+from weft.runtime.cache import Cache
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Cache(tmp_path / "c")
+
+
+def files(store):
+    return [p for p in store.path.rglob("*") if p.is_file()]
+
+
+def test_put_get(store):
+    assert store.get("k") is None
+    assert store.put("k", b"value")
+    assert store.get("k") == b"value"
+    assert store.get(b"k") == b"value"
+    assert store.put("k", b"other")
+    assert store.get("k") == b"other"
+    assert store.put("empty", b"")
+    assert store.get("empty") == b""
+    s = store.statistics()
+    assert (s.entries, s.hits, s.misses, s.writes, s.damaged) == (2, 4, 1, 3, 0)
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"", lambda d: d + b"x", lambda d: d[:50] + bytes([d[50] ^ 1]) + d[51:],
+                                    lambda d: b"\0" + d[1:]])  # fmt: skip
+def test_damaged_entry_is_deleted_and_missed(store, damage):
+    store.put("k", bytes(range(100)))
+    (file,) = files(store)
+    file.write_bytes(damage(file.read_bytes()))
+    assert store.get("k") is None
+    assert files(store) == []
+    assert store.statistics().damaged == 1
+    store.put("k", b"again")
+    assert store.get("k") == b"again"
+
+
+def test_directory_that_cannot_be_written_warns_once(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("not a directory")
+    store = Cache(blocker / "c")
+    with pytest.warns(UserWarning, match="cannot be written") as record:
+        assert store.put("k", b"v") is False
+        assert store.put("k", b"v") is False
+    assert len(record) == 1
+    assert store.get("k") is None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_read_only_directory(tmp_path):
+    store = Cache(tmp_path / "c")
+    store.put("k", b"v")
+    for p in [store.path, *store.path.rglob("*")]:
+        p.chmod(p.stat().st_mode & ~stat.S_IWUSR)
+    with pytest.warns(UserWarning):
+        assert store.put("other", b"v") is False
+    assert store.get("k") == b"v"
+
+
+def test_full_disk(store, monkeypatch):
+    import weft.runtime.cache as module
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.tempfile, "NamedTemporaryFile", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        assert store.put("k", b"v") is False
+
+
+def test_least_recently_used_goes_first(tmp_path):
+    store = Cache(tmp_path, limit=10_000)
+    for i in range(8):
+        store.put(f"k{i}", bytes(1000))
+    old = time.time() - 1000
+    for f in files(store):
+        os.utime(f, (old, old))
+    assert store.get("k3") is not None
+    store.put("new", bytes(3000))
+    assert store.statistics().bytes <= 10_000
+    assert store.get("k3") is not None
+    assert store.get("new") is not None
+    assert sum(store.get(f"k{i}") is not None for i in range(8)) < 8
+
+
+def test_value_above_the_bound_is_not_kept(tmp_path):
+    store = Cache(tmp_path, limit=1000)
+    assert store.put("k", bytes(2000)) is False
+    assert store.statistics().entries == 0
+
+
+def test_concurrent_writers(store):
+    values = [bytes([i]) * 50_000 for i in range(4)]
+    bad = []
+
+    def work(i):
+        for _ in range(30):
+            store.put("k", values[i])
+            if store.get("k") not in values:
+                bad.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert bad == []
+    assert store.damaged == 0
+
+
+def test_clear(store):
+    for i in range(5):
+        store.put(str(i), b"v")
+    assert store.clear() == 5
+    assert store.get("0") is None
+    assert store.statistics().entries == 0
+
+
+def test_default_cache_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "a"))
+    assert cache.put("k", b"v")
+    assert cache.get("k") == b"v"
+    assert cache.statistics().directory == str(tmp_path / "a")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "b"))
+    assert cache.get("k") is None
+    monkeypatch.delenv("WEFT_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert cache.directory() == tmp_path / "x" / "weft"

@@ -1,0 +1,148 @@
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm_ffi
+
+import weft
+from weft import runtime
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.ffi import builtin
+
+DTYPES = ["float32", "float64", "float16", "int8", "uint8", "int16", "int32", "int64", "uint32", "bool", "bfloat16",
+          "float8_e4m3fn"]  # fmt: skip
+
+
+def sample(dtype, shape=(3, 5)):
+    values = np.random.default_rng(0).integers(0, 2, shape)
+    return values.astype(runtime.numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 5), (), (0, 4), (1,), (2, 0, 3)])
+def test_round_trip(dtype, shape):
+    x = sample(dtype, shape)
+    t = runtime.tensor(x)
+    assert (t.shape, str(t.dtype), t.ndim) == (shape, dtype, len(shape))
+    assert t.data_ptr() % 64 == 0
+    y = t.numpy()
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, x)
+    assert np.dtype(t.dtype) == x.dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_go_in_and_come_out(dtype):
+    x = sample(dtype)
+    copy = builtin("copy")
+    for value in (x, x.T, x[::2], x[:, ::-1]):
+        out = copy(value)
+        np.testing.assert_array_equal(out.numpy(), value)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(copy(read_only).numpy(), x)
+
+
+def test_no_copy_for_plain_arrays():
+    x = sample("float32")
+    assert np.shares_memory(builtin("copy")(x).numpy(), x)
+    assert np.shares_memory(runtime.from_dlpack(x).numpy(), x)
+    assert np.shares_memory(np.from_dlpack(runtime.from_dlpack(x)), x)
+    b = sample("bfloat16")
+    assert np.shares_memory(runtime.from_dlpack(b).numpy(), b)
+
+
+def test_tensor_copies():
+    x = sample("float32")
+    t = runtime.tensor(x)
+    x[:] = 9
+    assert (t.numpy() != 9).all()
+
+
+def test_copyto_copyfrom():
+    x = sample("int32")
+    t = runtime.empty((3, 5), "int32")
+    assert t.copyfrom(x) is t
+    other = runtime.empty((3, 5), "int32")
+    assert t.copyto(other) is other
+    np.testing.assert_array_equal(other.numpy(), x)
+    np.testing.assert_array_equal(t.copyto(runtime.cpu()).numpy(), x)
+    t.copyfrom([[1] * 5] * 3)
+    assert (t.numpy() == 1).all()
+    with pytest.raises(ShapeMismatch):
+        t.copyfrom(x[:2])
+    with pytest.raises(DTypeMismatch):
+        t.copyfrom(runtime.tensor(sample("float32")))
+
+
+def test_strided_copy():
+    x = np.arange(24, dtype="int16").reshape(2, 3, 4)
+    t = runtime.tensor(x.transpose(2, 0, 1)[::2])
+    np.testing.assert_array_equal(t.numpy(), x.transpose(2, 0, 1)[::2])
+
+
+def test_python_side():
+    t = runtime.tensor([[1.0, 2.0]])
+    assert str(t.dtype) == "float64"
+    assert len(t) == 1
+    assert t[0, 1] == 2.0
+    t[0, 1] = 5
+    assert t.numpy()[0, 1] == 5
+    assert np.asarray(t).shape == (1, 2)
+    assert np.array(t, dtype="int64").dtype == np.int64
+    assert runtime.tensor(3).item() == 3
+    assert t.reshape(2, 1).shape == (2, 1)
+    assert "shape=(1, 2)" in repr(t)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(t)).numpy(), t.numpy())
+    assert t.nbytes == 16
+    assert t.size == 2
+    assert t.is_contiguous()
+    assert t.strides == (2, 1)
+
+
+def test_bad_arguments():
+    with pytest.raises(DTypeMismatch, match="cannot become a tensor"):
+        runtime.tensor(np.array(["a"]))
+    with pytest.raises(InvalidArgument, match="memory scope"):
+        runtime.empty((1,), mem_scope="nowhere")
+    with pytest.raises(ValueError, match="only the CPU"):
+        runtime.empty((1,), "float32", runtime.cuda(0))
+    with pytest.raises(ValueError, match="cannot make a tensor"):
+        runtime.empty((-1,), "float32")
+    with pytest.raises((MemoryError, ValueError)):
+        runtime.empty((1 << 50,), "float32")
+    with pytest.raises(ValueError, match="cannot make a tensor"):
+        runtime.empty((1 << 40, 1 << 40), "float32")
+
+
+def test_many_dimensions():
+    x = np.zeros((1,) * 20 + (2,), "float32")
+    assert builtin("copy")(runtime.tensor(x)).shape == x.shape
+
+
+def test_result_class_is_ours_and_ffi_class_is_not_taken():
+    t = builtin("copy")(sample("float32"))
+    assert isinstance(t, runtime.Tensor)
+    assert weft.Tensor is runtime.Tensor
+    assert type(tvm_ffi.from_dlpack(sample("float32"))) is tvm_ffi.Tensor
+    torch_like = np.from_dlpack(t)
+    assert torch_like.shape == (3, 5)
+
+
+def test_ml_dtypes_bits():
+    x = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(builtin("copy")(x).numpy().view("uint16"), x.view("uint16"))
+
+
+def test_device():
+    assert runtime.device("cpu") == runtime.cpu(0) == tvm_ffi.Device("cpu", 0)
+    assert runtime.device("cuda:1") == runtime.cuda(1) != runtime.cpu()
+    assert runtime.device("llvm") == runtime.cpu()
+    assert str(runtime.cpu()) == "cpu:0"
+    assert runtime.cpu().exist
+    assert not runtime.cuda().exist
+    assert len({runtime.cpu(), runtime.device("cpu", 0), runtime.cuda()}) == 2
+    assert runtime.device(runtime.cuda(2)).index == 2
+    with pytest.raises(InvalidArgument, match="unknown device 'gpu9'"):
+        runtime.device("gpu9")

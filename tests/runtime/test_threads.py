@@ -1,0 +1,175 @@
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from weft.ffi import LIBRARY, symbol_address
+from weft.runtime import num_threads, set_num_threads
+
+BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+LIBRARY.weft_parallel_for.argtypes = [BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+LIBRARY.weft_workspace_alloc.restype = ctypes.c_void_p
+LIBRARY.weft_workspace_alloc.argtypes = [ctypes.c_int64]
+LIBRARY.weft_workspace_free.argtypes = [ctypes.c_void_p]
+
+
+def covered(extent, grain):
+    pieces = []
+    lock = threading.Lock()
+
+    @BODY
+    def body(begin, end, _ctx):
+        with lock:
+            pieces.append((begin, end))
+        return 0
+
+    assert LIBRARY.weft_parallel_for(body, None, extent, grain) == 0
+    return sorted(pieces)
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request):
+    set_num_threads(request.param)
+    yield request.param
+    set_num_threads(0)
+
+
+@pytest.mark.parametrize(("extent", "grain"), [(0, 1), (1, 1), (7, 1), (1000, 1), (1000, 100), (1000, 999), (10, 1000), (5, 0)])
+def test_every_iteration_once(threads, extent, grain):
+    pieces = covered(extent, grain)
+    flat = [i for b, e in pieces for i in range(b, e)]
+    assert flat == list(range(extent))
+    if extent > grain > 0:
+        assert all(e - b >= grain for b, e in pieces[:-1])
+    if threads == 1 and extent:
+        assert len(pieces) == 1
+
+
+def test_nested_runs_inline(threads):
+    seen = []
+    lock = threading.Lock()
+
+    @BODY
+    def inner(begin, end, _ctx):
+        with lock:
+            seen.append((begin, end))
+        return 0
+
+    @BODY
+    def outer(begin, end, _ctx):
+        for _ in range(begin, end):
+            if LIBRARY.weft_parallel_for(inner, None, 100, 1) != 0:
+                return 1
+        return 0
+
+    assert LIBRARY.weft_parallel_for(outer, None, 8, 1) == 0
+    assert sum(e - b for b, e in seen) == 800
+    if threads > 1:
+        assert seen == [(0, 100)] * 8
+
+
+def test_first_error_code_comes_back(threads):
+    @BODY
+    def body(begin, end, _ctx):
+        return 17 if begin <= 500 < end else 0
+
+    assert LIBRARY.weft_parallel_for(body, None, 1000, 1) == 17
+    assert covered(10, 1)[-1][1] == 10
+
+
+def test_several_callers(threads):
+    wrong = []
+
+    def caller():
+        for _ in range(50):
+            if [i for b, e in covered(64, 1) for i in range(b, e)] != list(range(64)):
+                wrong.append(1)
+
+    callers = [threading.Thread(target=caller) for _ in range(4)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert wrong == []
+
+
+def test_fork_after_use():
+    set_num_threads(3)
+    covered(1000, 1)
+    pid = os.fork()
+    if pid == 0:
+        flat = [i for b, e in covered(1000, 1) for i in range(b, e)]
+        os._exit(0 if flat == list(range(1000)) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert covered(1000, 1)[-1][1] == 1000
+    set_num_threads(0)
+
+
+def run(code, **env):
+    return subprocess.run([sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_environment_sets_the_number():
+    assert run("from weft.runtime import num_threads; print(num_threads())", WEFT_NUM_THREADS="3") == "3"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
+def test_affinity_bounds_the_number():
+    one = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{one}}}); from weft.runtime import num_threads; print(num_threads())"
+    env = {k: v for k, v in os.environ.items() if k != "WEFT_NUM_THREADS"}
+    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.strip() == "1"
+
+
+def test_default_number():
+    set_num_threads(0)
+    assert 1 <= num_threads() <= max(os.cpu_count() or 1, int(os.environ.get("WEFT_NUM_THREADS", "0")))
+    set_num_threads(2)
+    assert num_threads() == 2
+    set_num_threads(0)
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 64, 1000, 1 << 16, (1 << 20) + 3, 5 << 20])
+def test_workspace(nbytes):
+    a = LIBRARY.weft_workspace_alloc(nbytes)
+    b = LIBRARY.weft_workspace_alloc(nbytes)
+    assert a != b
+    assert a % 64 == b % 64 == 0
+    view = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(a))
+    view[:] = 7
+    np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(b))[:] = 8
+    assert (view == 7).all()
+    LIBRARY.weft_workspace_free(b)
+    LIBRARY.weft_workspace_free(a)
+    again = LIBRARY.weft_workspace_alloc(nbytes)
+    assert again in (a, b)
+    LIBRARY.weft_workspace_free(again)
+    LIBRARY.weft_workspace_free(None)
+
+
+def test_workspace_of_other_threads_is_apart():
+    found = []
+
+    def work():
+        p = LIBRARY.weft_workspace_alloc(4096)
+        found.append(p)
+        barrier.wait()
+        LIBRARY.weft_workspace_free(p)
+
+    barrier = threading.Barrier(4)
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for t in workers:
+        t.start()
+    for t in workers:
+        t.join()
+    assert len(set(found)) == 4
+
+
+def test_symbol_addresses():
+    names = ("weft_parallel_for", "weft_workspace_alloc", "weft_workspace_free", "weft_arg_error", "weft_set_error",
+             "weft_num_threads")  # fmt: skip
+    assert len({symbol_address(n) for n in names}) == len(names)

@@ -1,0 +1,423 @@
+import os
+import threading
+import traceback
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+from tests.runtime.programs import VM, VOID, Assembler, add_twice, context, imm, kernel_module, r
+from weft import runtime
+from weft.error import ExecutableError, InvalidArgument
+from weft.ffi import register_global_func, remove_global_func
+from weft.runtime import VirtualMachine, VMInstrumentReturnKind
+
+
+@pytest.fixture
+def registered():
+    names = []
+
+    def register(name, function):
+        register_global_func(name, function, override=True)
+        names.append(name)
+
+    yield register
+    for name in names:
+        remove_global_func(name)
+
+
+def rand(*shape):
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
+
+
+def test_symbolic_shapes():
+    vm = VirtualMachine(add_twice(3))
+    for n in (5, 0, 1, 7, 5):
+        x = rand(n, 4)
+        np.testing.assert_array_equal(vm["main"](x).numpy(), x * 8)
+
+
+def test_parallel_kernel():
+    x = rand(100_003, 4)
+    np.testing.assert_array_equal(VirtualMachine(add_twice(1))["main"](x).numpy(), x + x)
+
+
+@pytest.mark.parametrize("allocator", ["pooled", "naive"])
+def test_allocators(allocator):
+    vm = VirtualMachine(add_twice(2), runtime.cpu(), memory_cfg=allocator)
+    out = [vm["main"](rand(n, 4)) for n in (3, 300, 90_000)]
+    for n, y in zip((3, 300, 90_000), out, strict=True):
+        np.testing.assert_array_equal(y.numpy(), rand(n, 4) * 4)
+        assert y.data_ptr() % 64 == 0
+
+
+def test_argument_forms():
+    main = VirtualMachine(add_twice(1))["main"]
+    x = rand(6, 4)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    big_endian = x.astype(">f4")
+    for value in (x, read_only, x[::-1], rand(12, 4)[::2], np.asfortranarray(x), runtime.tensor(x), big_endian):
+        np.testing.assert_array_equal(main(value).numpy(), np.asarray(value, np.float32) * 2)
+    offset = np.zeros(25, np.float32)[1:].reshape(6, 4)  # 4 bytes off a 16-byte boundary
+    offset[:] = x
+    np.testing.assert_array_equal(main(offset).numpy(), x * 2)
+
+
+def test_errors_name_the_argument():
+    main = VirtualMachine(add_twice(1))["main"]
+    with pytest.raises(ValueError, match=r"main: argument 'x' .*dimension 1 must be 4, found 3 in shape \[2, 3\]"):
+        main(rand(2, 3))
+    with pytest.raises(TypeError, match="main: argument 'x' .*expected dtype float32, found float64"):
+        main(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="argument 'x'.*expected 2 dimensions, found 1"):
+        main(rand(4))
+    with pytest.raises(TypeError, match="argument 'x'.*expected a tensor, found the int 3"):
+        main(3)
+    with pytest.raises(TypeError, match=r"main\(x\): expected 1 arguments, found 2"):
+        main(rand(1, 4), rand(1, 4))
+    main(rand(2, 4))  # still usable
+
+
+def test_symbol_bound_earlier():
+    a = Assembler()
+    contexts = [a.const(context("f", i, n, "R.Tensor((n,))")) for i, n in enumerate("xy")]
+    a.begin("f", ["x", "y"], 3)
+    a.call(2, "vm.builtin.alloc_shape_heap", VM, imm(1))
+    a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
+    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(3), imm(0), contexts[1])
+    a.ret(0)
+    a.end()
+    f = VirtualMachine(a.build())["f"]
+    assert f(rand(3), rand(3)).shape == (3,)
+    with pytest.raises(ValueError, match=r"f: argument 'y'.*dimension 0 must be 3 .*earlier argument.*found 4"):
+        f(rand(3), rand(4))
+
+
+def loop_program():
+    """count(n): adds one n times, with If and a backward Goto; the additions are Python callbacks."""
+    a = Assembler()
+    a.begin("count", ["n"], 4)
+    a.call(1, "vm.builtin.copy", imm(0))
+    a.call(2, "test.less", r(1), r(0))
+    a.if_(2, 3)
+    a.call(1, "test.add", r(1), imm(1))
+    a.goto(-3)
+    a.ret(1)
+    a.end()
+    return a
+
+
+def test_loop(registered):
+    registered("test.less", lambda a, b: a < b)
+    registered("test.add", lambda a, b: a + b)
+    count = VirtualMachine(loop_program().build())["count"]
+    assert [count(n) for n in (0, 1, 10)] == [0, 1, 10]
+
+
+def test_if_condition_must_be_an_int():
+    a = Assembler()
+    a.begin("f", ["x"], 1)
+    a.if_(0, 1)
+    a.ret(0)
+    a.end()
+    with pytest.raises(TypeError, match="condition of an If"):
+        VirtualMachine(a.build())["f"](rand(2))
+
+
+def test_read_if_cond():
+    a = Assembler()
+    a.begin("f", ["c"], 2)
+    a.call(1, "vm.builtin.read_if_cond", r(0))
+    a.if_(1, 3)
+    a.call(1, "vm.builtin.copy", imm(7))
+    a.ret(1)
+    a.call(1, "vm.builtin.copy", imm(8))
+    a.ret(1)
+    a.end()
+    f = VirtualMachine(a.build())["f"]
+    assert f(np.array(True)) == 7
+    assert f(np.array(False)) == 8
+    assert f(np.array(5, np.int64)) == 7
+    with pytest.raises(TypeError, match="scalar tensor"):
+        f(np.zeros(2, bool))
+
+
+def recursion():
+    a = Assembler()
+    a.func("down")
+    a.begin("down", ["n"], 3)
+    a.call(1, "test.positive", r(0))
+    a.if_(1, 4)
+    a.call(2, "test.minus", r(0))
+    a.call(0, "down", r(2))
+    a.ret(0)
+    a.ret(0)
+    a.end()
+    return a
+
+
+def test_recursion_and_depth_limit(registered):
+    registered("test.positive", lambda n: n > 0)
+    registered("test.minus", lambda n: n - 1)
+    down = VirtualMachine(recursion().build())["down"]
+    assert down(100) == 0
+    with pytest.raises(RecursionError, match="more than 1000 nested calls"):
+        down(100_000)
+    assert down(5) == 0
+
+
+def test_deep_frames_with_many_registers(registered):
+    registered("test.positive", lambda n: n > 0)
+    registered("test.minus", lambda n: n - 1)
+    a = recursion()
+    a.functions = [f._replace(register_file_size=90) if f.name == "down" else f for f in a.functions]
+    a.data += [0] * 0
+    assert VirtualMachine(a.build())["down"](900) == 0
+
+
+def test_closures():
+    a = Assembler()
+    a.func("inner")
+    a.begin("inner", ["x", "y"], 3)
+    a.call(2, "vm.builtin.make_tuple", r(0), r(1))
+    a.ret(2)
+    a.end()
+    a.begin("make", ["y"], 2)
+    a.call(1, "vm.builtin.make_closure", a.f("inner"), r(0))
+    a.ret(1)
+    a.end()
+    a.begin("main", ["x", "y"], 4)
+    a.call(2, "vm.builtin.make_closure", a.f("inner"), r(1))
+    a.call(VOID, "vm.builtin.check_func_info", r(2), a.const("f"))
+    a.call(3, "vm.builtin.invoke_closure", VM, r(2), r(0))
+    a.ret(3)
+    a.end()
+    vm = VirtualMachine(a.build())
+    assert vm["main"](1, 2) == (1, 2)
+    closure = vm["make"](20)
+    assert vm.invoke_closure(closure, 10) == (10, 20)
+    with pytest.raises(TypeError, match=r"inner\(x, y\): expected 2 arguments, found 3"):
+        vm.invoke_closure(closure, 1, 2)
+    with pytest.raises(ValueError, match="belongs to another executable"):
+        VirtualMachine(a.build()).invoke_closure(closure, 10)
+
+
+def test_tuples_and_shapes():
+    a = Assembler()
+    a.begin("f", ["x", "t"], 8)
+    a.call(2, "vm.builtin.shape_of", r(0))
+    a.call(3, "vm.builtin.tuple_getitem", r(1), imm(1))
+    a.call(4, "vm.builtin.reshape", r(0), a.const(tvm_ffi.Shape((4, 3))))
+    a.call(5, "vm.builtin.tensor_to_shape", r(3))
+    a.call(6, "vm.builtin.make_prim_value", r(VOID), imm(0), imm(9))
+    a.call(7, "vm.builtin.make_tuple", r(2), r(4), r(5), r(6))
+    a.ret(7)
+    a.end()
+    f = VirtualMachine(a.build())["f"]
+    x = rand(3, 4)
+    shape, y, to_shape, nine = f(x, (1, np.array([5, 6], np.int32)))
+    assert tuple(shape) == (3, 4)
+    assert tuple(to_shape) == (5, 6)
+    assert nine == 9
+    np.testing.assert_array_equal(y.numpy(), x.reshape(4, 3))
+    assert np.shares_memory(y.numpy(), x)
+    with pytest.raises(IndexError):
+        f(x, (1,))
+    with pytest.raises(ValueError, match="cannot view"):
+        f(rand(3, 3), (1, np.array([5, 6])))
+
+
+def test_call_tir_dyn(registered):
+    seen = []
+    registered("test.dyn", lambda *args: seen.append(args))
+    a = Assembler()
+    a.begin("f", ["x"], 2)
+    a.call(1, "vm.builtin.shape_of", r(0))
+    a.call(VOID, "vm.builtin.call_tir_dyn", a.f("test.dyn"), r(0), r(1))
+    a.ret(0)
+    a.end()
+    VirtualMachine(a.build())["f"](rand(3, 5))
+    assert seen[0][1:] == (3, 5)
+    assert isinstance(seen[0][0], runtime.Tensor)
+
+
+def test_python_error_keeps_class_and_shows_vm_frames(registered):
+    class Mine(Exception):
+        pass
+
+    from weft.ffi import register_error
+
+    register_error("Mine", Mine)
+
+    def boom(_x):
+        raise Mine("no")
+
+    registered("test.boom", boom)
+    a = Assembler()
+    a.func("inner")
+    a.begin("inner", ["x"], 1)
+    a.call(VOID, "test.boom", r(0))
+    a.ret(0)
+    a.end()
+    a.begin("main", ["x"], 1)
+    a.call(VOID, "inner", r(0))
+    a.ret(0)
+    a.end()
+    with pytest.raises(Mine) as info:
+        VirtualMachine(a.build())["main"](1)
+    text = "".join(traceback.format_exception(info.value))
+    assert 'File "<weft:main>", line 0, in inner' in text
+    assert 'File "<weft:inner>", line 0, in test.boom' in text
+
+
+def test_missing_function_is_named():
+    a = Assembler()
+    a.begin("main", ["x"], 1)
+    a.call(VOID, "no.such.kernel", r(0))
+    a.call(VOID, "nor.this", r(0))
+    a.ret(0)
+    a.end()
+    ex = a.build()
+    with pytest.raises(ExecutableError, match=r"2 functions(.|\n)*no\.such\.kernel(.|\n)*nor\.this"):
+        VirtualMachine(ex)
+    with pytest.raises(ExecutableError):
+        ex["main"]
+
+
+def test_unknown_function_lists_known():
+    vm = VirtualMachine(add_twice(1))
+    with pytest.raises(InvalidArgument, match="no function 'nain'"):
+        vm["nain"]
+
+
+def test_stateful():
+    vm = VirtualMachine(add_twice(1))
+    x = rand(2, 4)
+    with pytest.raises(ValueError, match="set_input first"):
+        vm.invoke_stateful("main")
+    vm.set_input("main", x=x)
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main").numpy(), x * 2)
+    assert vm.get_output_arity("main") == -1
+    with pytest.raises(InvalidArgument, match="unknown: y"):
+        vm.set_input("main", y=x)
+    with pytest.raises(TypeError, match="expected 1 arguments, found 2"):
+        vm.set_input("main", x, x)
+    with pytest.raises(ValueError, match="no function"):
+        vm.set_input("nope", x)
+
+
+def test_stateful_tuple():
+    a = Assembler()
+    a.begin("f", ["x"], 3)
+    a.call(1, "vm.builtin.make_tuple", r(0), imm(3))
+    a.call(2, "vm.builtin.make_tuple", r(1), r(0))
+    a.ret(2)
+    a.end()
+    vm = VirtualMachine(a.build())
+    vm.set_input("f", 7)
+    vm.invoke_stateful("f")
+    assert vm.get_outputs("f") == ((7, 3), 7)
+    assert vm.get_output_arity("f") == 2
+    assert vm.get_output_arity("f", 0) == 2
+
+
+def test_save_function():
+    vm = VirtualMachine(add_twice(1))
+    x = rand(2, 4)
+    vm.save_function("main", "saved", x)
+    np.testing.assert_array_equal(vm["saved"]().numpy(), x * 2)
+    vm.save_function("main", "quiet", x=x, include_return=False)
+    assert vm["quiet"]() is None
+    assert vm.time_evaluator("saved", number=3, repeat=2)().mean > 0
+    result = vm.time_evaluator("main", runtime.cpu(), number=2, repeat=4)(x)
+    assert len(result.results) == 4
+    assert "mean (ms)" in str(result)
+
+
+def test_instrument():
+    vm = VirtualMachine(add_twice(1))
+    events = []
+
+    def watch(func, name, before_run, ret_value, *args):
+        events.append((name, before_run, len(args)))
+        return VMInstrumentReturnKind.NO_OP
+
+    vm.set_instrument(watch)
+    x = rand(2, 4)
+    np.testing.assert_array_equal(vm["main"](x).numpy(), x * 2)
+    names = [n for n, before, _ in events if before]
+    assert names[0] == "vm.builtin.alloc_shape_heap"
+    assert "add" in names
+    assert "vm.builtin.null_value" in names
+    assert len(events) == 2 * len(names)
+
+    def skip(func, name, before_run, ret_value, *args):
+        return VMInstrumentReturnKind.SKIP_RUN if name == "add" else VMInstrumentReturnKind.NO_OP
+
+    vm.set_instrument(skip)
+    assert vm["main"](x).shape == (2, 4)
+    vm.set_instrument(None)
+    events.clear()
+    np.testing.assert_array_equal(vm["main"](x).numpy(), x * 2)
+    assert events == []
+
+
+def test_threads_share_one_vm():
+    vm = VirtualMachine(add_twice(2))
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(300):
+            x = rng.random((int(rng.integers(0, 40)), 4), dtype=np.float32)
+            if not np.array_equal(vm["main"](x).numpy(), x * 4):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_outputs_outlive_everything():
+    x = rand(1000, 4)
+    vm = VirtualMachine(add_twice(1))
+    y = vm["main"](x).numpy()
+    del vm
+    np.testing.assert_array_equal(y, x * 2)
+
+
+def test_memory_does_not_grow():
+    vm = VirtualMachine(add_twice(3))
+
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    rng = np.random.default_rng(1)
+    inputs = [rng.random((int(n), 4), dtype=np.float32) for n in rng.integers(1, 30_000, 20)]
+    for x in inputs:
+        vm["main"](x)
+    before = resident()
+    for _ in range(20):
+        for x in inputs:
+            vm["main"](x)
+    assert resident() - before < 16 << 20
+
+
+def test_kernel_module_keeps_alive():
+    f = kernel_module()["add"]
+    x = runtime.tensor(rand(3))
+    out = runtime.empty((3,))
+    f(x, x, out)
+    np.testing.assert_array_equal(out.numpy(), x.numpy() * 2)
+    with pytest.raises(TypeError, match=r"add: argument 1 \(b: Tensor\[\[n\], float32\]\): expected dtype float32, found int32"):
+        f(x, np.zeros(3, np.int32), out)
+    with pytest.raises(TypeError, match="expected 3 arguments, found 1"):
+        f(x)
+    with pytest.raises(TypeError, match="argument 0 .*expected a tensor, found the int 1"):
+        f(1, x, out)
