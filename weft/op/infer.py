@@ -1,0 +1,157 @@
+"""Type rules that many operators share. Shapes are tuples of int64 scalar expressions and may be symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import DTypeMismatch, ShapeMismatch, TypeInferenceError
+from weft.ir import Expr, IntImm, PrimExpr, ShapeExpr, ShapeType, TensorType, as_int, int64, max_
+
+__all__ = ["broadcast", "broadcast_dims", "dims_of", "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of"]
+
+_ANALYZER = Analyzer()
+
+
+def simplify(expr: PrimExpr) -> PrimExpr:
+    """Simplify a dimension."""
+    return expr if isinstance(expr, IntImm) else _ANALYZER.simplify(expr)
+
+
+def product(dims: Sequence[PrimExpr]) -> PrimExpr:
+    """Multiply dimensions."""
+    result: PrimExpr = int64(1)
+    for d in dims:
+        result = result * d
+    return simplify(result)
+
+
+def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two dimensions are provably equal."""
+    if a is b:
+        return True
+    x, y = as_int(a), as_int(b)
+    return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
+
+
+def tensor_arg(op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None) -> TensorType:
+    """Return the tensor type of an argument, checking its rank and data type.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it is no tensor.
+    ShapeMismatch, DTypeMismatch
+        When its rank or data type is wrong.
+    """
+    ty = arg.ty  # type: ignore[attr-defined]
+    if not isinstance(ty, TensorType):
+        raise TypeInferenceError(f"{op}: '{name}' must be a tensor", found=str(ty), where=arg.span)
+    if ndim is not None and ty.ndim not in (-1, ndim):
+        raise ShapeMismatch(f"{op}: '{name}' has the wrong rank", expected=f"{ndim} dimensions", found=f"{ty.ndim}", where=arg.span)
+    if dtype is not None and ty.dtype and not ty.dtype.startswith(dtype):
+        raise DTypeMismatch(f"{op}: '{name}' has the wrong data type", expected=dtype, found=ty.dtype, where=arg.span)
+    return ty
+
+
+def dims_of(expr: Expr) -> tuple[PrimExpr, ...] | None:
+    """Return the dimensions of a tensor, or None where they are unknown."""
+    ty = expr.ty  # type: ignore[attr-defined]
+    return ty.shape if isinstance(ty, TensorType) else None
+
+
+def values_of(expr: Any) -> tuple[PrimExpr, ...] | None:
+    """Return the values of a shape argument, or None where they are unknown."""
+    if isinstance(expr, ShapeExpr):
+        return expr.values
+    return expr.ty.values if isinstance(getattr(expr, "ty", None), ShapeType) else None
+
+
+def same_as(op: str, dtype: str | None = None) -> Callable[..., TensorType]:
+    """Make the rule of an operator whose result has the type of its first argument, or another data type."""
+
+    def infer(x: Expr, *_: Any, **__: Any) -> TensorType:
+        ty = tensor_arg(op, "x", x)
+        return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice) if dtype is not None else ty
+
+    return infer
+
+
+def same_dtype(op: str, *args: Expr) -> str:
+    """Check that tensors have one data type and return it ("" when unknown)."""
+    known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, TensorType) and a.ty.dtype]  # type: ignore[attr-defined]
+    for _i, d in known[1:]:
+        if d != known[0][1]:
+            raise DTypeMismatch(f"{op}: operands have different data types", found=" and ".join(d for _, d in known), help="use astype", where=args[0].span)
+    return known[0][1] if len(known) == len(args) else ""
+
+
+def broadcast_dims(op: str, *shapes: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    """Broadcast shapes by NumPy's rule; two dimensions that may or may not be 1 give their maximum.
+
+    Raises
+    ------
+    ShapeMismatch
+        When two constant dimensions differ and neither is 1.
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[PrimExpr] = []
+    for i in range(-rank, 0):
+        result: PrimExpr = int64(1)
+        for s in shapes:
+            if len(s) < -i:
+                continue
+            d = s[i]
+            if as_int(d) == 1 or equal_dims(d, result):
+                continue
+            if as_int(result) == 1:
+                result = d
+            elif as_int(d) is not None and as_int(result) is not None:
+                shown = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
+                raise ShapeMismatch(f"{op}: shapes do not broadcast", expected=f"dimension {i} equal or 1", found=shown)
+            elif as_int(d) is not None:
+                result = d  # the other side is 1 or this
+            elif as_int(result) is None:
+                result = max_(result, d)
+        out.append(result)
+    return tuple(out)
+
+
+def broadcast(op: str, *args: Expr, dtype: str | None = None) -> TensorType:
+    """Infer an element-wise operation of several tensors of one data type."""
+    types = [tensor_arg(op, f"argument {i}", a) for i, a in enumerate(args)]
+    result = dtype if dtype is not None else same_dtype(op, *args)
+    if all(t.shape is not None for t in types):
+        try:
+            dims = broadcast_dims(op, *(t.shape for t in types))  # type: ignore[misc]
+        except ShapeMismatch as e:
+            e.where = args[0].span
+            raise
+        return TensorType(dims, result, len(dims))
+    ndim = max(t.ndim for t in types) if all(t.ndim >= 0 for t in types) else -1
+    return TensorType(None, result, ndim)
+
+
+def normalize_axis(op: str, axis: Any, ndim: int) -> int:
+    """Bring an axis into 0..ndim-1.
+
+    Raises
+    ------
+    ShapeMismatch
+        When it is out of range.
+    """
+    value = int(axis)
+    if not -ndim <= value < max(ndim, 1):
+        raise ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
+    return value % ndim if ndim else 0
+
+
+def normalize_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """Bring axes (None: all of them) into range and order."""
+    if axes is None:
+        return tuple(range(ndim))
+    values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, (list, tuple)) else (axes,)))
+    if len(set(values)) != len(values):
+        raise ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
+    return tuple(sorted(values))

@@ -1,0 +1,196 @@
+"""The operator registry: each operator is declared once, for every dialect.
+
+A declaration says what an operator's inputs and attributes are, how its type follows from theirs (``infer``), how it is computed
+(``lower``, to tensor expressions), what it means (``reference``, in NumPy), and how it may be fused. Constructors, printing, constant
+folding, legalization and the contract test are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, UnsupportedOperator
+from weft.ir import Attrs, Call, Expr, Op, PrimExpr, PrimValue, TensorType, Tuple, constant, numpy_dtype, prim_value, shape_expr
+
+__all__ = ["Fusion", "Input", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
+
+
+class Fusion(IntEnum):
+    """How an operator takes part in fusion, in the order of how much it constrains its group."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    ANCHOR = 4
+    OPAQUE = 8
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input: its name, its kind (``tensor``, ``tensors``, ``shape``, ``prim``) and whether it may be left out."""
+
+    name: str
+    kind: str = "tensor"
+    optional: bool = False
+
+    @staticmethod
+    def parse(text: str) -> Input:
+        """Read ``"x"``, ``"bias?"``, ``"fields:tensors"``, ``"shape:shape"``."""
+        name, _, kind = text.partition(":")
+        return Input(name.rstrip("?"), kind or "tensor", name.endswith("?"))
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """One operator.
+
+    ``infer(*args, **attrs)`` takes expressions with types and returns a type; ``lower`` takes te tensors (tuples of them, tuples of
+    scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy arrays; ``decompose`` takes expressions
+    and returns one made of simpler operators, or None. ``rtol`` is the relative tolerance that the contract test allows.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    attrs: dict[str, Any]
+    fusion: Fusion | Callable[[Call], Fusion]
+    infer: Callable[..., Any]
+    lower: Callable[..., Any] | None
+    reference: Callable[..., Any] | None
+    decompose: Callable[..., Any] | None = None
+    pure: bool = True
+    rtol: float = 1e-5
+    doc: str = ""
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def op(self) -> Op:
+        """The operator's node."""
+        return Op.get("relax." + self.name)
+
+
+_OPS: dict[str, OpDef] = {}
+
+
+def declare(
+    name: str,
+    inputs: str,
+    attrs: dict[str, Any] | None = None,
+    *,
+    infer: Callable[..., Any],
+    lower: Callable[..., Any] | None,
+    reference: Callable[..., Any] | None,
+    fusion: Fusion | Callable[[Call], Fusion] = Fusion.OPAQUE,
+    decompose: Callable[..., Any] | None = None,
+    pure: bool = True,
+    rtol: float = 1e-5,
+    tags: Sequence[str] = (),
+    doc: str = "",
+) -> OpDef:
+    """Declare an operator.
+
+    Parameters
+    ----------
+    name : str
+        Its Relax name without ``relax.``, such as ``"nn.softmax"``.
+    inputs : str
+        Names separated by spaces, each as :meth:`Input.parse` reads it.
+    attrs : dict
+        Attribute names and defaults, in the order in which the constructor takes them after the inputs.
+    """
+    if name in _OPS:
+        raise InvalidArgument(f"operator '{name}' is declared twice")
+    definition = OpDef(
+        name, tuple(Input.parse(i) for i in inputs.split()), dict(attrs or {}), fusion, infer, lower, reference, decompose, pure, rtol, doc, frozenset(tags)
+    )
+    _OPS[name] = definition
+    return definition
+
+
+def get_op_def(op: Op | str) -> OpDef:
+    """Return the declaration of an operator.
+
+    Raises
+    ------
+    UnsupportedOperator
+        When there is none.
+    """
+    name = (op.name if isinstance(op, Op) else op).removeprefix("relax.")
+    definition = _OPS.get(name)
+    if definition is None:
+        near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == name.rsplit(".", 1)[-1][:4])
+        raise UnsupportedOperator(f"there is no operator '{name}'", help=f"near names: {', '.join(near)}" if near else None)
+    return definition
+
+
+def list_ops() -> list[str]:
+    """List the names of all operators, sorted."""
+    return sorted(_OPS)
+
+
+def make_call(name: str) -> Callable[..., Call]:
+    """Return the constructor of an operator: ``make_call("nn.softmax")(x, axis=-1)``.
+
+    Positional arguments are the inputs, then attributes in order. Python numbers become constants of the other operands' type, lists become
+    shapes or tuples as the input asks.
+    """
+    definition = get_op_def(name)
+
+    def construct(*args: Any, **kwargs: Any) -> Call:
+        inputs, attrs = _bind(definition, args, kwargs)
+        return Call(definition.op, inputs, Attrs.of(attrs))
+
+    construct.__name__ = name.rsplit(".", 1)[-1]
+    construct.__doc__ = definition.doc
+    return construct
+
+
+def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Expr, ...], dict[str, Any]]:
+    """Distribute arguments over inputs and attributes."""
+    names = [i.name for i in definition.inputs] + list(definition.attrs)
+    if len(args) > len(names):
+        raise InvalidArgument(f"{definition.name}: too many arguments", expected=f"at most {len(names)}", found=str(len(args)))
+    values = dict(zip(names, args, strict=False))
+    for key, value in kwargs.items():
+        if key not in names:
+            raise InvalidArgument(f"{definition.name}: unknown argument '{key}'", expected=", ".join(names))
+        if key in values:
+            raise InvalidArgument(f"{definition.name}: argument '{key}' is given twice")
+        values[key] = value
+    like = next((_dtype(v) for v in values.values() if _dtype(v)), None)
+    inputs: list[Expr] = []
+    for spec in definition.inputs:
+        value = values.get(spec.name)
+        if value is None:
+            if not spec.optional:
+                raise InvalidArgument(f"{definition.name}: missing input '{spec.name}'")
+            break
+        inputs.append(_convert(spec, value, like))
+    attrs = {k: values.get(k, default) for k, default in definition.attrs.items()}
+    return tuple(inputs), attrs
+
+
+def _dtype(value: Any) -> str | None:
+    ty = getattr(value, "ty", None)
+    return ty.dtype if isinstance(value, Expr) and isinstance(ty, TensorType) and ty.dtype else None
+
+
+def _convert(spec: Input, value: Any, like: str | None) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if spec.kind == "shape":
+        return shape_expr(value if isinstance(value, (list, tuple)) else (value,))
+    if spec.kind == "prim":
+        return prim_value(value)
+    if spec.kind == "tensors":
+        return Tuple(tuple(_convert(Input(spec.name), v, like) for v in value))
+    if isinstance(value, PrimExpr):
+        return PrimValue(value)
+    if isinstance(value, (bool, int, float)) and like is not None:
+        return constant(np.asarray(value, numpy_dtype(like)))
+    return constant(value)

@@ -1,0 +1,71 @@
+"""Element-wise and broadcasting computations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import PrimExpr, as_int, const, if_then_else, max_
+from weft.te import Tensor, compute
+
+__all__ = ["broadcast_index", "broadcast_shape", "broadcast_to", "elementwise", "equal_dims"]
+
+_ANALYZER = Analyzer()
+
+
+def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two dimensions are provably equal."""
+    if a is b:
+        return True
+    x, y = as_int(a), as_int(b)
+    return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
+
+
+def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """Broadcast shapes by NumPy's rule; dimensions that may or may not be 1 give their maximum."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[PrimExpr] = []
+    for i in range(-rank, 0):
+        result: PrimExpr | None = None
+        for s in shapes:
+            if len(s) < -i:
+                continue
+            d = s[i]
+            if result is None or as_int(result) == 1:
+                result = d
+            elif as_int(d) == 1 or equal_dims(d, result):
+                continue
+            elif as_int(d) is not None:
+                result = d
+            elif as_int(result) is None:
+                result = max_(result, d)
+        assert result is not None
+        out.append(result)
+    return tuple(out)
+
+
+def broadcast_index(shape: Sequence[PrimExpr], out_shape: Sequence[PrimExpr], indices: Sequence[Any]) -> tuple[Any, ...]:
+    """Map the indices of a broadcast result to those of an operand; where equality is not provable, decide at run time."""
+    out: list[Any] = []
+    offset = len(out_shape) - len(shape)
+    for d, extent in enumerate(shape):
+        i = indices[offset + d]
+        if as_int(extent) == 1:
+            out.append(const(0, i.dtype))
+        elif equal_dims(extent, out_shape[offset + d]):
+            out.append(i)
+        else:
+            out.append(if_then_else(extent == 1, const(0, i.dtype), i))
+    return tuple(out)
+
+
+def elementwise(fn: Callable[..., PrimExpr], *tensors: Tensor, name: str = "T_elementwise") -> Tensor:
+    """Apply a scalar function to tensors, broadcasting them."""
+    shape = broadcast_shape(*(t.shape for t in tensors))
+    return compute(shape, lambda *i: fn(*(t(*broadcast_index(t.shape, shape, i)) for t in tensors)), name=name)
+
+
+def broadcast_to(x: Tensor, shape: Sequence[PrimExpr], name: str = "T_broadcast_to") -> Tensor:
+    """Repeat a tensor along dimensions of extent 1."""
+    return compute(tuple(shape), lambda *i: x(*broadcast_index(x.shape, shape, i)), name=name)

@@ -1,0 +1,89 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import te, tir
+from weft.ir import DataType, PrimExpr, cast, const, int64, logical_and, logical_or, select
+from weft.te import Tensor, compute
+
+__all__ = ["arg_reduce", "reduce", "reduced_index", "reduced_shape", "unravel"]
+
+
+def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool) -> tuple[PrimExpr, ...]:
+    """The shape after a reduction."""
+    one = int64(1)
+    return tuple(one if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes)
+
+
+def reduced_index(indices: Sequence[Any], inner: Sequence[Any], axes: Sequence[int], ndim: int, keepdims: bool) -> list[Any]:
+    """Put output indices and reduction variables together into input indices."""
+    outer = iter([i for d, i in enumerate(indices) if d not in axes] if keepdims else indices)
+    reduction = iter(inner)
+    return [next(reduction) if d in axes else next(outer) for d in range(ndim)]
+
+
+_REDUCERS: dict[str, Callable[..., Any]] = {
+    "sum": te.sum,
+    "prod": te.prod,
+    "max": te.max,
+    "min": te.min,
+    "all": te.comm_reducer(logical_and, lambda t: const(True, "bool"), name="all"),
+    "any": te.comm_reducer(logical_or, lambda t: const(False, "bool"), name="any"),
+}
+
+
+def reduce(kind: str, x: Tensor, axes: Sequence[int], keepdims: bool = False, fn: Callable[[Any], Any] = lambda v: v, name: str | None = None) -> Tensor:
+    """Reduce ``fn(x)`` over `axes` (sorted, non-negative) by `kind`: sum, prod, max, min, all, any."""
+    name = name or f"T_{kind}"
+    if not axes:
+        return compute(x.shape, lambda *i: fn(x(*i)), name=name)
+    ks = [te.reduce_axis((int64(0), x.shape[a]), f"k{a}") for a in axes]
+    inner = [k.var for k in ks]
+    return compute(
+        reduced_shape(x.shape, axes, keepdims),
+        lambda *i: _REDUCERS[kind](fn(x(*reduced_index(i, inner, axes, x.ndim, keepdims))), axis=ks),
+        name=name,
+    )
+
+
+def arg_reduce(kind: str, x: Tensor, axis: int | None, keepdims: bool = False, select_last: bool = False, dtype: str = "int64") -> Tensor:
+    """The index of the greatest (``kind="max"``) or least element; the first of equals, or the last."""
+    if axis is None:
+        size: Any = int64(1)
+        for d in x.shape:
+            size = size * d
+        flat = compute((size,), lambda i: x(*unravel(i, x.shape)), name="flat")
+        result = arg_reduce(kind, flat, 0, False, select_last, dtype)
+        return compute((int64(1),) * x.ndim, lambda *_: result(), name="argreduce") if keepdims else result
+    dt = DataType(x.dtype)
+    worst = te.lowest(dt) if kind == "max" else te.highest(dt)
+
+    def combine(lhs: Any, rhs: Any) -> Any:
+        better = lhs[1] > rhs[1] if kind == "max" else lhs[1] < rhs[1]
+        if dt.is_float:  # NaN wins, as in NumPy
+            better = tir.any(better, logical_and(lhs[1] != lhs[1], rhs[1] == rhs[1]))
+        order = lhs[0] > rhs[0] if select_last else lhs[0] < rhs[0]
+        same = logical_or(lhs[1] == rhs[1], logical_and(lhs[1] != lhs[1], rhs[1] != rhs[1])) if dt.is_float else lhs[1] == rhs[1]
+        valid = lhs[0] >= const(0, lhs[0].dtype)
+        better = logical_and(valid, logical_or(better, logical_or(logical_and(same, order), rhs[0] < const(0, rhs[0].dtype))))
+        return select(better, lhs[0], rhs[0]), select(better, lhs[1], rhs[1])
+
+    reducer = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), worst), name="arg" + kind)
+    k = te.reduce_axis((int64(0), x.shape[axis]), "k")
+    outs = compute(
+        reduced_shape(x.shape, (axis,), keepdims),
+        lambda *i: reducer((k.var, x(*reduced_index(i, [k.var], (axis,), x.ndim, keepdims))), axis=k),
+        name="arg" + kind,
+    )
+    return compute(outs[0].shape, lambda *i: cast(dtype, outs[0](*i)), name="index")
+
+
+def unravel(index: Any, shape: Sequence[PrimExpr]) -> list[Any]:
+    out: list[Any] = []
+    for d in reversed(shape):
+        out.append(tir.floormod(index, d))
+        index = tir.floordiv(index, d)
+    return list(reversed(out))
