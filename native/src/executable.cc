@@ -6,6 +6,8 @@
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/string.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "error.h"
@@ -160,14 +162,23 @@ Any read_constant(Reader* in) {
   }
 }
 
-// Grows a byte string; the counterpart of Reader.
+// The counterpart of Reader: into a string, into a file, or only counting.
 class Writer {
  public:
+  explicit Writer(std::string* text) : text_(text) {}
+  explicit Writer(std::FILE* file) : file_(file) {}
+
+  void bytes(const void* data, size_t n) {
+    size_ += n;
+    if (text_ != nullptr) text_->append(static_cast<const char*>(data), n);
+    if (file_ != nullptr && n != 0 && std::fwrite(data, 1, n, file_) != n) {
+      throw tvm::ffi::Error("OSError", std::string("cannot write the executable: ") + std::strerror(errno), "");
+    }
+  }
   template <typename T>
   void pod(T value) {
-    out_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    bytes(&value, sizeof(T));
   }
-  void bytes(const void* data, size_t n) { out_.append(static_cast<const char*>(data), n); }
   void str(const char* data, size_t n) {
     pod<uint64_t>(n);
     bytes(data, n);
@@ -177,11 +188,12 @@ class Writer {
     pod<uint64_t>(words.size());
     bytes(words.data(), words.size() * 8);
   }
-  void reserve(size_t n) { out_.reserve(n); }
-  std::string take() { return std::move(out_); }
+  size_t size() const { return size_; }
 
  private:
-  std::string out_;
+  std::string* text_ = nullptr;
+  std::FILE* file_ = nullptr;
+  size_t size_ = 0;
 };
 
 void write_tensor(Writer* out, const DLTensor& tensor) {
@@ -231,16 +243,6 @@ void write_constant(Writer* out, const Any& value) {
       return out->pod(raw.v_dtype);
     default: raise("executable: a constant cannot be " + describe(raw));
   }
-}
-
-size_t constant_bytes(const Any& value) {
-  const auto& raw = *reinterpret_cast<const TVMFFIAny*>(&value);
-  int64_t nbytes = 0;
-  if (raw.type_index == kTVMFFITensor) {
-    const DLTensor* t = TVMFFITensorGetDLTensorPtr(raw.v_obj);
-    tensor_nbytes(t->shape, t->ndim, t->dtype, &nbytes);
-  }
-  return static_cast<size_t>(nbytes) + 256;
 }
 
 // ---- verifier -------------------------------------------------------------------------------------------------------
@@ -459,34 +461,56 @@ std::shared_ptr<Program> read_program(const char* data, size_t size) {
   return program;
 }
 
-std::string write_program(const Program& program) {
-  Writer out;
-  size_t size = 4096 + 8 * (program.instr_offset.size() + program.instr_data.size()) + 256 * program.functions.size();
-  for (const auto& c : program.constants) size += constant_bytes(c);
-  out.reserve(size);
-  out.pod(kExecutableMagic);
-  out.str(kExecutableVersion);
-  out.pod<uint64_t>(program.functions.size());
+static void write_to(const Program& program, Writer* out) {
+  out->pod(kExecutableMagic);
+  out->str(kExecutableVersion);
+  out->pod<uint64_t>(program.functions.size());
   for (const auto& f : program.functions) {
-    out.pod<int32_t>(static_cast<int32_t>(f.kind));
-    out.str(f.name);
-    out.pod(f.start_instr);
-    out.pod(f.end_instr);
-    out.pod(f.num_args);
-    out.pod(f.register_file_size);
-    out.pod<uint64_t>(f.params.size());
-    for (const auto& p : f.params) out.str(p);
+    out->pod<int32_t>(static_cast<int32_t>(f.kind));
+    out->str(f.name);
+    out->pod(f.start_instr);
+    out->pod(f.end_instr);
+    out->pod(f.num_args);
+    out->pod(f.register_file_size);
+    out->pod<uint64_t>(f.params.size());
+    for (const auto& p : f.params) out->str(p);
   }
-  out.pod<uint64_t>(program.memory_scopes.size());
+  out->pod<uint64_t>(program.memory_scopes.size());
   for (const auto& [index, scope] : program.memory_scopes) {
-    out.pod<int64_t>(index);
-    out.str(scope);
+    out->pod<int64_t>(index);
+    out->str(scope);
   }
-  out.pod<uint64_t>(program.constants.size());
-  for (const auto& c : program.constants) write_constant(&out, c);
-  out.words(program.instr_offset);
-  out.words(program.instr_data);
-  return out.take();
+  out->pod<uint64_t>(program.constants.size());
+  for (const auto& c : program.constants) write_constant(out, c);
+  out->words(program.instr_offset);
+  out->words(program.instr_data);
+}
+
+size_t program_size(const Program& program) {
+  Writer count(static_cast<std::FILE*>(nullptr));
+  write_to(program, &count);
+  return count.size();
+}
+
+std::string write_program(const Program& program) {
+  std::string text;
+  text.reserve(program_size(program));
+  Writer out(&text);
+  write_to(program, &out);
+  return text;
+}
+
+void append_program(const Program& program, const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr) throw tvm::ffi::Error("OSError", "cannot open \"" + path + "\": " + std::strerror(errno), "");
+  try {
+    Writer out(file);
+    write_to(program, &out);
+  } catch (...) {
+    std::fclose(file);
+    throw;
+  }
+  if (std::fclose(file) != 0) throw tvm::ffi::Error("OSError", "cannot write \"" + path + "\": " + std::strerror(errno), "");
 }
 
 }  // namespace weft

@@ -36,6 +36,9 @@ struct Program {
 // All throw tvm::ffi::Error of kind "ExecutableError". `read` verifies what it read.
 std::shared_ptr<Program> read_program(const char* data, size_t size);
 std::string write_program(const Program& program);
+size_t program_size(const Program& program);
+// Writes to the end of a file, without a copy of the constants in between.
+void append_program(const Program& program, const std::string& path);
 
 // After it returns normally, no instruction can read or write outside its frame, the constants or the function table,
 // and no jump leaves its function. It does not promise that kernels succeed. Collects all errors, raises once.

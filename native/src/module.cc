@@ -541,6 +541,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.executable_from_bytes", [](const Bytes& b) { return executable_from_bytes(b.data(), b.size()); })
       .def("weft.executable_from_parts", executable_from_parts)
       .def("weft.executable_to_bytes", [](const Module& m) { return as_executable(m)->SaveToBytes(); })
+      .def("weft.executable_size", [](const Module& m) { return static_cast<int64_t>(program_size(*as_executable(m)->program)); })
+      .def("weft.executable_append",
+           [](const Module& m, const String& path) { append_program(*as_executable(m)->program, path); })
       .def("weft.executable_functions", executable_functions)
       .def("weft.executable_constants",
            [](const Module& m) {

@@ -81,7 +81,9 @@ def kernel_object() -> bytes:
 
     with tempfile.TemporaryDirectory() as d:
         out = Path(d) / "add.o"
-        subprocess.run(["cc", "-O2", "-fPIC", "-c", str(HERE / "add_kernel.c"), "-o", str(out), *include_flags()], check=True)
+        subprocess.run(
+            ["cc", "-O2", "-fPIC", "-c", str(HERE / "add_kernel.c"), "-o", str(out), *include_flags()], check=True
+        )
         return out.read_bytes()
 
 

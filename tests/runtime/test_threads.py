@@ -38,7 +38,9 @@ def threads(request):
     set_num_threads(0)
 
 
-@pytest.mark.parametrize(("extent", "grain"), [(0, 1), (1, 1), (7, 1), (1000, 1), (1000, 100), (1000, 999), (10, 1000), (5, 0)])
+@pytest.mark.parametrize(
+    ("extent", "grain"), [(0, 1), (1, 1), (7, 1), (1000, 1), (1000, 100), (1000, 999), (10, 1000), (5, 0)]
+)
 def test_every_iteration_once(threads, extent, grain):
     pieces = covered(extent, grain)
     flat = [i for b, e in pieces for i in range(b, e)]
@@ -110,7 +112,9 @@ def test_fork_after_use():
 
 
 def run(code, **env):
-    return subprocess.run([sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_environment_sets_the_number():
@@ -122,7 +126,10 @@ def test_affinity_bounds_the_number():
     one = min(os.sched_getaffinity(0))
     code = f"import os; os.sched_setaffinity(0, {{{one}}}); from weft.runtime import num_threads; print(num_threads())"
     env = {k: v for k, v in os.environ.items() if k != "WEFT_NUM_THREADS"}
-    assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.strip() == "1"
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.strip()
+        == "1"
+    )
 
 
 def test_default_number():

@@ -415,7 +415,9 @@ def test_kernel_module_keeps_alive():
     out = runtime.empty((3,))
     f(x, x, out)
     np.testing.assert_array_equal(out.numpy(), x.numpy() * 2)
-    with pytest.raises(TypeError, match=r"add: argument 1 \(b: Tensor\[\[n\], float32\]\): expected dtype float32, found int32"):
+    with pytest.raises(
+        TypeError, match=r"add: argument 1 \(b: Tensor\[\[n\], float32\]\): expected dtype float32, found int32"
+    ):
         f(x, np.zeros(3, np.int32), out)
     with pytest.raises(TypeError, match="expected 3 arguments, found 1"):
         f(x)

@@ -123,7 +123,9 @@ class Cache:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            warnings.warn(f"the cache in {self.path} cannot be written, compiled code is not kept: {error}", stacklevel=4)
+            warnings.warn(
+                f"the cache in {self.path} cannot be written, compiled code is not kept: {error}", stacklevel=4
+            )
 
     def _account(self, size: int) -> None:
         with self._lock:

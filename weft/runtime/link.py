@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 
-__all__ = ["library_blob", "link_library", "load_objects", "read_container", "register_object_loader"]
+__all__ = ["Blob", "link_library", "load_objects", "read_container", "register_object_loader"]
 
 CONTAINER_MAGIC = b"WEFTLIB\x01"
 
@@ -43,29 +43,51 @@ def load_objects(objects: Sequence[bytes], where: Path) -> Any:
     return _object_loader[0](list(objects))
 
 
-def library_blob(entries: Sequence[tuple[str, bytes]], children: Sequence[Sequence[int]], *, has_code: bool) -> bytes:
-    """The bytes of ``__tvm_ffi__library_bin``.
+class Blob:
+    """The bytes of ``__tvm_ffi__library_bin``, written piece by piece so that large constants are not copied.
 
     Parameters
     ----------
-    entries : sequence of (kind, bytes)
-        The modules, the root first.
+    entries : sequence of (kind, size, write)
+        The modules, the root first: their kind, their bytes' number, and a function that appends them to a file.
     children : sequence of sequences of int
         Imports of each module; the library's code comes after all entries when `has_code`.
     has_code : bool
         Whether the library has code of its own.
     """
-    indptr = [0]
-    flat: list[int] = []
-    for below in children:
-        flat += below
-        indptr.append(len(flat))
-    parts = [_vector(indptr), _vector(flat)]
-    for kind, data in entries:
-        parts += [_string(kind.encode()), struct.pack("<Q", len(data)), data]
-    if has_code:
-        parts.append(_string(b"_lib"))
-    return b"".join([struct.pack("<Q", sum(map(len, parts))), *parts])
+
+    def __init__(
+        self,
+        entries: Sequence[tuple[str, int, Callable[[Path], None]]],
+        children: Sequence[Sequence[int]],
+        *,
+        has_code: bool,
+    ) -> None:
+        indptr = [0]
+        flat: list[int] = []
+        for below in children:
+            flat += below
+            indptr.append(len(flat))
+        self._parts: list[bytes | Callable[[Path], None]] = [_vector(indptr) + _vector(flat)]
+        body = len(self._parts[0])  # pyright: ignore[reportArgumentType]
+        for kind, size, write in entries:
+            head = _string(kind.encode()) + struct.pack("<Q", size)
+            self._parts += [head, write]
+            body += len(head) + size
+        if has_code:
+            self._parts.append(_string(b"_lib"))
+            body += len(_string(b"_lib"))
+        self._parts.insert(0, struct.pack("<Q", body))
+        self.size = body + 8
+
+    def append_to(self, path: Path) -> None:
+        """Write the blob to the end of a file."""
+        for part in self._parts:
+            if isinstance(part, bytes):
+                with path.open("ab") as file:
+                    file.write(part)
+            else:
+                part(path)
 
 
 def _vector(values: Sequence[int]) -> bytes:
@@ -79,7 +101,7 @@ def _string(data: bytes) -> bytes:
 def link_library(
     path: Path,
     objects: Sequence[bytes],
-    blob: bytes | None,
+    blob: Blob | None,
     *,
     cc: str | None = None,
     options: Sequence[str] = (),
@@ -94,7 +116,7 @@ def link_library(
         The file to write.
     objects : sequence of bytes
         Object files.
-    blob : bytes or None
+    blob : Blob or None
         Content of ``__tvm_ffi__library_bin``.
     cc : str, optional
         The compiler driver to link with, instead of the search.
@@ -168,7 +190,7 @@ def _move(source: Path, target: Path) -> None:
     os.replace(slot.name, target)
 
 
-def _write_inputs(directory: Path, objects: Sequence[bytes], blob: bytes | None, target: str | None) -> list[str]:
+def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None) -> list[str]:
     inputs = []
     for i, data in enumerate(objects):
         file = directory / f"code{i}.o"
@@ -176,7 +198,7 @@ def _write_inputs(directory: Path, objects: Sequence[bytes], blob: bytes | None,
         inputs.append(str(file))
     if blob is not None:
         data_file = directory / "modules.bin"
-        data_file.write_bytes(blob)
+        blob.append_to(data_file)
         source = directory / "modules.S"
         source.write_text(_assembly(data_file, target))
         inputs.append(str(source))
@@ -192,14 +214,17 @@ def _assembly(data: Path, target: str | None) -> str:
     return f'{section}\n.globl {symbol}\n.balign 64\n{symbol}:\n.incbin "{data}"\n{note}'
 
 
-def _write_container(path: Path, objects: Sequence[bytes], blob: bytes | None) -> Path:
+def _write_container(path: Path, objects: Sequence[bytes], blob: Blob | None) -> Path:
     parts = [CONTAINER_MAGIC, struct.pack("<Q", len(objects))]
     for data in objects:
         parts += [struct.pack("<Q", len(data)), data]
-    parts += [struct.pack("<Q", len(blob) if blob is not None else 0), blob or b""]
+    parts.append(struct.pack("<Q", blob.size if blob is not None else 0))
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
         for part in parts:
             slot.write(part)
+    if blob is not None:
+        blob.append_to(Path(slot.name))
+    os.chmod(slot.name, 0o644)
     os.replace(slot.name, path)
     return path
 

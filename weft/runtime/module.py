@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
 _load_library = tvm_ffi.get_global_func("weft.load_library")
 _load_tree = tvm_ffi.get_global_func("weft.load_tree")
-_save = tvm_ffi.get_global_func("weft.executable_to_bytes")
+_size = tvm_ffi.get_global_func("weft.executable_size")
+_append = tvm_ffi.get_global_func("weft.executable_append")
 
 
 class Module:
@@ -80,7 +82,9 @@ class Module:
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
-            raise MissingFunction(f"this module has no function '{name}'", where=f"module of kind {self.kind}") from None
+            raise MissingFunction(
+                f"this module has no function '{name}'", where=f"module of kind {self.kind}"
+            ) from None
         return wrap(function)
 
     def __getitem__(self, name: str) -> PackedFunc:
@@ -205,7 +209,7 @@ def _module_handle(module: Any) -> tvm_ffi.Module:
     return convert()
 
 
-def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], bytes | None]:
+def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], link.Blob | None]:
     """Object files of all code under `root`, and the blob of the modules that are not code.
 
     All code becomes one library, the ``_lib`` of the blob; without other modules there is no blob.
@@ -223,11 +227,11 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], b
                               help="pass the objects to jit_module")  # fmt: skip
     if not other:
         return objects, None
-    entries: list[tuple[str, bytes]] = []
+    entries: list[tuple[str, int, Callable[[Path], None]]] = []
     for m in other:
         kind = str(m.kind)
         if kind in ("weft.Executable", "relax.VMExecutable"):
-            entries.append((executable_kind, bytes(_save(m))))
+            entries.append((executable_kind, int(_size(m)), partial(_append_module, m)))
         else:
             raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
     lib = len(entries) if code else None
@@ -238,7 +242,11 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], b
         children.append(list(dict.fromkeys(b for b in below if b is not None)))
     if lib is not None:
         children.append([])
-    return objects, link.library_blob(entries, children, has_code=lib is not None)
+    return objects, link.Blob(entries, children, has_code=lib is not None)
+
+
+def _append_module(module: tvm_ffi.Module, path: Path) -> None:
+    _append(module, str(path))
 
 
 def _visit(module: tvm_ffi.Module, order: list[tvm_ffi.Module]) -> None:
@@ -298,7 +306,6 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
             return code
         return Module(_load_tree(blob, code._handle))
     return Module(_load_library(str(file.resolve())))
-
 
 
 register_wrapper(tvm_ffi.Module, Module)

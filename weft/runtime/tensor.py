@@ -290,7 +290,9 @@ def empty(shape: Sequence[int], dtype: str = "float32", device: Any = None, mem_
     dims = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
     kind, index = (1, 0) if device is None else Device(device).__dlpack_device__()
     name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None
-    return _wrap(_empty(dims, name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype), tvm_ffi.Device(kind, index)))
+    return _wrap(
+        _empty(dims, name or str(np.dtype(dtype) if isinstance(dtype, type) else dtype), tvm_ffi.Device(kind, index))
+    )
 
 
 def from_dlpack(source: Any) -> Tensor:

@@ -121,7 +121,9 @@ class VirtualMachine:
         """Call a closure that a function of this machine returned."""
         return wrap(_invoke_closure(self._handle, closure, *[convert_argument(a) for a in args]))
 
-    def save_function(self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any) -> None:
+    def save_function(
+        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+    ) -> None:
         """Bind arguments to a function and keep it as ``vm[saved_name]``, which takes none.
 
         Parameters
