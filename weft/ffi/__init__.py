@@ -5,6 +5,7 @@ Reading order: `native` (finds and loads the library), `function` (packed functi
 """
 
 from weft.error import ExecutableError, InternalError, InvalidArgument, WeftError
+
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
 from weft.ffi.convert import convert, convert_func
 from weft.ffi.function import Function, PackedFunc, convert_argument, register_argument, register_wrapper, wrap

@@ -10,23 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import tvm_ffi
-from tvm_ffi.core import CObject
 
 __all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap"]
 
-_WRAPPERS: dict[type, Callable[[Any], Any] | None] = {}
+Wrapper = Callable[[Any], Any]
+
+_BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
+_WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
-_raw_call = tvm_ffi.Function.__call__
+_raw_call: Callable[..., Any] = tvm_ffi.Function.__call__
 
 
 def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
     """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``."""
-    _WRAPPERS.clear()
     _BASE_WRAPPERS[cls] = wrapper
+    _WRAPPERS.clear()
     _WRAPPERS.update(_BASE_WRAPPERS)
-
-
-_BASE_WRAPPERS: dict[type, Callable[[Any], Any] | None] = {}
 
 
 def register_argument(converter: Callable[[Any], Any]) -> None:
@@ -41,7 +40,7 @@ def convert_argument(value: Any) -> Any:
     return value
 
 
-def _find_wrapper(cls: type) -> Callable[[Any], Any] | None:
+def _find_wrapper(cls: type) -> Wrapper | None:
     # Another package may have put its subclass in the place of a tvm-ffi class; the answer is kept per class.
     found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
     _WRAPPERS[cls] = found
@@ -50,10 +49,11 @@ def _find_wrapper(cls: type) -> Callable[[Any], Any] | None:
 
 def wrap(value: Any) -> Any:
     """A value that came out of tvm-ffi, in Weft's class."""
-    cls = type(value)
-    wrapper = _WRAPPERS.get(cls, False)
-    if wrapper is False:
-        wrapper = _find_wrapper(cls) if issubclass(cls, CObject) else _WRAPPERS.setdefault(cls, None)
+    cls: type = type(value)
+    try:
+        wrapper = _WRAPPERS[cls]
+    except KeyError:
+        wrapper = _find_wrapper(cls)
     return value if wrapper is None else wrapper(value)
 
 
@@ -75,10 +75,11 @@ class PackedFunc(tvm_ffi.Function):
             if all(a is b for a, b in zip(args, converted, strict=True)):
                 raise
             value = _raw_call(self, *converted)
-        wrapper = _WRAPPERS.get(type(value), False)
-        if wrapper is None:
-            return value
-        return wrapper(value) if wrapper is not False else wrap(value)
+        try:
+            wrapper = _WRAPPERS[type(value)]
+        except KeyError:
+            wrapper = _find_wrapper(type(value))
+        return value if wrapper is None else wrapper(value)
 
 
 Function = PackedFunc

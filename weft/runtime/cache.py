@@ -1,8 +1,8 @@
 """A content-addressed cache on disk: bytes under the hash of a key, safe under concurrent writers.
 
-An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the payload, payload. It is written beside and renamed, so
-a reader sees all of it or nothing. A damaged entry is deleted and is a miss. A directory that cannot be written, or a
-full disk, is one warning and never an error. The least recently read entries go when the bound is passed.
+An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the payload, payload. It is written beside and
+renamed, so a reader sees all of it or nothing. A damaged entry is deleted and is a miss. A directory that cannot be
+written, or a full disk, is one warning and never an error. The least recently read entries go when the bound is passed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def directory() -> Path:
     chosen = os.environ.get("WEFT_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "weft"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "weft"
 
 
 class Cache:
@@ -105,14 +105,14 @@ class Cache:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
-                temporary = out.name
+                temporary = Path(out.name)
                 out.write(_MAGIC + hashlib.blake2b(value, digest_size=_DIGEST).digest())
                 out.write(value)
-            os.replace(temporary, file)
+            temporary.replace(file)
         except OSError as e:
             if temporary is not None:
                 with suppress(OSError):
-                    os.unlink(temporary)
+                    temporary.unlink()
             self._warn(e)
             return False
         self.writes += 1

@@ -42,11 +42,11 @@ class Device:
             self.device_type, self.device_id = _CODES[kind], int(index) if index else int(device_id)
         elif isinstance(device_type, tvm_ffi.Device):
             self.device_type, self.device_id = int(device_type.dlpack_device_type()), device_type.index
-        elif isinstance(device_type, int) and not hasattr(device_type, "__dlpack_device__"):
+        elif isinstance(device_type, int):
             self.device_type, self.device_id = int(device_type), int(device_id)
         else:
-            kind_code, index_code = device_type.__dlpack_device__()
-            self.device_type, self.device_id = int(kind_code), int(index_code)
+            pair: tuple[int, int] = device_type.__dlpack_device__()
+            self.device_type, self.device_id = int(pair[0]), int(pair[1])
 
     @property
     def index(self) -> int:

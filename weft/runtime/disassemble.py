@@ -44,7 +44,7 @@ def as_text(executable: VMExecutable) -> str:
             return f"i{value}"
         return f"c[{value}]" if kind == ArgKind.CONSTANT else f"f[{names[value]}]"
 
-    blocks = []
+    blocks: list[str] = []
     for f in functions:
         if f.kind == FuncKind.PACKED:
             blocks.append(f"@{f.name} packed_func;\n")

@@ -150,8 +150,12 @@ def link_library(
         raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
                               help="export_library(..., container=True) needs no linker")  # fmt: skip
     if target is not None:
-        raise ExecutableError(f"no linker for {target} was found", where=str(path), expected="$CC or the ziglang package",
-                              help="pip install 'weft[cross]'")  # fmt: skip
+        raise ExecutableError(
+            f"no linker for {target} was found",
+            where=str(path),
+            expected="$CC or the ziglang package",
+            help="pip install 'weft[cross]'",
+        )
     return _write_container(path, objects, blob)
 
 
@@ -175,7 +179,7 @@ def _drivers(cc: str | None, target: str | None) -> list[list[str]]:
 def _run(command: list[str]) -> str | None:
     """Run a linker; None on success, else what it said."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as e:
         return str(e)
     return None if done.returncode == 0 else (done.stderr.strip() or f"exit status {done.returncode}")
@@ -186,12 +190,13 @@ def _move(source: Path, target: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name + ".", delete=False) as slot:
         with source.open("rb") as content:
             shutil.copyfileobj(content, slot, 1 << 20)
-    os.chmod(slot.name, 0o755)
-    os.replace(slot.name, target)
+    finished = Path(slot.name)
+    finished.chmod(0o755)
+    finished.replace(target)
 
 
 def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None) -> list[str]:
-    inputs = []
+    inputs: list[str] = []
     for i, data in enumerate(objects):
         file = directory / f"code{i}.o"
         file.write_bytes(data)
@@ -222,11 +227,11 @@ def _write_container(path: Path, objects: Sequence[bytes], blob: Blob | None) ->
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
         for part in parts:
             slot.write(part)
+    finished = Path(slot.name)
     if blob is not None:
-        blob.append_to(Path(slot.name))
-    os.chmod(slot.name, 0o644)
-    os.replace(slot.name, path)
-    return path
+        blob.append_to(finished)
+    finished.chmod(0o644)
+    return finished.replace(path)
 
 
 def read_container(path: Path) -> tuple[list[bytes], bytes | None] | None:
@@ -246,8 +251,10 @@ def read_container(path: Path) -> tuple[list[bytes], bytes | None] | None:
     def take(n: int) -> bytes:
         nonlocal at
         if n > len(data) - at:
-            raise ExecutableError("the container file is cut short", where=f"{path}, offset {at + len(CONTAINER_MAGIC)}",
-                                  expected=f"{n} bytes", found=str(len(data) - at))  # fmt: skip
+            where = f"{path}, offset {at + len(CONTAINER_MAGIC)}"
+            raise ExecutableError(
+                "the container file is cut short", where=where, expected=f"{n} bytes", found=str(len(data) - at)
+            )
         at += n
         return data[at - n : at]
 

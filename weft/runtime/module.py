@@ -77,8 +77,6 @@ class Module:
         InvalidArgument
             When the module has none of that name. (It is an AttributeError too, as in TVM.)
         """
-        if not isinstance(name, str):
-            raise InvalidArgument("the name of a function is a str", found=type(name).__name__)
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:
@@ -98,8 +96,11 @@ class Module:
             if not self.implements_function(name):
                 names = self.function_names()
                 if len(names) != 1:
-                    raise MissingFunction("this module has no entry function", expected="'main', or one function in all",
-                                          found=", ".join(names) or None)  # fmt: skip
+                    raise MissingFunction(
+                        "this module has no entry function",
+                        expected="'main', or one function in all",
+                        found=", ".join(names) or None,
+                    )
                 name = names[0]
             self._entry = self.get_function(name)
         return self._entry
@@ -236,7 +237,7 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
             raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
     lib = len(entries) if code else None
     index = {m.__chandle__(): i for i, m in enumerate(other)}
-    children = []
+    children: list[list[int]] = []
     for m in other:
         below = [index[c.__chandle__()] if str(c.kind) != "weft.jit" else lib for c in m.imports]
         children.append(list(dict.fromkeys(b for b in below if b is not None)))
@@ -304,7 +305,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         code = link.load_objects(objects, file) if objects else Module(_jit_module([], [], [], None))
         if blob is None:
             return code
-        return Module(_load_tree(blob, code._handle))
+        return Module(_load_tree(blob, code))
     return Module(_load_library(str(file.resolve())))
 
 

@@ -8,12 +8,10 @@ below (see ``docs/reference/executable.md``).
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
-
-import tvm_ffi
+from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument
-from weft.ffi import LIBRARY as _LIBRARY  # noqa: F401 - registers the functions below
+from weft.ffi import get_global_func
 
 __all__ = [
     "OPCODES",
@@ -44,9 +42,11 @@ class OpcodeInfo(NamedTuple):
     meaning: str
 
 
+_opcode_table: Any = get_global_func("weft.opcodes")
+
 OPCODES: tuple[OpcodeInfo, ...] = tuple(
     OpcodeInfo(str(name), int(number), str(operands), str(meaning))
-    for name, number, operands, meaning in tvm_ffi.get_global_func("weft.opcodes")()
+    for name, number, operands, meaning in _opcode_table()
 )
 """The table."""
 

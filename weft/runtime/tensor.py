@@ -78,47 +78,47 @@ class Tensor:
     Made by :func:`tensor`, :func:`empty`, :func:`from_dlpack`, or returned from a function of the runtime.
     """
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "handle")
 
-    _handle: tvm_ffi.Tensor
+    handle: tvm_ffi.Tensor
 
     def __init__(self, source: Any) -> None:
-        self._handle = _to_handle(source)
+        self.handle = _to_handle(source)
 
     def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
         """The tvm-ffi tensor, which native functions receive."""
-        return self._handle
+        return self.handle
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The dimensions."""
-        return tuple(self._handle.shape)
+        return tuple(self.handle.shape)
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(self._handle.shape)
+        return len(self.handle.shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Steps between elements along each dimension, in elements."""
-        return tuple(self._handle.strides)
+        return tuple(self.handle.strides)
 
     @property
     def dtype(self) -> DType:
         """The dtype, a ``str`` such as ``"float32"``."""
-        return DType(self._handle.dtype)
+        return DType(self.handle.dtype)
 
     @property
     def device(self) -> Device:
         """Where the data lies."""
-        return Device(*self._handle.__dlpack_device__())
+        return Device(*self.handle.__dlpack_device__())
 
     @property
     def size(self) -> int:
         """Number of elements."""
         count = 1
-        for d in self._handle.shape:
+        for d in self.handle.shape:
             count *= d
         return count
 
@@ -129,15 +129,15 @@ class Tensor:
 
     def data_ptr(self) -> int:
         """Address of the first element."""
-        return self._handle.data_ptr()
+        return self.handle.data_ptr()
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        return self._handle.is_contiguous()
+        return self.handle.is_contiguous()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A NumPy array over the same memory, which it keeps alive; bfloat16 and float8 come as ml_dtypes."""
-        handle = self._handle
+        handle = self.handle
         name = str(handle.dtype)
         if name in _NUMPY and _NUMPY[name] in _ML_DTYPES:
             dtype = _NUMPY[name]
@@ -167,7 +167,7 @@ class Tensor:
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
         if str(handle.dtype) != str(self.dtype):
             raise DTypeMismatch("copyfrom: dtypes differ", expected=str(self.dtype), found=str(handle.dtype))
-        _copy(handle, self._handle)
+        _copy(handle, self.handle)
         return self
 
     def copyto(self, target: Any) -> Tensor:
@@ -176,11 +176,11 @@ class Tensor:
             target.copyfrom(self)
             return target
         out = empty(self.shape, self.dtype, device(target))
-        _copy(self._handle, out._handle)
+        _copy(self.handle, out.handle)
         return out
 
     def _create_view(self, shape: Sequence[int], dtype: str | None = None) -> Tensor:
-        return _wrap(_view(self._handle, tuple(int(d) for d in shape), dtype or str(self.dtype)))
+        return _wrap(_view(self.handle, tuple(int(d) for d in shape), dtype or str(self.dtype)))
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory under another shape of the same size."""
@@ -189,11 +189,11 @@ class Tensor:
 
     def __dlpack__(self, **options: Any) -> Any:
         """DLPack capsule over the same memory."""
-        return self._handle.__dlpack__(**options)
+        return self.handle.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's pair of device numbers."""
-        return self._handle.__dlpack_device__()
+        return self.handle.__dlpack_device__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out = self.numpy()
@@ -213,7 +213,7 @@ class Tensor:
 
     def same_as(self, other: Tensor) -> bool:
         """Whether both are the same native object."""
-        return self._handle.same_as(other._handle)
+        return self.handle.same_as(other.handle)
 
     def __repr__(self) -> str:
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self.numpy()!r}"
@@ -224,7 +224,7 @@ _new = object.__new__
 
 def _wrap(handle: tvm_ffi.Tensor) -> Tensor:
     out = _new(Tensor)
-    out._handle = handle
+    out.handle = handle
     return out
 
 
@@ -250,7 +250,7 @@ def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
 
 def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if isinstance(value, Tensor):
-        return value._handle
+        return value.handle
     if isinstance(value, tvm_ffi.Tensor):
         return value
     if isinstance(value, np.ndarray):
@@ -276,14 +276,16 @@ def tensor(arr: Any, device: Any = None, mem_scope: str | None = None) -> Tensor
         raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))
     handle = _to_handle(arr if isinstance(arr, (Tensor, tvm_ffi.Tensor, np.ndarray)) else np.asarray(arr))
     out = empty(tuple(handle.shape), str(handle.dtype), device)
-    _copy(handle, out._handle)
+    _copy(handle, out.handle)
     return out
 
 
 array = tensor
 
 
-def empty(shape: Sequence[int], dtype: str = "float32", device: Any = None, mem_scope: str | None = None) -> Tensor:
+def empty(
+    shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None, mem_scope: str | None = None
+) -> Tensor:
     """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
     if mem_scope not in (None, "global"):
         raise InvalidArgument("unknown memory scope", expected="'global'", found=repr(mem_scope))

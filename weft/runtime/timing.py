@@ -41,7 +41,8 @@ class BenchmarkResult:
         return head + row + " ".join(f"{v * 1e3:^12.4f}" for v in values)
 
     def __repr__(self) -> str:
-        return f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std}, results={self.results})"
+        fields = ", ".join(f"{k}={getattr(self, k)}" for k in ("min", "mean", "median", "max", "std", "results"))
+        return f"BenchmarkResult({fields})"
 
 
 def time_function(
