@@ -11,11 +11,13 @@ from weft.arith.int_set import (
     estimate_region_lower_bound,
     estimate_region_strict_bound,
     estimate_region_upper_bound,
+    intersect,
     neg_inf,
     pos_inf,
+    union,
 )
 
 __all__ = [
     "Analyzer", "ConstIntBound", "IntervalSet", "ModularSet", "estimate_region_lower_bound", "estimate_region_strict_bound",
-    "estimate_region_upper_bound", "neg_inf", "pos_inf",
+    "estimate_region_upper_bound", "intersect", "neg_inf", "pos_inf", "union",
 ]  # fmt: skip

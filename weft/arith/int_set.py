@@ -88,6 +88,7 @@ class _Running:
         self.cx = cx
         self.ends: dict[int, Ends] = {}
         self._depends: dict[int, bool] = {}
+        self._resolved: dict[int, Ends] = {}
         for var, dom in dom_map.items():
             v = var.var if isinstance(var, IterVar) else var
             self.ends[cx.var_atom(v)] = self._ends_of_domain(dom)
@@ -157,9 +158,12 @@ class _Running:
 
     def atom(self, atom: int) -> Ends:
         """Return both ends of an atom."""
-        ends = self.ends.get(atom)
+        ends = self._resolved.get(atom)
         if ends is None:
-            ends = self.ends[atom] = self._atom(atom)
+            self._resolved[atom] = (None, None)  # what a domain that names itself gives
+            low, high = self.ends[atom] if atom in self.ends else self._atom(atom)
+            ends = (None if low is None else self.of(low)[0], None if high is None else self.of(high)[1])
+            self._resolved[atom] = ends
         return ends
 
     def _atom(self, atom: int) -> Ends:

@@ -1,6 +1,6 @@
 """Tensor expressions: say what each element is, schedule later.
 
-Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``bound``, ``schedule_ops`` for ``create_schedule``.
+Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``bound``, ``schedule_ops``, ``realize`` for ``create_schedule``.
 """
 
 from weft.ir import all_of as all  # noqa: A004 - TVM's names
@@ -25,4 +25,6 @@ from weft.te.compute import (
     var,
 )
 from weft.te.create_prim_func import create_prim_func
+from weft.te import schedule  # noqa: I001 - after the modules it is made of
+from weft.te.schedule import InferBound, Schedule, ScheduleOps, Stage, create_schedule, schedule_to_prim_func
 from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice

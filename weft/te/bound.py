@@ -1,0 +1,174 @@
+"""Bound inference: how far each loop of each stage goes.
+
+Stages are visited consumers first. A stage at the root computes its whole tensor. A stage inside a loop of another one computes the
+region that its consumers read during one iteration of that loop: the consumers' indices are evaluated as intervals, with the loops around
+the place held fixed and those inside it running. From the ranges of its axes follow those of the loops that split and fuse made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer, IntervalSet
+from weft.arith import union as union_of
+from weft.error import ScheduleError
+from weft.ir import IntImm, IterVar, PrimExpr, Range, cast, const, floordiv, floormod, substitute, walk
+from weft.te.stage import Schedule, Split, Stage
+from weft.te.tensor import ComputeOp, PlaceholderOp
+from weft.tir import ProducerLoad
+
+__all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
+
+
+class Bounds(dict[IterVar, Range]):
+    """The range of each iteration variable (identity distinguishes variables)."""
+
+
+def InferBound(sch: Schedule) -> Bounds:  # noqa: N802 - TVM's name
+    """Infer the ranges of all loops of a schedule.
+
+    Parameters
+    ----------
+    sch : Schedule
+        The schedule; inlined stages are substituted first.
+
+    Returns
+    -------
+    Bounds
+        From each IterVar of each stage to its Range. Loops made by ``split`` and ``fuse`` start at zero.
+    """
+    sch.normalize()
+    bounds = Bounds()
+    for stage in reversed(sch.stages):
+        if stage.attach_type == "inline" or isinstance(stage.op, PlaceholderOp):
+            continue
+        analyzer = Analyzer()
+        for iv, dom in _axis_ranges(sch, stage, bounds, analyzer).items():
+            bounds[iv] = dom
+        _pass_down(stage, bounds, analyzer)
+    return bounds
+
+
+def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> dict[IterVar, Range]:
+    whole = {iv: iv.dom for iv in (*stage.axis, *stage.reduce_axis)}
+    if any(dom is None for dom in whole.values()):
+        raise ScheduleError(f"an axis of '{stage.op.name}' has no domain")
+    if stage.attach_type != "scope":
+        return whole  # type: ignore[return-value]
+    place = enclosing_loops(stage)
+    fixed = {id(iv) for _, iv in place}
+    regions: list[list[IntervalSet]] = [[] for _ in stage.axis]
+    for consumer in sch.consumers(stage):
+        if consumer.attach_type == "inline":
+            continue
+        if not _is_inside(consumer, stage):
+            raise ScheduleError(
+                f"'{stage.op.name}' is computed inside loop '{stage.attach_ivar.var.name}' of '{stage.attach_stage.op.name}', "  # type: ignore[union-attr]
+                f"but '{consumer.op.name}' reads it outside",
+                help=f"compute '{stage.op.name}' at a loop around all its consumers, or '{consumer.op.name}' inside that loop too",
+            )
+        for dims, interval in zip(regions, _region_read(stage, consumer, fixed, bounds, an), strict=True):
+            dims += interval
+    result = dict(whole)
+    for iv, sets in zip(stage.axis, regions, strict=True):
+        merged = union_of(sets, an)
+        if merged.has_lower_bound and merged.has_upper_bound:
+            low = merged.min_value
+            extent = an.simplify(merged.max_value - low + 1)
+            result[iv] = _within(iv.dom, Range(low, extent), an)  # type: ignore[arg-type]
+    return result  # type: ignore[return-value]
+
+
+def _within(whole: Range, part: Range, an: Analyzer) -> Range:
+    """Return `part`, or `whole` where `part` has no constant extent and is not provably smaller."""
+    if isinstance(part.extent, IntImm) or an.can_prove(part.extent <= whole.extent):
+        return part
+    return whole
+
+
+def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
+    """List the loops of other stages that a stage runs inside, innermost first."""
+    result: list[tuple[Stage, IterVar]] = []
+    while stage.attach_type == "scope":
+        parent, at = stage.attach_stage, stage.attach_ivar
+        assert parent is not None and at is not None
+        if not any(iv is at for iv in parent.leaf_iter_vars):
+            raise ScheduleError(
+                f"'{stage.op.name}' is computed at loop '{at.var.name}' of '{parent.op.name}', which was split or fused since",
+                help="call compute_at after the loops of the consumer have their final form",
+            )
+        position = next(i for i, iv in enumerate(parent.leaf_iter_vars) if iv is at)
+        result += [(parent, iv) for iv in reversed(parent.leaf_iter_vars[: position + 1])]
+        stage = parent
+    return result
+
+
+def _is_inside(consumer: Stage, stage: Stage) -> bool:
+    """Whether a consumer runs within the loop that `stage` is computed at."""
+    if consumer is stage.attach_stage:
+        return True
+    return any(iv is stage.attach_ivar for _, iv in enclosing_loops(consumer))
+
+
+def _region_read(stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds, an: Analyzer) -> list[list[IntervalSet]]:
+    """Return, per axis of `stage`, the intervals that the loads of one consumer cover."""
+    if not isinstance(consumer.op, ComputeOp):
+        return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
+    running = {
+        iv.var: bounds[iv]
+        for iv in (*consumer.leaf_iter_vars, *[iv for _, iv in enclosing_loops(consumer)])
+        if id(iv) not in fixed
+    }
+    values = root_values(consumer, bounds)
+    mapping = {iv.var: value for iv, value in values.items()}
+    result: list[list[IntervalSet]] = [[] for _ in stage.axis]
+    for node in walk(consumer.body):
+        if isinstance(node, ProducerLoad) and node.producer.op is stage.op:
+            for axis, index in enumerate(node.indices):
+                result[axis].append(an.int_set(substitute(index, mapping), running))
+    return result
+
+
+def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
+    """Find the ranges of split and fused loops from those of the axes."""
+    for r in stage.relations:
+        if isinstance(r, Split):
+            extent = bounds[r.parent].extent
+            outer, inner = _split_extents(stage, r, extent, an)
+            zero = const(0, r.parent.var.dtype)
+            bounds[r.outer], bounds[r.inner] = Range(zero, outer), Range(zero, inner)
+        else:
+            dtype = r.fused.var.dtype
+            extent = an.simplify(cast(dtype, bounds[r.outer].extent) * cast(dtype, bounds[r.inner].extent))
+            bounds[r.fused] = Range(const(0, dtype), extent)
+
+
+def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:
+    amount = cast(extent.dtype, r.factor if r.factor is not None else r.nparts)
+    part = r.inner if r.factor is not None else r.outer
+    if stage.attr(part).kind != "vectorized" and isinstance(extent, IntImm) and isinstance(amount, IntImm):
+        amount = const(max(1, min(amount.value, extent.value)), extent.dtype)
+    rest = an.simplify(floordiv(extent + (amount - 1), amount))
+    return (rest, amount) if r.factor is not None else (amount, rest)
+
+
+def root_values(stage: Stage, bounds: Bounds) -> dict[IterVar, PrimExpr]:
+    """Return the value of each axis of a stage in terms of its loop variables.
+
+    A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
+    """
+    values: dict[int, PrimExpr] = {}
+    for iv in stage.leaf_iter_vars:
+        extent = bounds[iv].extent
+        values[id(iv)] = const(0, iv.var.dtype) if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None else iv.var
+    for r in reversed(stage.relations):
+        if isinstance(r, Split):
+            values[id(r.parent)] = values[id(r.outer)] * bounds[r.inner].extent + values[id(r.inner)]
+        else:
+            fused, inner = values[id(r.fused)], cast(r.fused.var.dtype, bounds[r.inner].extent)
+            values[id(r.outer)] = cast(r.outer.var.dtype, floordiv(fused, inner))
+            values[id(r.inner)] = cast(r.inner.var.dtype, floormod(fused, inner))
+    result: dict[IterVar, Any] = {}
+    for iv in (*stage.axis, *stage.reduce_axis):
+        result[iv] = values[id(iv)] + bounds[iv].min
+    return result

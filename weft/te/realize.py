@@ -1,0 +1,46 @@
+"""Turn realized regions into allocations: a buffer that exists over a region becomes one of the region's size, indexed from its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import PrimExpr, Range, is_const_int, rewrite
+from weft.tir import AllocBuffer, Buffer, BufferLoad, BufferRealize, BufferStore, Stmt, decl_buffer
+
+__all__ = ["realize_buffers"]
+
+
+def realize_buffers(stmt: Stmt) -> Stmt:
+    """Replace every :class:`~weft.tir.BufferRealize` by an allocation.
+
+    Requires each buffer to be realized once. Ensures that indices into it start at zero.
+    """
+    analyzer = Analyzer()
+    regions: dict[int, tuple[Buffer, tuple[Range, ...]]] = {}
+
+    def collect(node: Any) -> Any:
+        if isinstance(node, BufferRealize):
+            buffer = node.buffer
+            shape = tuple(analyzer.simplify(r.extent) for r in node.bounds)
+            small = decl_buffer(shape, buffer.dtype, buffer.name, data=buffer.data, scope=buffer.scope, data_alignment=buffer.data_alignment)
+            regions[id(buffer)] = (small, node.bounds)
+        return None
+
+    rewrite(stmt, lambda n: n, pre=collect)
+
+    def shift(indices: tuple[PrimExpr, ...], bounds: tuple[Range, ...]) -> tuple[PrimExpr, ...]:
+        return tuple(i if is_const_int(r.min, 0) else analyzer.simplify(i - r.min) for i, r in zip(indices, bounds, strict=True))
+
+    def replace(node: Any) -> Any:
+        if isinstance(node, BufferLoad) and id(node.buffer) in regions:
+            small, bounds = regions[id(node.buffer)]
+            return BufferLoad(small, shift(node.indices, bounds), node.predicate)
+        if isinstance(node, BufferStore) and id(node.buffer) in regions:
+            small, bounds = regions[id(node.buffer)]
+            return BufferStore(small, node.value, shift(node.indices, bounds), node.predicate)
+        if isinstance(node, BufferRealize):
+            return AllocBuffer(regions[id(node.buffer)][0], node.body)
+        return node
+
+    return rewrite(stmt, replace)

@@ -1,0 +1,298 @@
+"""From a schedule and its bounds to statements: loops, stores, allocations of intermediate tensors, guards where a loop overshoots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import InvalidArgument, ScheduleError
+from weft.ir import (
+    TRUE,
+    Attrs,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    Range,
+    StringImm,
+    Var,
+    as_expr,
+    cast,
+    const,
+    logical_and,
+    rewrite,
+    substitute,
+    walk,
+)
+from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
+from weft.te.realize import realize_buffers
+from weft.te.stage import Schedule, Stage
+from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
+from weft.tir import (
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferRealize,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    ProducerLoad,
+    Reduce,
+    Stmt,
+    likely,
+    seq,
+)
+
+__all__ = ["ScheduleOps", "schedule_to_prim_func"]
+
+_KINDS = {"serial": ForKind.SERIAL, "parallel": ForKind.PARALLEL, "vectorized": ForKind.VECTORIZED, "unrolled": ForKind.UNROLLED}
+
+
+def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> Stmt:  # noqa: N802 - TVM's name
+    """Write the loop nests of a schedule.
+
+    Parameters
+    ----------
+    sch : Schedule
+        The schedule.
+    bounds : Bounds
+        What :func:`InferBound` gave.
+    debug_keep_trivial_loop : bool
+        Whether loops over one value stay.
+
+    Returns
+    -------
+    Stmt
+        Loops over stores into the buffers of the tensors (``sch.buffer(tensor)``); intermediate tensors stand in
+        :class:`~weft.tir.BufferRealize`, and indices are those of the whole tensor.
+    """
+    return _Writer(sch, bounds, debug_keep_trivial_loop).program()
+
+
+class _Writer:
+    """Writes the stages of one schedule."""
+
+    def __init__(self, sch: Schedule, bounds: Bounds, keep_trivial: bool) -> None:
+        self.sch, self.bounds, self.keep_trivial = sch, bounds, keep_trivial
+        self.attached: dict[tuple[int, int], list[Stage]] = {}
+        for stage in sch.stages:
+            if stage.attach_type == "scope":
+                enclosing_loops(stage)  # raises where the place is gone
+                self.attached.setdefault((id(stage.attach_stage), id(stage.attach_ivar)), []).append(stage)
+
+    def program(self) -> Stmt:
+        """Write all root stages, producers first, each intermediate alive from its computation on."""
+        roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.op, PlaceholderOp)]
+        return self._sequence(roots, None)
+
+    def _sequence(self, stages: Sequence[Stage], rest: Stmt | None) -> Stmt:
+        """Write stages one after another before `rest`."""
+        result = rest
+        for stage in reversed(stages):
+            result = seq(self.stage(stage), result) if result is not None else self.stage(stage)
+            result = self._realize(stage, result)
+        assert result is not None
+        return result
+
+    def _realize(self, stage: Stage, body: Stmt) -> Stmt:
+        if stage.is_output:
+            return body
+        for i in range(stage.op.num_outputs):
+            tensor = stage.op.output(i)
+            dims = tuple(self.bounds[iv] for iv in stage.axis) or tuple(Range(const(0, d.dtype), d) for d in tensor.shape)
+            buffer = self.sch.buffer(tensor)
+            body = BufferRealize(buffer, dims, TRUE, body)
+            if stage.double_buffered:
+                body = AttrStmt(buffer, "double_buffer_scope", as_expr(1), body)
+        for axis, factor, offset in stage.alignments:
+            where = next(i for i, iv in enumerate(stage.axis) if iv is axis)
+            body = AttrStmt(self.sch.buffer(stage.op.output(0)), "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body)
+        return body
+
+    # --- one stage ---
+
+    def stage(self, stage: Stage) -> Stmt:
+        """Write the loops of one stage, with those computed inside them."""
+        if isinstance(stage.op, ExternOp):
+            return self._extern(stage.op)
+        if not isinstance(stage.op, ComputeOp):
+            raise ScheduleError(f"stages of {type(stage.op).__name__} ('{stage.op.name}') cannot be scheduled", help="write the recurrence with te.extern")
+        values = root_values(stage, self.bounds)
+        analyzer = self._analyzer(stage)
+        if isinstance(stage.body[0], Reduce):
+            return self._reduction(stage, values, analyzer)
+        if any(isinstance(n, Reduce) for n in walk(stage.body)):
+            raise ScheduleError(
+                f"'{stage.op.name}': a reduction must be the whole body of a compute", help="compute the reduction as a tensor of its own"
+            )
+        indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
+        env = {iv.var: e for iv, e in zip(stage.axis, indices, strict=True)}
+        stores = seq(*[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)])
+        body = _guard(self._conditions(stage, stage.axis, values, analyzer), stores)
+        return self._loops(stage, stage.leaf_iter_vars, body)
+
+    def _store(self, stage: Stage, output: int, value: PrimExpr, indices: tuple[PrimExpr, ...]) -> Stmt:
+        buffer = self.sch.buffer(stage.op.output(output))
+        return BufferStore(buffer, cast(buffer.dtype, value), indices)
+
+    def _scalar(self, expr: PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> PrimExpr:
+        """Substitute index values and turn reads of tensors into reads of buffers."""
+        sch = self.sch
+        loaded = rewrite(substitute(expr, env), lambda n: BufferLoad(sch.buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n)
+        return an.simplify(loaded)
+
+    def _reduction(self, stage: Stage, values: dict[IterVar, PrimExpr], an: Analyzer) -> Stmt:
+        reduce: Any = stage.body[0]
+        leaves = stage.leaf_iter_vars
+        first = next((i for i, iv in enumerate(leaves) if iv.iter_type == "reduce"), len(leaves))
+        indices = tuple(an.simplify(values[iv]) for iv in stage.axis)
+        env = {iv.var: an.simplify(values[iv]) for iv in (*stage.axis, *stage.reduce_axis)}
+        spatial = self._conditions(stage, stage.axis, values, an)
+        update = self._update(stage, reduce, indices, env, an)
+        checks = [*spatial, *self._conditions(stage, stage.reduce_axis, values, an)]
+        condition = an.simplify(self._scalar(reduce.condition, env, an))
+        if not (isinstance(condition, IntImm) and condition.value):
+            checks.append(condition)
+        update = self._loops(stage, leaves[first:], _guard(checks, update))
+        init = seq(*[self._store(stage, i, self._scalar(e, env, an), indices) for i, e in enumerate(reduce.init or reduce.combiner.identity_element)])
+        init = _guard(spatial, init)
+        inner = [iv for iv in leaves[first:] if iv.iter_type != "reduce"]
+        fresh = {iv.var: Var(iv.var.name + "_init", iv.var.dtype) for iv in inner}
+        init = substitute(init, fresh)
+        for iv in reversed(inner):
+            init = self._loop(stage, iv, fresh[iv.var], init)
+        return self._loops(stage, leaves[:first], seq(init, update))
+
+    def _update(self, stage: Stage, reduce: Any, indices: tuple[PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer) -> Stmt:
+        buffers = [self.sch.buffer(stage.op.output(i)) for i in range(len(stage.body))]
+        mapping: dict[Any, Any] = {v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)}
+        for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
+            mapping[v] = self._scalar(source, env, an)
+        results = [substitute(r, mapping) for r in reduce.combiner.result]
+        if len(buffers) == 1:
+            return BufferStore(buffers[0], cast(buffers[0].dtype, results[0]), indices)
+        # all components are computed before any is stored
+        temps = [Var(f"{b.name}_new", b.dtype) for b in buffers]
+        body: Stmt = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
+        for t, r in reversed(list(zip(temps, results, strict=True))):
+            body = LetStmt(t, r, body)
+        return body
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        mapping: dict[Any, Any] = {}
+        real = [self.sch.buffer(t) for t in op.inputs] + [self.sch.buffer(op.output(i)) for i in range(op.num_outputs)]
+        for declared, buffer in zip((*op.input_placeholders, *op.output_placeholders), real, strict=True):
+            mapping[declared], mapping[declared.data] = buffer, buffer.data
+        return substitute(op.body, mapping)  # type: ignore[type-var]
+
+    # --- guards ---
+
+    def _analyzer(self, stage: Stage) -> Analyzer:
+        """Return an analyzer that knows the ranges of all loops around the stores of a stage."""
+        an = Analyzer()
+        for iv in (*[iv for _, iv in reversed(enclosing_loops(stage))], *stage.leaf_iter_vars):
+            dom = self.bounds[iv]
+            an.bind(iv.var, Range(const(0, iv.var.dtype), dom.extent), allow_override=True)
+        return an
+
+    def _conditions(self, stage: Stage, axes: Sequence[IterVar], values: Mapping[IterVar, PrimExpr], an: Analyzer) -> list[PrimExpr]:
+        """List what must hold for a point to be inside the tensor and inside the region that is computed."""
+        result: list[PrimExpr] = []
+        for iv in axes:
+            value, whole, part = values[iv], iv.dom, self.bounds[iv]
+            assert whole is not None
+            checks = [value < whole.min + whole.extent, value >= whole.min]
+            if part is not whole:
+                checks.append(value < part.min + part.extent)
+            for check in checks:
+                simple = an.simplify(check)
+                if not (isinstance(simple, IntImm) and simple.value):
+                    result.append(simple)
+        return result
+
+    # --- loops ---
+
+    def _loops(self, stage: Stage, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
+        """Wrap `body` in loops, each holding the stages that are computed at it."""
+        for iv in reversed(leaves):
+            inside = self.attached.get((id(stage), id(iv)))
+            if inside:
+                body = self._sequence(inside, body)
+            body = self._loop(stage, iv, iv.var, body)
+        return body
+
+    def _loop(self, stage: Stage, iv: IterVar, var: Var, body: Stmt) -> Stmt:
+        attr = stage.attr(iv)
+        extent = self.bounds[iv].extent
+        loose = {k: v for k, v in attr.pragmas}
+        zero = const(0, var.dtype)
+        if attr.bind_thread is not None:
+            thread = IterVar(Range(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
+            return For(var, zero, extent, ForKind.THREAD_BINDING, body, thread, Attrs.of({f"pragma_{k}": v for k, v in loose.items()}))
+        if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
+            return substitute(body, {var: zero})
+        return For(var, zero, extent, _KINDS[attr.kind], body, None, Attrs.of({f"pragma_{k}": v for k, v in loose.items()}))
+
+
+def _guard(conditions: Sequence[PrimExpr], body: Stmt) -> Stmt:
+    unique: list[PrimExpr] = []
+    for c in conditions:
+        if not any(c is u for u in unique):
+            unique.append(c)
+    if not unique:
+        return body
+    test: PrimExpr = TRUE
+    for c in unique:
+        test = logical_and(test, likely(c))
+    return IfThenElse(test, body)
+
+
+def schedule_to_prim_func(
+    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
+) -> PrimFunc:
+    """Make the TIR function that computes a schedule.
+
+    Parameters
+    ----------
+    args : sequence of Tensor, Var or Buffer
+        The parameters in order: every input and output tensor, and scalars.
+    name : str
+        The function's global symbol.
+    binds : mapping of Tensor to Buffer, optional
+        Buffers to use for tensors, for instance with strides.
+    """
+    sch = sch.normalize()
+    for tensor, buffer in (binds or {}).items():
+        sch.set_buffer(tensor, buffer)
+    params: list[Var] = []
+    buffer_map: list[tuple[Var, Buffer]] = []
+    given: set[int] = set()
+    for arg in args:
+        if isinstance(arg, Var):
+            params.append(arg)
+            continue
+        if not isinstance(arg, (Tensor, Buffer)):
+            raise InvalidArgument("a scheduled function takes tensors, buffers and variables", found=repr(arg))
+        buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
+        handle = Var(f"{buffer.name}_handle", "handle")
+        params.append(handle)
+        buffer_map.append((handle, buffer))
+        given.add(id(buffer))
+        if isinstance(arg, Tensor) and id(arg.op) in sch.stage_map:
+            sch[arg].is_output = True
+    _check_arguments(sch, given)
+    body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
+    return PrimFunc(tuple(params), body, None, tuple(buffer_map), Attrs.of({"global_symbol": name, "tir.noalias": True}))
+
+
+def _check_arguments(sch: Schedule, given: set[int]) -> None:
+    for stage in sch.stages:
+        if isinstance(stage.op, PlaceholderOp) or any(stage.op is op for op in sch.outputs):
+            for i in range(stage.op.num_outputs):
+                tensor = stage.op.output(i)
+                if id(sch.buffer(tensor)) not in given and (sch.consumers(stage) or any(stage.op is op for op in sch.outputs)):
+                    kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
+                    raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")
