@@ -115,7 +115,7 @@ def _region_read(stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds,
     if not isinstance(consumer.op, ComputeOp):
         return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
     running = {
-        iv.var: bounds[iv]
+        iv.var: Range(const(0, iv.var.dtype), bounds[iv].extent)  # every loop counts from zero
         for iv in (*consumer.leaf_iter_vars, *[iv for _, iv in enclosing_loops(consumer)])
         if id(iv) not in fixed
     }
