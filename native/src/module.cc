@@ -247,6 +247,18 @@ static std::vector<Any> list_of(const Any& value) {
   return std::vector<Any>(array.begin(), array.end());
 }
 
+// A constant as kernels like it: contiguous and 64-byte aligned; copied only where the caller's memory is not.
+static Any own_constant(const Any& value) {
+  Any owned;
+  check(own_argument(*raw(&value), raw(&owned)));
+  const DLTensor* t = tensor_of(*raw(&owned));
+  if (t == nullptr || t->device.device_type != kDLCPU) return owned;
+  if ((reinterpret_cast<uintptr_t>(t->data) + t->byte_offset) % kAlignment == 0) return owned;
+  Any copy = take(tensor_empty(t->shape, t->ndim, t->dtype, t->device, Allocator::kNaive));
+  check(tensor_copy(*t, TVMFFITensorGetDLTensorPtr(raw(&copy)->v_obj)));
+  return copy;
+}
+
 static Module executable_from_parts(const Array<Any>& functions, const Array<Any>& constants, const Array<Any>& scopes,
                                     const tvm::ffi::Tensor& offsets, const tvm::ffi::Tensor& words,
                                     const Array<Module>& imports) {
@@ -266,11 +278,7 @@ static Module executable_from_parts(const Array<Any>& functions, const Array<Any
     for (const Any& p : list_of(f[6])) info.params.push_back(p.cast<String>());
     program->functions.push_back(std::move(info));
   }
-  for (const Any& value : constants) {
-    Any owned;
-    check(own_argument(*raw(&value), raw(&owned)));
-    program->constants.push_back(std::move(owned));
-  }
+  for (const Any& value : constants) program->constants.push_back(own_constant(value));
   for (const Any& row : scopes) {
     std::vector<Any> s = list_of(row);
     program->memory_scopes.emplace_back(s.at(0).cast<int64_t>(), std::string(s.at(1).cast<String>()));

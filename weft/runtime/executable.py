@@ -72,7 +72,7 @@ class VMExecutable:
             The function table.
         constants : sequence
             Tensors or arrays, :class:`tvm_ffi.Shape`, ``str``, ``int``, ``float``, :class:`tvm_ffi.dtype`.
-            Arrays are shared, not copied.
+            Memory is shared where it is contiguous and 64-byte aligned, else copied.
         memory_scopes : mapping of int to str
             Scope of constants by index.
         instr_offset, instr_data : array_like of int64
