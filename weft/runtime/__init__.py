@@ -7,7 +7,7 @@ Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes
 from weft.ffi import PackedFunc, convert
 from weft.runtime import cache, opcodes
 from weft.runtime.device import Device, cpu, cuda, device
-from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo
+from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.link import register_object_loader
 from weft.runtime.module import Module, jit_module, load_module
 from weft.runtime.tensor import DType, Tensor, array, empty, from_dlpack, numpy_dtype, tensor
@@ -33,6 +33,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "dtype_constant",
     "empty",
     "from_dlpack",
     "jit_module",
@@ -42,5 +43,6 @@ __all__ = [
     "opcodes",
     "register_object_loader",
     "set_num_threads",
+    "shape_constant",
     "tensor",
 ]

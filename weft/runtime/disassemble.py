@@ -46,10 +46,10 @@ def as_text(executable: VMExecutable) -> str:
 
     blocks: list[str] = []
     for f in functions:
-        if f.kind == FuncKind.PACKED:
+        if f.kind == FuncKind.PACKED_FUNC:
             blocks.append(f"@{f.name} packed_func;\n")
             continue
-        if f.kind == FuncKind.VMTIR:
+        if f.kind == FuncKind.VMTIR_FUNC:
             blocks.append(f"@{f.name} num_inputs={f.num_args} vm_tir_func;\n")
             continue
         lines = [f"@{f.name}:"]
@@ -85,7 +85,7 @@ def as_python(executable: VMExecutable) -> str:
 
     lines = ["ib = rx.Builder()"]
     for f in functions:
-        if f.kind != FuncKind.VM:
+        if f.kind != FuncKind.VM_FUNC:
             continue
         params = f", param_names={list(f.param_names)!r}" if f.param_names else ""
         lines.append(f"with ib.function({f.name!r}, num_inputs={f.num_args}{params}):")

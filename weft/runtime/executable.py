@@ -15,7 +15,7 @@ from weft.runtime import disassemble
 from weft.runtime.module import Module, load_module
 from weft.runtime.opcodes import FuncKind
 
-__all__ = ["Executable", "VMExecutable", "VMFuncInfo"]
+__all__ = ["Executable", "VMExecutable", "VMFuncInfo", "dtype_constant", "shape_constant"]
 
 _from_bytes = tvm_ffi.get_global_func("weft.executable_from_bytes")
 _from_parts = tvm_ffi.get_global_func("weft.executable_from_parts")
@@ -39,6 +39,16 @@ class VMFuncInfo(NamedTuple):
     num_args: int = -2
     register_file_size: int = 0
     param_names: tuple[str, ...] = ()
+
+
+def shape_constant(dims: Sequence[int]) -> tvm_ffi.Shape:
+    """A shape for the constant pool."""
+    return tvm_ffi.Shape(tuple(int(d) for d in dims))
+
+
+def dtype_constant(dtype: Any) -> tvm_ffi.dtype:
+    """A dtype for the constant pool, from its name; ``"void"`` is the unknown dtype."""
+    return tvm_ffi.dtype(str(dtype))
 
 
 class VMExecutable:
@@ -151,9 +161,9 @@ class VMExecutable:
     def function(self, name: str) -> VMFuncInfo:
         """Entry of a function that the VM can run."""
         for f in self.functions:
-            if f.name == name and f.kind != FuncKind.PACKED:
+            if f.name == name and f.kind != FuncKind.PACKED_FUNC:
                 return f
-        known = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED)
+        known = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED_FUNC)
         raise InvalidArgument(f"the executable has no function '{name}'", found=known)
 
     def as_text(self) -> str:
@@ -184,7 +194,7 @@ class VMExecutable:
         return self.mod.entry_func(*args)
 
     def __repr__(self) -> str:
-        names = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED)
+        names = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED_FUNC)
         return f"VMExecutable({names})"
 
 

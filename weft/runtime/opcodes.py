@@ -50,8 +50,10 @@ OPCODES: tuple[OpcodeInfo, ...] = tuple(
 )
 """The table."""
 
-Opcode = IntEnum("Opcode", {row.name: row.number for row in OPCODES})
-"""Opcode numbers: ``Call``, ``Ret``, ``Goto``, ``If``."""
+Opcode = IntEnum(
+    "Opcode", [pair for row in OPCODES for pair in ((row.name.upper(), row.number), (row.name, row.number))]
+)
+"""Opcode numbers: ``CALL``, ``RET``, ``GOTO``, ``IF`` (and ``Call``, ``Ret``, ``Goto``, ``If``)."""
 
 
 class ArgKind(IntEnum):
@@ -66,9 +68,9 @@ class ArgKind(IntEnum):
 class FuncKind(IntEnum):
     """Kinds of entries of the function table."""
 
-    PACKED = 0
-    VM = 1
-    VMTIR = 2
+    PACKED_FUNC = 0
+    VM_FUNC = 1
+    VMTIR_FUNC = 2
 
 
 class MatchShapeCode(IntEnum):
