@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "error.h"
+#include "tvm_backend.h"
 #include "vm.h"
 #include "weft/runtime.h"
 
@@ -100,6 +101,9 @@ class LibraryModuleObj final : public CodeModule {
     if (handle_ == nullptr) raise("ExecutableError", "cannot open the library \"" + path + "\": " + dlerror());
     if (auto** context = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"))) {
       *context = static_cast<ModuleObj*>(this);
+    }
+    for (const BackendSymbol* s = kBackendSymbols; s->name != nullptr; ++s) {
+      if (auto** slot = reinterpret_cast<void**>(symbol(s->name))) *slot = s->value;
     }
     Module::VisitContextSymbols([this](String name, void* value) {
       if (auto** slot = reinterpret_cast<void**>(symbol(std::string(name)))) *slot = value;

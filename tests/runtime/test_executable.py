@@ -1,5 +1,6 @@
 import random
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,3 +220,14 @@ def _jumps(executable):
             for name, words in instructions(executable, f):
                 if name in ("Goto", "If"):
                     yield words[-1] - (words[-1] == 0)
+
+
+def test_file_that_apache_tvm_wrote():
+    """An executable with two functions, an If and symbolic shapes, written by Apache TVM 0.27: read and rewritten."""
+    data = (Path(__file__).parent / "tvm_executable.bin").read_bytes()
+    ex = VMExecutable.from_bytes(data)
+    assert ex.bytes == data
+    assert [f.name for f in ex.functions if f.kind == 1] == ["main", "sub"]
+    assert ex.function("main").param_names == ("x", "c", "t")
+    assert "  if    %6, 9" in ex.as_text()
+    assert "vm.builtin.read_if_cond" in ex.as_text()
