@@ -16,8 +16,22 @@ from weft.arith.int_set import (
     pos_inf,
     union,
 )
+from weft.arith.iter_map import (
+    IterMapLevel,
+    IterMapResult,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    detect_iter_map,
+    inverse_affine_iter_map,
+    iter_map_simplify,
+    normalize_iter_map_to_expr,
+)
+from weft.arith.solve import detect_clip_bound, detect_linear_equation, solve_linear_equations, solve_linear_inequalities
 
 __all__ = [
-    "Analyzer", "ConstIntBound", "IntervalSet", "ModularSet", "estimate_region_lower_bound", "estimate_region_strict_bound",
-    "estimate_region_upper_bound", "intersect", "neg_inf", "pos_inf", "union",
+    "Analyzer", "ConstIntBound", "IntervalSet", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet",
+    "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
+    "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr",
+    "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "union",
 ]  # fmt: skip

@@ -293,7 +293,7 @@ def _cut(interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mappin
     if first is None or last is None:
         return interval
     sets = [interval]
-    for d in _inequalities(cx, predicate):
+    for d in inequalities(cx, predicate):
         # d >= 0; where d + last does not move, last <= d + last
         for end, is_high in ((last, True), (first, False)):
             limit = add(d, end) if is_high else add(end, d, -1)
@@ -303,10 +303,10 @@ def _cut(interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mappin
     return intersect(sets, analyzer) if len(sets) > 1 else interval
 
 
-def _inequalities(cx: Context, predicate: PrimExpr) -> list[Poly]:
+def inequalities(cx: Context, predicate: PrimExpr) -> list[Poly]:
     """Return polynomials that a conjunction of comparisons says are nonnegative."""
     if isinstance(predicate, And):
-        return _inequalities(cx, predicate.a) + _inequalities(cx, predicate.b)
+        return inequalities(cx, predicate.a) + inequalities(cx, predicate.b)
     if isinstance(predicate, (LT, LE, GT, GE)):
         a, b = poly_of(cx, predicate.a), poly_of(cx, predicate.b)
         if a is None or b is None:

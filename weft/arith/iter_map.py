@@ -1,0 +1,357 @@
+"""Index expressions as maps of iterators: which parts of which loops an index is made of, and whether the map can be undone.
+
+Each index is read as a sum of *splits* ``((mark // lower_factor) % extent) * scale`` plus a base, where a *mark* is an input iterator or a
+compact sum of splits. The map is surjective when no part of a mark is used twice, and bijective when all parts are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from weft.arith.analyzer import Analyzer
+from weft.arith.form import poly_of, to_expr
+from weft.arith.int_set import inequalities
+from weft.arith.linear import Poly, add, atoms_of, key
+from weft.ir import TRUE, Add, FloorDiv, FloorMod, Mul, Node, PrimExpr, Range, Sub, Var, as_expr, const, floordiv, floormod, is_const_int, walk
+
+__all__ = [
+    "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map", "inverse_affine_iter_map",
+    "iter_map_simplify", "normalize_iter_map_to_expr",
+]  # fmt: skip
+
+
+class IterMark(Node):
+    """A range of values ``0 .. extent - 1``: an input variable (counted from zero) or a sum of splits."""
+
+    source: Any
+    extent: PrimExpr
+
+
+class IterSplitExpr(Node):
+    """``((source // lower_factor) % extent) * scale``."""
+
+    source: IterMark
+    lower_factor: PrimExpr
+    extent: PrimExpr
+    scale: PrimExpr
+
+
+class IterSumExpr(Node):
+    """The sum of `args` and `base`; the splits stand by falling scale."""
+
+    args: tuple[IterSplitExpr, ...]
+    base: PrimExpr
+
+
+class IterMapLevel(IntEnum):
+    """What a map must be: each input part used exactly once, at most once, or anything."""
+
+    BIJECTIVE = 0
+    SURJECTIVE = 1
+    NO_CHECK = 3
+
+    @staticmethod
+    def of(level: Any) -> IterMapLevel:
+        """Convert from the level or its name in lower case."""
+        names = {"bijective": IterMapLevel.BIJECTIVE, "surjective": IterMapLevel.SURJECTIVE, "nocheck": IterMapLevel.NO_CHECK}
+        return names[level] if isinstance(level, str) else IterMapLevel(level)
+
+
+class IterMapResult:
+    """The sums found (empty where the indices are no such map), and why not."""
+
+    __slots__ = ("errors", "indices", "padding_predicate")
+
+    def __init__(self, indices: Sequence[IterSumExpr], errors: Sequence[str] = ()) -> None:
+        self.indices, self.errors, self.padding_predicate = list(indices), list(errors), as_expr(False)
+
+
+class _NoMap(Exception):
+    """An index is not a sum of splits."""
+
+
+class _Detector:
+    """Reads indices over one set of input iterators."""
+
+    def __init__(self, input_iters: Mapping[Var, Range], predicate: PrimExpr, an: Analyzer) -> None:
+        self.an = an
+        self.cx = an.context
+        self.inputs: dict[int, tuple[IterMark, PrimExpr]] = {}
+        for var, dom in input_iters.items():
+            an.bind(var, dom, allow_override=True)
+            self.inputs[self.cx.var_atom(var)] = (IterMark(var if is_const_int(dom.min, 0) else var - dom.min, dom.extent), dom.min)
+        self.running: dict[int, tuple[PrimExpr, bool]] = {}
+        self.fused: dict[Any, IterMark] = {}
+        self.limits: dict[Any, Poly] = {}
+        for d in inequalities(self.cx, predicate):
+            moving = {m: -c for m, c in d.items() if any(self._moves(a) for a in m)}
+            rest = {m: c for m, c in d.items() if m not in moving}
+            self.limits[key(moving)] = add(rest, {(): 1})
+
+    def _moves(self, atom: int) -> bool:
+        info = self.cx.atoms[atom]
+        if atom in self.inputs:
+            return True
+        return any(self._moves(a) for p in info.args if isinstance(p, dict) for a in atoms_of(p))
+
+    def index(self, e: PrimExpr) -> IterSumExpr:
+        """Read an expression as a sum of splits. It is read as written: normal forms would mix the parts of a remainder."""
+        splits: list[IterSplitExpr] = []
+        base = self._collect(e, const(1, e.dtype), splits)
+        return self._normalize(splits, self.an.simplify(base), e)
+
+    def _collect(self, e: PrimExpr, scale: PrimExpr, out: list[IterSplitExpr]) -> PrimExpr:
+        """Add the splits of ``scale * e`` to `out`; return what is left of it."""
+        kind = type(e)
+        if not self._runs(e):
+            return scale * e
+        if isinstance(e, Var):
+            mark, low = self.inputs[self.cx.var_atom(e)]
+            if is_const_int(mark.extent, 1):
+                return scale * low
+            out.append(IterSplitExpr(mark, const(1, e.dtype), mark.extent, self.an.simplify(scale)))
+            return scale * low
+        if kind in (Add, Sub):
+            left = self._collect(e.a, scale, out)  # type: ignore[attr-defined]
+            return left + self._collect(e.b, scale if kind is Add else scale * -1, out)  # type: ignore[attr-defined]
+        if isinstance(e, Mul) and not (self._runs(e.a) and self._runs(e.b)):
+            moving, still = (e.a, e.b) if self._runs(e.a) else (e.b, e.a)
+            return self._collect(moving, self.an.simplify(scale * still), out)
+        if isinstance(e, (FloorDiv, FloorMod)) and not self._runs(e.b):
+            out.append(self._with_scale(self._split_of(e), scale))
+            return const(0, e.dtype)
+        raise _NoMap(f"'{e}' is not a sum of scaled iterators, quotients and remainders")
+
+    def _runs(self, e: PrimExpr) -> bool:
+        known = self.running.get(id(e))
+        if known is None:
+            inside = any(isinstance(v, Var) and self.cx.var_atom(v) in self.inputs for v in walk(e))
+            known = self.running[id(e)] = (e, inside)
+        return known[1]
+
+    def _with_scale(self, split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
+        return IterSplitExpr(split.source, split.lower_factor, split.extent, self.an.simplify(split.scale * scale))
+
+    def _split_of(self, e: FloorDiv | FloorMod) -> IterSplitExpr:
+        dtype, an = e.dtype, self.an
+        whole = self._fuse(self.index(e.a), dtype)
+        divisor, one = an.simplify(e.b), const(1, dtype)
+        if an.can_prove(divisor >= whole.extent):
+            return whole if isinstance(e, FloorMod) else IterSplitExpr(whole.source, an.simplify(whole.lower_factor * whole.extent), one, one)
+        if not an.can_prove_equal(floormod(whole.extent, divisor), 0):
+            raise _NoMap(f"extent {whole.extent} is not divisible by {divisor}")
+        if isinstance(e, FloorMod):
+            return IterSplitExpr(whole.source, whole.lower_factor, divisor, one)
+        return IterSplitExpr(whole.source, an.simplify(whole.lower_factor * divisor), an.simplify(floordiv(whole.extent, divisor)), one)
+
+    def _fuse(self, total: IterSumExpr, dtype: str) -> IterSplitExpr:
+        """Return a compact sum as one split with scale 1."""
+        if not is_const_int(total.base, 0):
+            raise _NoMap(f"a sum with offset {total.base} is divided")
+        if len(total.args) == 1 and is_const_int(total.args[0].scale, 1):
+            return total.args[0]
+        if not total.args or not is_const_int(total.args[-1].scale, 1):
+            raise _NoMap("the innermost iterator of a divided sum has a stride")
+        self._check_compact(total)
+        extent = self.an.simplify(total.args[0].scale * total.args[0].extent)
+        return self._mark(total, extent, dtype)
+
+    def _check_compact(self, total: IterSumExpr) -> None:
+        for outer, inner in zip(total.args, total.args[1:], strict=False):
+            if not self.an.can_prove_equal(outer.scale, inner.scale * inner.extent):
+                raise _NoMap(f"stride {outer.scale} does not follow extent {inner.extent} with stride {inner.scale}")
+
+    def _mark(self, total: IterSumExpr, extent: PrimExpr, dtype: str) -> IterSplitExpr:
+        p = poly_of(self.cx, normalize_iter_map_to_expr(total))
+        assert p is not None
+        mark = self.fused.get(key(p))
+        if mark is None:
+            mark = self.fused[key(p)] = IterMark(total, extent)
+        one = const(1, dtype)
+        return IterSplitExpr(mark, one, mark.extent, one)
+
+    def _normalize(self, splits: list[IterSplitExpr], base: PrimExpr, e: PrimExpr) -> IterSumExpr:
+        """Sort splits by falling scale, join neighbours of one mark, and apply a limit from the predicate."""
+        ordered: list[IterSplitExpr] = []
+        for s in splits:
+            at = next((i for i, o in enumerate(ordered) if self._larger(s, o)), len(ordered))
+            ordered.insert(at, s)
+        joined: list[IterSplitExpr] = []
+        for s in ordered:
+            last = joined[-1] if joined else None
+            if last is not None and self._continues(last, s):
+                joined[-1] = IterSplitExpr(s.source, s.lower_factor, self.an.simplify(last.extent * s.extent), s.scale)
+            else:
+                joined.append(s)
+        total = IterSumExpr(tuple(joined), base)
+        p = poly_of(self.cx, e) or {}
+        limit = self.limits.get(key({m: c for m, c in p.items() if any(self._moves(a) for a in m)}))
+        if limit is not None and joined and is_const_int(base, 0) and is_const_int(joined[-1].scale, 1):
+            return IterSumExpr((self._mark(total, to_expr(self.cx, limit, e.dtype), e.dtype),), base)
+        return total
+
+    def _larger(self, a: IterSplitExpr, b: IterSplitExpr) -> bool:
+        if self.an.can_prove_equal(a.scale, b.scale):
+            return is_const_int(b.extent, 1)
+        return self.an.can_prove(a.scale > b.scale) or self.an.can_prove(floordiv(a.scale, b.scale) * b.scale >= b.scale * 2)
+
+    def _continues(self, outer: IterSplitExpr, inner: IterSplitExpr) -> bool:
+        return (
+            outer.source is inner.source
+            and self.an.can_prove_equal(outer.lower_factor, inner.lower_factor * inner.extent)
+            and self.an.can_prove_equal(outer.scale, inner.scale * inner.extent)
+        )
+
+    def check(self, sums: Sequence[IterSumExpr], level: IterMapLevel) -> None:
+        """Raise unless the splits use each part of each mark at most (bijective: exactly) once."""
+        for total in sums:
+            self._check_compact(total)
+        used: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
+        pending = [s for total in sums for s in total.args]
+        seen: set[int] = set()
+        while pending:
+            s = pending.pop()
+            used.setdefault(id(s.source), (s.source, []))[1].append(s)
+            if isinstance(s.source.source, IterSumExpr) and id(s.source) not in seen:
+                seen.add(id(s.source))
+                pending += s.source.source.args
+        for mark, splits in used.values():
+            self._check_mark(mark, splits, level)
+        if level is IterMapLevel.BIJECTIVE:
+            for mark, _ in self.inputs.values():
+                if id(mark) not in used and not is_const_int(mark.extent, 1):
+                    raise _NoMap(f"iterator {mark.source} is not used")
+
+    def _check_mark(self, mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
+        expected: PrimExpr = const(1, mark.extent.dtype)
+        left = list(splits)
+        while left:
+            match = next((s for s in left if self.an.can_prove_equal(s.lower_factor, expected)), None)
+            if match is None:
+                if level is IterMapLevel.BIJECTIVE:
+                    raise _NoMap(f"parts of {mark.source} overlap or are missing")
+                match = next(
+                    (s for s in left if self.an.can_prove_equal(floormod(s.lower_factor, expected), 0) and self.an.can_prove(s.lower_factor >= expected)),
+                    None,
+                )
+                if match is None or any(o is not match and self.an.can_prove(o.lower_factor < match.lower_factor) for o in left):
+                    raise _NoMap(f"parts of {mark.source} overlap")
+            left.remove(match)
+            expected = self.an.simplify(match.lower_factor * match.extent)
+        if level is IterMapLevel.BIJECTIVE and not self.an.can_prove_equal(expected, mark.extent):
+            raise _NoMap(f"a part of {mark.source} is not used")
+
+
+def detect_iter_map(
+    indices: Iterable[PrimExpr],
+    input_iters: Mapping[Var, Range],
+    predicate: Any = TRUE,
+    check_level: Any = IterMapLevel.SURJECTIVE,
+    simplify_trivial_iterators: bool = True,
+) -> IterMapResult:
+    """Read indices as sums of iterator splits.
+
+    Parameters
+    ----------
+    indices : iterable of PrimExpr
+        The index expressions.
+    input_iters : mapping of Var to Range
+        The iterators.
+    predicate : PrimExpr or bool
+        A conjunction of comparisons that holds of the iterators; ``io*8 + ii < n`` bounds that sum.
+    check_level : IterMapLevel or str
+        ``"bijective"``, ``"surjective"`` or ``"nocheck"``.
+
+    Returns
+    -------
+    IterMapResult
+        ``indices`` has one sum per index, or nothing when some index does not fit; then ``errors`` says why.
+    """
+    an = Analyzer()
+    level = IterMapLevel.of(check_level)
+    try:
+        detector = _Detector(input_iters, as_expr(predicate), an)
+        sums = [detector.index(as_expr(index)) for index in indices]
+        if level is not IterMapLevel.NO_CHECK:
+            detector.check(sums, level)
+    except _NoMap as e:
+        return IterMapResult((), (str(e),))
+    return IterMapResult(sums)
+
+
+def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
+    """Write a sum, split or mark as an ordinary expression."""
+    if isinstance(expr, IterSumExpr):
+        result: PrimExpr | None = None
+        for s in expr.args:
+            term = normalize_iter_map_to_expr(s)
+            result = term if result is None else result + term
+        return expr.base if result is None else result + expr.base
+    if isinstance(expr, IterSplitExpr):
+        source = normalize_iter_map_to_expr(expr.source)
+        quotient = floordiv(source, expr.lower_factor)
+        whole = Analyzer().can_prove_equal(expr.lower_factor * expr.extent, expr.source.extent)
+        return (quotient if whole else floormod(quotient, expr.extent)) * expr.scale
+    if isinstance(expr, IterMark):
+        return normalize_iter_map_to_expr(expr.source)
+    return expr
+
+
+def iter_map_simplify(
+    indices: Iterable[PrimExpr], input_iters: Mapping[Var, Range], predicate: Any = TRUE, check_level: Any = "surjective"
+) -> list[PrimExpr]:
+    """Simplify indices knowing the ranges of their iterators and a predicate."""
+    listed = list(indices)
+    an = Analyzer()
+    for var, dom in input_iters.items():
+        an.bind(var, dom)
+    with an.constraint_scope(as_expr(predicate)):
+        return [an.simplify(i) for i in listed]
+
+
+def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+    """Return the value of each input variable from the values of the indices.
+
+    Parameters
+    ----------
+    iter_map : sequence of IterSumExpr
+        What :func:`detect_iter_map` gave at the bijective level.
+    outputs : sequence of PrimExpr
+        One value per index.
+    """
+    an = Analyzer()
+    values: dict[int, tuple[IterMark, PrimExpr]] = {}
+    inputs: dict[Var, PrimExpr] = {}
+
+    def spread(total: IterSumExpr, value: PrimExpr) -> None:
+        value = value - total.base
+        for position, s in enumerate(total.args):
+            part = floordiv(value, s.scale)
+            if position:
+                part = floormod(part, s.extent)
+            old = values.get(id(s.source))
+            part = part * s.lower_factor
+            values[id(s.source)] = (s.source, part if old is None else old[1] + part)
+
+    for total, value in zip(iter_map, outputs, strict=True):
+        spread(total, value)
+    while values:
+        inner = {id(s.source) for mark, _ in values.values() for s in _splits_below(mark)}
+        ready = [k for k in values if k not in inner]
+        for k in ready:
+            mark, value = values.pop(k)
+            if isinstance(mark.source, IterSumExpr):
+                spread(mark.source, value)
+            elif isinstance(mark.source, Var):
+                inputs[mark.source] = an.simplify(value)
+            else:  # a variable less its least value
+                inputs[mark.source.a] = an.simplify(value + mark.source.b)
+    return inputs
+
+
+def _splits_below(mark: IterMark) -> list[IterSplitExpr]:
+    if not isinstance(mark.source, IterSumExpr):
+        return []
+    return [s for arg in mark.source.args for s in (arg, *_splits_below(arg.source))]
