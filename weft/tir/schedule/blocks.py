@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from weft.ir import PrimExpr, Var, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import access_regions, loads_of
-from weft.tir.analysis.dependence import consumers_of, has_trivial_predicate, is_complete, is_data_parallel, is_plain_store, producers_of
-from weft.tir.analysis.structure import replace_node, used_vars
-from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.analysis.dependence import consumers_of, has_trivial_predicate, is_complete, is_data_parallel, is_plain_store, is_reduction, producers_of
+from weft.tir.analysis.structure import child_realizes, clone_fresh, replace_node, used_vars
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
-__all__ = ["compute_inline", "refresh_accesses", "reverse_compute_inline"]
+__all__ = ["compute_inline", "refresh_accesses", "reverse_compute_inline", "split_consumers"]
 
 
 def compute_inline(state: ScheduleState, name: str) -> None:
@@ -141,7 +141,49 @@ def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
     return replace_node(block, reads=reads, writes=writes)
 
 
-def sole_output(block: Block) -> Buffer | None:
-    """Return the buffer that a block writes, if it is one."""
-    return block.writes[0].buffer if len(block.writes) == 1 else None
+def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> list[str]:
+    """Give each of the consumers its own copy of a block and of the buffer between; the first keeps the original.
+
+    Returns the names of the copies in the order of `consumers`.
+    """
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    if len(block.writes) != 1 or state.is_argument(block.writes[0].buffer):
+        raise refuse("split_consumers", "the block does not write one intermediate buffer", block=name)
+    if not is_complete(realize, scope) and not is_reduction(realize, scope):
+        raise refuse("split_consumers", "the block is neither complete nor a whole reduction", block=name)
+    actual = {c.block.name_hint for c in consumers_of(block, scope)}
+    if actual != set(consumers):
+        raise refuse("split_consumers", "the list is not that of all consumers", block=name, help="they are " + ", ".join(sorted(actual)))
+    at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1
+    nest, old = path[at], block.writes[0].buffer
+    if len(child_realizes(nest)) != 1:
+        raise refuse("split_consumers", "other blocks stand in the same loop nest", block=name)
+    copies, names, buffers = [nest], [name], []
+    for n, consumer in enumerate(consumers[1:], 1):
+        new_name = state.fresh_name(f"{name}_{n}")
+        new = replace_node(old, data=Var(f"{old.name}_{n}", "handle"), name=f"{old.name}_{n}")
+        copy, _, _ = clone_fresh(nest, lambda _, new_name=new_name: new_name)
+        copies.append(_rename_buffer(copy, old, new))
+        current = state.realize(consumer).block
+        state.replace(current, _rename_buffer(current, old, new))
+        names.append(new_name)
+        buffers.append(new)
+    state.replace(nest, seq(*copies))
+    owner = state.allocating_block(old)
+    assert owner is not None
+    state.alloc(owner, *buffers)
+    return names
+
+
+def _rename_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    def rule(node: object) -> object:
+        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and node.buffer is old:
+            return replace_node(node, buffer=new)
+        return node
+
+    return rewrite(stmt, rule)
 

@@ -226,6 +226,11 @@ class Schedule:
         """Run in each iteration of `loop` the part of `block` that uses what was made there."""
         compute_at.reverse_compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
+    @_primitive
+    def split_consumers(self, block: BlockRV, consumers: Sequence[BlockRV]) -> list[BlockRV]:
+        """Give each consumer its own copy of a block, so that each can be computed where its consumer is."""
+        return [BlockRV(n) for n in blocks.split_consumers(self.state, block.name, [c.name for c in consumers])]
+
     # --- reductions ---
 
     @_primitive

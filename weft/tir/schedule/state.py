@@ -7,12 +7,12 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import DataType, Range, Var, is_const_int, logical_not
+from weft.ir import BinaryOp, Cast, DataType, IntImm, PrimExpr, Range, Var, int64, is_const_int, logical_not, rewrite, walk
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.structure import map_children, path_to, remove_stmt, replace_node, replace_stmt, statements, subst_stmt, used_vars
-from weft.tir.buffer import Buffer
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 
 __all__ = ["ScheduleState", "refuse"]
 
@@ -34,13 +34,14 @@ class ScheduleState:
             )
         self.func = make_unique(func)
         self._facts: list[Any] = []
+        self.rewrite_body(_plain_indices)
         self._exact_regions()
 
     def _exact_regions(self) -> None:
         """Compute anew the regions of blocks that name whole dimensions where their loads are more precise."""
 
         def exact(s: Stmt) -> Stmt:
-            if isinstance(s, Block) and s.iter_vars and any(not is_const_int(r.extent, 1) for a in (*s.reads, *s.writes) for r in a.region):
+            if isinstance(s, Block) and s.iter_vars and any(not is_const_int(r.extent, 1) or _has_cast(r.min) for a in (*s.reads, *s.writes) for r in a.region):
                 analyzer = Analyzer()
                 for iv in s.iter_vars:
                     if iv.dom is not None:
@@ -184,6 +185,36 @@ class ScheduleState:
         owner = self.allocating_block(buffer)
         if owner is not None:
             self.replace(owner, replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer)))
+
+
+def _has_cast(expr: PrimExpr) -> bool:
+    return any(isinstance(n, Cast) for n in walk(expr))
+
+
+def _plain_indices(body: Stmt) -> Stmt:
+    """Take conversions between integer types out of indices, so that an index is again the variable it converts."""
+
+    def rule(node: object) -> object:
+        if isinstance(node, (BufferLoad, BufferStore)) and any(isinstance(i, PrimExpr) and _has_cast(i) for i in node.indices):
+            wide = [_widened(i) for i in node.indices]
+            return replace_node(node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True)))
+        return node
+
+    return rewrite(body, rule)
+
+
+def _widened(expr: PrimExpr) -> PrimExpr | None:
+    """Write an index in int64 without conversions; None where it holds something else than 64-bit variables and constants."""
+    if isinstance(expr, IntImm):
+        return int64(expr.value)
+    if isinstance(expr, Cast) and DataType(expr.value.dtype).is_integer and DataType(expr.dtype).is_integer:
+        return _widened(expr.value)
+    if isinstance(expr, Var):
+        return expr if expr.dtype == "int64" else None
+    if isinstance(expr, BinaryOp):
+        a, b = _widened(expr.a), _widened(expr.b)
+        return None if a is None or b is None else type(expr)(a, b)
+    return None
 
 
 def make_unique(func: PrimFunc) -> PrimFunc:

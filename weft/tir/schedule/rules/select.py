@@ -1,2 +1,104 @@
-def schedule_func(func, target):
-    return func
+"""Which rule a function gets: found by what its blocks compute, never by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.error import ScheduleError
+from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
+from weft.tir.analysis.pattern import contraction_of
+from weft.tir.function import PrimFunc
+from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
+from weft.tir.schedule.rules.contraction import schedule_contraction
+from weft.tir.schedule.rules.generic import schedule_generic
+from weft.tir.schedule.rules.inline import inline_elementwise
+from weft.tir.schedule.rules.row_reduce import schedule_rows
+from weft.tir.schedule.schedule import Schedule
+from weft.tir.schedule.trace import BlockRV
+from weft.tir.stmt import Block, BlockRealize
+
+__all__ = ["schedule_func", "schedule_of"]
+
+
+def schedule_func(func: PrimFunc, target: Any) -> PrimFunc:
+    """Give a function the loop structure that the rules choose for a target.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        In block form; a function in another form is returned as it is.
+    target : Target
+        Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
+    """
+    return schedule_of(func, target).func if isinstance(func.body, BlockRealize) else func
+
+
+def schedule_of(func: PrimFunc, target: Any) -> Schedule:
+    """Return the schedule that the rules choose, whose trace lists the primitives."""
+    sch = Schedule(func)
+    ctx = RuleContext(sch, target)
+    inline_elementwise(ctx)
+    done: set[str] = set()
+    for block in ctx.blocks():
+        if block.name_hint not in done and contraction_of(block) is not None:
+            done |= _attempt(ctx, lambda b=block: schedule_contraction(ctx, b.name_hint))
+    for group in _chains(ctx, done):
+        done |= _attempt(ctx, lambda g=group: _rows(ctx, g))
+    for block in ctx.blocks():
+        if block.name_hint not in done:
+            schedule_generic(ctx, BlockRV(block.name_hint))
+    return sch
+
+
+def _attempt(ctx: RuleContext, rule: Callable[[], set[str]]) -> set[str]:
+    """Apply a rule, or leave the function as it was where a primitive is refused. Returns the blocks that are scheduled now."""
+    before, length = ctx.sch.state.func, len(ctx.sch.trace.insts)
+    names = set(ctx.sch.state.block_names())
+    try:
+        finished = rule()
+    except ScheduleError as error:
+        ctx.sch.state.func = before
+        del ctx.sch.trace.insts[length:]
+        ctx.refusals.append(error)
+        return set()
+    return finished | (set(ctx.sch.state.block_names()) - names)
+
+
+def _rows(ctx: RuleContext, group: list[Block]) -> set[str]:
+    schedule_rows(ctx, group)
+    return {b.name_hint for b in group}
+
+
+def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
+    """Group blocks with reductions: each group is what leads to one last block, in order, nothing of it used outside."""
+    root = ctx.sch.state.root
+    blocks = [b for b in ctx.blocks() if b.name_hint not in done]
+    known = {b.name_hint for b in blocks}
+    groups: list[list[Block]] = []
+    taken: set[str] = set()
+    for sink in reversed(blocks):
+        if sink.name_hint in taken or any(c.block.name_hint in known for c in consumers_of(sink, root)):
+            continue
+        members = _ancestors(ctx, sink, known, taken)
+        ordered = [b for b in blocks if b.name_hint in members]
+        if any(is_reduction_block(b) for b in ordered) and all(is_reduction_block(b) or is_plain_store(b) for b in ordered):
+            groups.append(ordered)
+            taken |= members
+    return groups
+
+
+def _ancestors(ctx: RuleContext, sink: Block, known: set[str], taken: set[str]) -> set[str]:
+    """Return the sink and the blocks that only lead to it."""
+    root = ctx.sch.state.root
+    members = {sink.name_hint}
+    queue = [sink]
+    while queue:
+        for p in producers_of(queue.pop(0), root):
+            name = p.block.name_hint
+            if name in members or name not in known or name in taken or ctx.is_output(p.block):
+                continue
+            if all(c.block.name_hint in members for c in consumers_of(p.block, root)):
+                members.add(name)
+                queue.append(p.block)
+    return members

@@ -1,0 +1,295 @@
+"""Every rule gives a function that computes what the unscheduled one does, over sizes of one, odd sizes and symbolic sizes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.tir.schedule.run_scheduled import run
+from weft import te, tir
+from weft.tir import ForKind
+from weft.tir.analysis import statements
+from weft.tir.schedule.rules.select import schedule_of
+
+TARGET = SimpleNamespace(vector_bits=128, num_vector_registers=16, num_cores=2, features=())
+WIDE = SimpleNamespace(vector_bits=512, num_vector_registers=32, num_cores=2, features=())
+
+
+def compare(func, *arrays, outputs: int = 1, target=TARGET, rtol: float = 2e-5):
+    """Run a function unscheduled and scheduled; return the schedule."""
+    plain = [a.copy() for a in arrays]
+    run(func, *plain)
+    sch = schedule_of(func, target)
+    found = [a.copy() for a in arrays]
+    run(sch.func, *found)
+    for x, y in zip(found[-outputs:], plain[-outputs:], strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-5)
+    return sch
+
+
+def kinds(sch):
+    return [s.kind for s in statements(sch.func.body) if isinstance(s, tir.For)]
+
+
+def rand(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+
+
+def sym(static, n, name="n"):
+    return n if static else te.size_var(name, "int64")
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 16), (5, 33), (40, 64)])
+def test_elementwise_chain(shape, static):
+    n, m = sym(static, shape[0]), sym(static, shape[1], "m")
+    x, b = te.placeholder((n, m), name="X"), te.placeholder((m,), name="bias")
+    y = te.compute((n, m), lambda i, j: x[i, j] + b[j], name="Y")
+    z = te.compute((n, m), lambda i, j: tir.max(y[i, j], tir.const(0.0, "float32")), name="Z")
+    sch = compare(te.create_prim_func([x, b, z]), rand(*shape), rand(shape[1]), np.zeros(shape, np.float32))
+    assert sch.state.block_names().count("Y") == 0
+    if shape[1] > 4 or not static:
+        assert ForKind.VECTORIZED in kinds(sch)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 4, 7), (3, 1, 1)])
+def test_flat_elementwise_fuses_all(shape):
+    x = te.placeholder(shape, name="X")
+    y = te.compute(shape, lambda i, j, k: x[i, j, k] * 2.0, name="Y")
+    sch = compare(te.create_prim_func([x, y]), rand(*shape), np.zeros(shape, np.float32))
+    assert len({v.name for v in [s.loop_var for s in statements(sch.func.body) if isinstance(s, tir.For)]}) <= 3
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (16, 33), (1, 9)])
+@pytest.mark.parametrize("static", [True, False])
+def test_transpose(shape, static):
+    n, m = sym(static, shape[0]), sym(static, shape[1], "m")
+    x = te.placeholder((n, m), name="X")
+    y = te.compute((m, n), lambda i, j: x[j, i], name="Y")
+    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros(shape[::-1], np.float32))
+
+
+def softmax(n, k, axis=1):
+    x = te.placeholder((n, k), name="X")
+    if axis == 1:
+        r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
+        m = te.compute((n,), lambda i: te.max(x[i, r], axis=r), name="M")
+        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[i]), name="E")
+        s = te.compute((n,), lambda i: te.sum(e[i, r2], axis=r2), name="S")
+        y = te.compute((n, k), lambda i, j: e[i, j] / s[i], name="Y")
+    else:
+        r, r2 = te.reduce_axis((0, n), "r"), te.reduce_axis((0, n), "r2")
+        m = te.compute((k,), lambda j: te.max(x[r, j], axis=r), name="M")
+        e = te.compute((n, k), lambda i, j: tir.exp(x[i, j] - m[j]), name="E")
+        s = te.compute((k,), lambda j: te.sum(e[r2, j], axis=r2), name="S")
+        y = te.compute((n, k), lambda i, j: e[i, j] / s[j], name="Y")
+    return te.create_prim_func([x, y])
+
+
+@pytest.mark.parametrize("target", [TARGET, WIDE])
+@pytest.mark.parametrize("axis", [1, 0])
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 64), (2, 77), (3, 16)])
+def test_softmax(shape, static, axis, target):
+    func = softmax(sym(static, shape[0]), sym(static, shape[1], "k"), axis)
+    sch = compare(func, rand(*shape), np.zeros(shape, np.float32), target=target)
+    assert not schedule_failed(sch)
+    assert len(root_loops(sch)) == 1
+
+
+def root_loops(sch):
+    body = sch.state.root.body
+    return body.seq if isinstance(body, tir.SeqStmt) else [body]
+
+
+def schedule_failed(sch):
+    return not sch.trace.insts
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 3, 64), (2, 2, 33)])
+def test_layer_norm(shape, static):
+    b, s, k = sym(static, shape[0]), sym(static, shape[1], "s"), shape[2]
+    x, g = te.placeholder((b, s, k), name="X"), te.placeholder((k,), name="G")
+    r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
+    total = te.compute((b, s, 1), lambda i, j, u: te.sum(x[i, j, r], axis=r), name="T")
+    mean = te.compute((b, s, 1), lambda i, j, u: total[i, j, u] / float(k), name="Mean")
+    sq = te.compute((b, s, 1), lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2), name="V")
+    y = te.compute((b, s, k), lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c], name="Y")
+    sch = compare(te.create_prim_func([x, g, y]), rand(*shape), rand(k), np.zeros(shape, np.float32), rtol=1e-4)
+    assert len(root_loops(sch)) == 1
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (3, 4, 40), (1, 7, 33)])
+@pytest.mark.parametrize("kind", [te.sum, te.max])
+def test_reduce_axes(shape, axes, kind):
+    x = te.placeholder(shape, name="X")
+    ks = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
+
+    def body(*i):
+        it, red = iter(i), iter([k.var for k in ks])
+        return kind(x[tuple(next(red) if d in axes else next(it) for d in range(3))], axis=ks)
+
+    out_shape = tuple(d for a, d in enumerate(shape) if a not in axes) or ()
+    if not out_shape:
+        y = te.compute((1,), lambda i: body(), name="Y")
+        out_shape = (1,)
+    else:
+        y = te.compute(out_shape, body, name="Y")
+    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros(out_shape, np.float32), rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 7, 5), (2, 6, 5, 32)])
+def test_max_pool_nhwc(shape):
+    n, h, w, c = shape
+    oh, ow = (h - 1) // 2 + 1, (w - 1) // 2 + 1
+    x = te.placeholder(shape, name="X")
+    pad = te.compute(
+        (n, h + 2, w + 2, c),
+        lambda a, i, j, k: tir.if_then_else(tir.all(i >= 1, i < h + 1, j >= 1, j < w + 1), x[a, i - 1, j - 1, k], tir.const(-1e30, "float32")),
+        name="pad",
+    )
+    kh, kw = te.reduce_axis((0, 3), "kh"), te.reduce_axis((0, 3), "kw")
+    y = te.compute((n, oh, ow, c), lambda a, i, j, k: te.max(pad[a, i * 2 + kh, j * 2 + kw, k], axis=[kh, kw]), name="Y")
+    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros((n, oh, ow, c), np.float32))
+
+
+def test_two_outputs_and_an_argmax():
+    x = te.placeholder((5, 9), name="X")
+    r = te.reduce_axis((0, 9), "r")
+    reducer = te.comm_reducer(
+        lambda a, b: (tir.Select(a[1] >= b[1], a[0], b[0]), tir.Select(a[1] >= b[1], a[1], b[1])),
+        lambda t0, t1: (tir.const(-1, t0), te.lowest(t1)),
+    )
+    index, best = te.compute((5,), lambda i: reducer((r.var, x[i, r]), axis=r), name="arg")
+    y = te.compute((5, 9), lambda i, j: x[i, j] + 1.0, name="Y")
+    func = te.create_prim_func([x, index, best, y])
+    compare(func, rand(5, 9), np.zeros(5, "int32"), np.zeros(5, np.float32), np.zeros((5, 9), np.float32), outputs=3)
+
+
+def packed_gemm(m, n, k, panel, bias=True):
+    a, w, b = te.placeholder((m, k), name="A"), te.placeholder((-(-n // panel), k, panel), name="W"), te.placeholder((n,), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * w[j // panel, r, j % panel], axis=r), name="C")
+    if not bias:
+        return te.create_prim_func([a, w, c])
+    d = te.compute((m, n), lambda i, j: c[i, j] + b[j], name="D")
+    e = te.compute((m, n), lambda i, j: tir.max(d[i, j], tir.const(0, "float32")), name="E")
+    return te.create_prim_func([a, w, b, e])
+
+
+@pytest.mark.parametrize("target", [TARGET, WIDE])
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("shape", [(1, 40, 16), (13, 32, 20), (7, 33, 5), (29, 64, 9)])
+def test_packed_gemm(shape, static, target):
+    m, n, k = shape
+    func = packed_gemm(sym(static, m), n, k, 32)
+    w = rand(-(-n // 32), k, 32)
+    sch = compare(func, rand(m, k), w, rand(n), np.zeros((m, n), np.float32), target=target)
+    assert refusals(func, target) == []
+    assert inner_kinds_ok(sch)
+
+
+def refusals(func, target):
+    from weft.tir.schedule.rules import select
+
+    seen = []
+    original = select.RuleContext
+
+    class Spy(original):
+        def __init__(self, *args):
+            super().__init__(*args)
+            seen.append(self)
+
+    select.RuleContext = Spy
+    try:
+        schedule_of(func, target)
+    finally:
+        select.RuleContext = original
+    return [str(e) for e in seen[0].refusals]
+
+
+def inner_kinds_ok(sch):
+    return ForKind.VECTORIZED in kinds(sch) and ForKind.UNROLLED in kinds(sch)
+
+
+@pytest.mark.parametrize("target", [TARGET, WIDE])
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(2, 5, 7, 6), (1, 9, 32, 3), (3, 16, 33, 8)])
+def test_batched_matmul(shape, transposed, static, target):
+    b, m, n, k = shape
+    sb, sm, sn = sym(static, b, "b"), sym(static, m, "m"), sym(static, n, "n")
+    x = te.placeholder((sb, sm, k), name="X")
+    y = te.placeholder((sb, sn, k) if transposed else (sb, k, sn), name="Y")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((sb, sm, sn), lambda h, i, j: te.sum(x[h, i, r] * (y[h, j, r] if transposed else y[h, r, j]), axis=r), name="C")
+    d = te.compute((sb, sm, sn), lambda h, i, j: c[h, i, j] * 0.5, name="D")
+    func = te.create_prim_func([x, y, d])
+    compare(func, rand(b, m, k), rand(*((b, n, k) if transposed else (b, k, n))), np.zeros((b, m, n), np.float32), target=target)
+    if static and m * n * k >= 256 or not static:
+        assert refusals(func, target) == []
+
+
+def conv2d(n, h, w, ci, co, kernel, stride, pad, panel, epilogue=True):
+    x = te.placeholder((n, h, w, ci), name="X")
+    kh, kw = kernel
+    weight = te.placeholder((-(-co // panel), kh, kw, ci, panel), name="W")
+    bias = te.placeholder((co,), name="bias")
+    data = x
+    if pad:
+        zero = tir.const(0, "float32")
+        data = te.compute(
+            (n, h + 2 * pad, w + 2 * pad, ci),
+            lambda b, i, j, c: tir.if_then_else(tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, c], zero),
+            name="pad",
+        )
+    oh, ow = (h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1
+    rh, rw, rc = te.reduce_axis((0, kh), "rh"), te.reduce_axis((0, kw), "rw"), te.reduce_axis((0, ci), "rc")
+    c = te.compute(
+        (n, oh, ow, co),
+        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, rc] * weight[o // panel, rh, rw, rc, o % panel], axis=[rh, rw, rc]),
+        name="conv",
+    )
+    y = te.compute((n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y")
+    return te.create_prim_func([x, weight, bias, y])
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize(
+    "case", [(1, 7, 7, 8, 16, (3, 3), 1, 1), (2, 5, 6, 3, 20, (3, 2), 2, 0), (1, 6, 9, 8, 40, (1, 1), 1, 0), (2, 9, 7, 4, 32, (1, 1), 2, 0), (1, 1, 1, 8, 8, (1, 1), 1, 0)]
+)
+def test_conv2d(case, static):
+    n, h, w, ci, co, kernel, stride, pad = case
+    func = conv2d(n, sym(static, h, "h"), sym(static, w, "w"), ci, co, kernel, stride, pad, 16)
+    oh, ow = (h + 2 * pad - kernel[0]) // stride + 1, (w + 2 * pad - kernel[1]) // stride + 1
+    compare(func, rand(n, h, w, ci), rand(-(-co // 16), *kernel, ci, 16), rand(co), np.zeros((n, oh, ow, co), np.float32))
+    if case[1] > 1:
+        assert refusals(func, TARGET) == []
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("case", [(1, 7, 7, 8, 3, 1, 1), (2, 9, 6, 5, 3, 2, 1), (1, 12, 8, 33, 5, 1, 2), (1, 5, 5, 16, 3, 1, 0)])
+def test_depthwise(case, static):
+    n, h, w, c, k, stride, pad = case
+    sh, sw = sym(static, h, "h"), sym(static, w, "w")
+    x, weight = te.placeholder((n, sh, sw, c), name="X"), te.placeholder((k, k, c), name="W")
+    data = x
+    if pad:
+        zero = tir.const(0, "float32")
+        data = te.compute(
+            (n, sh + 2 * pad, sw + 2 * pad, c),
+            lambda b, i, j, o: tir.if_then_else(tir.all(i >= pad, i < sh + pad, j >= pad, j < sw + pad), x[b, i - pad, j - pad, o], zero),
+            name="pad",
+        )
+    oh, ow = (sh + 2 * pad - k) // stride + 1, (sw + 2 * pad - k) // stride + 1
+    rh, rw = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
+    d = te.compute((n, oh, ow, c), lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]), name="dw")
+    y = te.compute((n, oh, ow, c), lambda b, i, j, o: tir.max(d[b, i, j, o], tir.const(0, "float32")), name="Y")
+    func = te.create_prim_func([x, weight, y])
+    ho, wo = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
+    compare(func, rand(n, h, w, c), rand(k, k, c), np.zeros((n, ho, wo, c), np.float32))
+    assert refusals(func, TARGET) == []

@@ -1,0 +1,160 @@
+"""What a block computes and how it addresses memory: contractions, and the stride of an access along a variable."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer
+from weft.ir import Add, CallIntrin, Cast, Div, FloorDiv, FloorMod, IntImm, Mul, Node, PrimExpr, Var, is_const_int, substitute, walk
+from weft.tir.analysis.access import loads_of, stores_of
+from weft.tir.analysis.dependence import reduce_vars, spatial_vars
+from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.stmt import Block, BufferStore
+
+__all__ = ["Contraction", "contraction_of", "element_cost", "same_point", "stride_along", "unit_stride_var"]
+
+_COSTLY = {
+    "exp": 12, "exp2": 12, "log": 14, "tanh": 14, "erf": 16, "sigmoid": 14, "sin": 16, "cos": 16, "tan": 30, "sqrt": 4, "rsqrt": 5, "pow": 30, "atan": 20, "asin": 20,
+    "acos": 20, "sinh": 30, "cosh": 30, "log1p": 20, "log2": 14, "log10": 14, "exp10": 14, "asinh": 40, "acosh": 40, "atanh": 40, "atan2": 40, "fmod": 20,
+}  # fmt: skip
+
+
+def element_cost(node: Node) -> int:
+    """Estimate the work of one element, in units of a simple vector operation."""
+    cost = 0
+    for n in walk(node):
+        if isinstance(n, CallIntrin):
+            cost += _COSTLY.get(getattr(n.op, "name", "").removeprefix("tir."), 2)
+        elif isinstance(n, Div):
+            cost += 3
+        elif isinstance(n, BufferLoad):
+            cost += 2
+        elif isinstance(n, PrimExpr) and type(n).__name__ in ("Add", "Sub", "Mul", "Max", "Min", "Select", "Cast"):
+            cost += 1
+    return max(cost, 1)
+
+
+def is_costly(node: Node) -> bool:
+    """Whether computing a value again costs more than storing it once and loading it."""
+    return any((isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY) for n in walk(node))
+
+
+def stride_along(load: BufferLoad | BufferStore, var: Var, analyzer: Analyzer | None = None) -> int | None:
+    """Return by how many elements an access moves when `var` grows by one; 0 if it stays, None if that is not constant.
+
+    A last index such as ``v % 32`` counts as 1: the step inside one panel.
+    """
+    analyzer = analyzer or Analyzer()
+    total: int | None = 0
+    factor: int | None = 1
+    for index, extent in zip(reversed(load.indices), reversed(load.buffer.shape), strict=True):
+        step = _step(index, var, analyzer)
+        if step is None:
+            return None
+        if step:
+            if factor is None:
+                return None
+            assert total is not None
+            total += step * factor
+        factor = factor * extent.value if factor is not None and isinstance(extent, IntImm) else None
+    return total
+
+
+def _step(index: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
+    if index is var:
+        return 1
+    if var not in used_vars(index):
+        return 0
+    if loads_of(index):
+        return None
+    if isinstance(index, FloorMod) and isinstance(index.b, IntImm):
+        return _step(index.a, var, analyzer)
+    if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 1:
+        inner = _step(index.a, var, analyzer)
+        return 0 if inner == 1 else None
+    if isinstance(index, Cast):
+        return _step(index.value, var, analyzer)
+    moved = analyzer.simplify(substitute(index, {var: var + 1}) - index)
+    return moved.value if isinstance(moved, IntImm) else None
+
+
+def unit_stride_var(access: BufferLoad | BufferStore) -> Var | None:
+    """Return the variable along which an access is contiguous: the one that its last index adds with factor one."""
+    if not access.indices:
+        return None
+    last = access.indices[-1]
+    for v in sorted(used_vars(last), key=lambda v: v.name):
+        if _step(last, v, Analyzer()) == 1 and stride_along(access, v) == 1:
+            return v
+    return None
+
+
+def same_point(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
+    """Whether two lists of indices are the same expressions, without proof."""
+    return len(a) == len(b) and all(x is y or (is_const_int(x, 0) and is_const_int(y, 0)) for x, y in zip(a, b, strict=True))
+
+
+class Contraction:
+    """A sum of products: ``C[..] += A[..] * B[..]`` where the output is contiguous along `vector`, and so `B` must move with it.
+
+    ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch`` those of both, ``reduce`` the summed ones.
+    """
+
+    __slots__ = ("a", "b", "batch", "block", "columns", "output", "reduce", "rows", "vector")
+
+    def __init__(self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: Var) -> None:
+        self.block, self.output, self.a, self.b, self.vector = block, output, a, b, vector
+        in_a, in_b = used_vars(a.indices), used_vars(b.indices)
+        spatial = spatial_vars(block)
+        self.rows = [v for v in spatial if v in in_a and v not in in_b]
+        self.columns = [v for v in spatial if v in in_b and v not in in_a]
+        self.batch = [v for v in spatial if (v in in_a) == (v in in_b)]
+        self.reduce = reduce_vars(block)
+
+
+def contraction_of(block: Block) -> Contraction | None:
+    """Recognise a sum over products of two loads; the operand that moves along the output's contiguous variable is `b`."""
+    stores = stores_of(block.body)
+    if len(stores) != 1 or block.init is None or not isinstance(block.body, BufferStore):
+        return None
+    store = stores[0]
+    value = store.value
+    if not isinstance(value, Add):
+        return None
+    product = value.b if _is_own(value.a, store) else value.a if _is_own(value.b, store) else None
+    while isinstance(product, Cast):
+        product = product.value
+    if not isinstance(product, Mul):
+        return None
+    a, b = _operand(product.a), _operand(product.b)
+    if a is None or b is None or not store.indices:
+        return None
+    vector = store.indices[-1]
+    if not isinstance(vector, Var):
+        # the output's last dimension has one element: the last variable that is not constant takes its place
+        plain = [i for i in store.indices if isinstance(i, Var)]
+        if not plain:
+            return None
+        vector = plain[-1]
+    if vector not in used_vars(b.indices):
+        a, b = b, a
+    return Contraction(block, store, a, b, vector)
+
+
+def _is_own(value: PrimExpr, store: BufferStore) -> bool:
+    return isinstance(value, BufferLoad) and value.buffer is store.buffer and same_point(value.indices, store.indices)
+
+
+def _operand(value: PrimExpr) -> BufferLoad | None:
+    while isinstance(value, Cast):
+        value = value.value
+    return value if isinstance(value, BufferLoad) else None
+
+
+def loaded_buffers(block: Block) -> list[Buffer]:
+    """List the buffers that a block loads, other than those it stores."""
+    own = {id(s.buffer) for s in stores_of(block.body)}
+    seen: dict[int, Buffer] = {}
+    for load in loads_of(block.body):
+        if id(load.buffer) not in own:
+            seen.setdefault(id(load.buffer), load.buffer)
+    return list(seen.values())

@@ -1,0 +1,141 @@
+"""What every rule works with: the schedule, the machine, and small recipes of primitives that rules share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import DataType, IntImm, PrimExpr, as_int, is_const_int
+from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
+from weft.tir.analysis.pattern import element_cost
+from weft.tir.analysis.structure import child_realizes
+from weft.tir.schedule.schedule import Schedule
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block, For
+
+__all__ = ["MIN_TASK", "RuleContext"]
+
+MIN_TASK = 49152
+"""Work of a task worth giving to another thread, in units of :func:`element_cost`: some ten microseconds."""
+
+
+class RuleContext:
+    """A schedule on its way, and the machine it is for."""
+
+    def __init__(self, sch: Schedule, target: Any) -> None:
+        self.sch = sch
+        self.vector_bits = int(getattr(target, "vector_bits", 128) or 128)
+        self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
+        self.cores = int(getattr(target, "num_cores", 1) or 1)
+        self.refusals: list[Exception] = []
+
+    # --- the machine ---
+
+    def lanes(self, dtype: str) -> int:
+        """How many elements of a type one vector register holds."""
+        return max(1, self.vector_bits // max(DataType(dtype).element.bits, 8))
+
+    # --- the function ---
+
+    def blocks(self) -> list[Block]:
+        """List the blocks of the root, in order."""
+        return [r.block for r in child_realizes(self.sch.state.root)]
+
+    def block(self, rv: BlockRV) -> Block:
+        """Return the block behind a handle."""
+        return self.sch.state.realize(rv.name).block
+
+    def loops(self, rv: BlockRV) -> list[For]:
+        """Return the loops around a block."""
+        return self.sch.state.loops_of(rv.name)
+
+    def extent(self, loop: LoopRV) -> PrimExpr:
+        """Return the extent of a loop."""
+        return self.sch.state.loop(loop.var).extent
+
+    def constant(self, loop: LoopRV) -> int | None:
+        """Return the extent of a loop where it is constant."""
+        return as_int(self.extent(loop))
+
+    def is_output(self, block: Block) -> bool:
+        """Whether a block writes a parameter of the function."""
+        return any(self.sch.state.is_argument(w.buffer) for w in block.writes)
+
+    def analyzer(self, rv: BlockRV) -> Analyzer:
+        """Return what is known at a block."""
+        return self.sch.state.analyzer_at(self.sch.state.path_to_block(rv.name))
+
+    # --- recipes ---
+
+    def drop_unit_loops(self, loops: list[LoopRV]) -> list[LoopRV]:
+        """Leave out loops of one iteration."""
+        return [x for x in loops if not is_const_int(self.extent(x), 1)]
+
+    def fuse(self, loops: list[LoopRV]) -> LoopRV | None:
+        """Fuse adjacent loops; None for an empty list."""
+        if not loops:
+            return None
+        return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+    def parallel(self, loop: LoopRV, work: int | None) -> None:
+        """Run a loop on the pool in tasks of at least ``MIN_TASK``; not at all where everything is one task.
+
+        Parameters
+        ----------
+        work : int or None
+            The cost of one iteration; None where it is symbolic (taken as large).
+        """
+        n = self.constant(loop)
+        if self.cores < 2 or (n is not None and n < 2):
+            return
+        if n is not None and work is not None and n * work < 2 * MIN_TASK:
+            return
+        self.sch.parallel(loop)
+        grain = 1 if work is None else max(1, MIN_TASK // max(work, 1))
+        if grain > 1:
+            self.sch.annotate(loop, "pragma_grain", grain)
+
+    def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
+        """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.
+
+        Returns
+        -------
+        (LoopRV, list of LoopRV)
+            The loop over full vectors (or the vector itself), and all loops that now stand where `loop` stood.
+        """
+        sch = self.sch
+        n = self.constant(loop)
+        if n is not None and n <= lanes:
+            if n > 1:
+                sch.vectorize(loop)
+            return loop, [loop]
+        extent = self.extent(loop)
+        if n is not None and n % lanes == 0:
+            outer, inner = sch.split(loop, [None, lanes])
+            sch.vectorize(inner)
+            return outer, [outer]
+        whole = extent // lanes * lanes
+        main, rest = sch.loop_partition(loop, [whole, None])
+        outer, inner = sch.split(main, [None, lanes])
+        sch.vectorize(inner)
+        if n is not None:
+            if n % lanes > 1:
+                sch.vectorize(rest)
+            return outer, [outer, rest]
+        rest_outer, rest_inner = sch.split(rest, [None, lanes])
+        sch.vectorize(rest_inner)
+        return outer, [outer, rest_outer]
+
+    def static_work(self, rv: BlockRV, from_loop: int = 0) -> int | None:
+        """Estimate the work of one iteration of the loop before position `from_loop` of a block; None where symbolic."""
+        work = element_cost(self.block(rv).body)
+        for f in self.loops(rv)[from_loop:]:
+            if not isinstance(f.extent, IntImm):
+                return None
+            work *= f.extent.value
+        return work
+
+
+def is_reduction_block(block: Block) -> bool:
+    """Whether a block has an init or reduction variables."""
+    return block.init is not None or bool(reduce_vars(block)) or not is_data_parallel(block)

@@ -1,0 +1,324 @@
+"""Matrix products and convolutions as one rule: register tiles over rows and columns, the sum innermost, the epilogue at the write-back.
+
+A contraction has rows (variables of the first operand alone), columns (of the second alone), batch variables (of both) and summed
+variables. For a product these are ``i``, ``j``, ``b`` and ``k``; for a convolution over channels-last data, pixels, output channels,
+nothing, and taps with input channels. The second operand is expected in panels ``[.., column // P, summed.., column % P]``, as
+constant weights are packed; one that is not, or that does not divide into tiles, is packed by a stage of its own.
+"""
+
+from __future__ import annotations
+
+from weft.error import ScheduleError
+from weft.ir import FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int
+from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
+from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.rules.context import RuleContext
+from weft.tir.schedule.rules.depthwise import schedule_depthwise
+from weft.tir.schedule.rules.epilogue import attach_epilogue
+from weft.tir.schedule.rules.tile import RowPart, Tile, choose_tile, row_parts
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block
+
+__all__ = ["schedule_contraction"]
+
+_L2_SHARE = 400_000
+"""Bytes of the second operand that stay cached while rows stream by."""
+
+_SMALL = 16384
+"""Multiply-adds below which a product is not worth packing or threads."""
+
+
+def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
+    """Schedule a contraction with its epilogue. Returns the names of the blocks that are done."""
+    rv = BlockRV(name)
+    c = contraction_of(ctx.block(rv))
+    if c is None:
+        raise ScheduleError("contraction: not a sum of products")
+    if c.vector in c.batch:
+        return schedule_depthwise(ctx, rv, c)
+    if c.vector not in c.columns or not c.reduce:
+        raise ScheduleError("contraction: the output is not contiguous along a column of the second operand")
+    return _Product(ctx, rv, c).schedule()
+
+
+class _Product:
+    """One contraction on its way through the rule; the methods are its steps."""
+
+    def __init__(self, ctx: RuleContext, rv: BlockRV, c: Contraction) -> None:
+        self.ctx, self.sch, self.rv, self.c = ctx, ctx.sch, rv, c
+        self.lanes = ctx.lanes(c.output.buffer.dtype)
+        self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
+
+    def schedule(self) -> set[str]:
+        """Apply the rule."""
+        ctx, c = self.ctx, self.c
+        if self._madds() is not None and (self._madds() or 0) < 256:
+            raise ScheduleError("contraction: too small to tile")
+        row_vars = self._row_vars()
+        rows = _product([self.extents[v] for v in row_vars])
+        columns = self.extents[c.vector]
+        panel = _panel_of(c)
+        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel)
+        packed = None
+        if panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width)):
+            packed = self._pack(tile.width)
+        sink, loop_of = attach_epilogue(ctx, self.rv)
+        row = ctx.fuse(self._adjacent(sink, [loop_of[v] for v in row_vars if v in loop_of]))
+        if row is None:
+            row = self.sch.add_unit_loop(loop_of[c.vector])
+            rows = ctx.extent(row)
+        parts = row_parts(rows, tile)
+        rows_first = self._rows_first(rows, columns)
+        tiles = self._tile_sink(sink, row, loop_of[c.vector], parts, tile, rows_first)
+        self._place(tiles, tile)
+        done = {self.rv.name, sink.name, *[s.name for s, _, _ in tiles]}
+        if packed is not None:
+            done.add(packed)
+        return done
+
+    # --- reading the problem ---
+
+    def _madds(self) -> int | None:
+        total = 1
+        for e in self.extents.values():
+            n = as_int(e)
+            if n is None:
+                return None
+            total *= n
+        return total
+
+    def _row_vars(self) -> list[Var]:
+        """Choose the rows that tiles cover: all trailing row variables that the first operand walks plainly, else the last one."""
+        c = self.c
+        order = [i for i in c.output.indices if isinstance(i, Var) and i in c.rows and not is_const_int(self.extents[i], 1)]
+        if not order:
+            return []
+        positions = {v: [n for n, i in enumerate(c.a.indices) if v in used_vars(i)] for v in order}
+        chosen = [order[-1]]
+        for v in reversed(order[:-1]):
+            below = chosen[0]
+            plain = all(len(positions[x]) == 1 and c.a.indices[positions[x][0]] is x for x in (v, below))
+            if not plain or positions[v][0] + 1 != positions[below][0]:
+                break
+            out = [n for n, i in enumerate(c.output.indices) if i is v or i is below]
+            size = c.a.buffer.shape[positions[below][0]]
+            if out[0] + 1 != out[1] or not self.ctx.analyzer(self.rv).can_prove_equal(size, self.extents[below]):
+                break
+            chosen.insert(0, v)
+        return chosen
+
+    def _adjacent(self, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
+        """Bring loops of the sink next to each other, at the place of the first, and leave out those of one iteration."""
+        if len(loops) > 1:
+            everything = self.sch.get_loops(sink)
+            inside = {x.var for x in loops}
+            rest = [x for x in everything if x.var not in inside]
+            at = min(i for i, x in enumerate(everything) if x.var in inside)
+            before = [x for x in everything[:at]]
+            self.sch.reorder(*before, *loops, *[x for x in rest if x.var not in {b.var for b in before}])
+        return loops
+
+    def _rows_first(self, rows: PrimExpr, columns: PrimExpr) -> bool:
+        """Whether to walk rows outside and panels inside: when the whole second operand stays in the cache."""
+        c = self.c
+        size = 4
+        for v in [*c.reduce, *c.columns]:
+            n = as_int(self.extents[v])
+            if n is None:
+                return False
+            size *= n
+        m, n = as_int(rows), as_int(columns)
+        return size <= _L2_SHARE and not (m is not None and n is not None and m * 4 <= n)
+
+    # --- steps ---
+
+    def _pack(self, width: int) -> str:
+        """Copy the second operand into panels of `width` columns."""
+        c, sch = self.c, self.sch
+        reads = [r.buffer for r in self.ctx.block(self.rv).reads if r.buffer is not c.output.buffer]
+        at = next(i for i, b in enumerate(reads) if b is c.b.buffer)
+        column_dims = [n for n, i in enumerate(c.b.indices) if i is c.vector]
+        if len(column_dims) != 1 or any(c.vector in used_vars(i) for n, i in enumerate(c.b.indices) if n != column_dims[0]):
+            raise ScheduleError("contraction: the second operand is not indexed plainly by the column")
+        sums = [n for n, i in enumerate(c.b.indices) if any(v in used_vars(i) for v in c.reduce)]
+        first = [n for n in range(len(c.b.indices)) if n not in sums and n != column_dims[0]]
+        copy = sch.cache_read(self.rv, at, "global")
+        col = column_dims[0]
+        sch.transform_layout(copy, ("write", 0), lambda *i: [*[i[n] for n in first], i[col] // width, *[i[n] for n in sums], i[col] % width])
+        loops = sch.get_loops(copy)
+        if len(loops) != len(c.b.indices):
+            raise ScheduleError("contraction: the copy of the second operand has lost dimensions")
+        outer, inner = sch.split(loops[col], [None, width])
+        sch.reorder(*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner)
+        _, lanes = sch.split(inner, [None, self.lanes])
+        sch.vectorize(lanes)
+        row = self.ctx.fuse([*[loops[n] for n in first], outer])
+        assert row is not None
+        work = self.ctx.static_work(copy, 1)
+        self.ctx.parallel(row, None if work is None else max(1, work // 4))
+        new = contraction_of(self.ctx.block(self.rv))
+        assert new is not None
+        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector)
+        return copy.name
+
+    def _tile_sink(
+        self, sink: BlockRV, row: LoopRV, column: LoopRV, parts: list[RowPart], tile: Tile, rows_first: bool
+    ) -> list[tuple[BlockRV, LoopRV, RowPart]]:
+        """Tile the loops of the sink. Returns, for each stretch of rows, its block, the loop around one tile, and the stretch."""
+        sch, ctx = self.sch, self.ctx
+        everything = sch.get_loops(sink)
+        outer = [x for x in everything if x.var is not row.var and x.var is not column.var]
+        column_outer, column_inner = sch.split(column, [None, tile.width])
+        if rows_first and (len(parts) == 1 or not ctx.drop_unit_loops(outer)):
+            order = [*outer, row, column_outer, column_inner]
+        else:
+            order, rows_first = [*outer, column_outer, row, column_inner], False
+        sch.reorder(*order)
+        work = self._tile_work(tile)
+        if len(parts) == 1:
+            row_outer, row_inner = sch.split(row, [None, parts[0].rows])
+            pair = [row_outer, column_outer] if rows_first else [column_outer, row_outer]
+            sch.reorder(*outer, *pair, row_inner, column_inner)
+            tiles = ctx.fuse([*outer, *pair])
+            assert tiles is not None
+            ctx.parallel(tiles, work)
+            return [(sink, tiles, parts[0])]
+        pieces = sch.loop_partition(row, [p.length for p in parts])
+        result = []
+        for piece, part in zip(pieces, parts, strict=True):
+            block = sch.get_child_blocks(piece)[0]
+            row_outer, row_inner = sch.split(piece, [None, part.rows])
+            if rows_first:
+                panels = sch.get_loops(block)[-2]
+                sch.reorder(row_outer, panels, row_inner)
+                tiles = ctx.fuse([row_outer, panels])
+                assert tiles is not None
+                ctx.parallel(tiles, work)
+            else:
+                tiles = row_outer
+            result.append((block, tiles, part))
+        if not rows_first:
+            shared = ctx.fuse([*outer, column_outer])
+            assert shared is not None
+            m = as_int(parts[0].length) if all(isinstance(p.length, int) for p in parts) else None
+            total = None if m is None or work is None else work * sum(int(p.length) // p.rows for p in parts)  # type: ignore[call-overload]
+            if (ctx.constant(shared) or 64) >= 2 * ctx.cores:
+                ctx.parallel(shared, total)
+            else:
+                for _, tiles, _part in result:
+                    ctx.parallel(tiles, work)
+        return result
+
+    def _tile_work(self, tile: Tile) -> int | None:
+        total = tile.rows * tile.vectors
+        for v in self.c.reduce:
+            n = as_int(self.extents[v])
+            if n is None:
+                return None
+            total *= n
+        return max(1, total * 2)
+
+    def _place(self, tiles: list[tuple[BlockRV, LoopRV, RowPart]], tile: Tile) -> None:
+        """Put the sum into each tile and write out both."""
+        anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [sink for sink, _, _ in tiles])
+        for anchor, (sink, loop, _) in zip(anchors, tiles, strict=True):
+            self.sch.compute_at(anchor, loop)
+            self.sch.set_scope(anchor, 0, "local")
+            self._tile_sum(anchor, loop, tile)
+            self._write_back(sink, loop, tile)
+
+    def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
+        """Order the sum: taps, then channels by fours, then the tile, all of it unrolled."""
+        sch, ctx = self.sch, self.ctx
+        block = ctx.block(anchor)
+        realize = sch.state.realize(anchor.name)
+        loops = sch.get_loops(anchor)
+        at = next(i for i, x in enumerate(loops) if x.var is tile_loop.var)
+        inner = loops[at + 1 :]
+        owner = {x.var: iv for x in inner for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if x.var in used_vars(v)}
+        reduce_loops = [x for x in inner if owner[x.var].iter_type == "reduce"]
+        vector_var = contraction_vector(block)
+        column = [x for x in inner if owner[x.var].var is vector_var]
+        rows = [x for x in inner if x not in column and x not in reduce_loops]
+        vectors: list[LoopRV] = []
+        lanes: list[LoopRV] = []
+        if column:
+            n = ctx.constant(column[0])
+            if n is not None and n > tile.lanes:
+                outer, lane = sch.split(column[0], [None, tile.lanes])
+                vectors, lanes = [outer], [lane]
+            else:
+                lanes = column
+        order = self._channels_last(block, owner, reduce_loops)
+        unrolled: list[LoopRV] = []
+        if order:
+            n = ctx.constant(order[-1])
+            step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
+            if step > 1:
+                k_outer, k_inner = sch.split(order[-1], [None, step])
+                order, unrolled = [*order[:-1], k_outer], [k_inner]
+        sch.reorder(*order, *unrolled, *rows, *vectors, *lanes)
+        for x in lanes:
+            sch.vectorize(x)
+        for x in [*unrolled, *rows, *vectors]:
+            sch.unroll(x)
+        if order:
+            sch.decompose_reduction(anchor, order[0])
+
+    def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
+        """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
+        c = contraction_of(block)
+        assert c is not None
+        contiguous = [x for x in loops if c.a.indices[-1] is owner[x.var].var]
+        rest = [x for x in loops if x not in contiguous]
+        return [*rest, *contiguous]
+
+    def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
+        """Unroll the epilogue over the tile, in vectors."""
+        sch, ctx = self.sch, self.ctx
+        loops = sch.get_loops(sink)
+        at = next(i for i, x in enumerate(loops) if x.var is tile_loop.var)
+        inner = loops[at + 1 :]
+        column = inner[-1]
+        n = ctx.constant(column)
+        big = element_cost(ctx.block(sink).body) > 12
+        if n is not None and n > tile.lanes:
+            outer, lane = sch.split(column, [None, tile.lanes])
+            sch.vectorize(lane)
+            sch.unroll(outer)
+        elif n is not None and n > 1:
+            sch.vectorize(column)
+        if not big:
+            for x in inner[:-1]:
+                sch.unroll(x)
+
+
+def contraction_vector(block: Block) -> Var:
+    """Return the column variable of a contraction."""
+    c = contraction_of(block)
+    assert c is not None
+    return c.vector
+
+
+def _panel_of(c: Contraction) -> int | None:
+    """Return the width of the panels in which the second operand is packed, or None where it is not."""
+    panel = None
+    for i in c.b.indices:
+        if isinstance(i, FloorMod) and i.a is c.vector and isinstance(i.b, IntImm):
+            panel = i.b.value
+    if panel is None:
+        return None
+    outer = any(isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel) for i in c.b.indices)
+    return panel if outer and isinstance(c.b.indices[-1], FloorMod) else None
+
+
+def _divides(extent: PrimExpr, width: int) -> bool:
+    n = as_int(extent)
+    return n is not None and n % width == 0
+
+
+def _product(extents: list[PrimExpr]) -> PrimExpr:
+    result: PrimExpr = int64(1)
+    for e in extents:
+        result = result * e
+    return result

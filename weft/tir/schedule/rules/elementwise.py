@@ -1,0 +1,126 @@
+"""Element-wise, broadcasting and data-moving blocks: flat loops, chunks in parallel, the contiguous axis in vectors."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer
+from weft.ir import Var
+from weft.tir.analysis.access import loads_of, stores_of
+from weft.tir.analysis.pattern import element_cost, stride_along
+from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.rules.context import RuleContext
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block
+
+__all__ = ["flat_suffix", "schedule_spatial", "vectorize_spatial"]
+
+
+def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
+    """Schedule a data-parallel block that stands alone at the root."""
+    sch = ctx.sch
+    loops = sch.get_loops(rv)
+    if not loops:
+        return
+    block = ctx.block(rv)
+    tile = _transposed_axis(ctx, rv, block, loops)
+    if tile is not None:
+        _tile_transpose(ctx, rv, loops, tile)
+        return
+    outer, inner = split_nest(ctx, rv, loops)
+    cost = element_cost(block.body)
+    lanes = vector_lanes(ctx, block)
+    row = ctx.fuse(outer)
+    n = ctx.constant(inner)
+    flat = row is None
+    main, _ = ctx.vectorize_loop(inner, lanes)
+    if flat:
+        if main is not inner:
+            ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
+    elif row is not None:
+        ctx.parallel(row, None if n is None else max(1, cost * n // lanes))
+
+
+def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list[LoopRV], LoopRV]:
+    """Fuse the innermost loops that all accesses run through contiguously; return the loops outside and the fused one."""
+    suffix = flat_suffix(ctx, rv, loops)
+    inner = ctx.fuse(loops[len(loops) - suffix :])
+    assert inner is not None
+    return loops[: len(loops) - suffix], inner
+
+
+def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
+    """Count the innermost loops along which every access either stays, or walks whole trailing dimensions of its buffer."""
+    realize = ctx.sch.state.realize(rv.name)
+    block = realize.block
+    of_loop = {v: iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
+    ordered = [of_loop.get(x.var) for x in loops]
+    if any(v is None for v in ordered):
+        return 1
+    extents = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
+    analyzer = Analyzer()
+    best = 1
+    accesses = [*loads_of(block.body), *stores_of(block.body)]
+    for count in range(2, len(loops) + 1):
+        tail = ordered[len(loops) - count :]
+        if not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
+            break
+        best = count
+    return best
+
+
+def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer: Analyzer) -> bool:
+    indices, shape = access.indices, access.buffer.shape  # type: ignore[attr-defined]
+    if used_vars(indices).isdisjoint(tail):
+        return True
+    if len(indices) < len(tail) or any(i is not v for i, v in zip(indices[-len(tail) :], tail, strict=True)):
+        return False
+    if not used_vars(indices[: -len(tail)]).isdisjoint(tail):
+        return False
+    return all(analyzer.can_prove_equal(d, extents[v]) for d, v in zip(shape[-len(tail) + 1 :], tail[1:], strict=True))
+
+
+def vector_lanes(ctx: RuleContext, block: Block) -> int:
+    """Choose the number of lanes by the widest type that a block computes with."""
+    return min(ctx.lanes(a.buffer.dtype) for a in [*loads_of(block.body), *stores_of(block.body)])
+
+
+def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
+    """Vectorize the loops of a block inside the first `depth`, which others share."""
+    loops = ctx.sch.get_loops(rv)[depth:]
+    if not loops:
+        return
+    _, inner = split_nest(ctx, rv, loops)
+    ctx.vectorize_loop(inner, vector_lanes(ctx, ctx.block(rv)))
+
+
+def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
+    """Return the position of the loop along which a load is contiguous while the store is contiguous along the innermost."""
+    realize = ctx.sch.state.realize(rv.name)
+    of_var = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
+    order = [x.var for x in loops]
+    position = {iv: order.index(v) for iv, v in of_var.items() if isinstance(v, Var) and v in order}
+    innermost = [iv for iv, p in position.items() if p == len(loops) - 1]
+    if not innermost:
+        return None
+    for load in loads_of(block.body):
+        if stride_along(load, innermost[0]) in (0, 1):
+            continue
+        for iv, p in position.items():
+            if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
+                return p
+    return None
+
+
+def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
+    """Walk square tiles, so that the lines that a strided load touches are used whole while they are cached."""
+    sch = ctx.sch
+    lanes = vector_lanes(ctx, ctx.block(rv))
+    cost = element_cost(ctx.block(rv).body)
+    outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
+    a_outer, a_inner = sch.split(loops[axis], [None, lanes])
+    b_outer, b_inner = sch.split(loops[-1], [None, lanes])
+    sch.reorder(*outer, a_outer, b_outer, a_inner, b_inner)
+    sch.vectorize(b_inner)
+    row = ctx.fuse([*outer, a_outer])
+    assert row is not None
+    n = ctx.constant(b_outer)
+    ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)

@@ -1,0 +1,95 @@
+"""The rule for everything else: outer loops in parallel, contiguous inner loops in vectors, reductions decomposed. Always applicable."""
+
+from __future__ import annotations
+
+from weft.error import ScheduleError
+from weft.ir import Var
+from weft.tir.analysis.access import loads_of, stores_of
+from weft.tir.analysis.dependence import is_plain_store
+from weft.tir.analysis.pattern import stride_along
+from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
+from weft.tir.schedule.rules.elementwise import schedule_spatial
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block, BufferStore
+
+__all__ = ["schedule_generic"]
+
+
+def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
+    """Schedule one block at the root by itself; whatever is refused is left as it is."""
+    block = ctx.block(rv)
+    if not block.iter_vars:
+        return
+    before, length = ctx.sch.state.func, len(ctx.sch.trace.insts)
+    try:
+        if is_reduction_block(block):
+            _reduction(ctx, rv, block)
+        elif is_plain_store(block) is not None:
+            schedule_spatial(ctx, rv)
+        else:
+            _outer_parallel(ctx, rv, ctx.sch.get_loops(rv))
+    except ScheduleError:
+        ctx.sch.state.func = before
+        del ctx.sch.trace.insts[length:]
+
+
+def _outer_parallel(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> None:
+    """Fuse the leading spatial loops and run them on the pool."""
+    realize = ctx.sch.state.realize(rv.name)
+    spatial: set[Var] = set()
+    other: set[Var] = set()
+    for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        (spatial if iv.iter_type == "data_par" else other).update(used_vars(v))
+    leading = []
+    for x in loops:
+        if x.var in other or x.var not in spatial:
+            break
+        leading.append(x)
+    row = ctx.fuse(leading)
+    if row is not None:
+        ctx.parallel(row, ctx.static_work(rv, 1))
+
+
+def _reduction(ctx: RuleContext, rv: BlockRV, block: Block) -> None:
+    """Parallel over outputs; where the output and the input are contiguous along the last output axis, in vectors over it."""
+    sch = ctx.sch
+    realize = sch.state.realize(rv.name)
+    loops = sch.get_loops(rv)
+    kinds = {v: iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
+    if any(x.var not in kinds for x in loops):
+        return
+    spatial = [x for x in loops if kinds[x.var].iter_type == "data_par"]
+    reducing = [x for x in loops if kinds[x.var].iter_type == "reduce"]
+    vector = None
+    if spatial and isinstance(block.body, BufferStore) and block.init is not None:
+        last = kinds[spatial[-1].var].var
+        accesses = [*stores_of(block.body), *loads_of(block.body)]
+        if all(stride_along(a, last) in (0, 1) for a in accesses) and (ctx.constant(spatial[-1]) or 64) >= 4:
+            vector = spatial[-1]
+    if vector is not None:
+        lanes = min(ctx.lanes(s.buffer.dtype) for s in stores_of(block.body))
+        outer = spatial[:-1]
+        v_outer, v_inner = sch.split(vector, [None, lanes])
+        sch.reorder(*outer, v_outer, *reducing, v_inner)
+        sch.vectorize(v_inner)
+        outer = [*outer, v_outer]
+    else:
+        outer = spatial
+        if outer and reducing:
+            sch.reorder(*outer, *reducing)
+    if reducing and block.init is not None and isinstance(block.body, BufferStore):
+        sch.decompose_reduction(rv, reducing[0])
+    row = ctx.fuse(_shared(ctx, rv, outer))
+    if row is not None:
+        ctx.parallel(row, ctx.static_work(rv, 1))
+
+
+def _shared(ctx: RuleContext, rv: BlockRV, outer: list[LoopRV]) -> list[LoopRV]:
+    """Return the leading loops that are perfectly nested."""
+    result: list[LoopRV] = []
+    for x in outer:
+        if result and ctx.sch.state.loop(result[-1].var).body is not ctx.sch.state.loop(x.var):
+            break
+        result.append(x)
+    return result

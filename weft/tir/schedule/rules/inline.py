@@ -1,0 +1,60 @@
+"""Inlining before a rule: element-wise blocks disappear into their consumers where that saves memory traffic and repeats little work."""
+
+from __future__ import annotations
+
+from weft.error import ScheduleError
+from weft.ir import CallIntrin, Select, walk
+from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.dependence import consumers_of, is_plain_store
+from weft.tir.analysis.pattern import contraction_of, is_costly
+from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
+from weft.tir.schedule.trace import BlockRV
+from weft.tir.stmt import Block
+
+__all__ = ["inline_elementwise"]
+
+
+def inline_elementwise(ctx: RuleContext) -> None:
+    """Inline, in order, each block that costs less to compute again than to store."""
+    for name in [b.name_hint for b in ctx.blocks()]:
+        block = ctx.sch.state.realize(name).block
+        if is_plain_store(block) is None or is_reduction_block(block) or ctx.is_output(block):
+            continue
+        if _worth_inlining(ctx, block):
+            try:
+                ctx.sch.compute_inline(BlockRV(name))
+            except ScheduleError:
+                continue  # it stays a stage of its own
+
+
+def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
+    consumers = consumers_of(block, ctx.sch.state.root)
+    store = is_plain_store(block)
+    assert store is not None
+    pure_move = not is_costly(store.value) and len(loads_of(store.value)) <= 1 and not _has_condition(store.value)
+    buffer = store.buffer
+    for c in consumers:
+        uses = len(loads_of(c.block.body, buffer))
+        if contraction_of(c.block) is not None and not (pure_move and loads_of(store.value) == [store.value]):
+            return False  # each element is read many times; the tile kernels want plain loads
+        if is_reduction_block(c.block) and is_costly(store.value) and _window(c.block):
+            return False
+        if uses > 1 and is_costly(store.value):
+            return False
+    return len(consumers) == 1 or not is_costly(store.value)
+
+
+def _window(block: Block) -> bool:
+    """Whether a reduction reads elements several times: an index adds a spatial and a reduction variable."""
+    spatial = {iv.var for iv in block.iter_vars if iv.iter_type == "data_par"}
+    reducing = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
+    for load in loads_of(block.body):
+        for i in load.indices:
+            inside = set(walk(i))
+            if inside & spatial and inside & reducing:
+                return True
+    return False
+
+
+def _has_condition(value: object) -> bool:
+    return any(isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else") for n in walk(value))

@@ -1,0 +1,299 @@
+"""Reductions with element-wise work around them: softmax, norms, means, pooling. One pass over rows in parallel, all stages inside.
+
+Two modes. *Rows*: the reduced axis is contiguous, so each row is reduced by vectors of partial results and a short tree.
+*Columns*: the output is contiguous along an axis that is not reduced, so neighbouring outputs are lanes of one accumulator.
+"""
+
+from __future__ import annotations
+
+from weft.error import ScheduleError
+from weft.ir import Var, as_int, is_const_int
+from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
+from weft.tir.analysis.pattern import element_cost, stride_along
+from weft.tir.analysis.structure import used_vars
+from weft.tir.schedule.reduction import combiner_of
+from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
+from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
+from weft.tir.schedule.trace import BlockRV, LoopRV
+from weft.tir.stmt import Block
+
+__all__ = ["schedule_rows"]
+
+_LOCAL_BYTES = 16384
+"""Row buffers up to this size live on the stack."""
+
+_ACCUMULATORS = 4
+"""Independent partial results per row: enough to hide the latency of an addition."""
+
+
+def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
+    """Schedule a chain of reductions and element-wise blocks that ends in one output.
+
+    Raises
+    ------
+    ScheduleError
+        When the blocks have no rows in common.
+    """
+    reductions = [b for b in group if is_reduction_block(b)]
+    if any(combiner_of(b) is None or b.init is None for b in reductions):
+        raise ScheduleError("rows: a reduction is not of the form B[i] = B[i] op f")
+    sink = _sink(ctx, group)
+    rows = _row_axes(ctx, sink, [b.name_hint for b in reductions])
+    loops = ctx.sch.get_loops(sink)
+    columns = _column_mode(ctx, [b.name_hint for b in reductions])
+    names = [b.name_hint for b in group if b.name_hint != sink.name]
+    if columns:
+        if len(loops) - 1 not in rows:
+            raise ScheduleError("rows: the contiguous axis is neither reduced nor shared by all stages")
+        _columns(ctx, sink, loops, rows, names)
+    else:
+        _rows(ctx, sink, loops, rows, names)
+
+
+def _sink(ctx: RuleContext, group: list[Block]) -> BlockRV:
+    """Return the last block, an element-wise one; a reduction that is the output itself gets a copy behind it."""
+    last = group[-1]
+    if any(consumers_of(last, ctx.sch.state.root)):
+        raise ScheduleError("rows: the last block is read by others")
+    if is_reduction_block(last):
+        return ctx.sch.cache_write(BlockRV(last.name_hint), 0, "local")
+    if is_plain_store(last) is None:
+        raise ScheduleError("rows: the last block is not one store")
+    return BlockRV(last.name_hint)
+
+
+def _row_axes(ctx: RuleContext, sink: BlockRV, reductions: list[str]) -> set[int]:
+    """Find the loops of the sink that index the results of reductions, through whatever stands between."""
+    state = ctx.sch.state
+    block = ctx.block(sink)
+    loops = ctx.loops(sink)
+    realize = state.realize(sink.name)
+    position = {f.loop_var: i for i, f in enumerate(loops)}
+    where: dict[str, dict[Var, set[int]]] = {sink.name: {}}
+    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+        where[sink.name][iv.var] = {position[x] for x in used_vars(v) if x in position}
+    queue, rows = [sink.name], set()
+    while queue:
+        name = queue.pop(0)
+        consumer = state.realize(name).block
+        for p in producers_of(consumer, state.root):
+            target = where.setdefault(p.block.name_hint, {v: set() for v in spatial_vars(p.block)})
+            before = {v: set(s) for v, s in target.items()}
+            for w in p.block.writes:
+                for load in loads_of(consumer.body, w.buffer):
+                    for index, r in zip(load.indices, w.region, strict=True):
+                        if isinstance(r.min, Var) and r.min in target:
+                            target[r.min] |= {i for v in used_vars(index) for i in where[name].get(v, set())}
+            if before != target or p.block.name_hint not in queue:
+                queue.append(p.block.name_hint)
+    for name in reductions:
+        for v, s in where.get(name, {}).items():
+            dom = next(iv.dom for iv in state.realize(name).block.iter_vars if iv.var is v)
+            if dom is not None and not is_const_int(dom.extent, 1):
+                rows |= s
+    return rows
+
+
+def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
+    """Whether reductions read memory contiguously along an output variable rather than a reduction variable."""
+    votes = []
+    for name in reductions:
+        block = ctx.sch.state.realize(name).block
+        own = block.writes[0].buffer
+        for load in loads_of(block.body):
+            if load.buffer is own or not load.indices:
+                continue
+            steps = {v: stride_along(load, v) for v in [*spatial_vars(block), *reduce_vars(block)]}
+            if any(steps[v] == 1 for v in reduce_vars(block)):
+                votes.append(False)
+            elif any(steps[v] == 1 for v in spatial_vars(block)):
+                votes.append(True)
+    if not votes:
+        return False
+    if len(set(votes)) > 1 and votes.count(True) <= votes.count(False):
+        return False
+    return votes.count(True) > votes.count(False)
+
+
+def _order_rows(ctx: RuleContext, loops: list[LoopRV], rows: set[int]) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Bring the shared loops to the front."""
+    outer = [x for i, x in enumerate(loops) if i in rows]
+    inner = [x for i, x in enumerate(loops) if i not in rows]
+    if outer and inner:
+        ctx.sch.reorder(*outer, *inner)
+    return outer, inner
+
+
+def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str]) -> None:
+    sch = ctx.sch
+    work = _work(ctx, [*names, sink.name], rows, loops)
+    outer, inner = _order_rows(ctx, loops, rows)
+    row = ctx.fuse(outer) if outer else (sch.add_unit_loop(loops[0]) if loops else sch.add_unit_loop(sink))
+    assert row is not None
+    stages: list[str] = []
+    for name in names:
+        block = ctx.sch.state.realize(name).block
+        stages += _partial_results(ctx, name) if is_reduction_block(block) else [name]
+    for name in reversed(stages):
+        sch.compute_at(BlockRV(name), row)
+        _keep_near(ctx, BlockRV(name))
+    for name in stages:
+        rv = BlockRV(name)
+        if is_reduction_block(ctx.block(rv)):
+            _inner_reduction(ctx, rv, 1)
+        else:
+            vectorize_spatial(ctx, rv, 1)
+    if inner:
+        vectorize_spatial(ctx, sink, 1)
+    ctx.parallel(row, work)
+
+
+def _work(ctx: RuleContext, names: list[str], rows: set[int], loops: list[LoopRV]) -> int | None:
+    """Estimate the work of one row over all stages."""
+    total = 0
+    n_rows = 1
+    for i in rows:
+        n_rows *= ctx.constant(loops[i]) or 0
+    for name in names:
+        work = ctx.static_work(BlockRV(name))
+        if work is None or n_rows == 0:
+            return None
+        total += work
+    return max(1, total // n_rows // 8)
+
+
+def _partial_results(ctx: RuleContext, name: str) -> list[str]:
+    """Cut a reduction into vectors of partial results and a tree over them; returns the stages in order."""
+    sch = ctx.sch
+    rv = BlockRV(name)
+    block = ctx.block(rv)
+    lanes = vector_lanes(ctx, block)
+    reducing = set(reduce_vars(block))
+    loops = [x for x in sch.get_loops(rv) if _feeds(ctx, name, x, reducing)]
+    flat = flat_suffix(ctx, rv, sch.get_loops(rv))
+    fused = ctx.fuse(loops[max(0, len(loops) - flat) :]) if len(loops) > 1 else loops[-1]
+    assert fused is not None
+    n = ctx.constant(fused)
+    if n is not None and n < 2 * lanes:
+        return [name]
+    width = lanes * (_ACCUMULATORS if n is None or n >= _ACCUMULATORS * lanes else 1)
+    _, inner = sch.split(fused, [None, width])
+    stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]
+    for part in (lanes, 4):
+        if part < width:
+            last = sch.get_loops(rv)[-1]
+            _, inner = sch.split(last, [None, part])
+            stages.append(sch.rfactor(inner, len(block.writes[0].buffer.shape)).name)
+            width = part
+    return [*stages, name]
+
+
+def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bool:
+    realize = ctx.sch.state.realize(name)
+    return any(iv.var in variables and loop.var in used_vars(v) for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True))
+
+
+def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
+    """Put a row buffer on the stack when it is small."""
+    size = 1
+    for f, value in ((f, f.extent) for f in ctx.loops(rv)[1:]):
+        if f.loop_var in _spatial_loop_vars(ctx, rv):
+            size *= as_int(value) or _LOCAL_BYTES
+    if size * 4 <= _LOCAL_BYTES:
+        ctx.sch.set_scope(rv, 0, "local")
+
+
+def _spatial_loop_vars(ctx: RuleContext, rv: BlockRV) -> set[Var]:
+    realize = ctx.sch.state.realize(rv.name)
+    return {x for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par" for x in used_vars(v)}
+
+
+def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
+    """Order a stage of a row's reduction: reduction loops outside, vectors of partial results inside; init before."""
+    sch = ctx.sch
+    loops = sch.get_loops(rv)[depth:]
+    spatial_set = _spatial_loop_vars(ctx, rv)
+    spatial = [x for x in loops if x.var in spatial_set]
+    reducing = [x for x in loops if x.var not in spatial_set]
+    if spatial and reducing:
+        sch.reorder(*reducing, *spatial)
+    lanes = vector_lanes(ctx, ctx.block(rv))
+    if spatial:
+        n = ctx.constant(spatial[-1])
+        if n is not None and n > lanes and n % lanes == 0:
+            u, inner = sch.split(spatial[-1], [None, lanes])
+            sch.vectorize(inner)
+            sch.unroll(u)
+        else:
+            ctx.vectorize_loop(spatial[-1], lanes)
+    if reducing:
+        n = ctx.constant(reducing[-1])
+        sch.decompose_reduction(rv, reducing[0])
+        if n is not None and n <= 4:
+            sch.unroll(reducing[-1])
+        elif spatial:
+            _peel_last(ctx, rv, reducing[-1])
+
+
+def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
+    """Run the last iteration apart, so that only it asks whether a lane is inside."""
+    block = ctx.block(rv)
+    if any(getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)):
+        n = ctx.extent(loop)
+        if as_int(n) is None or int(as_int(n) or 0) > 1:
+            ctx.sch.loop_partition(loop, [n - 1, None])
+
+
+def _values(block: Block) -> list[object]:
+    store = block.body
+    value = getattr(store, "value", None)
+    return [getattr(value, "a", None), getattr(value, "b", None)]
+
+
+def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str]) -> None:
+    sch = ctx.sch
+    lanes = min(vector_lanes(ctx, ctx.block(BlockRV(n))) for n in [*names, sink.name])
+    width = ctx.constant(loops[-1])
+    cost = sum(element_cost(ctx.block(BlockRV(n)).body) for n in names)
+    per_output = 1
+    for name in names:
+        for iv in ctx.block(BlockRV(name)).iter_vars:
+            if iv.iter_type == "reduce" and iv.dom is not None:
+                per_output *= as_int(iv.dom.extent) or 64
+    tile = lanes
+    for u in (4, 2):
+        if width is not None and width >= u * lanes and width % (u * lanes) == 0:
+            tile = u * lanes
+            break
+    outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
+    inner = [x for i, x in enumerate(loops) if i not in rows]
+    if width is not None and width <= lanes:
+        column, vector = sch.split(loops[-1], [1, width])
+    else:
+        column, vector = sch.split(loops[-1], [None, tile])
+    sch.reorder(*outer_part, column, *inner, vector)
+    for name in reversed(names):
+        sch.compute_at(BlockRV(name), column)
+        _keep_near(ctx, BlockRV(name))
+    for name in names:
+        rv = BlockRV(name)
+        depth = len(sch.get_loops(sink)) - len(inner) - 1
+        if is_reduction_block(ctx.block(rv)):
+            _inner_reduction(ctx, rv, depth)
+        else:
+            vectorize_spatial(ctx, rv, depth)
+    _vector_tail(ctx, vector, lanes)
+    row = ctx.fuse([*outer_part, column])
+    assert row is not None
+    ctx.parallel(row, max(1, cost * per_output * tile // lanes))
+
+
+def _vector_tail(ctx: RuleContext, vector: LoopRV, lanes: int) -> None:
+    n = ctx.constant(vector)
+    if n is not None and n > lanes and n % lanes == 0:
+        u, inner = ctx.sch.split(vector, [None, lanes])
+        ctx.sch.vectorize(inner)
+        ctx.sch.unroll(u)
+    elif n is not None and n > 1:
+        ctx.sch.vectorize(vector)

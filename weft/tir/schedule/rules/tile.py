@@ -1,0 +1,104 @@
+"""Register tiles: how many rows and vectors of accumulators fit the machine and divide a problem evenly."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from weft.ir import PrimExpr, as_int
+
+__all__ = ["RowPart", "Tile", "choose_tile", "row_parts"]
+
+
+class Tile(NamedTuple):
+    """`rows` times `vectors` accumulators, each of `lanes` elements."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.vectors * self.lanes
+
+
+class RowPart(NamedTuple):
+    """A stretch of rows that is a multiple of `rows`."""
+
+    length: PrimExpr | int
+    rows: int
+
+
+def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None) -> Tile:
+    """Choose a register tile.
+
+    Parameters
+    ----------
+    rows, columns : PrimExpr
+        The extents to cover; symbolic ones are taken as large.
+    panel : int, optional
+        The width of the packed panels, which the tile must divide or be a multiple of.
+    """
+    m, n = as_int(rows), as_int(columns)
+    most = max(1, -(-n // lanes)) if n is not None else 64
+    choices = []
+    for vectors in (2, 4, 1, 3, 8):
+        width = vectors * lanes
+        if vectors > most or (panel is not None and panel % width and width % panel):
+            continue
+        tallest = (registers - vectors - 1) // vectors
+        if vectors > 4 and m is not None and m > 3:
+            continue
+        if tallest < 1 or (m is None and vectors > 2):
+            continue
+        choices.append((_score(m, n, tallest, vectors, lanes), Tile(_even(m, tallest, vectors), vectors, lanes)))
+    if not choices:
+        return Tile(1, 1, lanes)
+    return max(choices, key=lambda c: c[0])[1]
+
+
+def _even(m: int | None, tallest: int, vectors: int) -> int:
+    """Choose the rows of the tile so that the last one is not much smaller; with unknown rows, a power of two."""
+    if m is None:
+        return min(8, 1 << (tallest.bit_length() - 1)) if tallest >= 8 else tallest
+    return -(-m // -(-m // tallest))
+
+
+def _score(m: int | None, n: int | None, tallest: int, vectors: int, lanes: int) -> float:
+    """Estimate the share of the peak: multiply-adds over the larger of the issue time, the load time and the latency bound."""
+    rows = _even(m, tallest, vectors)
+    accumulators = rows * vectors
+    cycles = max(accumulators / 2, (rows + vectors) / 2, 4.0)
+    share = accumulators / 2 / cycles
+    load = (rows + vectors) / accumulators
+    share *= 1 - 0.12 * load
+    if m is not None:
+        tiles = -(-m // rows)
+        share *= m / (tiles * rows) if m % rows == 0 or tiles == 1 else 0.97
+    if n is not None:
+        width = vectors * lanes
+        share *= n / (-(-n // width) * width)
+    return share
+
+
+def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
+    """Cut the rows into stretches with a tile height each, so that no tile needs a guard.
+
+    Known extents give at most two heights that differ by one; symbolic ones a cascade of halved heights.
+    """
+    m = as_int(rows)
+    if m is not None:
+        tiles = -(-m // tile.rows)
+        small, larger = m // tiles, m % tiles
+        if larger == 0:
+            return [RowPart(m, small)]
+        return [RowPart(larger * (small + 1), small + 1), RowPart((tiles - larger) * small, small)]
+    parts: list[RowPart] = []
+    rest: PrimExpr = rows
+    height = tile.rows
+    while height > 1:
+        parts.append(RowPart(rest // height * height, height))
+        rest = rest % height
+        height //= 2
+    parts.append(RowPart(rest, 1))
+    return parts
