@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from weft._aliases import MODULES
+
 __version__ = "0.1.0"
 
 # Public name -> module that has it; "" is the module itself.
@@ -39,12 +41,16 @@ _LAZY: dict[str, str] = {
     "get_global_func": "weft.ffi",
     "register_func": "weft.ffi",
     "register_global_func": "weft.ffi",
+    "build": "weft.driver",
+    "lower": "weft.driver",
     "TVMError": "weft.error",
     "WeftError": "weft.error",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return importlib.import_module(MODULES[name])
     if name not in _LAZY:
         raise AttributeError(f"module 'weft' has no attribute '{name}'")
     module = _LAZY[name]
@@ -54,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *MODULES])

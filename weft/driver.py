@@ -1,0 +1,141 @@
+"""lower and build: from a schedule to TIR, and from anything that holds TIR to a loaded module of native code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import IRModule, Pass, PassContext
+from weft.runtime import Module
+from weft.target import Target
+from weft.target import build as build_target
+from weft.te import Schedule, Tensor
+from weft.te.schedule import schedule_to_prim_func
+from weft.tir import Buffer, PrimFunc, Stmt
+from weft.tir.transform import simplify
+
+__all__ = ["build", "lower"]
+
+
+def lower(
+    inp: Any,
+    args: Sequence[Any] | None = None,
+    name: str = "default_function",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    simple_mode: bool = False,
+) -> IRModule | Stmt:
+    """Lower a schedule to a module of one TIR function.
+
+    Parameters
+    ----------
+    inp : te.Schedule, PrimFunc or IRModule
+        What to lower. For a schedule: bounds are inferred (``te.schedule.InferBound``), loops written (``te.schedule.ScheduleOps``) and the
+        indices simplified. TIR is passed on as it is. Either way the passes of ``PassContext(config={"tir.add_lower_pass": [(0, p)]})`` run.
+    args : sequence of Tensor, Buffer or Var
+        The parameters, for a schedule.
+    name : str
+        The function's global symbol.
+    binds : mapping of Tensor to Buffer, optional
+        Buffers to use for tensors.
+    simple_mode : bool
+        Return the body of the function alone, for reading.
+
+    Returns
+    -------
+    IRModule, or Stmt in simple mode
+    """
+    mod = simplify()(_to_module(inp, args, name, binds))
+    for _, user_pass in sorted(PassContext.current().config.get("tir.add_lower_pass", ()), key=lambda entry: entry[0]):
+        mod = _run(user_pass, mod)
+    if simple_mode:
+        functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+        if len(functions) != 1:
+            raise InvalidArgument("simple_mode shows one function", found=f"{len(functions)} functions")
+        return functions[0].body
+    return mod
+
+
+def _run(user_pass: Any, mod: IRModule) -> IRModule:
+    """Run a module pass, or a plain function from PrimFunc to PrimFunc."""
+    if isinstance(user_pass, Pass):
+        return user_pass(mod)
+    return mod.with_functions({v: user_pass(f) if isinstance(f, PrimFunc) else f for v, f in mod.items()})
+
+
+def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
+    if isinstance(inp, Schedule):
+        if args is None:
+            raise InvalidArgument("lowering a schedule needs args", help="pass the tensors in the order of the parameters, lower(s, [A, B, C])")
+        return IRModule({name: schedule_to_prim_func(inp, args, name, binds)})
+    if isinstance(inp, PrimFunc):
+        symbol = inp.attrs.get("global_symbol") or name
+        return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})
+    if isinstance(inp, IRModule):
+        return inp
+    raise InvalidArgument("cannot lower this", expected="a te.Schedule, a PrimFunc or an IRModule", found=type(inp).__name__)
+
+
+def build(
+    inputs: Any,
+    args: Sequence[Any] | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    name: str = "default_function",
+    binds: Mapping[Tensor, Buffer] | None = None,
+) -> Module:
+    """Compile to native code.
+
+    Parameters
+    ----------
+    inputs : te.Schedule, PrimFunc, IRModule, list of them, or dict from target to them
+        What to compile. A list becomes one module of all its functions.
+    args : sequence of Tensor, Buffer or Var
+        The parameters, for a schedule.
+    target : Target, str or dict, optional
+        By default the current target (``with Target(...)``), else ``"llvm"``.
+    target_host : Target, str or dict, optional
+        The target of host code, for kinds of devices.
+    name : str
+        The function's name, for a schedule.
+    binds : mapping of Tensor to Buffer, optional
+        Buffers to use for tensors.
+
+    Returns
+    -------
+    weft.runtime.Module
+        Callable where it has one function; else ``module["name"](...)``.
+    """
+    if isinstance(inputs, dict):
+        modules = [build_target(_merged(part, args, name, binds), _target(t, target_host)) for t, part in inputs.items()]
+        if not modules:
+            raise InvalidArgument("nothing to build", found="an empty dict")
+        for extra in modules[1:]:
+            modules[0].import_module(extra)
+        return modules[0]
+    return build_target(_merged(inputs, args, name, binds), _target(target, target_host))
+
+
+def _target(target: Any, host: Any) -> Target:
+    if target is None:
+        target = Target.current(allow_none=True) or "llvm"
+    return target if isinstance(target, Target) and host is None else Target(target, host)
+
+
+def _merged(inputs: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
+    """Lower one input, or several into one module."""
+    if not isinstance(inputs, (list, tuple)):
+        mod = lower(inputs, args, name, binds)
+        assert isinstance(mod, IRModule)
+        return mod
+    functions: dict[str, Any] = {}
+    for part in inputs:
+        lowered = lower(part, args, name, binds)
+        assert isinstance(lowered, IRModule)
+        for var, func in lowered.items():
+            if var.name_hint in functions:
+                raise InvalidArgument(f"two functions are called '{var.name_hint}'", help="lower each with its own name=")
+            functions[var.name_hint] = func
+    if not functions:
+        raise InvalidArgument("nothing to build", found="an empty list")
+    return IRModule(functions)
