@@ -114,12 +114,11 @@ inline const TVMFFIShapeCell* shape_at(const Call& c, int32_t i) {
   return c.args[i].type_index == kTVMFFIShape ? TVMFFIShapeGetCellPtr(c.args[i].v_obj) : nullptr;
 }
 
-TVMFFIObject* new_shape(const int64_t* dims, int64_t n) {
-  tvm::ffi::Shape shape(dims, dims + n);
-  Any any = shape;
-  TVMFFIObject* object = raw(&any)->v_obj;
-  *raw(&any) = TVMFFIAny{};
-  return object;
+int give_shape(const Call& c, const int64_t* dims, int64_t n) {
+  TVMFFIObject* shape = shape_new(dims, n);
+  if (shape == nullptr) return -1;
+  c.give(shape);
+  return 0;
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -381,8 +380,7 @@ int make_shape(const Call& c) {
   for (int64_t i = 0; i < n; ++i) {
     if (load_one(c, static_cast<int32_t>(2 + 2 * i), heap, heap_size, &dims[i]) != 0) return -1;
   }
-  c.give(new_shape(dims, n));
-  return 0;
+  return give_shape(c, dims, n);
 }
 
 // make_prim_value(heap, code, value)
@@ -399,8 +397,7 @@ int shape_of(const Call& c) {
   if (c.n != 1) return c.wrong_count(1);
   const DLTensor* t = tensor_of(c.args[0]);
   if (t == nullptr) return c.wrong(0, "a tensor");
-  c.give(new_shape(t->shape, t->ndim));
-  return 0;
+  return give_shape(c, t->shape, t->ndim);
 }
 
 // tensor_to_shape(tensor): a vector of integers as a shape.
@@ -436,8 +433,7 @@ int tensor_to_shape(const Call& c) {
       default: return c.wrong(0, "a vector of integers");
     }
   }
-  c.give(new_shape(dims.data(), n));
-  return 0;
+  return give_shape(c, dims.data(), n);
 }
 
 // ---- checks of values against their annotations ---------------------------------------------------------------------

@@ -164,12 +164,19 @@ struct FreeStorage {
   FreeStorage* next;
 };
 
+struct ShapeHeader {  // layout of ShapeObj, then the dimensions
+  TVMFFIObject object;
+  TVMFFIShapeCell cell;
+  int64_t dims[kInlineDims];
+};
+
 struct Cache {
   void* blocks[kSmallClasses][kSlots];
   uint8_t count[kSmallClasses] = {0};
   TensorHeader* headers = nullptr;
   FreeStorage* storages = nullptr;
-  int n_headers = 0, n_storages = 0;
+  FreeStorage* shapes = nullptr;
+  int n_headers = 0, n_storages = 0, n_shapes = 0;
 
   ~Cache() {
     for (int c = 0; c < kSmallClasses; ++c) {
@@ -180,10 +187,12 @@ struct Cache {
       std::free(headers);
       headers = next;
     }
-    while (storages != nullptr) {
-      FreeStorage* next = storages->next;
-      std::free(storages);
-      storages = next;
+    for (FreeStorage* list : {storages, shapes}) {
+      while (list != nullptr) {
+        FreeStorage* next = list->next;
+        std::free(list);
+        list = next;
+      }
     }
   }
 };
@@ -316,7 +325,7 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
 
 static void tensor_delete(void* self, int flags) {
   auto* header = static_cast<TensorHeader*>(self);
-  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) TVMFFIObjectDecRef(header->owner);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) decref(header->owner);
   if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
     Cache* local = cache();
     if (header->tensor.ndim <= kInlineDims && local != nullptr && local->n_headers < kMaxHeaders) {
@@ -339,7 +348,9 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
     --local->n_headers;
   } else {
     size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
-    header = static_cast<TensorHeader*>(std::malloc(sizeof(TensorHeader) + extra));
+    void* memory = nullptr;  // on its own cache lines: headers are written by the thread that made them
+    if (posix_memalign(&memory, kAlignment, sizeof(TensorHeader) + extra) != 0) memory = nullptr;
+    header = static_cast<TensorHeader*>(memory);
     if (header == nullptr) {
       fail("MemoryError", "cannot allocate a tensor header");
       return nullptr;
@@ -368,8 +379,43 @@ TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype,
   TVMFFIObject* storage = storage_new(nbytes, device, kind);
   if (storage == nullptr) return nullptr;
   TVMFFIObject* tensor = tensor_new(storage, reinterpret_cast<StorageObj*>(storage)->data, device, dtype, shape, ndim);
-  TVMFFIObjectDecRef(storage);
+  decref(storage);
   return tensor;
+}
+
+static void shape_delete(void* self, int flags) {
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) == 0) return;
+  Cache* local = cache();
+  if (static_cast<ShapeHeader*>(self)->cell.size <= kInlineDims && local != nullptr && local->n_shapes < kMaxHeaders) {
+    auto* slot = static_cast<FreeStorage*>(self);
+    slot->next = local->shapes;
+    local->shapes = slot;
+    ++local->n_shapes;
+  } else {
+    std::free(self);
+  }
+}
+
+TVMFFIObject* shape_new(const int64_t* dims, int64_t n) {
+  Cache* local = cache();
+  void* memory;
+  if (n <= kInlineDims && local != nullptr && local->shapes != nullptr) {
+    memory = local->shapes;
+    local->shapes = local->shapes->next;
+    --local->n_shapes;
+  } else {
+    size_t extra = n > kInlineDims ? sizeof(int64_t) * static_cast<size_t>(n - kInlineDims) : 0;
+    memory = std::malloc(sizeof(ShapeHeader) + extra);
+    if (memory == nullptr) {
+      fail("MemoryError", "cannot allocate a shape of %lld dimensions", static_cast<long long>(n));
+      return nullptr;
+    }
+  }
+  auto* header = static_cast<ShapeHeader*>(memory);
+  init_header(&header->object, kTVMFFIShape, shape_delete);
+  header->cell = TVMFFIShapeCell{header->dims, static_cast<size_t>(n)};
+  for (int64_t i = 0; i < n; ++i) header->dims[i] = dims[i];
+  return &header->object;
 }
 
 bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t* nbytes) {

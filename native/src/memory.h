@@ -38,6 +38,11 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
 // A fresh contiguous tensor on the CPU.
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind);
 
+// A Shape with a copy of dims.
+TVMFFIObject* shape_new(const int64_t* dims, int64_t n);
+
+inline void decref(TVMFFIObject* object) { tvm::ffi::detail::ObjectUnsafe::DecRefObjectHandle(object); }
+
 // Bytes of a contiguous tensor; false on a negative dimension or overflow.
 bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t* nbytes);
 bool is_contiguous(const DLTensor& tensor);

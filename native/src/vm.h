@@ -126,7 +126,7 @@ inline void retain(const TVMFFIAny& value) {
   if (is_object(value)) __atomic_fetch_add(&value.v_obj->combined_ref_count, 1, __ATOMIC_RELAXED);
 }
 inline void release(const TVMFFIAny& value) {
-  if (is_object(value)) TVMFFIObjectDecRef(value.v_obj);
+  if (is_object(value)) decref(value.v_obj);
 }
 inline TVMFFIAny object_any(TVMFFIObject* object) {
   TVMFFIAny out{};
