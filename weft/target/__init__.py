@@ -1,0 +1,9 @@
+"""Targets and code generation.
+
+Read in this order: ``target``, ``build``, then ``llvm/``.
+"""
+
+from weft.target.build import build, compile_func, get_source, load_objects
+from weft.target.target import Target, TargetKind, host_features
+
+__all__ = ["Target", "TargetKind", "build", "compile_func", "get_source", "host_features", "load_objects"]

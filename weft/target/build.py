@@ -1,0 +1,81 @@
+"""target.build: TIR functions to a native module; code generators are found by name in the function registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ffi import get_global_func, register_global_func
+from weft.ir import IRModule
+from weft.runtime import Module, register_object_loader
+from weft.target.llvm import emit_assembly, emit_ir, emit_object
+from weft.target.llvm import load_objects as _llvm_load
+from weft.target.target import Target
+from weft.tir import PrimFunc
+from weft.tir.pipeline import lower
+
+__all__ = ["build", "compile_func", "get_source", "load_objects"]
+
+
+def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
+    if isinstance(mod, PrimFunc):
+        mod = IRModule({mod.attrs.get("global_symbol") or "main": mod})
+    return [f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", getattr(v, "name_hint", v)) for v, f in mod.items() if isinstance(f, PrimFunc)]
+
+
+def compile_func(func: PrimFunc, target: Target) -> bytes:
+    """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``."""
+    return emit_object([lower(func, target)], target)
+
+
+def load_objects(objects: list[bytes], names: list[str]) -> Module:
+    """Link objects into this process and return a module of the functions `names`."""
+    return _llvm_load(objects, names)
+
+
+def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
+    """Compile TIR functions.
+
+    Parameters
+    ----------
+    mod : IRModule or PrimFunc
+        Functions in block form (scheduled or not) or lowered.
+    target : Target or str, optional
+        By default the host's CPU.
+
+    Returns
+    -------
+    weft.runtime.Module
+        One function for each PrimFunc, by its ``global_symbol``.
+
+    Raises
+    ------
+    CodegenError
+        When the target has no code generator, or cannot express something.
+    """
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    generator = get_global_func(f"target.build.{target.kind.name}", allow_missing=True)
+    if generator is None:
+        raise CodegenError(f"target '{target.kind.name}' has no code generator", help=f"register one as 'target.build.{target.kind.name}'")
+    return generator(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target)
+
+
+def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") -> str:
+    """Return the LLVM IR (``"ll"``) or assembly (``"asm"``) of TIR functions."""
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    lowered = [lower(f, target) for f in _named(mod)]
+    if fmt == "ll":
+        return emit_ir(lowered, target)[0]
+    if fmt == "asm":
+        return emit_assembly(lowered, target)
+    raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll' or 'asm'")
+
+
+def _build_llvm(mod: IRModule, target: Target) -> Module:
+    functions = _named(mod)
+    return load_objects([compile_func(f, target) for f in functions], [f.attrs["global_symbol"] for f in functions])
+
+
+register_global_func("target.build.llvm", _build_llvm, override=True)
+register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))

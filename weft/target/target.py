@@ -1,0 +1,208 @@
+"""Targets: what code is generated for. A target is a kind with options; features decide vector width and register tiles."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from weft.error import InvalidArgument
+
+__all__ = ["Target", "TargetKind", "host_features"]
+
+_OPTIONS = {
+    "llvm": ("mcpu", "mattr", "mtriple", "mabi", "num-cores", "vector-width", "opt-level", "keys", "device", "model", "host", "system-lib", "tag", "libs"),
+    "c": ("mcpu", "march", "keys", "device", "model", "host", "tag"),
+    "cuda": ("arch", "max_num_threads", "thread_warp_size", "keys", "device", "model", "host", "tag", "libs"),
+}
+
+
+@lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    """The CPU features of this machine, by LLVM's names. The CPU's name is never trusted: hypervisors report wrong ones."""
+    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+
+
+class TargetKind:
+    """The kind of a target."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return str(other) == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Target:
+    """A target.
+
+    Parameters
+    ----------
+    target : str, mapping or Target
+        ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f -mtriple=aarch64-linux-gnu"``, ``{"kind": "llvm", "mcpu": ...}``.
+    host : str or Target, optional
+        The target of host code, for kinds of devices.
+
+    Examples
+    --------
+    >>> Target("llvm -mattr=+avx2").kind.name
+    'llvm'
+    """
+
+    _stack: list[Target] = []
+
+    def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: Any = None) -> None:
+        if isinstance(target, Target):
+            kind, attrs = target.kind.name, dict(target.attrs)
+        elif isinstance(target, str):
+            kind, attrs = _parse(target)
+        else:
+            attrs = dict(target)
+            kind = attrs.pop("kind", "llvm")
+        if kind not in _OPTIONS:
+            near = difflib.get_close_matches(kind, _OPTIONS, 1)
+            raise InvalidArgument(f"unknown target kind '{kind}'", expected=", ".join(_OPTIONS), help=f"did you mean '{near[0]}'?" if near else None)
+        for name in attrs:
+            if name not in _OPTIONS[kind]:
+                near = difflib.get_close_matches(name, _OPTIONS[kind], 1)
+                raise InvalidArgument(
+                    f"target '{kind}' has no option '-{name}'",
+                    expected="one of " + ", ".join("-" + o for o in _OPTIONS[kind]),
+                    help=f"did you mean '-{near[0]}'?" if near else None,
+                )
+        self.kind = TargetKind(kind)
+        host = host if host is not None else attrs.pop("host", None)
+        self.host: Target | None = None if host is None else Target(host)
+        self.attrs: dict[str, Any] = attrs
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """Return the innermost ``with Target(...)``."""
+        if not Target._stack and not allow_none:
+            raise InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
+        return Target._stack[-1] if Target._stack else None
+
+    def __enter__(self) -> Target:
+        Target._stack.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        Target._stack.pop()
+
+    def __str__(self) -> str:
+        shown = {**self.attrs}
+        if self.kind.name == "llvm" and self.is_host:
+            shown["mattr"] = self.attribute_string
+        return " ".join([self.kind.name, *(f"-{k}={_text(v)}" for k, v in sorted(shown.items()))])
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def triple(self) -> str:
+        """LLVM's target triple."""
+        return self.attrs.get("mtriple") or llvm.get_process_triple()
+
+    @property
+    def is_host(self) -> bool:
+        """Whether code for this target runs in this process."""
+        return "mtriple" not in self.attrs or self.attrs["mtriple"].split("-")[0] == llvm.get_process_triple().split("-")[0]
+
+    @property
+    def features(self) -> frozenset[str]:
+        """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
+        explicit = self.attrs.get("mattr")
+        names = [a for a in (explicit.split(",") if isinstance(explicit, str) else explicit or ()) if a]
+        base = host_features() if self.is_host and "mcpu" not in self.attrs and not names else frozenset[str]()
+        on = {a.lstrip("+") for a in names if not a.startswith("-")}
+        off = {a[1:] for a in names if a.startswith("-")}
+        if "mcpu" in self.attrs:
+            base |= _CPU_FEATURES.get(self.attrs["mcpu"], frozenset())
+        implied = {f for o in on for f in _IMPLIED.get(o, ())}
+        return frozenset((base | on | implied) - off)
+
+    @property
+    def attribute_string(self) -> str:
+        """The features as LLVM's ``+a,-b`` text."""
+        on = self.features
+        if not self.is_host:
+            return ",".join("+" + f for f in sorted(on))
+        return ",".join([("+" if f in on else "-") + f for f in sorted(host_features() | on)])
+
+    @property
+    def cpu(self) -> str:
+        """The CPU model whose scheduling LLVM uses, derived from features."""
+        if "mcpu" in self.attrs:
+            return self.attrs["mcpu"]
+        if not self.triple.startswith("x86_64"):
+            return ""
+        if "amx-tile" in self.features:
+            return "sapphirerapids"
+        return "icelake-server" if "avx512vl" in self.features else "haswell" if "avx2" in self.features else "x86-64"
+
+    @property
+    def vector_bits(self) -> int:
+        """The width of a vector register in bits."""
+        if "vector-width" in self.attrs:
+            return int(self.attrs["vector-width"])
+        return 512 if "avx512f" in self.features else 256 if "avx2" in self.features or "avx" in self.features else 128
+
+    @property
+    def num_vector_registers(self) -> int:
+        """The number of vector registers."""
+        if self.triple.startswith(("aarch64", "arm64")):
+            return 32
+        return 32 if "avx512f" in self.features else 16
+
+    @property
+    def num_cores(self) -> int:
+        """The number of cores that the process may use, or that ``-num-cores`` says."""
+        return int(self.attrs.get("num-cores") or len(os.sched_getaffinity(0)))
+
+    def export(self) -> dict[str, Any]:
+        """Return the target as a dictionary."""
+        return {"kind": self.kind.name, **self.attrs}
+
+
+_CPU_FEATURES: dict[str, frozenset[str]] = {
+    "haswell": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
+    "x86-64-v3": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
+    "skylake-avx512": frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}),
+    "x86-64-v4": frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}),
+}
+_IMPLIED = {"avx2": ("avx", "sse4.2"), "avx512f": ("avx2", "avx", "fma", "f16c", "sse4.2")}
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    words = shlex.split(text)
+    if not words:
+        raise InvalidArgument("an empty target", expected="'llvm', 'c', 'cuda', ...")
+    attrs: dict[str, Any] = {}
+    for w in words[1:]:
+        name, eq, value = w.lstrip("-").partition("=")
+        if not w.startswith("-"):
+            raise InvalidArgument(f"target option '{w}' is malformed", expected="-name=value", found=text)
+        attrs[name] = value if eq else True
+    return words[0], attrs

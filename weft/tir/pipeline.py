@@ -1,0 +1,33 @@
+"""Lowering: one straight list from scheduled blocks to what code is generated from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import IRModule, Pass, Sequential
+from weft.tir import transform as t
+from weft.tir.function import PrimFunc
+
+__all__ = ["lower", "lowering_passes"]
+
+
+def lowering_passes(target: Any = None) -> list[Pass]:
+    """List the passes of lowering in order."""
+    return [
+        t.lower_blocks(),
+        t.simplify(),
+        t.compact_buffer(),
+        t.loop_partition(),
+        t.flatten_buffer(),
+        t.vectorize_loop(),
+        t.unroll_loop(),
+        t.simplify(),
+    ]
+
+
+def lower(func: PrimFunc, target: Any = None) -> PrimFunc:
+    """Lower one function."""
+    name = func.attrs.get("global_symbol") or "main"
+    lowered = Sequential(lowering_passes(target), name="tir.lower")(IRModule({name: func}))[name]
+    assert isinstance(lowered, PrimFunc)
+    return lowered

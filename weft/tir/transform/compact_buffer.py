@@ -1,0 +1,109 @@
+"""CompactBuffer: an intermediate buffer shrinks to the part that is used where it lives.
+
+A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding every index over the
+loops inside the allocation, and the buffer is declared with the box's extents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import IntImm, IRModule, PrimExpr, Range, as_int, const, function_pass, rebuild, rewrite, walk
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import AllocBuffer, BufferStore, For, Stmt
+from weft.tir.transform.extent import bound_over
+
+__all__ = ["compact_buffer"]
+
+
+@function_pass(kind=PrimFunc)
+def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Shrink each allocated buffer to the bounding box of its uses.
+
+    Requires
+        No blocks; buffers with their dimensions.
+    Ensures
+        The same form.
+    Cost
+        Linear in uses times loop depth.
+    Source
+        TVM's ``CompactBufferAllocation``.
+    """
+    analyzer = Analyzer()
+    body = _walk(func.body, analyzer)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _walk(node: Any, analyzer: Analyzer) -> Any:
+    if isinstance(node, For):
+        analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    if isinstance(node, Stmt):
+        node = rebuild(node, lambda n: _walk(n, analyzer) if isinstance(n, Stmt) else n)
+    if isinstance(node, AllocBuffer) and not node.buffer.strides:
+        return _compact(node, analyzer)
+    return node
+
+
+def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
+    buffer = alloc.buffer
+    loops = [n for n in walk(alloc.body) if isinstance(n, For)]
+    domains = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops}
+    uses = [n.indices for n in walk(alloc.body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer]
+    if not uses:
+        return alloc
+    box: list[tuple[PrimExpr, PrimExpr]] = []
+    for d, extent in enumerate(buffer.shape):
+        box.append(_bounds([u[d] for u in uses], extent, domains, analyzer))
+    if all(as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e)) for (low, n), e in zip(box, buffer.shape, strict=True)):
+        return alloc
+    new = Buffer(
+        buffer.data, buffer.dtype, tuple(n for _, n in box), (), None, buffer.name, buffer.scope, buffer.data_alignment, buffer.offset_factor
+    )
+    lows = [low for low, _ in box]
+
+    def shift(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return tuple(i if as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True))
+
+    def rule(node: Any) -> Any:
+        if isinstance(node, BufferLoad) and node.buffer is buffer:
+            return BufferLoad(new, shift(node.indices), node.predicate, span=node.span)
+        if isinstance(node, BufferStore) and node.buffer is buffer:
+            return BufferStore(new, node.value, shift(node.indices), node.predicate, span=node.span)
+        return node
+
+    return AllocBuffer(new, rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
+
+
+def _bounds(indices: list[PrimExpr], extent: PrimExpr, domains: Any, analyzer: Analyzer) -> tuple[PrimExpr, PrimExpr]:
+    """The start and extent of one dimension of the box, or the whole dimension where bounds are not simple."""
+    whole = (const(0, extent.dtype), extent)
+    low: PrimExpr | None = None
+    high: PrimExpr | None = None
+    for index in indices:
+        bounds = bound_over(index, domains)
+        if bounds is None:
+            return whole
+        lo, hi = analyzer.simplify(bounds[0]), analyzer.simplify(bounds[1])
+        low = lo if low is None else _choose(low, lo, analyzer, smaller=True)
+        high = hi if high is None else _choose(high, hi, analyzer, smaller=False)
+        if low is None or high is None:
+            return whole
+    assert low is not None and high is not None
+    size = analyzer.simplify(high - low + 1)
+    if isinstance(size, IntImm) and size.value >= 0:
+        if isinstance(extent, IntImm) and size.value >= extent.value:
+            return whole
+        return low, const(max(size.value, 1), extent.dtype)
+    return whole
+
+
+def _choose(a: PrimExpr, b: PrimExpr, analyzer: Analyzer, *, smaller: bool) -> PrimExpr | None:
+    if a is b:
+        return a
+    if analyzer.can_prove(a <= b):
+        return a if smaller else b
+    if analyzer.can_prove(b <= a):
+        return b if smaller else a
+    return None

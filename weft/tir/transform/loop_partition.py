@@ -1,0 +1,149 @@
+"""LoopPartition: boundary conditions leave the inner tile.
+
+A condition such as ``io * 8 + ii < n`` depends on tile loops (unrolled or vectorised) that are always cheap to run in full. Where the outer
+variables are known, one test of the worst case picks between a copy of the body without the condition and the original: the tile
+itself has no branches, and only the last tiles of a dimension run the careful copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import TRUE, And, IntImm, IRModule, PrimExpr, Range, Var, function_pass, logical_and, rebuild, rewrite, walk
+from weft.ir import scalar as s
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
+from weft.tir.transform.extent import bound_over
+
+__all__ = ["loop_partition"]
+
+_TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
+
+
+@function_pass(kind=PrimFunc)
+def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Version tile bodies on whether their boundary conditions can fail.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form; conditions that hold everywhere are gone.
+    Cost
+        Linear; each versioned body is copied once for each group of conditions decided at the same place.
+    Source
+        TVM's ``LoopPartition``, decided at run time.
+    """
+    analyzer = Analyzer()
+    for _, buffer in func.buffer_map:
+        for d in buffer.shape:
+            analyzer.mark_global_non_neg(d)
+    body = _Partition(analyzer).visit(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+class _Partition:
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self.seen: set[int] = set()
+
+    def visit(self, node: Any) -> Any:
+        """Visit statements top-down."""
+        if isinstance(node, IfThenElse):
+            condition = self.analyzer.simplify(node.condition)
+            if isinstance(condition, IntImm):
+                if condition.value:
+                    return self.visit(node.then_case)
+                return self.visit(node.else_case) if node.else_case is not None else nothing()
+            with self.analyzer.constraint_scope(condition):
+                then_case = self.visit(node.then_case)
+            else_case = self.visit(node.else_case) if node.else_case is not None else None
+            if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
+                return node
+            return IfThenElse(condition, then_case, else_case, span=node.span)
+        if isinstance(node, For):
+            self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+            body = node.body if node.kind in _TILE else self.version(node.body)
+            body = self.visit(body)
+            return node if body is node.body else _with_body(node, body)
+        return rebuild(node, self.visit) if isinstance(node, Stmt) else node
+
+    def version(self, body: Stmt) -> Stmt:
+        """Version a body on the worst case of conditions whose other variables are all known here."""
+        conditions = self._decidable(body)
+        if not conditions:
+            return body
+        worst: PrimExpr = TRUE
+        for _, c in conditions:
+            if not _same_in(worst, c):
+                worst = logical_and(worst, c)
+        fast = _assume(body, {id(c) for c, _ in conditions})
+        self.seen.update(id(c) for c, _ in conditions)
+        worst = self.analyzer.simplify(worst)
+        if isinstance(worst, IntImm):
+            return fast if worst.value else body
+        return IfThenElse(worst, fast, body)
+
+    def _decidable(self, body: Stmt) -> list[tuple[PrimExpr, PrimExpr]]:
+        """List (condition, worst case) that depend on tile loops in `body` and otherwise only on what is known outside of it."""
+        loops = [n for n in walk(body) if isinstance(n, For)]
+        inner = {id(f.loop_var) for f in loops}
+        tile = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops if f.kind in _TILE}
+        out = []
+        for node in walk(body):
+            if not isinstance(node, IfThenElse):
+                continue
+            for c in _conjuncts(node.condition):
+                if id(c) in self.seen:
+                    continue
+                used = {id(v) for v in walk(c) if isinstance(v, Var)}
+                if not used & tile.keys() or (used & inner) - tile.keys():
+                    continue
+                worst = _worst_case(c, tile)
+                if worst is not None:
+                    out.append((c, worst))
+        return out
+
+
+def nothing() -> Stmt:
+    """A statement without effect."""
+    return Evaluate(s.const(0, "int32"))
+
+
+def _with_body(loop: For, body: Stmt) -> For:
+    return For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span)
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    if isinstance(condition, And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
+
+
+def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
+    """A condition on outer variables that implies `c` for all values of the tile variables."""
+    if isinstance(c, (s.LT, s.LE)):
+        a, b = bound_over(c.a, tile), bound_over(c.b, tile)
+        return type(c)(a[1], b[0]) if a is not None and b is not None else None
+    if isinstance(c, (s.GT, s.GE)):
+        a, b = bound_over(c.a, tile), bound_over(c.b, tile)
+        return type(c)(a[0], b[1]) if a is not None and b is not None else None
+    return None
+
+
+def _same_in(worst: PrimExpr, c: PrimExpr) -> bool:
+    return any(x is c or (type(x) is type(c) and str(x) == str(c)) for x in _conjuncts(worst)) if worst is not TRUE else False
+
+
+def _assume(body: Stmt, true: set[int]) -> Stmt:
+    """Replace conditions by true and drop what that decides."""
+
+    def rule(node: Any) -> Any:
+        if isinstance(node, And):
+            return logical_and(node.a, node.b)
+        if isinstance(node, IfThenElse) and isinstance(node.condition, IntImm):
+            return node.then_case if node.condition.value else (node.else_case or nothing())
+        return node
+
+    return rewrite(body, rule, pre=lambda n: TRUE if id(n) in true else None)
+

@@ -1,0 +1,114 @@
+"""LowerBlocks: blocks become the statements they stand for, and intermediate buffers are allocated where they live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import LoweringError
+from weft.ir import (
+    TRUE,
+    IntImm,
+    IRModule,
+    PrimExpr,
+    Var,
+    function_pass,
+    logical_and,
+    rebuild,
+    substitute,
+    walk,
+)
+from weft.tir.buffer import Buffer
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+
+__all__ = ["lower_blocks"]
+
+
+@function_pass(kind=PrimFunc)
+def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Replace blocks by their bodies, with iteration values, predicates and initialisations made explicit.
+
+    Requires
+        ``tir.scheduled``.
+    Ensures
+        No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which it lives.
+    Cost
+        Linear in statements, times nesting depth for the placement.
+    Source
+        TVM's ``LowerInitBlock``, ``PlanAndUpdateBufferAllocationLocation`` and ``ConvertBlocksToOpaque``.
+    """
+    if not any(isinstance(n, BlockRealize) for n in walk(func.body)):
+        return func
+    state = _Lower()
+    body = state.stmt(func.body)
+    for buffer in state.allocated:
+        body = _place(body, buffer, state.carried.get(id(buffer), frozenset()))
+    return func.replace(body=body)
+
+
+class _Lower:
+    """Collects what blocks allocate, and which loops carry a buffer from one iteration to the next."""
+
+    def __init__(self) -> None:
+        self.allocated: list[Buffer] = []
+        self.carried: dict[int, frozenset[int]] = {}
+
+    def stmt(self, node: Any) -> Any:
+        """Lower a statement."""
+        if isinstance(node, BlockRealize):
+            return self.block(node)
+        if isinstance(node, Stmt):
+            return rebuild(node, self.stmt)
+        return node
+
+    def block(self, realize: BlockRealize) -> Stmt:
+        """Lower one block."""
+        block: Block = realize.block
+        if block.match_buffers:
+            raise LoweringError(f"block '{block.name_hint}': match_buffer has no lowering on this target", where=block.span)
+        self.allocated.extend(block.alloc_buffers)
+        env = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
+        body = self.stmt(block.body)
+        reduce_values = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"]
+        if reduce_values:
+            loops = frozenset(id(n) for _, v in reduce_values for n in walk(v) if isinstance(n, Var))
+            for region in block.writes:
+                self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
+        if block.init is not None:
+            first: PrimExpr = TRUE
+            for iv, value in reduce_values:
+                first = logical_and(first, value == iv.dom.min)  # type: ignore[union-attr]
+            init = self.stmt(block.init)
+            body = seq(init if isinstance(first, IntImm) else IfThenElse(first, init), body)
+        body = substitute(body, env)
+        predicate = realize.predicate
+        return body if isinstance(predicate, IntImm) and predicate.value else IfThenElse(predicate, body)
+
+
+def _place(body: Stmt, buffer: Buffer, carried: frozenset[int]) -> Stmt:
+    """Allocate a buffer around the smallest statement that holds all its uses.
+
+    The statement is never inside a loop that carries the buffer's value, nor inside a vectorised loop.
+    """
+    if not _uses(body, buffer):
+        return body
+    if isinstance(body, For) and (id(body.loop_var) in carried or body.kind == ForKind.VECTORIZED):
+        return AllocBuffer(buffer, body)
+    if isinstance(body, SeqStmt):
+        users = [i for i, s in enumerate(body.seq) if _uses(s, buffer)]
+        if len(users) == 1:
+            i = users[0]
+            return SeqStmt((*body.seq[:i], _place(body.seq[i], buffer, carried), *body.seq[i + 1 :]))
+        if users[0] > 0 or users[-1] < len(body.seq) - 1:
+            inner = seq(*body.seq[users[0] : users[-1] + 1])
+            return seq(*body.seq[: users[0]], AllocBuffer(buffer, inner), *body.seq[users[-1] + 1 :])
+        return AllocBuffer(buffer, body)
+    if isinstance(body, (For, AllocBuffer, DeclBuffer)) or (isinstance(body, IfThenElse) and body.else_case is None):
+        direct = [getattr(body, f) for f in body.__struct_fields__ if f not in ("body", "then_case", "span")]
+        if not any(_uses(d, buffer) for d in direct):
+            return rebuild(body, lambda n: _place(n, buffer, carried) if isinstance(n, Stmt) else n)
+    return AllocBuffer(buffer, body)
+
+
+def _uses(node: Any, buffer: Buffer) -> bool:
+    return any(n is buffer for n in walk(node))

@@ -1,0 +1,95 @@
+"""Simplify: arithmetic under the bounds of the loops and conditions around; statements that do nothing disappear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import DataType, IntImm, IRModule, PrimExpr, Range, function_pass, rebuild, substitute
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+
+__all__ = ["simplify"]
+
+
+@function_pass(kind=PrimFunc)
+def simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Simplify index arithmetic and drop statements without effect.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form.
+    Cost
+        Linear.
+    Source
+        TVM's ``Simplify`` and ``RemoveNoOp``.
+    """
+    analyzer = Analyzer()
+    for _, buffer in func.buffer_map:
+        for d in buffer.shape:
+            analyzer.mark_global_non_neg(d)
+    body = _stmt(func.body, analyzer)
+    return func if body is func.body else func.replace(body=body if body is not None else seq(()))
+
+
+def _stmt(node: Any, analyzer: Analyzer) -> Any:
+    """Simplify a statement; None when nothing is left of it."""
+    if isinstance(node, PrimExpr):
+        return _expr(node, analyzer)
+    if isinstance(node, For):
+        return _loop(node, analyzer)
+    if isinstance(node, IfThenElse):
+        return _condition(node, analyzer)
+    if isinstance(node, SeqStmt):
+        parts = [_stmt(x, analyzer) for x in node.seq]
+        if all(a is b for a, b in zip(parts, node.seq, strict=True)):
+            return node
+        kept = [p for p in parts if p is not None]
+        return seq(*kept) if kept else None
+    if isinstance(node, Evaluate) and isinstance(node.value, IntImm):
+        return None
+    if isinstance(node, BufferStore):
+        return rebuild(node, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+    if isinstance(node, Stmt):
+        new = rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, PrimExpr)) else n)
+        return None if getattr(new, "body", new) is None else new
+    return node
+
+
+def _loop(node: For, analyzer: Analyzer) -> Any:
+    low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
+    if isinstance(extent, IntImm) and extent.value <= 0:
+        return None
+    if isinstance(extent, IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
+        return _stmt(substitute(node.body, {node.loop_var: low}), analyzer)
+    analyzer.bind(node.loop_var, Range(low, extent), allow_override=True)
+    body = _stmt(node.body, analyzer)
+    if body is None:
+        return None
+    if low is node.min and extent is node.extent and body is node.body:
+        return node
+    return For(node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations, span=node.span)
+
+
+def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
+    condition = analyzer.simplify(node.condition)
+    if isinstance(condition, IntImm):
+        chosen = node.then_case if condition.value else node.else_case
+        return _stmt(chosen, analyzer) if chosen is not None else None
+    with analyzer.constraint_scope(condition):
+        then_case = _stmt(node.then_case, analyzer)
+    else_case = _stmt(node.else_case, analyzer) if node.else_case is not None else None
+    if then_case is None and else_case is None:
+        return None
+    if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
+        return node
+    return IfThenElse(condition, then_case if then_case is not None else seq(()), else_case, span=node.span)
+
+
+def _expr(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """Simplify the integer parts of an expression."""
+    dt = DataType(expr.dtype)
+    if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
+        return analyzer.simplify(expr)
+    return rebuild(expr, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)

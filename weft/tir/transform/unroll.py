@@ -1,0 +1,86 @@
+"""UnrollLoop: loops marked unrolled, and short constant loops on request, are written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import IntImm, IRModule, const, function_pass, rebuild, substitute, walk
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.buffer import Buffer
+
+__all__ = ["unroll_loop"]
+
+
+@function_pass(kind=PrimFunc, name="UnrollLoop")
+def unroll_loop(
+    func: PrimFunc,
+    mod: IRModule,
+    *,
+    auto_max_step: int = 0,
+    auto_max_depth: int = 8,
+    auto_max_extent: int = 0,
+    explicit_unroll: bool = True,
+    max_copies: int = 4096,
+) -> PrimFunc:
+    """Expand loops.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form; no UNROLLED loop of constant extent whose expansion stays within `max_copies` statements.
+    Parameters
+        ``auto_max_step``: a serial loop is expanded when the statements it makes are no more than this;
+        ``auto_max_depth``: and no more loops than this are inside it;
+        ``auto_max_extent``: or when its extent is no more than this;
+        ``explicit_unroll``: whether marked loops are expanded here rather than by LLVM.
+    Cost
+        Linear in the output.
+    Source
+        TVM's ``UnrollLoop``, whose four limits it keeps.
+    """
+    limits = (auto_max_step, auto_max_depth, auto_max_extent, explicit_unroll, max_copies)
+    body = _visit(func.body, limits)[0]
+    return func if body is func.body else func.replace(body=body)
+
+
+def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
+    """Return (statement, number of stores in it, depth of loops in it)."""
+    counts = [0, 0]
+
+    def child(n: Any) -> Any:
+        if not isinstance(n, Stmt):
+            return n
+        new, steps, depth = _visit(n, limits)
+        counts[0] += steps
+        counts[1] = max(counts[1], depth)
+        return new
+
+    new = rebuild(node, child)
+    steps, depth = counts
+    if isinstance(node, BufferStore):
+        steps += 1
+    if not isinstance(new, For):
+        return new, steps, depth
+    auto_step, auto_depth, auto_extent, explicit, max_copies = limits
+    extent = new.extent.value if isinstance(new.extent, IntImm) else None
+    marked = new.kind == ForKind.UNROLLED and explicit
+    automatic = new.kind == ForKind.SERIAL and extent is not None and depth < auto_depth and (extent <= auto_extent or extent * steps <= auto_step)
+    if extent is None or not (marked or automatic) or extent * max(steps, 1) > max_copies:
+        return new, steps * (extent or 1), depth + 1
+    copies = [_copy(new, i) for i in range(extent)]
+    return (seq(*copies) if copies else seq(()), steps * extent, depth)
+
+
+def _copy(loop: For, i: int) -> Stmt:
+    """One iteration, with buffers of its own where the body allocates."""
+    value = loop.min + const(i, loop.loop_var.dtype)
+    mapping: dict[Any, Any] = {loop.loop_var: value}
+    if i:
+        for n in walk(loop.body):
+            if isinstance(n, AllocBuffer):
+                b = n.buffer
+                data = type(b.data)(b.data.name, b.data.dtype)
+                mapping[b] = Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor)
+                mapping[b.data] = data
+    return substitute(loop.body, mapping)
