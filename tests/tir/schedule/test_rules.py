@@ -293,3 +293,55 @@ def test_depthwise(case, static):
     ho, wo = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
     compare(func, rand(n, h, w, c), rand(k, k, c), np.zeros((n, ho, wo, c), np.float32))
     assert refusals(func, TARGET) == []
+
+
+@pytest.mark.parametrize("make", [lambda: softmax(5, 40), lambda: packed_gemm(29, 64, 9, 32), lambda: conv2d(1, 7, 7, 8, 16, (3, 3), 1, 1, 16)])
+def test_a_rule_is_a_list_of_primitives(make):
+    """What a rule did replays on a fresh copy of the function from its printable trace alone."""
+    sch = schedule_of(make(), WIDE)
+    again = tir.schedule.Schedule(make())
+    sch.trace.apply_to_schedule(again)
+    assert again.state.block_names() == sch.state.block_names()
+    assert [type(s).__name__ for s in statements(again.func.body)] == [type(s).__name__ for s in statements(sch.func.body)]
+    assert kinds(again) == kinds(sch)
+    assert "RV(" not in str(sch.trace)
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 33)])
+def test_concat_gather_pad_and_strided_slice(shape, static):
+    n, m = sym(static, shape[0]), shape[1]
+    x, idx = te.placeholder((n, m), name="X"), te.placeholder((4,), "int64", name="I")
+    cat = te.compute((n, 2 * m), lambda i, j: tir.if_then_else(j < m, x[i, j], x[i, j - m] * 2.0), name="cat")
+    out = te.compute((n, 4), lambda i, j: cat[i, idx[j]], name="Y")
+    compare(te.create_prim_func([x, idx, out]), rand(*shape), np.array([0, 2, 2 * m - 1, m], "int64"), np.zeros((shape[0], 4), np.float32))
+    step = te.compute((n, (m + 1) // 2), lambda i, j: x[i, j * 2], name="Y")
+    compare(te.create_prim_func([x, step]), rand(*shape), np.zeros((shape[0], (m + 1) // 2), np.float32))
+
+
+def test_grouped_and_transposed_convolution_and_resize():
+    x, w = te.placeholder((1, 6, 5, 8), name="X"), te.placeholder((3, 3, 4, 6), name="W")
+    rh, rw, rc = te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw"), te.reduce_axis((0, 4), "rc")
+    y = te.compute((1, 4, 3, 6), lambda b, i, j, o: te.sum(x[b, i + rh, j + rw, o // 3 * 4 + rc] * w[rh, rw, rc, o], axis=[rh, rw, rc]), name="Y")
+    compare(te.create_prim_func([x, w, y]), rand(1, 6, 5, 8), rand(3, 3, 4, 6), np.zeros((1, 4, 3, 6), np.float32))
+    dilated = te.compute(
+        (1, 13, 11, 8),
+        lambda b, i, j, c: tir.if_then_else(tir.all(i >= 1, j >= 1, (i - 1) % 2 == 0, (j - 1) % 2 == 0, i < 13, j < 11), x[b, (i - 1) // 2, (j - 1) // 2, c], 0.0),
+        name="dilated",
+    )
+    w2 = te.placeholder((1, 3, 3, 8, 16), name="W2")
+    rc = te.reduce_axis((0, 8), "rc")
+    y = te.compute((1, 11, 9, 10), lambda b, i, j, o: te.sum(dilated[b, i + rh, j + rw, rc] * w2[o // 16, rh, rw, rc, o % 16], axis=[rh, rw, rc]), name="Y")
+    compare(te.create_prim_func([x, w2, y]), rand(1, 6, 5, 8), rand(1, 3, 3, 8, 16), np.zeros((1, 11, 9, 10), np.float32))
+    near = te.compute((1, 9, 10, 8), lambda b, i, j, c: x[b, i * 6 // 9, j * 5 // 10, c] + x[b, tir.min(i * 6 // 9 + 1, 5), j // 2, c], name="Y")
+    compare(te.create_prim_func([x, near]), rand(1, 6, 5, 8), np.zeros((1, 9, 10, 8), np.float32))
+
+
+def test_nchw_convolution_and_pool():
+    x, w = te.placeholder((1, 4, 6, 7), name="X"), te.placeholder((8, 4, 3, 3), name="W")
+    rc, rh, rw = te.reduce_axis((0, 4), "rc"), te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw")
+    y = te.compute((1, 8, 4, 5), lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]), name="Y")
+    compare(te.create_prim_func([x, w, y]), rand(1, 4, 6, 7), rand(8, 4, 3, 3), np.zeros((1, 8, 4, 5), np.float32))
+    ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
+    y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")
+    compare(te.create_prim_func([x, y]), rand(1, 4, 6, 7), np.zeros((1, 4, 3, 3), np.float32))

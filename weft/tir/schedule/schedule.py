@@ -28,6 +28,9 @@ def _primitive(fn: F) -> F:
 
     @functools.wraps(fn)
     def wrapper(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        if self._depth == 0:
+            args = tuple(self._known(a) for a in args)
+            kwargs = {k: self._known(v) for k, v in kwargs.items()}
         self._depth += 1
         before = self.state.func
         try:
@@ -41,7 +44,7 @@ def _primitive(fn: F) -> F:
             decision = self._drawn
             self._drawn = None
             kwargs.pop("decision", None)
-            self.trace.insts.append(Instruction(fn.__name__, args, kwargs, result, decision))
+            self._note(Instruction(fn.__name__, args, kwargs, result, decision))
         return result
 
     return wrapper  # type: ignore[return-value]
@@ -68,6 +71,7 @@ class Schedule:
         self.trace = Trace()
         self._depth = 0
         self._drawn: Any = None
+        self._handles: dict[Any, BlockRV | LoopRV] = {}
         self._random = random.Random(seed)
 
     @property
@@ -93,10 +97,46 @@ class Schedule:
         new.trace = Trace(self.trace.insts)
         return new
 
+    def checkpoint(self) -> tuple[Any, ...]:
+        """Remember the state, for :meth:`rollback`."""
+        return self.state.func, len(self.trace.insts), dict(self._handles)
+
+    def rollback(self, saved: tuple[Any, ...]) -> None:
+        """Return to a state remembered by :meth:`checkpoint`."""
+        self.state.func, length, self._handles = saved[0], saved[1], dict(saved[2])
+        del self.trace.insts[length:]
+
     def show(self) -> None:
         """Print the function and the trace."""
         print(self.func)
         print(self.trace)
+
+    # --- handles in the trace ---
+
+    def _note(self, inst: Instruction) -> None:
+        """Add an instruction to the trace and remember which handles it returned."""
+        self.trace.insts.append(inst)
+        for h in inst.handles:
+            self._handles[_handle_key(h)] = h
+
+    def _known(self, value: Any) -> Any:
+        """Replace handles by those that the trace returned for the same block or loop; look up in the trace what it never named."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._known(v) for v in value)
+        if not isinstance(value, (BlockRV, LoopRV)):
+            return value
+        known = self._handles.get(_handle_key(value))
+        if known is not None:
+            return known
+        if isinstance(value, BlockRV):
+            if value.name in self.state.block_names():
+                self._note(Instruction("get_block", (value.name,), {}, value))
+            return value
+        inside = child_realizes(self.state.loop(value.var).body)
+        block = self._known(BlockRV(inside[0].block.name_hint))
+        loops_ = [LoopRV(f.loop_var) for f in self.state.loops_of(block.name)]
+        self._note(Instruction("get_loops", (block,), {}, loops_))
+        return self._handles[_handle_key(value)]
 
     # --- finding ---
 
@@ -236,8 +276,8 @@ class Schedule:
     @_primitive
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Put the init of a reduction before `loop`; returns the init block, and `block` becomes the update."""
-        init, update = reduction.decompose_reduction(self.state, block.name, loop.var)
-        block.name = update
+        init, update = reduction.decompose_reduction(self.state, self.state.realize(block.name).block.name_hint, loop.var)
+        self.state.renamed[block.name] = update
         return BlockRV(init)
 
     @_primitive
@@ -302,6 +342,11 @@ class Schedule:
     def outer_loop(self, block: BlockRV) -> LoopRV:
         """Return the outermost loop of a block."""
         return LoopRV(self.state.loops_of(block.name)[0].loop_var)
+
+
+def _handle_key(handle: BlockRV | LoopRV) -> Any:
+    """Return what two handles of one block or loop share."""
+    return handle.name if isinstance(handle, BlockRV) else handle.var
 
 
 def _factorizations(value: int, n: int) -> list[tuple[int, ...]]:

@@ -25,7 +25,10 @@ def refuse(primitive: str, reason: str, *, loops: object = None, block: str | No
 
 
 class ScheduleState:
-    """A PrimFunc under transformation. Blocks are known by their (unique) name, loops by their (unique) variable."""
+    """A PrimFunc under transformation. Blocks are known by their (unique) name, loops by their (unique) variable.
+
+    ``renamed`` maps the old name of a block to its new one, so that handles stay good.
+    """
 
     def __init__(self, func: PrimFunc) -> None:
         if not isinstance(func.body, BlockRealize):
@@ -34,6 +37,7 @@ class ScheduleState:
             )
         self.func = make_unique(func)
         self._facts: list[Any] = []
+        self.renamed: dict[str, str] = {}
         self.rewrite_body(_plain_indices)
         self._exact_regions()
 
@@ -73,6 +77,8 @@ class ScheduleState:
     def path_to_block(self, name: str) -> list[Stmt]:
         """Return the statements from the root realization down to the realization of a block."""
         path = path_to(self.body, lambda s: isinstance(s, BlockRealize) and s.block.name_hint == name)
+        if path is None and name in self.renamed:
+            return self.path_to_block(self.renamed[name])
         if path is None:
             raise ScheduleError(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
         return path
@@ -130,7 +136,7 @@ class ScheduleState:
 
     def fresh_name(self, hint: str) -> str:
         """Return a block name that is not in use."""
-        taken = set(self.block_names())
+        taken = {*self.block_names(), *self.renamed}
         if hint not in taken:
             return hint
         n = 1

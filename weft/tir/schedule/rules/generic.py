@@ -21,7 +21,7 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
     block = ctx.block(rv)
     if not block.iter_vars:
         return
-    before, length = ctx.sch.state.func, len(ctx.sch.trace.insts)
+    before = ctx.sch.checkpoint()
     try:
         if is_reduction_block(block):
             _reduction(ctx, rv, block)
@@ -30,8 +30,7 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
         else:
             _outer_parallel(ctx, rv, ctx.sch.get_loops(rv))
     except ScheduleError:
-        ctx.sch.state.func = before
-        del ctx.sch.trace.insts[length:]
+        ctx.sch.rollback(before)
 
 
 def _outer_parallel(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> None:

@@ -53,13 +53,12 @@ def schedule_of(func: PrimFunc, target: Any) -> Schedule:
 
 def _attempt(ctx: RuleContext, rule: Callable[[], set[str]]) -> set[str]:
     """Apply a rule, or leave the function as it was where a primitive is refused. Returns the blocks that are scheduled now."""
-    before, length = ctx.sch.state.func, len(ctx.sch.trace.insts)
+    before = ctx.sch.checkpoint()
     names = set(ctx.sch.state.block_names())
     try:
         finished = rule()
     except ScheduleError as error:
-        ctx.sch.state.func = before
-        del ctx.sch.trace.insts[length:]
+        ctx.sch.rollback(before)
         ctx.refusals.append(error)
         return set()
     return finished | (set(ctx.sch.state.block_names()) - names)
