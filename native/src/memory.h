@@ -41,7 +41,16 @@ TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype,
 // A Shape with a copy of dims.
 TVMFFIObject* shape_new(const int64_t* dims, int64_t n);
 
-inline void decref(TVMFFIObject* object) { tvm::ffi::detail::ObjectUnsafe::DecRefObjectHandle(object); }
+// Gives a reference back. The only owner of an object without weak references needs no atomic subtraction: nobody else
+// can reach the object to count it up.
+inline void decref(TVMFFIObject* object) {
+  constexpr uint64_t kOnlyOwner = (uint64_t{1} << 32) | 1;
+  if (__atomic_load_n(&object->combined_ref_count, __ATOMIC_ACQUIRE) == kOnlyOwner && object->deleter != nullptr) {
+    object->deleter(object, kTVMFFIObjectDeleterFlagBitMaskBoth);
+  } else {
+    tvm::ffi::detail::ObjectUnsafe::DecRefObjectHandle(object);
+  }
+}
 
 // Bytes of a contiguous tensor; false on a negative dimension or overflow.
 bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t* nbytes);

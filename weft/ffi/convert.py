@@ -11,6 +11,8 @@ from weft.ffi.function import PackedFunc, convert_argument, packed, wrap
 
 __all__ = ["convert", "convert_func"]
 
+_PLAIN = frozenset((type(None), bool, int, float, str))
+
 
 def convert_func(function: Callable[..., Any]) -> PackedFunc:
     """Make a packed function of a Python callable; tensors reach it as :class:`weft.runtime.Tensor`.
@@ -26,7 +28,8 @@ def convert_func(function: Callable[..., Any]) -> PackedFunc:
         return packed(tvm_ffi.convert(function))
 
     def call(*args: Any) -> Any:
-        return convert_argument(function(*map(wrap, args)))
+        out = function(*map(wrap, args))
+        return out if type(out) in _PLAIN else convert_argument(out)
 
     return packed(tvm_ffi.convert(call))
 
