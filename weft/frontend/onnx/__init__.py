@@ -1,0 +1,27 @@
+"""The ONNX importer: models in, Relax out.
+
+Read in this order: ``model``, ``schema``, ``check``, ``value``, ``scalars``, ``shape_values``, ``graph``, ``node``, ``registry``, then one file per
+operator family, ``function_body``, ``control``, ``inputs``, ``importer``.
+"""
+
+from weft.frontend.onnx import (  # noqa: F401 - importing a family registers its converters
+    compare,
+    control,
+    conv,
+    elementwise,
+    generator,
+    index,
+    manipulate,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    resize,
+    rnn,
+    scan,
+    sort,
+)
+from weft.frontend.onnx.importer import from_onnx
+from weft.frontend.onnx.registry import supported_operators
+
+__all__ = ["from_onnx", "supported_operators"]

@@ -1,0 +1,272 @@
+"""What is checked of an ONNX graph before anything is converted: names, order, and that every operator is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
+from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.registry import find_converter
+from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, find_schema, normal_domain
+
+__all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
+
+OLDEST_OPSET = 7
+
+
+def node_label(index: int, node: Any) -> str:
+    """Name a node for messages: ``ONNX node 17 "/encoder/MatMul" (MatMul)``."""
+    name = node.name or next((o for o in node.output if o), "")
+    return f'ONNX node {index} "{name}" ({node.op_type})'
+
+
+def opset_imports(proto: Any) -> dict[str, int]:
+    """Return the opset version of each domain that a model or function imports."""
+    return {normal_domain(o.domain): o.version for o in proto.opset_import}
+
+
+def check_opsets(opsets: dict[str, int]) -> None:
+    """Check that the default domain's opset is one that the importer knows.
+
+    Raises
+    ------
+    UnsupportedOperator
+        When it is too old or too new.
+    """
+    version = opsets.get("")
+    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        raise UnsupportedOperator(
+            f"the model uses ONNX opset {version}",
+            expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}",
+            found=str(version),
+            help="convert it with onnx.version_converter.convert_version(model, 17)"
+            if version < OLDEST_OPSET
+            else "update the onnx package",
+        )
+
+
+# --- order and names ---------------------------------------------------------------------------------------------------
+
+
+def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int, Any]]:
+    """Return (index, node) in an order in which every value is made before it is used.
+
+    Parameters
+    ----------
+    graph : onnx.GraphProto or onnx.FunctionProto
+        The graph.
+    outer : iterable of str
+        Names that are defined outside.
+    what : str
+        What to call the graph in messages.
+
+    Raises
+    ------
+    ModelImportError
+        When a name is defined twice or nowhere, or nodes depend on themselves.
+    """
+    defined = _defined_names(graph, what)
+    available = {*outer, *defined}
+    maker: dict[str, int] = {}
+    for i, node in enumerate(graph.node):
+        for name in node.output:
+            if not name:
+                continue
+            if name in maker or name in defined:
+                raise ModelImportError(
+                    f"{what} defines '{name}' twice", where=node_label(i, node), help="names of values must be unique"
+                )
+            maker[name] = i
+    needs = [[n for n in used_names(node) if n not in available] for node in graph.node]
+    for i, node in enumerate(graph.node):
+        for name in needs[i]:
+            if name not in maker:
+                raise ModelImportError(
+                    f"input '{name}' is not defined anywhere",
+                    where=node_label(i, node),
+                    expected="a graph input, a weight or another node's output",
+                )
+    if all(maker[n] < i for i, names in enumerate(needs) for n in names):
+        return list(enumerate(graph.node))
+    return _topological(graph, needs, maker, what)
+
+
+def _defined_names(graph: Any, what: str) -> set[str]:
+    names: set[str] = set()
+    inputs = [i if isinstance(i, str) else i.name for i in graph.input]
+    for name in inputs:
+        if name in names:
+            raise ModelImportError(f"{what} has two inputs called '{name}'", help="names of values must be unique")
+        names.add(name)
+    weights: set[str] = set()
+    sparse = [t.values.name for t in getattr(graph, "sparse_initializer", ())]
+    for name in [t.name for t in getattr(graph, "initializer", ())] + sparse:
+        if name in weights:
+            raise ModelImportError(f"{what} has two weights called '{name}'", help="names of values must be unique")
+        weights.add(name)
+    return names | weights
+
+
+def used_names(node: Any) -> Iterator[str]:
+    """Yield the values that a node uses, those that its subgraphs take from outside included."""
+    for name in node.input:
+        if name:
+            yield name
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+            inner = _defined_names(graph, "a subgraph") | {o for n in graph.node for o in n.output}
+            yield from (n for sub in graph.node for n in used_names(sub) if n not in inner)
+            yield from (o.name for o in graph.output if o.name not in inner)
+
+
+def _topological(graph: Any, needs: list[list[str]], maker: dict[str, int], what: str) -> list[tuple[int, Any]]:
+    waiting = [len(set(n)) for n in needs]
+    users: dict[str, list[int]] = {}
+    for i, names in enumerate(needs):
+        for n in set(names):
+            users.setdefault(n, []).append(i)
+    ready = [i for i, w in enumerate(waiting) if w == 0]
+    order: list[tuple[int, Any]] = []
+    while ready:
+        i = ready.pop()
+        order.append((i, graph.node[i]))
+        for name in graph.node[i].output:
+            for user in users.get(name, ()) if maker.get(name) == i else ():
+                waiting[user] -= 1
+                if waiting[user] == 0:
+                    ready.append(user)
+    if len(order) < len(graph.node):
+        done = {i for i, _ in order}
+        stuck = next(i for i in range(len(graph.node)) if i not in done)
+        raise ModelImportError(
+            f"{what} has nodes that depend on their own results",
+            where=node_label(stuck, graph.node[stuck]),
+            expected="a graph without cycles",
+        )
+    return order
+
+
+# --- operators ---------------------------------------------------------------------------------------------------------
+
+
+def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
+    """Check that every operator, in subgraphs and functions too, can be converted.
+
+    Raises
+    ------
+    UnsupportedOperator
+        Listing all that cannot, each with a node.
+    """
+    missing: dict[tuple[str, str, int | None], str] = {}
+    for label, domain, op_type, opset in _unsupported(graph, opsets, functions, frozenset()):
+        missing.setdefault((domain, op_type, opset), label)
+    if not missing:
+        return
+    lines = [
+        f"{op_type} (domain {domain or 'ai.onnx'}, "
+        + ("opset not imported" if opset is None else f"opset {opset}")
+        + f"), first at {label}"
+        for (domain, op_type, opset), label in missing.items()
+    ]
+    raise UnsupportedOperator(
+        f"the model uses {len(lines)} operator{'s' if len(lines) > 1 else ''} that Weft cannot import:\n    "
+        + "\n    ".join(lines),
+        help="write the operator as a model-local function, or ask for it with the name and opset above",
+    )
+
+
+def _unsupported(
+    graph: Any, opsets: dict[str, int], functions: dict[Any, Any], inside: frozenset[Any]
+) -> Iterator[tuple[str, str, str, int | None]]:
+    for i, node in enumerate(graph.node):
+        domain = normal_domain(node.domain)
+        key, opset = (domain, node.op_type), opsets.get(domain)
+        schema = find_schema(domain, node.op_type, opset) if opset is not None else None
+        if key in functions:
+            if key not in inside:
+                body = functions[key]
+                yield from _unsupported(body, {**opsets, **opset_imports(body)}, functions, inside | {key})
+        elif (
+            opset is None
+            or (find_converter(*key) is None or schema is None)
+            and not (schema is not None and schema.has_body)
+        ):
+            yield node_label(i, node), domain, node.op_type, opset
+        elif find_converter(*key) is None and schema is not None and schema.raw.has_function and key not in inside:
+            body = schema.raw.function_body
+            yield from (
+                (node_label(i, node), d, f"{op} (inside of {node.op_type})", v)
+                for _, d, op, v in _unsupported(body, {**opsets, **opset_imports(body)}, {}, inside | {key})
+            )
+        for attribute in node.attribute:
+            for sub in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+                yield from _unsupported(sub, opsets, functions, inside)
+
+
+def check_node(node: Any, opset: int, where: str) -> None:
+    """Check a node's inputs and attributes against its schema.
+
+    Raises
+    ------
+    ModelImportError
+        Naming the node; of several errors, all in one group.
+    """
+    schema = find_schema(normal_domain(node.domain), node.op_type, opset)
+    if schema is None:
+        return
+    errors: list[ModelImportError] = []
+
+    def fail(what: str, **details: Any) -> None:
+        errors.append(ModelImportError(what, where=where, **details))
+
+    if not schema.min_inputs <= len(node.input) <= schema.max_inputs:
+        fail(
+            f"{node.op_type} has a wrong number of inputs",
+            expected=_range(schema.min_inputs, schema.max_inputs),
+            found=str(len(node.input)),
+        )
+    for i, (name, required) in enumerate(schema.inputs[: len(node.input)]):
+        if required and not node.input[i]:
+            fail(
+                f"{node.op_type}: its input '{name}' is missing", expected="the name of a value", found="an empty name"
+            )
+    if not schema.min_outputs <= len(node.output) <= schema.max_outputs:
+        fail(
+            f"{node.op_type} has a wrong number of outputs",
+            expected=_range(schema.min_outputs, schema.max_outputs),
+            found=str(len(node.output)),
+        )
+    seen: set[str] = set()
+    for a in node.attribute:
+        kind, known = ATTRIBUTE_KINDS.get(a.type), schema.attributes.get(a.name)
+        if a.name in seen:
+            fail(f"{node.op_type}: attribute '{a.name}' is given twice")
+        elif known is None:
+            fail(
+                f"{node.op_type} has no attribute '{a.name}' in opset {opset}",
+                expected=", ".join(schema.attributes) or "no attributes",
+                found=a.name,
+            )
+        elif kind != known[0]:
+            fail(
+                f"{node.op_type}: attribute '{a.name}' has the wrong type",
+                expected=known[0],
+                found=kind or f"type number {a.type}",
+            )
+        seen.add(a.name)
+    for name, (kind, required) in schema.attributes.items():
+        if required and name not in seen:
+            fail(f"{node.op_type}: attribute '{name}' is missing", expected=f"a value of type {kind}")
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise _Group(f"{where} has {len(errors)} errors", errors)
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} or more" if high > 1000 else f"{low} to {high}"
+
+
+class _Group(ErrorGroup, ModelImportError):
+    """Several errors of one node."""

@@ -1,0 +1,34 @@
+"""Comparisons and the choice by a mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+
+__all__: list[str] = []
+
+_COMPARE = {
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+}
+
+
+@converter(*_COMPARE)
+def _compare(node: Node) -> Any:
+    if node.dtype(0) != node.dtype(1):
+        node.error(
+            f"{node.op_type}: its inputs have different types",
+            expected="one type",
+            found=f"{node.dtype(0)} and {node.dtype(1)}",
+        )
+    return node.op(_COMPARE[node.op_type], *node.broadcasting(node.x(0), node.x(1)))
+
+
+@converter("Where")
+def _where(node: Node) -> Any:
+    return node.op("where", *node.broadcasting(node.x(0), node.x(1), node.x(2)))

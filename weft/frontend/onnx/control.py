@@ -1,0 +1,71 @@
+"""Choices: ``If`` with a known condition takes its branch; otherwise both branches become Relax expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import ModelImportError
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.graph import Scope
+from weft.frontend.onnx.importer import convert_subgraph
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value, as_dim
+from weft.ir import If, TensorType, Tuple, TupleGetItem, tensor_type
+
+__all__: list[str] = []
+
+
+@converter("If")
+def _if(node: Node) -> Any:
+    then_graph, else_graph = node.attr("then_branch"), node.attr("else_branch")
+    for name, branch in (("then_branch", then_graph), ("else_branch", else_graph)):
+        if len(branch.output) != len(node.proto.output):
+            node.error(
+                f"If: its {name} has a wrong number of outputs",
+                expected=str(len(node.proto.output)),
+                found=str(len(branch.output)),
+            )
+    condition = node.const(0)
+    graph = node.graph
+    if condition is not None:
+        if condition.size != 1:
+            node.error("If: its condition is not one value", found=f"{condition.size} elements")
+        chosen = then_graph if bool(condition.reshape(())) else else_graph
+        with graph.inside(Scope(graph.scope, graph.scope.opsets)):
+            return convert_subgraph(graph, chosen, node.where)
+    test = node.reshape(node.x(0), ())
+    branches, results = [], []
+    for branch in (then_graph, else_graph):
+        with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
+            span = graph.bb.span
+            values = [graph.expr(v) for v in convert_subgraph(graph, branch, node.where)]
+            graph.bb.span = span
+            result = values[0] if len(values) == 1 else graph.bb.normalize(Tuple(tuple(values)))
+            branches.append(graph.bb.finish(inner, result))
+            results.append([v.ty for v in values])
+    merged = graph.bb.emit(If(test, branches[0], branches[1]))
+    fields = (
+        [merged] if len(results[0]) == 1 else [graph.bb.emit(TupleGetItem(merged, i)) for i in range(len(results[0]))]
+    )
+    return [_unified(node, f, a, b) for f, a, b in zip(fields, *results, strict=True)]
+
+
+def _unified(node: Node, merged: Any, a: TensorType, b: TensorType) -> Value:
+    """Give a result the dimensions that both branches have, and fresh symbolic ones where they differ."""
+    if a.dtype != b.dtype or a.ndim != b.ndim:
+        raise ModelImportError(
+            "If: its branches give tensors of different type or rank",
+            where=node.where,
+            expected=f"{a.dtype} of {a.ndim} dimensions, as the first branch gives",
+            found=f"{b.dtype} of {b.ndim}",
+            help="a fixed input shape (shape_dict) often makes the condition known",
+        )
+    assert a.shape is not None and b.shape is not None
+    if isinstance(merged.ty, TensorType) and merged.ty.shape is not None:
+        return Value.of_expr(merged)
+    dims = [
+        x if s.provably_equal(as_dim(x), as_dim(y)) else node.graph.size_var("d")
+        for x, y in zip(a.shape, b.shape, strict=True)
+    ]
+    return Value.of_expr(node.graph.bb.match_cast(merged, tensor_type(dims, a.dtype)))

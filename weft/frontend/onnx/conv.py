@@ -1,0 +1,135 @@
+"""Convolutions and transposed convolutions of any rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.window import Window, read_window
+
+__all__: list[str] = []
+
+
+def _kernel(node: Node) -> list[Any]:
+    """Return the spatial size of the weights, which the attribute may repeat."""
+    if node.ndim(1) != node.ndim():
+        node.error(
+            f"{node.op_type}: its weights have a wrong rank",
+            expected=f"{node.ndim()} dimensions",
+            found=str(node.ndim(1)),
+        )
+    shape = list(node.shape(1)[2:])
+    given = node.attr("kernel_shape")
+    if any(not isinstance(d, int) for d in shape):
+        if given is None:
+            node.unsupported(
+                f"{node.op_type}: the size of its kernel is not known", expected="constant dimensions", found=str(shape)
+            )
+        return given
+    if given is not None and list(given) != shape:
+        node.error(
+            f"{node.op_type}: attribute 'kernel_shape' does not fit the weights",
+            expected=str(shape),
+            found=str(list(given)),
+        )
+    return shape
+
+
+def _with_bias(node: Node, out: Any) -> Any:
+    if not node.has(2):
+        return out
+    channels = node.dims(out)[1]
+    bias = node.with_dims(node.x(2), [channels])
+    return node.op("add", out, node.reshape(bias, [1, channels, *([1] * (node.ndim() - 2))]))
+
+
+@converter("Conv")
+def _conv(node: Node) -> Any:
+    window = read_window(node, _kernel(node))
+    x, rank = node.x(), node.ndim() - 2
+    if not window.has_constant_pads or any(p < 0 for p in window.padding):
+        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after])
+        window = Window(window.kernel, window.strides, window.dilations, [0] * rank, [0] * rank)
+    out = node.op(
+        f"nn.conv{rank}d",
+        x,
+        node.x(1),
+        strides=tuple(window.strides),
+        padding=window.padding,
+        dilation=tuple(window.dilations),
+        groups=node.attr("group", 1),
+    )
+    return _with_bias(node, out)
+
+
+@converter("ConvTranspose")
+def _conv_transpose(node: Node) -> Any:
+    rank, kernel = node.ndim() - 2, _kernel(node)
+    strides = list(node.attr("strides") or [1] * rank)
+    dilations = list(node.attr("dilations") or [1] * rank)
+    extra = list(node.attr("output_padding") or [0] * rank)
+    if not len(strides) == len(dilations) == len(extra) == len(kernel) == rank:
+        node.error(
+            "ConvTranspose: its attributes differ in length",
+            expected=f"{rank} for {node.ndim()} dimensions",
+            found=f"{strides}, {dilations}, {extra}",
+        )
+    before, after = _transpose_pads(node, kernel, strides, dilations, extra)
+    fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after)) and all(
+        e < max(t, d) for e, t, d in zip(extra, strides, dilations, strict=True)
+    )
+    out = node.op(
+        f"nn.conv{rank}d_transpose",
+        node.x(0),
+        node.x(1),
+        strides=tuple(strides),
+        padding=tuple([*before, *after] if fixed else [0] * (2 * rank)),
+        output_padding=tuple(extra if fixed else [0] * rank),
+        dilation=tuple(dilations),
+        groups=node.attr("group", 1),
+    )
+    if not fixed:
+        out = padded(
+            node,
+            out,
+            [0, 0, *(s.negate(b) for b in before)],
+            [0, 0, *(s.subtract(e, a) for e, a in zip(extra, after, strict=True))],
+        )
+    return _with_bias(node, out)
+
+
+def _transpose_pads(
+    node: Node, kernel: list[int], strides: list[int], dilations: list[int], extra: list[int]
+) -> tuple[list[Any], list[Any]]:
+    rank, auto = len(kernel), node.attr("auto_pad", "NOTSET")
+    shape = node.attr("output_shape")
+    if shape is None and auto in ("NOTSET", "", "VALID"):
+        pads = (node.attr("pads") if auto != "VALID" else None) or [0] * (2 * rank)
+        if len(pads) != 2 * rank:
+            node.error("ConvTranspose: attribute 'pads' has a wrong length", expected=str(2 * rank), found=str(pads))
+        return pads[:rank], pads[rank:]
+    if shape is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
+        node.error(
+            "ConvTranspose: attribute 'auto_pad' has an unknown value",
+            expected="NOTSET, VALID, SAME_UPPER or SAME_LOWER",
+            found=auto,
+        )
+    if shape is not None and len(shape) == rank + 2:
+        shape = shape[2:]
+    before, after = [], []
+    for i, size in enumerate(node.shape()[2:]):
+        target = s.multiply(size, strides[i]) if shape is None else shape[i]
+        full = s.add(s.multiply(s.subtract(size, 1), strides[i]), (kernel[i] - 1) * dilations[i] + 1 + extra[i])
+        total = s.subtract(full, target)
+        if s.is_known(total):
+            total = max(total, 0) if shape is None else total
+            small, large = total // 2, total - total // 2
+        else:
+            small = s.floor_divide(total, 2)
+            large = s.subtract(total, small)
+        before.append(small if auto == "SAME_UPPER" else large)
+        after.append(large if auto == "SAME_UPPER" else small)
+    return before, after

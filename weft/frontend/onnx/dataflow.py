@@ -1,0 +1,103 @@
+"""The last step of an import: bindings are put into dataflow blocks, around the choices that cannot be in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Call, ExprVar, If, Tuple, TupleGetItem
+from weft.relax import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+
+__all__ = ["to_dataflow"]
+
+
+def to_dataflow(func: Any) -> Any:
+    """Return the function with its straight runs of bindings in dataflow blocks; only what leaves a block keeps a plain variable."""
+    return func.replace(body=_sequence(func.body, {}))
+
+
+def _sequence(seq: SeqExpr, renamed: dict[int, Any]) -> SeqExpr:
+    bindings = [b for block in seq.blocks for b in block.bindings]
+    runs = _runs(bindings)
+    last_use = _last_runs(runs, seq.body)
+    blocks: list[Any] = []
+    for i, run in enumerate(runs):
+        plain = isinstance(run[0].value, If)
+        new = tuple([_binding(b, renamed, local=not plain and last_use.get(id(b.var), i) == i) for b in run])
+        blocks.append((BindingBlock if plain else DataflowBlock)(new))
+    return SeqExpr(tuple(blocks), _rename(seq.body, renamed), ty=seq.ty, span=seq.span)
+
+
+def _runs(bindings: list[Any]) -> list[list[Any]]:
+    """Split bindings into runs: each choice alone, everything between two of them together."""
+    runs: list[list[Any]] = []
+    for b in bindings:
+        alone = isinstance(b.value, If)
+        if alone or not runs or isinstance(runs[-1][0].value, If):
+            runs.append([b])
+        else:
+            runs[-1].append(b)
+    return runs
+
+
+def _last_runs(runs: list[list[Any]], body: Any) -> dict[int, int]:
+    """Return the last run that uses each variable; the result counts as one more run."""
+    last: dict[int, int] = {}
+    for i, run in enumerate(runs):
+        for b in run:
+            for v in _variables(b.value):
+                last[id(v)] = i
+    for v in _variables(body):
+        last[id(v)] = len(runs)
+    return last
+
+
+def _variables(expr: Any) -> list[Any]:
+    found: list[Any] = []
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, ExprVar):
+            found.append(e)
+        elif isinstance(e, Call):
+            stack += e.args
+        elif isinstance(e, Tuple):
+            stack += e.fields
+        elif isinstance(e, TupleGetItem):
+            stack.append(e.tuple_value)
+        elif isinstance(e, If):
+            stack += [e.cond, e.true_branch, e.false_branch]
+        elif isinstance(e, SeqExpr):
+            stack += [b.value for block in e.blocks for b in block.bindings]
+            stack.append(e.body)
+    return found
+
+
+def _binding(b: Any, renamed: dict[int, Any], local: bool) -> Any:
+    value = _rename(b.value, renamed)
+    var = b.var
+    if local != isinstance(var, DataflowVar):
+        var = (DataflowVar if local else ExprVar)(var.name_hint, var.ty, span=var.span)
+        renamed[id(b.var)] = var
+    if isinstance(b, MatchCast):
+        return MatchCast(var, value, b.ty, span=b.span)
+    return VarBinding(var, value, span=b.span)
+
+
+def _rename(e: Any, renamed: dict[int, Any]) -> Any:
+    if isinstance(e, ExprVar):
+        return renamed.get(id(e), e)
+    if isinstance(e, Call):
+        return Call(e.op, tuple([_rename(a, renamed) for a in e.args]), e.attrs, e.ty_args, ty=e.ty, span=e.span)
+    if isinstance(e, Tuple):
+        return Tuple(tuple([_rename(f, renamed) for f in e.fields]), ty=e.ty, span=e.span)
+    if isinstance(e, TupleGetItem):
+        return TupleGetItem(_rename(e.tuple_value, renamed), e.index, ty=e.ty, span=e.span)
+    if isinstance(e, If):
+        return If(
+            _rename(e.cond, renamed),
+            _sequence(e.true_branch, renamed),
+            _sequence(e.false_branch, renamed),
+            ty=e.ty,
+            span=e.span,
+        )
+    return e

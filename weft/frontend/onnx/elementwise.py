@@ -1,0 +1,218 @@
+"""Element-wise operators: arithmetic, activations, casts, clipping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.ir import DataType
+
+__all__: list[str] = []
+
+_UNARY = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh", "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor", "HardSwish": "nn.hardswish", "IsNaN": "isnan", "Log": "log",
+    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu", "Round": "round", "Sigmoid": "sigmoid",
+    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus", "Softsign": "nn.softsign", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+}  # fmt: skip
+_BINARY = {
+    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Div": "divide", "Mul": "multiply",
+    "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
+}  # fmt: skip
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
+
+
+@converter(*_UNARY)
+def _unary(node: Node) -> Any:
+    return node.op(_UNARY[node.op_type], node.x())
+
+
+@converter(*_BINARY)
+def _binary(node: Node) -> Any:
+    return node.op(_BINARY[node.op_type], *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
+
+
+def _same_type(node: Node, *operands: Any) -> tuple[Any, ...]:
+    """Check that operands have one type, as ONNX demands."""
+    types = {o.ty.dtype for o in operands}
+    if len(types) > 1:
+        node.error(
+            f"{node.op_type}: its inputs have different types",
+            expected="one type",
+            found=" and ".join(o.ty.dtype for o in operands),
+        )
+    return operands
+
+
+@converter(*_VARIADIC)
+def _variadic(node: Node) -> Any:
+    operands = _same_type(node, *node.xs())
+    if not operands:
+        node.error(f"{node.op_type}: there are no inputs", expected="at least one")
+    out = operands[0]
+    for x in operands[1:]:
+        out = node.op(_VARIADIC[node.op_type], *node.broadcasting(out, x))
+    return node.op("divide", out, node.scalar(len(operands), out.ty.dtype)) if node.op_type == "Mean" else out
+
+
+@converter("Pow")
+def _pow(node: Node) -> Any:
+    x, dtype = node.x(0), node.dtype()
+    exponent = node.const(1)
+    if (
+        exponent is not None
+        and exponent.size == 1
+        and exponent.ndim <= node.ndim()
+        and float(exponent.reshape(())) == 2.0
+    ):
+        return node.op("multiply", x, x)
+    if node.dtype(1) == dtype:
+        return node.op("power", x, node.x(1))
+    if node.is_float() or not node.is_float(1):
+        return node.op("power", x, node.astype(node.x(1), dtype))
+    wide = node.op("power", node.astype(x, "float64"), node.astype(node.x(1), "float64"))
+    return node.astype(wide, dtype)
+
+
+@converter("Mod")
+def _mod(node: Node) -> Any:
+    fmod = bool(node.attr("fmod", 0))
+    if node.is_float() and not fmod:
+        node.error("Mod of floating-point numbers needs the attribute fmod=1", found=node.dtype())
+    return node.op("fmod" if fmod else "mod", *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
+
+
+@converter("PRelu")
+def _prelu(node: Node) -> Any:
+    return node.op("nn.prelu", node.x(0), node.x(1))
+
+
+@converter("LeakyRelu")
+def _leaky_relu(node: Node) -> Any:
+    return node.op("nn.leakyrelu", node.x(), alpha=node.attr("alpha", 0.01))
+
+
+@converter("Elu")
+def _elu(node: Node) -> Any:
+    return node.op("nn.elu", node.x(), alpha=node.attr("alpha", 1.0))
+
+
+@converter("Celu")
+def _celu(node: Node) -> Any:
+    return node.op("nn.celu", node.x(), alpha=node.attr("alpha", 1.0))
+
+
+@converter("Selu")
+def _selu(node: Node) -> Any:
+    return node.op(
+        "nn.selu",
+        node.x(),
+        alpha=node.attr("alpha", 1.67326319217681884765625),
+        gamma=node.attr("gamma", 1.05070102214813232421875),
+    )
+
+
+@converter("HardSigmoid")
+def _hard_sigmoid(node: Node) -> Any:
+    return node.op("nn.hardsigmoid", node.x(), alpha=node.attr("alpha", 0.2), beta=node.attr("beta", 0.5))
+
+
+@converter("ThresholdedRelu")
+def _thresholded_relu(node: Node) -> Any:
+    return node.op("nn.thresholded_relu", node.x(), alpha=node.attr("alpha", 1.0))
+
+
+@converter("Shrink")
+def _shrink(node: Node) -> Any:
+    return node.op("nn.shrink", node.x(), bias=node.attr("bias", 0.0), lambd=node.attr("lambd", 0.5))
+
+
+@converter("Gelu")
+def _gelu(node: Node) -> Any:
+    approximate = node.attr("approximate", "none")
+    if approximate not in ("none", "tanh"):
+        node.error("Gelu: attribute 'approximate' has an unknown value", expected="'none' or 'tanh'", found=approximate)
+    return node.op("nn.gelu" if approximate == "none" else "nn.gelu_tanh", node.x())
+
+
+@converter("Clip")
+def _clip(node: Node) -> Any:
+    x, dtype = node.x(), node.dtype()
+    if node.opset < 11:
+        low, high = node.attr("min"), node.attr("max")
+        return node.op("clip", x, min=low, max=high) if low is not None or high is not None else x
+    bounds = [node.const(i) if node.has(i) else None for i in (1, 2)]
+    if all(b is not None or not node.has(i) for i, b in zip((1, 2), bounds, strict=True)):
+        low, high = (None if b is None else b.reshape(-1)[0].item() for b in bounds)
+        return node.op("clip", x, min=low, max=high) if low is not None or high is not None else x
+    for i, name in ((1, "maximum"), (2, "minimum")):
+        if node.has(i):
+            x = node.op(name, x, node.reshape(node.astype(node.x(i), dtype), ()))
+    return x
+
+
+@converter("Cast")
+def _cast(node: Node) -> Any:
+    return cast_to(node, node.x(), dtype_name(node.attr("to"), "Cast: attribute 'to'"))
+
+
+@converter("CastLike")
+def _cast_like(node: Node) -> Any:
+    return cast_to(node, node.x(), node.dtype(1))
+
+
+def cast_to(node: Node, x: Any, dtype: str) -> Any:
+    """Convert as ONNX does; to float8 values out of range become the largest one unless the attribute ``saturate`` is 0."""
+    source, target = DataType(x.ty.dtype), DataType(dtype)
+    if source == target:
+        return x
+    if target.code.startswith("float8") and node.attr("saturate", 1):
+        largest = _LARGEST[dtype]
+        wide = node.astype(x, "float32")
+        kept = node.op("clip", wide, min=-largest, max=largest)
+        return node.op("astype", kept, dtype=dtype)
+    return node.op("astype", x, dtype=dtype)
+
+
+@converter("Identity")
+def _identity(node: Node) -> Any:
+    return node.value(0)
+
+
+@converter("Dropout")
+def _dropout(node: Node) -> Any:
+    ratio = node.const(1)
+    training = node.const(2) if node.has(2) else np.False_
+    if training is None or (
+        bool(np.asarray(training).reshape(-1)[0]) and not (ratio is not None and float(ratio.reshape(-1)[0]) == 0.0)
+    ):
+        node.unsupported(
+            "Dropout in training mode cannot be compiled",
+            expected="training_mode false or a ratio of 0",
+            help="export the model for inference",
+        )
+    if len(node.proto.output) < 2 or not node.proto.output[1]:
+        return node.value(0)
+    mask = node.full(node.shape(), True, "bool")
+    return node.value(0), mask if node.opset >= 10 else node.astype(mask, node.dtype())
+
+
+@converter("IsInf")
+def _is_inf(node: Node) -> Any:
+    x = node.x()
+    positive, negative = bool(node.attr("detect_positive", 1)), bool(node.attr("detect_negative", 1))
+    if positive and negative:
+        return node.op("isinf", x)
+    bound = node.scalar(np.inf if positive else -np.inf, node.dtype())
+    found = node.op("equal", x, bound)
+    return found if positive or negative else node.op("logical_and", found, node.scalar(False, "bool"))
+
+
+@converter("BitShift")
+def _bit_shift(node: Node) -> Any:
+    return node.op("left_shift" if node.attr("direction") == "LEFT" else "right_shift", node.x(0), node.x(1))

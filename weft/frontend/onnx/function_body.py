@@ -1,0 +1,139 @@
+"""Operators that are defined by other operators: model-local functions, and schemas with a function body, are inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.error import ModelImportError
+from weft.frontend.onnx import check
+from weft.frontend.onnx.graph import Scope
+from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.schema import find_schema, normal_domain
+from weft.frontend.onnx.value import Value
+
+__all__ = ["inline_local", "inline_schema"]
+
+ConvertNodes = Callable[..., None]
+MAX_DEPTH = 32
+
+
+def inline_local(node: Node, function: Any, convert_nodes: ConvertNodes) -> list[Value | None]:
+    """Inline a function of the model."""
+    return _inline(node, function, {**node.graph.scope.opsets, **check.opset_imports(function)}, convert_nodes)
+
+
+def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]:
+    """Inline the body that an operator's schema has.
+
+    Raises
+    ------
+    UnsupportedOperator
+        When it has none for these inputs.
+    """
+    domain = normal_domain(node.proto.domain)
+    schema = find_schema(domain, node.op_type, node.opset)
+    function = None
+    if schema is not None and schema.raw.has_function:
+        function = schema.raw.function_body
+    elif schema is not None and schema.raw.has_context_dependent_function:
+        types = [_type_proto(v).SerializeToString() for v in node.inputs]
+        body = schema.raw.get_context_dependent_function(node.proto.SerializeToString(), types)
+        function = onnx.FunctionProto()
+        function.ParseFromString(body)
+    if function is None or not function.node:
+        node.unsupported(
+            f"Weft cannot import the operator {node.op_type}",
+            expected="a converter or a function body",
+            found=f"neither, for opset {node.opset}",
+        )
+    opsets = {**node.graph.scope.opsets, **check.opset_imports(function)}
+    defaults = [a.default_value for a in schema.raw.attributes.values() if a.default_value.name]  # type: ignore[union-attr]
+    return _inline(node, function, opsets, convert_nodes, defaults)
+
+
+def _type_proto(value: Value | None) -> Any:
+    proto = onnx.TypeProto()
+    if value is None:
+        return proto
+    proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(_numpy_type(value.dtype))
+    for d in value.shape:
+        dim = proto.tensor_type.shape.dim.add()
+        if isinstance(d, int):
+            dim.dim_value = d
+    return proto
+
+
+def _numpy_type(dtype: str) -> np.dtype[Any]:
+    return Value(dtype, (0,), elements=np.empty(0, object)).constant.dtype  # type: ignore[union-attr]
+
+
+def _inline(
+    node: Node, function: Any, opsets: dict[str, int], convert_nodes: ConvertNodes, defaults: Sequence[Any] = ()
+) -> list[Value | None]:
+    if node.where.count(", inside of it") >= MAX_DEPTH:
+        node.error("functions call each other without end", expected=f"at most {MAX_DEPTH} levels")
+    scope = Scope(None, opsets)
+    formals = list(function.input)
+    if len(node.inputs) > len(formals):
+        node.error(
+            f"function {node.op_type} has a wrong number of inputs",
+            expected=f"at most {len(formals)}",
+            found=str(len(node.inputs)),
+        )
+    for name, value in zip(formals, node.inputs, strict=False):
+        if value is not None:
+            scope.values[name] = value
+    absent = {name for i, name in enumerate(formals) if not node.has(i)}
+    attributes = {a.name: a for a in (*defaults, *function.attribute_proto)}
+    attributes.update({a.name: a for a in node.proto.attribute})
+    body = onnx.FunctionProto()
+    body.input.extend(formals)
+    body.node.extend(_bind_node(n, attributes, absent) for n in function.node)
+    order = check.sorted_nodes(body, (), f"function {node.op_type}")
+    with node.graph.inside(scope):
+        convert_nodes(node.graph, order, f"{node.where}, inside of it ")
+        results = [scope.values.get(name) for name in function.output]
+    for name, result in zip(function.output, results, strict=True):
+        if result is None and name not in absent:
+            raise ModelImportError(f"function {node.op_type} does not define its output '{name}'", where=node.where)
+    return results
+
+
+def _bind_node(template: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
+    """Return a node of a function with its references to attributes replaced and inputs that were not given left out."""
+    node = onnx.NodeProto()
+    node.CopyFrom(template)
+    _bind_attributes(node, attributes)
+    for i, name in enumerate(node.input):
+        if name in absent:
+            node.input[i] = ""
+    return node
+
+
+def _bind_attributes(node: Any, attributes: dict[str, Any]) -> None:
+    bound = []
+    for a in node.attribute:
+        if a.ref_attr_name:
+            given = attributes.get(a.ref_attr_name)
+            if given is None:
+                continue
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(given)
+            copy.name = a.name
+            bound.append(copy)
+            continue
+        for sub in _subgraphs(a):
+            for inner in sub.node:
+                _bind_attributes(inner, attributes)
+        bound.append(a)
+    kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in bound]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def _subgraphs(a: Any) -> Sequence[Any]:
+    return [a.g] if a.type == onnx.AttributeProto.GRAPH else list(a.graphs)

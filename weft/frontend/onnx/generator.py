@@ -1,0 +1,169 @@
+"""Operators that make tensors: constants, ranges, one-hot, triangles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value
+from weft.ir import DataType, shape_expr
+
+__all__: list[str] = []
+
+MAX_FOLDED = 1 << 22
+"""Constant fills of up to this many elements become constants, so that the compiler can fold and prepack them."""
+
+
+@converter("Constant")
+def _constant(node: Node) -> Any:
+    given = [
+        a
+        for a in node.attrs
+        if a in ("value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints")
+    ]
+    if len(given) != 1 or len(node.attrs) != 1:
+        node.error(
+            "Constant: it needs exactly one value that is a tensor or numbers",
+            found=", ".join(node.attrs) or "no attribute",
+        )
+    name, value = given[0], node.attr(given[0])
+    what = f"Constant: attribute '{name}'"
+    if name == "value":
+        return Value.of_array(node.graph.reader.read(value, what))
+    if name == "sparse_value":
+        return Value.of_array(node.graph.reader.read_sparse(value, what))
+    return Value.of_array(np.array(value, np.float32 if "float" in name else np.int64))
+
+
+@converter("ConstantOfShape")
+def _constant_of_shape(node: Node) -> Any:
+    tensor = node.attr("value")
+    value = (
+        np.zeros(1, np.float32)
+        if tensor is None
+        else node.graph.reader.read(tensor, "ConstantOfShape: attribute 'value'")
+    )
+    if value.size != 1:
+        node.error("ConstantOfShape: attribute 'value' must have one element", found=str(value.size))
+    dims, item = node.ints(0, sizes=True), value.reshape(-1)[0]
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        node.error("ConstantOfShape: a dimension is negative", found=str(dims))
+    if all(isinstance(d, int) for d in dims) and s.product(dims) <= MAX_FOLDED:
+        return Value.of_array(np.full([int(d) for d in dims], item, value.dtype))  # type: ignore[arg-type]
+    return node.full(dims, item, value.dtype.name)
+
+
+@converter("Range")
+def _range(node: Node) -> Any:
+    dtype = node.dtype()
+    bounds = [node.const(i) for i in range(3)]
+    if all(b is not None for b in bounds):
+        start, limit, delta = (b.reshape(-1)[0] for b in bounds)  # type: ignore[union-attr]
+        if delta == 0:
+            node.error("Range: its step is 0")
+        count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
+        if count <= MAX_FOLDED:
+            return Value.of_array((start + np.arange(count).astype(dtype) * delta).astype(dtype))
+    if DataType(dtype).is_integer:
+        start, limit, delta = (node.ints(i)[0] for i in range(3))
+        return _ramp(node, start, _count(node, start, limit, delta), delta, dtype)
+    return _float_range(node, dtype)
+
+
+def _count(node: Node, start: Any, limit: Any, delta: Any) -> Any:
+    if isinstance(delta, int):
+        if delta == 0:
+            node.error("Range: its step is 0")
+        span = s.subtract(limit, start) if delta > 0 else s.subtract(start, limit)
+        count = s.ceildiv(span, abs(delta))
+        return count if not s.is_known(count) and s.non_negative(count) else s.maximum(count, 0)
+    up = s.compare("Greater", delta, 0)
+    span = s.choose(up, s.subtract(limit, start), s.subtract(start, limit))
+    step = s.maximum(s.choose(up, delta, s.negate(delta)), 1)
+    return s.divide(s.maximum(s.subtract(s.add(span, step), 1), 0), step)
+
+
+def _ramp(node: Node, start: Any, count: Any, delta: Any, dtype: str) -> Any:
+    """Compute ``start + delta * (0, 1, ... count - 1)``."""
+    out = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
+    if not (isinstance(delta, int) and delta == 1):
+        out = node.op("multiply", out, _as_tensor(node, delta, "int64"))
+    if not (isinstance(start, int) and start == 0):
+        out = node.op("add", out, _as_tensor(node, start, "int64"))
+    return node.astype(out, dtype)
+
+
+def _as_tensor(node: Node, e: Any, dtype: str) -> Any:
+    return node.scalar(e, dtype) if s.is_known(e) else node.graph.expr(Value.of_elements(e, dtype))
+
+
+def _float_range(node: Node, dtype: str) -> Any:
+    """A range of floats: its length is computed as a tensor, then named."""
+    start, limit, delta = (node.reshape(node.x(i), ()) for i in range(3))
+    span = node.op("divide", node.op("subtract", limit, start), delta)
+    length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, dtype)), dtype="int64")
+    (count,) = node.graph.ints(Value.of_expr(node.op("reshape", length, shape_expr((1,)))), sizes=True)
+    steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), dtype)
+    return node.op("add", node.op("multiply", steps, delta), start)
+
+
+@converter("OneHot")
+def _one_hot(node: Node) -> Any:
+    depth = node.graph.ints(_integral(node, 1), sizes=True)
+    if len(depth) != 1:
+        node.error("OneHot: its depth is not one number", found=f"{len(depth)} elements")
+    rank = node.ndim() + 1
+    axis = node.axis(node.attr("axis", -1), rank)
+    values, dtype = node.x(2), node.dtype(2)
+    indices = node.astype(node.x(0), "int64")
+    extent = _as_tensor(node, depth[0], "int64")
+    zero = node.scalar(0, "int64")
+    indices = node.op("where", node.op("less", indices, zero), node.op("add", indices, extent), indices)
+    own = list(node.shape())
+    indices = node.reshape(indices, [*own[:axis], 1, *own[axis:]])
+    classes = node.reshape(
+        node.op("arange", 0, s.to_expr(depth[0]), 1, dtype="int64"), [depth[0] if i == axis else 1 for i in range(rank)]
+    )
+    off, on = (node.reshape(node.slice(values, [0], [i], [i + 1]), ()) for i in (0, 1))
+    constants = node.const(2)
+    if constants is not None:
+        off, on = (node.scalar(v, dtype) for v in constants.reshape(-1)[:2])
+    return node.op("where", node.op("equal", indices, classes), on, off)
+
+
+def _integral(node: Node, i: int) -> Value:
+    """Return an input's value converted to integers."""
+    value = node.value(i)
+    if DataType(value.dtype).is_integer:
+        return value
+    data = value.constant
+    return Value.of_array(data.astype(np.int64)) if data is not None else Value.of_expr(node.astype(node.x(i), "int64"))
+
+
+@converter("Trilu")
+def _trilu(node: Node) -> Any:
+    upper = bool(node.attr("upper", 1))
+    k = node.ints(1)[0] if node.has(1) else 0
+    if isinstance(k, int):
+        return node.op("triu" if upper else "tril", node.x(), k=k)
+    rows, columns = node.shape()[-2:]
+    row = node.reshape(node.op("arange", 0, s.to_expr(rows), 1, dtype="int64"), [rows, 1])
+    column = node.reshape(node.op("arange", 0, s.to_expr(columns), 1, dtype="int64"), [1, columns])
+    bound = node.op("add", row, _as_tensor(node, k, "int64"))
+    kept = node.op("greater_equal" if upper else "less_equal", column, bound)
+    return node.op("where", kept, node.x(), node.scalar(0, node.dtype()))
+
+
+@converter("EyeLike")
+def _eye_like(node: Node) -> Any:
+    to = node.attr("dtype")
+    dtype = dtype_name(to, "EyeLike: attribute 'dtype'") if to is not None else node.dtype()
+    rows, columns = node.shape()
+    row = node.reshape(node.op("arange", 0, s.to_expr(rows), 1, dtype="int64"), [rows, 1])
+    column = node.reshape(node.op("arange", 0, s.to_expr(columns), 1, dtype="int64"), [1, columns])
+    return node.astype(node.op("equal", column, node.op("add", row, node.scalar(node.attr("k", 0), "int64"))), dtype)

@@ -1,0 +1,296 @@
+"""The state of one import: the function under construction, values of names by scope, and the step from known elements to expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.error import ModelImportError
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.model import TensorReader
+from weft.frontend.onnx.value import Dim, Value, as_dim
+from weft.ir import (
+    BinaryOp,
+    CallIntrin,
+    Cast,
+    CmpOp,
+    Constant,
+    DataType,
+    Dispatch,
+    Expr,
+    FloatImm,
+    IntImm,
+    Not,
+    PrimExpr,
+    Select,
+    ShapeType,
+    SizeVar,
+    Span,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    constant,
+    numpy_dtype,
+    shape_expr,
+    tensor_type,
+)
+from weft.op import make_call
+from weft.relax import BlockBuilder
+from weft.relax import Var as RelaxVar
+from weft.relax import op as relax_op
+
+__all__ = ["Graph", "Scope", "identifier"]
+
+
+def identifier(name: str, default: str = "x") -> str:
+    """Return a name that is a Python identifier and close to `name`."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+    return text if text and not text[0].isdigit() else f"{default}_{text}" if text else default
+
+
+class Scope:
+    """Values by ONNX name: of a graph, with the names of the graph around it in reach, or of a function, without."""
+
+    def __init__(self, outer: Scope | None, opsets: dict[str, int]) -> None:
+        self.outer, self.opsets = outer, opsets
+        self.values: dict[str, Value] = {}
+
+    def find(self, name: str) -> Value | None:
+        """Return the value of a name, looking outwards."""
+        scope: Scope | None = self
+        while scope is not None:
+            value = scope.values.get(name)
+            if value is not None:
+                return value
+            scope = scope.outer
+        return None
+
+
+class Graph:
+    """What converters build into."""
+
+    def __init__(self, reader: TensorReader, keep_params: bool) -> None:
+        self.bb = BlockBuilder()
+        self.reader = reader
+        self.keep_params = keep_params
+        self.params: list[tuple[RelaxVar, Constant]] = []
+        self.scope = Scope(None, {})
+        self.functions: dict[tuple[str, str], Any] = {}
+        self.has_branches = False
+        self._in_branch: list[list[Value]] = []
+        self._initializers: dict[int, str] = {}
+        self._names: set[str] = set()
+
+    # --- names -----------------------------------------------------------------------------------------------------------
+
+    def fresh(self, hint: str) -> str:
+        """Return a name for a symbolic dimension or parameter that is not in use."""
+        name, n = identifier(hint), 0
+        while name in self._names:
+            n += 1
+            name = f"{identifier(hint)}_{n}"
+        self._names.add(name)
+        return name
+
+    def size_var(self, hint: str) -> SizeVar:
+        """Make a symbolic dimension."""
+        return SizeVar(self.fresh(hint), DataType("int64"))
+
+    # --- emission --------------------------------------------------------------------------------------------------------
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator and return its variable."""
+        return self.emit(make_call(name)(*args, **attrs))
+
+    def emit(self, expr: Expr) -> Any:
+        """Bind an expression; a tensor whose dimensions are not known gets symbolic ones."""
+        var = self.bb.emit(expr)
+        ty = var.ty
+        if isinstance(ty, TensorType) and ty.shape is None:
+            if ty.ndim < 0:
+                raise ModelImportError("the rank of a value depends on data", expected="a known number of dimensions")
+            return self.bb.match_cast(var, tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
+        return var
+
+    def name_dims(self, var: Any, hint: str = "d") -> Any:
+        """Give each dimension that is an expression a variable of its own."""
+        dims = [d if isinstance(d, (IntImm, SizeVar)) else self.size_var(hint) for d in var.ty.shape]
+        if all(a is b for a, b in zip(dims, var.ty.shape, strict=True)):
+            return var
+        return self.bb.match_cast(var, tensor_type(dims, var.ty.dtype))
+
+    def fields(self, var: Any) -> list[Any]:
+        """Bind the fields of a tuple."""
+        assert isinstance(var.ty, TupleType)
+        return [self.emit(TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
+
+    @contextmanager
+    def branch(self, scope: Scope) -> Iterator[Any]:
+        """Convert into a branch: what is bound inside is forgotten outside."""
+        outer, self.scope = self.scope, scope
+        self._in_branch.append([])
+        try:
+            with self.bb.scope() as inner:
+                yield inner
+        finally:
+            self.scope = outer
+            for value in self._in_branch.pop():
+                value.expr = None
+
+    @contextmanager
+    def inside(self, scope: Scope) -> Iterator[None]:
+        """Convert with another scope of names."""
+        outer, self.scope = self.scope, scope
+        span = self.bb.span
+        try:
+            yield
+        finally:
+            self.scope, self.bb.span = outer, span
+
+    # --- values ----------------------------------------------------------------------------------------------------------
+
+    def expr(self, value: Value) -> Any:
+        """Return the expression of a value, made from its elements or data where it has none yet."""
+        if value.expr is None:
+            array = value.constant
+            if array is not None:
+                value.expr = self._param(value, constant(array))
+            else:
+                value.expr = self.materialise(value.elements, value.dtype)
+                if self._in_branch:
+                    self._in_branch[-1].append(value)
+        return value.expr
+
+    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Value:
+        """Make the value of a weight."""
+        value = Value.of_array(array)
+        self._initializers[id(value)] = name
+        return value
+
+    def _param(self, value: Value, data: Constant) -> Any:
+        name = self._initializers.get(id(value))
+        if not self.keep_params or name is None:
+            return data
+        var = RelaxVar(self.fresh(name), data.ty)
+        self.params.append((var, data))
+        return var
+
+    def materialise(self, elements: Any, dtype: str) -> Any:
+        """Compute a tensor of elements at run time."""
+        flat = list(elements.flat)
+        if all(not isinstance(e, PrimExpr) or _is_shape_like(e) for e in flat) and DataType(dtype).is_integer:
+            vector = self.emit(
+                relax_op.shape_to_tensor(shape_expr([s.to_expr(int(e) if s.is_known(e) else e) for e in flat]))
+            )
+        else:
+            items = [_SCALAR(s.to_expr(e, dtype), self) for e in flat]
+            items = [i if i.ty.dtype == dtype else self.op("astype", i, dtype=dtype) for i in items]
+            vector = items[0] if len(items) == 1 else self.op("concat", Tuple(tuple(items)), axis=0)
+        if vector.ty.dtype != dtype:
+            vector = self.op("astype", vector, dtype=dtype)
+        return vector if elements.ndim == 1 else self.op("reshape", vector, shape_expr(elements.shape))
+
+    def ints(self, value: Value, hint: str = "v", sizes: bool = False) -> list[Dim]:
+        """Return the elements of an integer tensor, as run-time variables where they are known only then.
+
+        Parameters
+        ----------
+        sizes : bool
+            Whether unknown elements are sizes (at least zero).
+        """
+        known = value.known
+        if known is None and value.array is not None:
+            return [int(v) for v in value.array.reshape(-1)]
+        if known is not None:
+            return [as_dim(e) for e in known.flat]
+        tensor = self.expr(value)
+        count = s.product(value.shape)
+        if not isinstance(count, int):
+            raise ModelImportError(
+                "a tensor that gives dimensions or axes has an unknown length",
+                expected="a known number of elements",
+                found=f"shape {_show(value.shape)}",
+            )
+        if len(value.shape) != 1:
+            tensor = self.op("reshape", tensor, shape_expr((count,)))
+        if tensor.ty.dtype != "int64":
+            tensor = self.op("astype", tensor, dtype="int64")
+        make = self.size_var if sizes else (lambda h: Var(self.fresh(h), DataType("int64")))
+        names = tuple(make(hint) for _ in range(count))
+        self.bb.match_cast(relax_op.tensor_to_shape(tensor), ShapeType(names, count))
+        value.elements = np.empty(value.shape, object)
+        value.elements.reshape(-1)[:] = names
+        if self._in_branch:  # the variables are bound inside of the branch only
+            elements, value.elements = value.elements, None
+            return list(elements.flat)
+        return list(names)
+
+    def at(self, origin: str) -> None:
+        """Set the place that the next bindings come from."""
+        self.bb.span = Span(origin=origin)
+
+
+def _show(shape: Sequence[Any]) -> str:
+    return "(" + ", ".join(str(d) for d in shape) + ")"
+
+
+def _is_shape_like(e: PrimExpr) -> bool:
+    return DataType(e.dtype).is_integer
+
+
+# --- scalar expressions as tensors of shape (1,) -----------------------------------------------------------------------
+
+_SCALAR = Dispatch("scalar expression to tensor")
+_BINARY = {
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum", "EQ": "equal", "NE": "not_equal", "LT": "less",
+    "LE": "less_equal", "GT": "greater", "GE": "greater_equal", "And": "logical_and", "Or": "logical_or",
+}  # fmt: skip
+_UNARY = {"tir.floor": "floor", "tir.ceil": "ceil", "tir.nearbyint": "round", "tir.sqrt": "sqrt"}
+
+
+@_SCALAR.on(PrimExpr)
+def _integer(e: Any, graph: Graph) -> Any:
+    return graph.emit(relax_op.shape_to_tensor(shape_expr((e,))))
+
+
+@_SCALAR.on(FloatImm, IntImm)
+def _number(e: Any, graph: Graph) -> Any:
+    return constant(np.array([e.value], numpy_dtype(e.dtype)))
+
+
+@_SCALAR.on(Cast)
+def _cast(e: Cast, graph: Graph) -> Any:
+    if DataType(e.dtype).is_integer and DataType(e.value.dtype).is_integer:
+        return _integer(e, graph)
+    return graph.op("astype", _SCALAR(e.value, graph), dtype=str(e.dtype))
+
+
+@_SCALAR.on(BinaryOp, CmpOp)
+def _binary(e: Any, graph: Graph) -> Any:
+    if isinstance(e, BinaryOp) and not DataType(e.dtype).is_float:
+        return _integer(e, graph)
+    return graph.op(_BINARY[type(e).__name__], _SCALAR(e.a, graph), _SCALAR(e.b, graph))
+
+
+@_SCALAR.on(Not)
+def _not(e: Not, graph: Graph) -> Any:
+    return graph.op("logical_not", _SCALAR(e.a, graph))
+
+
+@_SCALAR.on(Select)
+def _select(e: Select, graph: Graph) -> Any:
+    if DataType(e.dtype).is_integer:
+        return _integer(e, graph)
+    return graph.op("where", *(_SCALAR(x, graph) for x in (e.condition, e.true_value, e.false_value)))
+
+
+@_SCALAR.on(CallIntrin)
+def _intrinsic(e: CallIntrin, graph: Graph) -> Any:
+    name = _UNARY.get(e.op.name)
+    return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))

@@ -1,0 +1,231 @@
+"""from_onnx: an ONNX model becomes an IRModule with one Relax function, dimensions symbolic, weights as constants.
+
+Nodes are converted in order. Values that are shapes in the making (``Shape``, ``Gather``, ``Concat``, ...) are followed element by element
+(``shape_values``) and become expressions only where a tensor is asked for; everything else goes through the converter of its operator,
+or through the function body that its schema or the model has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.error import InternalError, ModelImportError, WeftError
+from weft.frontend.onnx import check, function_body, shape_values
+from weft.frontend.onnx.dataflow import to_dataflow
+from weft.frontend.onnx.graph import Graph, Scope
+from weft.frontend.onnx.inputs import describe, make_inputs
+from weft.frontend.onnx.model import TensorReader, load_model
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import find_converter
+from weft.frontend.onnx.schema import normal_domain
+from weft.frontend.onnx.value import Value
+from weft.ir import IRModule, Tuple
+
+__all__ = ["convert_nodes", "convert_subgraph", "from_onnx"]
+
+
+def from_onnx(
+    model: Any,
+    shape_dict: Mapping[str, Sequence[int | str]] | None = None,
+    dtype_dict: Mapping[str, str] | str | None = None,
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+) -> IRModule:
+    """Import an ONNX model.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto, bytes, str or os.PathLike
+        The model, its serialized form, or a file's path. Weights in files beside it are found only by path.
+    shape_dict : mapping of str to sequence of int or str, optional
+        Input shapes in place of the model's; a string is a symbolic dimension. A number for a dimension that the model names holds for
+        every input with that name.
+    dtype_dict : mapping of str to str, or str, optional
+        Input data types in place of the model's; one string is for all inputs.
+    opset : int, optional
+        The opset of the default domain, in place of the model's.
+    keep_params_in_input : bool
+        Whether weights become parameters of ``main`` behind the inputs, their values listed in its attribute ``params``.
+
+    Returns
+    -------
+    IRModule
+        One function ``main``. Its attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data types and shapes of the
+        inputs and outputs.
+
+    Raises
+    ------
+    ModelImportError
+        When the model is malformed, naming the node.
+    UnsupportedOperator
+        Listing all operators that the importer lacks.
+    """
+    proto, folder = load_model(model)
+    opsets = check.opset_imports(proto)
+    if opset is not None:
+        opsets[""] = opset
+    if not opsets:
+        raise ModelImportError(
+            "the model does not say which opset it uses", expected="an opset_import entry", help="pass opset="
+        )
+    check.check_opsets(opsets)
+    functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
+    with _as_import_errors("the model's graph"):
+        check.check_operators(proto.graph, opsets, functions)
+        graph = Graph(TensorReader(folder), keep_params_in_input)
+        graph.functions = functions
+        graph.scope = Scope(None, opsets)
+        inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
+    params = [i.var for i in inputs]
+    bb = graph.bb
+    with bb.function("main", params):
+        order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
+        convert_nodes(graph, order)
+        outputs = [_output(graph, o.name) for o in proto.graph.output]
+        if not outputs:
+            raise ModelImportError("the graph has no outputs", expected="at least one")
+        bb.span = None
+        result = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+        bb.emit_func_output(result, [*params, *(var for var, _ in graph.params)])
+    mod = bb.get()
+    func = to_dataflow(mod["main"])
+    io = {
+        "inputs": [describe(i.name, i.var.ty, i.labels) for i in inputs],
+        "outputs": _describe_outputs(proto.graph, outputs, inputs),
+    }
+    func = func.with_attr(
+        {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}
+    )
+    return mod.with_functions({"main": func})
+
+
+def _describe_outputs(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
+    labels = {k: v for i in inputs for k, v in i.labels.items()}
+    return [describe(o.name, e.ty, labels) for o, e in zip(graph.output, outputs, strict=True)]
+
+
+def _output(graph: Graph, name: str) -> Any:
+    value = graph.scope.find(name)
+    if value is None:
+        raise ModelImportError(
+            f"graph output '{name}' is not defined anywhere", expected="a graph input, a weight or a node's output"
+        )
+    return graph.expr(value)
+
+
+def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list[tuple[int, Any]]:
+    """Enter a graph's weights into the scope and return its nodes in order."""
+    scope = graph.scope
+    order = check.sorted_nodes(proto, _visible(scope), what)
+    for tensor in proto.initializer:
+        if tensor.name not in inputs:
+            scope.values[tensor.name] = graph.initializer(tensor.name, graph.reader.read(tensor))
+    for tensor in proto.sparse_initializer:
+        name = tensor.values.name
+        scope.values[name] = graph.initializer(name, graph.reader.read_sparse(tensor, f"tensor '{name}'"))
+    return order
+
+
+def convert_subgraph(graph: Graph, proto: Any, where: str) -> list[Value]:
+    """Convert a branch in the current scope, with the names around it in reach, and return its outputs.
+
+    Raises
+    ------
+    ModelImportError
+        When an output is not defined, or the branch has inputs.
+    """
+    if proto.input:
+        raise ModelImportError(
+            "a branch has inputs",
+            where=where,
+            expected="none: branches use the names around them",
+            found=proto.input[0].name,
+        )
+    convert_nodes(graph, _declare(graph, proto, [], f"a branch of {where}"), f"{where}, inside of it ")
+    values = []
+    for o in proto.output:
+        value = graph.scope.find(o.name)
+        if value is None:
+            raise ModelImportError(f"output '{o.name}' of a branch is not defined anywhere", where=where)
+        values.append(value)
+    return values
+
+
+def _visible(scope: Scope | None) -> Iterator[str]:
+    while scope is not None:
+        yield from scope.values
+        scope = scope.outer
+
+
+def convert_nodes(graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "") -> None:
+    """Convert nodes, entering their outputs into the scope.
+
+    Parameters
+    ----------
+    prefix : str
+        Put before each node's name in messages, for nodes inside of functions and branches.
+    """
+    for index, proto in order:
+        where = prefix + check.node_label(index, proto)
+        with _as_import_errors(where):
+            _convert(graph, proto, where)
+
+
+def _convert(graph: Graph, proto: Any, where: str) -> None:
+    domain = normal_domain(proto.domain)
+    scope = graph.scope
+    inputs = [_lookup(scope, name, where) for name in proto.input]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    graph.at(where)
+    function = graph.functions.get((domain, proto.op_type))
+    opset = scope.opsets.get(domain, 0)
+    node = Node(graph, proto, inputs, opset, where)
+    if function is not None:
+        results: Any = function_body.inline_local(node, function, convert_nodes)
+    else:
+        check.check_node(proto, opset, where)
+        results = shape_values.evaluate(node)
+        if results is None:
+            convert = find_converter(domain, proto.op_type)
+            results = convert(node) if convert is not None else function_body.inline_schema(node, convert_nodes)
+    for name, value in zip(proto.output, _as_values(results), strict=False):
+        if name and value is not None:
+            scope.values[name] = value
+    for name in proto.output:
+        if name and name not in scope.values:
+            node.unsupported(f"{proto.op_type}: Weft does not compute its output '{name}'")
+
+
+def _lookup(scope: Scope, name: str, where: str) -> Value | None:
+    if not name:
+        return None
+    value = scope.find(name)
+    if value is None:
+        raise ModelImportError(f"input '{name}' is not defined anywhere", where=where)
+    return value
+
+
+def _as_values(results: Any) -> list[Value | None]:
+    items = list(results) if isinstance(results, (tuple, list)) else [results]
+    return [r if r is None or isinstance(r, Value) else Value.of_expr(r) for r in items]
+
+
+@contextmanager
+def _as_import_errors(where: str) -> Iterator[None]:
+    """Turn errors about a node into :class:`ModelImportError` that names it."""
+    try:
+        yield
+    except ModelImportError as e:
+        if e.where is None:
+            e.where = where
+        raise
+    except InternalError:
+        raise
+    except WeftError as e:
+        raise ModelImportError(e.what, where=where, expected=e.expected, found=e.found, help=e.help) from e
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError) as e:
+        raise ModelImportError("this node cannot be converted", where=where, found=f"{type(e).__name__}: {e}") from e

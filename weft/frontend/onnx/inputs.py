@@ -1,0 +1,181 @@
+"""Graph inputs become parameters: names made identifiers, dimensions symbolic by name, shapes and types overridden where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.error import ModelImportError
+from weft.frontend.onnx.graph import Graph
+from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.value import Value, as_dim
+from weft.ir import DataType, IntImm, TensorType, Var, tensor_type
+from weft.relax import Var as RelaxVar
+
+__all__ = ["GraphInput", "describe", "make_inputs"]
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """An input: its ONNX name, its parameter, and what the model calls its symbolic dimensions."""
+
+    name: str
+    var: Any
+    labels: dict[Var, str]
+
+
+def make_inputs(
+    graph: Graph,
+    proto: Any,
+    shape_dict: Mapping[str, Sequence[int | str]] | None,
+    dtype_dict: Mapping[str, str] | str | None,
+) -> list[GraphInput]:
+    """Make the parameters of the graph's inputs and enter them into the scope.
+
+    Raises
+    ------
+    ModelImportError
+        When an input is no tensor of known rank, or `shape_dict` or `dtype_dict` do not fit.
+    """
+    weights = {t.name for t in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
+    infos = [i for i in proto.input if i.name not in weights]
+    shapes = {k: list(v) for k, v in (shape_dict or {}).items()}
+    dtypes = {i.name: dtype_dict for i in infos} if isinstance(dtype_dict, str) else dict(dtype_dict or {})
+    for given, what in ((shapes, "shape_dict"), (dtypes, "dtype_dict")):
+        for name in given:
+            if name not in {i.name for i in infos} and name not in weights:
+                raise ModelImportError(
+                    f"{what} names an input that the model does not have",
+                    expected=", ".join(i.name for i in infos) or "none",
+                    found=name,
+                )
+    declared = {i.name: _declared_dims(i) for i in infos}
+    fixed = _fixed_names(declared, shapes)
+    variables: dict[str, Var] = {}
+    result = []
+    for info in infos:
+        dtype = (
+            str(DataType(dtypes[info.name]))
+            if info.name in dtypes
+            else dtype_name(info.type.tensor_type.elem_type, f"input '{info.name}'")
+        )
+        dims = _dims_of_input(info.name, declared[info.name], shapes.get(info.name), fixed)
+        labels: dict[Var, str] = {}
+        shape = [_dimension(graph, d, f"{info.name}_d{i}", variables, labels) for i, d in enumerate(dims)]
+        var = RelaxVar(graph.fresh(info.name), tensor_type(shape, dtype))
+        graph.scope.values[info.name] = Value.of_expr(var)
+        result.append(GraphInput(info.name, var, labels))
+    return result
+
+
+def _declared_dims(info: Any) -> list[int | str | None] | None:
+    """Return an input's dimensions: a number, a name, or None for an unnamed one; None in all where the rank is unknown."""
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ModelImportError(
+            f"input '{info.name}' is not a tensor",
+            expected="a tensor",
+            found=kind or "no type",
+            help="sequences, maps and optionals are not supported",
+        )
+    if not info.type.tensor_type.HasField("shape"):
+        return None
+    dims: list[int | str | None] = []
+    for d in info.type.tensor_type.shape.dim:
+        field = d.WhichOneof("value")
+        dims.append(
+            d.dim_value
+            if field == "dim_value" and d.dim_value >= 0
+            else d.dim_param
+            if field == "dim_param" and d.dim_param
+            else None
+        )
+    return dims
+
+
+def _fixed_names(
+    declared: Mapping[str, list[int | str | None] | None], shapes: Mapping[str, Sequence[Any]]
+) -> dict[str, int]:
+    """Return the numbers that `shape_dict` gives to dimensions that the model names."""
+    fixed: dict[str, int] = {}
+    for name, given in shapes.items():
+        dims = declared.get(name)
+        if dims is None or len(dims) != len(given):
+            continue
+        for d, g in zip(dims, given, strict=True):
+            if isinstance(d, str) and isinstance(g, int) and g >= 0:
+                if fixed.setdefault(d, g) != g:
+                    raise ModelImportError(
+                        f"shape_dict gives two sizes to the dimension '{d}'",
+                        expected=str(fixed[d]),
+                        found=f"{g} in input '{name}'",
+                    )
+    return fixed
+
+
+def _dims_of_input(
+    name: str, declared: list[Any] | None, given: Sequence[Any] | None, fixed: Mapping[str, int]
+) -> list[Any]:
+    if given is None:
+        if declared is None:
+            raise ModelImportError(
+                f"input '{name}' has no shape in the model",
+                expected="a known number of dimensions",
+                help=f"pass shape_dict={{'{name}': [...]}}",
+            )
+        return [fixed.get(d, d) if isinstance(d, str) else d for d in declared]
+    if declared is not None and len(declared) != len(given):
+        raise ModelImportError(
+            f"shape_dict gives input '{name}' another rank",
+            expected=f"{len(declared)} dimensions",
+            found=str(list(given)),
+        )
+    dims = []
+    for i, g in enumerate(given):
+        d = declared[i] if declared is not None else None
+        if isinstance(g, int) and not isinstance(g, bool) and g >= 0 and isinstance(d, int) and d != g:
+            raise ModelImportError(
+                f"shape_dict changes a fixed dimension of input '{name}'",
+                expected=f"dimension {i} of {d}",
+                found=str(g),
+            )
+        if g is None or g == -1:
+            dims.append(fixed.get(d, d) if isinstance(d, str) else d)
+        elif (
+            isinstance(g, (int, str))
+            and not isinstance(g, bool)
+            and g not in ("", "?")
+            and not (isinstance(g, int) and g < 0)
+        ):
+            dims.append(g)
+        else:
+            raise ModelImportError(
+                f"shape_dict has a malformed dimension for input '{name}'",
+                expected="a number at least 0, -1, None or a name",
+                found=repr(g),
+            )
+    return dims
+
+
+def _dimension(graph: Graph, d: Any, hint: str, variables: dict[str, Var], labels: dict[Var, str]) -> Any:
+    if isinstance(d, int):
+        return d
+    if d is None:
+        var = graph.size_var(hint)
+        labels[var] = var.name
+        return var
+    if d not in variables:
+        variables[d] = graph.size_var(d)
+    labels[variables[d]] = d
+    return variables[d]
+
+
+def describe(name: str, ty: Any, labels: Mapping[Var, str]) -> dict[str, Any]:
+    """Describe an input or output for ``weft.io``: dimensions are numbers, names, or expressions as text."""
+    assert isinstance(ty, TensorType)
+    dims = [
+        as_dim(d) if isinstance(d, IntImm) else labels.get(d, str(d)) if isinstance(d, Var) else str(d)
+        for d in ty.shape or ()
+    ]
+    return {"name": name, "dtype": str(ty.dtype), "shape": dims}

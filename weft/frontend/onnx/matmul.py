@@ -1,0 +1,58 @@
+"""Matrix products: MatMul, Gemm, Einsum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.ir import Tuple
+
+__all__: list[str] = []
+
+
+@converter("MatMul")
+def _matmul(node: Node) -> Any:
+    a, b = node.x(0), node.x(1)
+    for i in (0, 1):
+        if node.ndim(i) == 0:
+            node.error(f"MatMul: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
+    inner = node.dims(a)[-1]
+    if node.ndim(1) == 1:
+        return node.op("matmul", a, node.with_dims(b, [inner]))
+    rows, columns = node.dims(b)[-2:]
+    if not s.provably_equal(inner, rows):
+        b = node.with_dims(b, [*node.dims(b)[:-2], inner, columns])
+    return node.op("matmul", a, b)
+
+
+@converter("Gemm")
+def _gemm(node: Node) -> Any:
+    for i in (0, 1):
+        if node.ndim(i) != 2:
+            node.error(f"Gemm: input {i} has a wrong rank", expected="2 dimensions", found=str(node.ndim(i)))
+    a = node.permute(node.x(0), (1, 0)) if node.attr("transA", 0) else node.x(0)
+    b = node.permute(node.x(1), (1, 0)) if node.attr("transB", 0) else node.x(1)
+    dtype = node.dtype()
+    out = node.op("matmul", a, b)
+    alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
+    if alpha != 1.0:
+        out = node.op("multiply", out, node.scalar(alpha, dtype))
+    if node.has(2) and beta != 0.0:
+        c = node.x(2) if beta == 1.0 else node.op("multiply", node.x(2), node.scalar(beta, dtype))
+        out = node.op("add", out, c)
+    return out
+
+
+@converter("Einsum")
+def _einsum(node: Node) -> Any:
+    equation = node.attr("equation").replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    if len(terms) != len(node.inputs):
+        node.error(
+            "Einsum: its equation does not fit its inputs",
+            expected=f"{len(terms)} inputs for '{equation}'",
+            found=str(len(node.inputs)),
+        )
+    return node.op("einsum", Tuple(tuple(node.xs())), subscripts=equation)

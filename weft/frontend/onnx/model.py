@@ -1,0 +1,229 @@
+"""ONNX files: loading them, and tensors inside or beside them as NumPy arrays, without copying where the format allows it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.error import ModelImportError, require
+
+__all__ = ["TensorReader", "dtype_name", "load_model", "onnx"]
+
+onnx = require("onnx", extra="onnx")
+
+_T = onnx.TensorProto
+_NUMPY: dict[int, np.dtype[Any]] = {
+    _T.FLOAT: np.dtype("float32"),
+    _T.UINT8: np.dtype("uint8"),
+    _T.INT8: np.dtype("int8"),
+    _T.UINT16: np.dtype("uint16"),
+    _T.INT16: np.dtype("int16"),
+    _T.INT32: np.dtype("int32"),
+    _T.INT64: np.dtype("int64"),
+    _T.BOOL: np.dtype("bool"),
+    _T.FLOAT16: np.dtype("float16"),
+    _T.DOUBLE: np.dtype("float64"),
+    _T.UINT32: np.dtype("uint32"),
+    _T.UINT64: np.dtype("uint64"),
+    _T.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    _T.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    _T.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+}
+_FIELD = {
+    _T.FLOAT: "float_data",
+    _T.DOUBLE: "double_data",
+    _T.INT64: "int64_data",
+    _T.UINT32: "uint64_data",
+    _T.UINT64: "uint64_data",
+}
+_BITS_IN_INT32 = {_T.FLOAT16: "uint16", _T.BFLOAT16: "uint16", _T.FLOAT8E4M3FN: "uint8", _T.FLOAT8E5M2: "uint8"}
+
+
+def load_model(model: Any) -> tuple[Any, Path | None]:
+    """Return the model proto and the folder that external data is relative to.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto, bytes, str or os.PathLike
+        The model, its serialized form, or a file's path.
+
+    Raises
+    ------
+    ModelImportError
+        When the file cannot be read or is no ONNX model.
+    """
+    if isinstance(model, onnx.ModelProto):
+        return model, None
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _parse(bytes(model), "the bytes given"), None
+    if not isinstance(model, (str, os.PathLike)):
+        raise ModelImportError(
+            "cannot import this object", expected="an onnx.ModelProto, bytes or a path", found=type(model).__name__
+        )
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise ModelImportError(f"cannot read the model file '{path}'", found=e.strerror or str(e)) from e
+    return _parse(data, f"'{path}'"), path.parent
+
+
+def _parse(data: bytes, origin: str) -> Any:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except Exception as e:
+        raise ModelImportError(
+            f"{origin} is not a complete ONNX model",
+            found=f"{len(data)} bytes; {e}",
+            help="the file may be cut short or damaged; export or download it again",
+        ) from e
+    if not proto.HasField("graph"):
+        raise ModelImportError(
+            f"{origin} is not a complete ONNX model", expected="a graph", found=f"{len(data)} bytes without one"
+        )
+    return proto
+
+
+def dtype_name(elem_type: int, what: str) -> str:
+    """Return Weft's name of an ONNX element type.
+
+    Raises
+    ------
+    ModelImportError
+        When Weft has no such type; `what` names the value.
+    """
+    dtype = _NUMPY.get(elem_type)
+    if dtype is None:
+        raise ModelImportError(
+            f"{what} has an element type that Weft does not have",
+            expected="a number type or bool",
+            found=_type_name(elem_type),
+        )
+    return dtype.name
+
+
+def numpy_type(elem_type: int, what: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of an ONNX element type, as :func:`dtype_name` does its name."""
+    dtype_name(elem_type, what)
+    return _NUMPY[elem_type]
+
+
+def _type_name(elem_type: int) -> str:
+    known = {v: k for k, v in _T.DataType.items()}
+    return known.get(elem_type, f"number {elem_type}")
+
+
+class TensorReader:
+    """Reads tensor protos; external files are mapped once each.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where external data lies.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._files: dict[str, Any] = {}
+
+    def read(self, proto: Any, what: str | None = None) -> np.ndarray[Any, Any]:
+        """Return a tensor's values.
+
+        Raises
+        ------
+        ModelImportError
+            When type, dimensions and data disagree, or external data is missing.
+        """
+        what = what or f"tensor '{proto.name}'"
+        dtype = numpy_type(proto.data_type, what)
+        dims = tuple(proto.dims)
+        if any(d < 0 for d in dims):
+            raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
+        count = 1
+        for d in dims:
+            count *= d
+        if proto.data_location == _T.EXTERNAL:
+            raw: Any = self._external(proto, count * dtype.itemsize, what)
+        elif proto.HasField("raw_data"):
+            raw = proto.raw_data
+        else:
+            return self._typed(proto, dtype, dims, count, what)
+        if len(raw) != count * dtype.itemsize:
+            raise ModelImportError(
+                f"{what} has too {'little' if len(raw) < count * dtype.itemsize else 'much'} data",
+                expected=f"{count * dtype.itemsize} bytes for {dtype.name} {dims}",
+                found=f"{len(raw)}",
+            )
+        return np.frombuffer(raw, dtype).reshape(dims)
+
+    @staticmethod
+    def _typed(proto: Any, dtype: np.dtype[Any], dims: tuple[int, ...], count: int, what: str) -> np.ndarray[Any, Any]:
+        data = getattr(proto, _FIELD.get(proto.data_type, "int32_data"))
+        if len(data) != count:
+            raise ModelImportError(
+                f"{what} has a wrong number of values",
+                expected=f"{count} for {dtype.name} {dims}",
+                found=str(len(data)),
+            )
+        bits = _BITS_IN_INT32.get(proto.data_type)
+        if bits is not None:
+            return (np.asarray(data, np.int64) & np.iinfo(bits).max).astype(bits).view(dtype).reshape(dims)
+        return np.asarray(data).astype(dtype).reshape(dims)
+
+    def _external(self, proto: Any, size: int, what: str) -> Any:
+        info = {e.key: e.value for e in proto.external_data}
+        location = info.get("location", "")
+        try:
+            offset, length = int(info.get("offset", "0")), int(info.get("length", str(size)))
+        except ValueError as e:
+            raise ModelImportError(
+                f"{what}: its external data has a malformed offset or length", found=str(info)
+            ) from e
+        data = self._open(location, what)
+        if offset < 0 or length < 0 or offset + length > len(data):
+            raise ModelImportError(
+                f"{what}: its external file '{location}' is too short",
+                expected=f"{length} bytes at offset {offset}",
+                found=f"a file of {len(data)} bytes",
+            )
+        return memoryview(data)[offset : offset + length]
+
+    def _open(self, location: str, what: str) -> Any:
+        if location in self._files:
+            return self._files[location]
+        if self.folder is None:
+            raise ModelImportError(
+                f"{what} lies in the file '{location}'", help="pass the model's path, so that files beside it are found"
+            )
+        path = Path(os.path.normpath(self.folder / location))
+        if not location or Path(location).is_absolute() or not path.is_relative_to(os.path.normpath(self.folder)):
+            raise ModelImportError(f"{what}: external data must lie in the model's folder", found=f"'{location}'")
+        try:
+            with path.open("rb") as f:
+                empty = os.fstat(f.fileno()).st_size == 0
+                data: Any = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as e:
+            raise ModelImportError(
+                f"{what}: cannot read the external file '{location}'", found=e.strerror or str(e)
+            ) from e
+        self._files[location] = data
+        return data
+
+    def read_sparse(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
+        """Return a sparse tensor's values as a dense array."""
+        values, indices = self.read(proto.values, what), self.read(proto.indices, what + " (indices)")
+        dense = np.zeros(tuple(proto.dims), values.dtype)
+        try:
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+        except (IndexError, ValueError) as e:
+            raise ModelImportError(f"{what}: its sparse indices do not fit its dimensions", found=str(e)) from e
+        return dense

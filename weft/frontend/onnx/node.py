@@ -1,0 +1,224 @@
+"""One ONNX node as its converter sees it: inputs, typed attributes, the opset, and the graph to build into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.graph import Graph
+from weft.frontend.onnx.schema import attribute_value
+from weft.frontend.onnx.value import Dim, Value, as_dim
+from weft.ir import Constant, DataType, Expr, Min, Tuple, constant, numpy_dtype, shape_expr, tensor_type
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A node under conversion.
+
+    Parameters
+    ----------
+    graph : Graph
+        Where to build.
+    proto : onnx.NodeProto
+        The node.
+    inputs : sequence of Value or None
+        The values of its inputs; None for an optional one left out.
+    opset : int
+        The opset version of its domain.
+    where : str
+        Its name for messages: ``ONNX node 17 "/encoder/MatMul" (MatMul)``.
+    """
+
+    __slots__ = ("attrs", "graph", "inputs", "op_type", "opset", "proto", "where")
+
+    def __init__(self, graph: Graph, proto: Any, inputs: Sequence[Value | None], opset: int, where: str) -> None:
+        self.graph, self.proto, self.inputs, self.opset, self.where = graph, proto, tuple(inputs), opset, where
+        self.op_type: str = proto.op_type
+        self.attrs = {a.name: a for a in proto.attribute}
+
+    # --- errors ------------------------------------------------------------------------------------------------------------
+
+    def error(self, what: str, **details: Any) -> NoReturn:
+        """Raise an error at this node."""
+        raise ModelImportError(what, where=self.where, **details)
+
+    def unsupported(self, what: str, **details: Any) -> NoReturn:
+        """Raise an error about something valid that Weft does not have."""
+        raise UnsupportedOperator(what, where=self.where, **details)
+
+    # --- attributes --------------------------------------------------------------------------------------------------------
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Return an attribute's value: number, text, list or proto."""
+        attribute = self.attrs.get(name)
+        return default if attribute is None else attribute_value(attribute)
+
+    # --- inputs ------------------------------------------------------------------------------------------------------------
+
+    def has(self, i: int) -> bool:
+        """Whether input `i` is given."""
+        return i < len(self.inputs) and self.inputs[i] is not None
+
+    def value(self, i: int) -> Value:
+        """Return the value of input `i`."""
+        value = self.inputs[i] if i < len(self.inputs) else None
+        if value is None:
+            self.error(f"input {i} is missing", expected=f"at least {i + 1} inputs", found=str(len(self.inputs)))
+        return value
+
+    def x(self, i: int = 0) -> Any:
+        """Return the expression of input `i`."""
+        return self.graph.expr(self.value(i))
+
+    def xs(self) -> list[Any]:
+        """Return the expressions of all inputs."""
+        return [self.x(i) for i in range(len(self.inputs))]
+
+    def shape(self, i: int = 0) -> tuple[Dim, ...]:
+        """Return the dimensions of input `i`."""
+        return self.value(i).shape
+
+    def ndim(self, i: int = 0) -> int:
+        """Return the rank of input `i`."""
+        return len(self.value(i).shape)
+
+    def dtype(self, i: int = 0) -> str:
+        """Return the element type of input `i`."""
+        return self.value(i).dtype
+
+    def is_float(self, i: int = 0) -> bool:
+        """Whether input `i` is floating-point."""
+        return DataType(self.dtype(i)).is_float
+
+    def const(self, i: int) -> np.ndarray[Any, Any] | None:
+        """Return the data of input `i` where it is given and constant."""
+        return self.value(i).constant if self.has(i) else None
+
+    def ints(self, i: int, *, sizes: bool = False) -> list[Dim]:
+        """Return the elements of integer input `i`, as run-time variables where they are known only then."""
+        return self.graph.ints(self.value(i), sizes=sizes)
+
+    def const_ints(self, i: int, what: str) -> list[int]:
+        """Return the elements of an integer input that must be constant."""
+        array = self.const(i)
+        if array is None:
+            self.unsupported(
+                f"{what} must be constant",
+                found="a value computed at run time",
+                help="export the model with constant values here",
+            )
+        return [int(v) for v in array.reshape(-1)]
+
+    def axes(self, i: int = 1, name: str = "axes") -> list[int] | None:
+        """Return axes given by attribute or, in later opsets, by input `i`; None where neither is given."""
+        if self.has(i):
+            return self.const_ints(i, name)
+        return self.attr(name)
+
+    def axis(self, axis: int, ndim: int | None = None) -> int:
+        """Bring an axis into 0..ndim-1."""
+        ndim = self.ndim() if ndim is None else ndim
+        if not -ndim <= axis < max(ndim, 1):
+            self.error("an axis is out of range", expected=f"{-ndim}..{ndim - 1}", found=str(axis))
+        return axis % ndim if ndim else 0
+
+    # --- building ----------------------------------------------------------------------------------------------------------
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator and return its variable."""
+        return self.graph.op(name, *args, **attrs)
+
+    def emit(self, expr: Expr) -> Any:
+        """Bind an expression."""
+        return self.graph.emit(expr)
+
+    def scalar(self, value: Any, dtype: str) -> Constant:
+        """Make a 0-dimensional constant."""
+        return constant(np.asarray(value).astype(numpy_dtype(dtype)))
+
+    def astype(self, x: Any, dtype: str) -> Any:
+        """Convert, unless `x` has the type."""
+        return x if x.ty.dtype == dtype else self.op("astype", x, dtype=str(dtype))
+
+    def reshape(self, x: Any, shape: Sequence[Dim]) -> Any:
+        """Reshape, unless `x` has the shape."""
+        if len(shape) == len(x.ty.shape) and all(
+            s.provably_equal(s.simplify(a), b) for a, b in zip(x.ty.shape, shape, strict=True)
+        ):
+            return x
+        return self.op("reshape", x, shape_expr([s.to_expr(d) for d in shape]))
+
+    def permute(self, x: Any, axes: Sequence[int]) -> Any:
+        """Transpose, unless the order is the identity."""
+        return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
+
+    def concat(self, parts: Sequence[Any], axis: int) -> Any:
+        """Join along an axis."""
+        return parts[0] if len(parts) == 1 else self.op("concat", Tuple(tuple(parts)), axis=axis)
+
+    def slice(
+        self,
+        x: Any,
+        axes: Sequence[int],
+        begin: Sequence[Dim],
+        end: Sequence[Dim],
+        strides: Sequence[int] | None = None,
+    ) -> Any:
+        """Take a part; bounds must lie inside of the tensor and strides be positive."""
+        steps = list(strides) if strides is not None else [1] * len(axes)
+        return self.op("strided_slice", x, axes=tuple(axes), begin=tuple(begin), end=tuple(end), strides=tuple(steps))
+
+    def full(self, shape: Sequence[Dim], value: Any, dtype: str) -> Any:
+        """Make a tensor of one value."""
+        return self.op("full", shape_expr([s.to_expr(d) for d in shape]), self.scalar(value, dtype), dtype=dtype)
+
+    def dims(self, x: Any) -> list[Dim]:
+        """Return the dimensions of an expression, numbers as ints."""
+        return [as_dim(d) for d in x.ty.shape]
+
+    def with_dims(self, x: Any, dims: Sequence[Dim]) -> Any:
+        """Give `x` dimensions that it must have: checked at run time where that cannot be proved.
+
+        Raises
+        ------
+        ModelImportError
+            When a dimension is known to be another one.
+        """
+        own = self.dims(x)
+        if all(s.provably_equal(a, b) for a, b in zip(own, dims, strict=True)):
+            return x
+        for a, b in zip(own, dims, strict=True):
+            if s.is_known(a, b) and a != b:
+                self.error(
+                    f"{self.op_type}: dimensions that must agree do not",
+                    expected=str(b),
+                    found=f"{a} in shape ({', '.join(map(str, own))})",
+                )
+        return self.graph.bb.match_cast(x, tensor_type([s.to_expr(d) for d in dims], x.ty.dtype))
+
+    def broadcasting(self, *operands: Any) -> tuple[Any, ...]:
+        """Prepare operands for broadcasting: a dimension ``min(n, 512)`` beside ``n`` has to be ``n``, and is checked at run time."""
+        dims = [self.dims(x) for x in operands]
+        if all(s.is_known(*d) for d in dims):
+            return operands
+        return tuple(self._clipped_dims(x, own, dims) for x, own in zip(operands, dims, strict=True))
+
+    def _clipped_dims(self, x: Any, own: list[Dim], others: Sequence[list[Dim]]) -> Any:
+        new = list(own)
+        for i in range(-len(own), 0):
+            if isinstance(own[i], Min):
+                sides = (as_dim(own[i].a), as_dim(own[i].b))
+                limit = next((d for d in sides if isinstance(d, int)), 0)
+                for other in others:
+                    if (
+                        limit > 1
+                        and len(other) >= -i
+                        and any(s.same(other[i], side) for side in sides if not isinstance(side, int))
+                    ):
+                        new[i] = other[i]
+        return x if all(a is b for a, b in zip(new, own, strict=True)) else self.with_dims(x, new)

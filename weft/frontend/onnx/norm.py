@@ -1,0 +1,167 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.ir import TupleGetItem
+
+__all__: list[str] = []
+
+
+@converter("Softmax", "LogSoftmax")
+def _softmax(node: Node) -> Any:
+    name = "nn.softmax" if node.op_type == "Softmax" else "nn.log_softmax"
+    x, rank = node.x(), node.ndim()
+    if node.opset >= 13:
+        return node.op(name, x, axis=node.axis(node.attr("axis", -1)))
+    axis = node.axis(node.attr("axis", 1)) if rank else 0
+    if axis == rank - 1:
+        return node.op(name, x, axis=axis)
+    shape = node.shape()
+    flat = node.reshape(x, [s.product(shape[:axis]), s.product(shape[axis:])])
+    return node.reshape(node.op(name, flat, axis=1), shape)
+
+
+# --- batch, instance, layer --------------------------------------------------------------------------------------------
+
+
+@converter("BatchNormalization")
+def _batch_norm(node: Node) -> Any:
+    epsilon, momentum = node.attr("epsilon", 1e-5), node.attr("momentum", 0.9)
+    training = bool(node.attr("training_mode", 0))
+    if node.opset < 9 and not node.attr("spatial", 1):
+        return _per_activation(node, epsilon)
+    if training:
+        return _training_batch_norm(node, epsilon, momentum)
+    if len([o for o in node.proto.output if o]) > 1:
+        node.unsupported(
+            "BatchNormalization in training mode of opset 7 to 13 cannot be compiled",
+            expected="one output",
+            help="export the model for inference",
+        )
+    dtype = node.dtype()
+    args = [node.astype(node.x(i), dtype) for i in range(5)]
+    if node.ndim() < 2:
+        args[0] = node.reshape(args[0], [*node.shape(), 1])
+    out = node.op(
+        "nn.batch_norm", *args, axis=1, epsilon=epsilon, momentum=momentum, center=True, scale=True, training=False
+    )
+    out = node.emit(TupleGetItem(out, 0))
+    return node.reshape(out, node.shape()) if node.ndim() < 2 else out
+
+
+def _normalized(node: Node, x: Any, mean: Any, variance: Any, epsilon: float) -> Any:
+    inverse = node.op("rsqrt", node.op("add", variance, node.scalar(epsilon, variance.ty.dtype)))
+    return node.op("multiply", node.op("subtract", x, mean), inverse)
+
+
+def _per_activation(node: Node, epsilon: float) -> Any:
+    x, scale, bias, mean, variance = (node.x(i) for i in range(5))
+    return node.op("add", node.op("multiply", _normalized(node, x, mean, variance, epsilon), scale), bias)
+
+
+def _training_batch_norm(node: Node, epsilon: float, momentum: float) -> Any:
+    x, rank, channels = node.x(), node.ndim(), node.shape()[1]
+    dtype, stats = node.dtype(), node.dtype(3)
+    axes = tuple(a for a in range(rank) if a != 1)
+    column = [1, channels, *([1] * (rank - 2))]
+    wide = node.astype(x, stats)
+    mean = node.op("mean", wide, axis=axes, keepdims=True)
+    variance = node.op("variance", wide, axis=axes, keepdims=True)
+    scale, bias = (node.reshape(node.astype(node.x(i), stats), column) for i in (1, 2))
+    out = node.op("add", node.op("multiply", _normalized(node, wide, mean, variance, epsilon), scale), bias)
+
+    def running(old: Any, new: Any) -> Any:
+        kept = node.op("multiply", old, node.scalar(momentum, stats))
+        return node.op(
+            "add", kept, node.op("multiply", node.reshape(new, [channels]), node.scalar(1 - momentum, stats))
+        )
+
+    return node.astype(out, dtype), running(node.x(3), mean), running(node.x(4), variance)
+
+
+@converter("InstanceNormalization")
+def _instance_norm(node: Node) -> Any:
+    axes = tuple(range(2, node.ndim()))
+    if not axes:
+        node.error(
+            "InstanceNormalization: its input has a wrong rank",
+            expected="at least 3 dimensions",
+            found=str(node.ndim()),
+        )
+    return node.op(
+        "nn.instance_norm",
+        node.x(0),
+        node.x(1),
+        node.x(2),
+        channel_axis=1,
+        axes=axes,
+        epsilon=node.attr("epsilon", 1e-5),
+    )
+
+
+@converter("LayerNormalization")
+def _layer_norm(node: Node) -> Any:
+    axis, epsilon, dtype = node.axis(node.attr("axis", -1)), node.attr("epsilon", 1e-5), node.dtype()
+    axes = tuple(range(axis, node.ndim()))
+    inner = node.shape()[axis:]
+    plain = all(
+        len(node.shape(i)) == len(inner) and all(map(s.provably_equal, node.shape(i), inner))
+        for i in (1, 2)
+        if node.has(i)
+    )
+    stats = "float32" if node.attr("stash_type", 1) == onnx.TensorProto.FLOAT and dtype != "float64" else dtype
+    wanted = [bool(o) for o in node.proto.output]
+    if plain and wanted == [True]:
+        gamma = node.x(1)
+        beta = node.x(2) if node.has(2) else node.full(inner, 0, dtype)
+        return node.op(
+            "nn.layer_norm", node.x(0), gamma, beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
+        )
+    wide = node.astype(node.x(0), stats)
+    mean = node.op("mean", wide, axis=axes, keepdims=True)
+    variance = node.op("variance", wide, axis=axes, keepdims=True)
+    inverse = node.op("rsqrt", node.op("add", variance, node.scalar(epsilon, stats)))
+    out = node.astype(node.op("multiply", node.op("subtract", wide, mean), inverse), dtype)
+    out = node.op("multiply", out, node.x(1))
+    return (node.op("add", out, node.x(2)) if node.has(2) else out), mean, inverse
+
+
+@converter("LRN")
+def _lrn(node: Node) -> Any:
+    size, dtype = node.attr("size"), node.dtype()
+    alpha, beta, bias = node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
+    if size < 1:
+        node.error("LRN: attribute 'size' must be positive", found=str(size))
+    x, channels = node.x(), node.shape()[1]
+    low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
+    rest = [0] * (node.ndim() - 2)
+    squares = padded(node, node.op("multiply", x, x), [0, low, *rest], [0, high, *rest])
+    total = None
+    for i in range(size):
+        part = node.slice(squares, [1], [i], [s.add(i, channels)])
+        total = part if total is None else node.op("add", total, part)
+    scaled = node.op("add", node.op("multiply", total, node.scalar(alpha / size, dtype)), node.scalar(bias, dtype))
+    return node.op("divide", x, node.op("power", scaled, node.scalar(beta, dtype)))
+
+
+@converter("LpNormalization")
+def _lp_norm(node: Node) -> Any:
+    axis, p, x = node.axis(node.attr("axis", -1)), node.attr("p", 2), node.x()
+    if p not in (1, 2):
+        node.error("LpNormalization: attribute 'p' has an unknown value", expected="1 or 2", found=str(p))
+    total = node.op("sum", node.op("abs", x) if p == 1 else node.op("multiply", x, x), axis=(axis,), keepdims=True)
+    length = total if p == 1 else node.op("sqrt", total)
+    zero = node.op("equal", length, node.scalar(0, node.dtype()))
+    return node.op(
+        "where",
+        zero,
+        node.scalar(0, node.dtype()),
+        node.op("divide", x, node.op("where", zero, node.scalar(1, node.dtype()), length)),
+    )

@@ -1,0 +1,167 @@
+"""Pooling of any rank, with the indices of maxima where they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.window import Window, read_window
+from weft.ir import DataType
+
+__all__: list[str] = []
+
+
+@converter("GlobalAveragePool", "GlobalMaxPool")
+def _global_pool(node: Node) -> Any:
+    axes = tuple(range(2, node.ndim()))
+    return node.op("mean" if node.op_type == "GlobalAveragePool" else "max", node.x(), axis=axes, keepdims=True)
+
+
+def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
+    """Count the windows along each axis; with `ceil_mode` also one that is cut off at the end, unless it would start in the padding."""
+    sizes: list[Dim] = []
+    for size, extent, stride, low, high in zip(
+        node.shape()[2:], window.extents, window.strides, window.before, window.after, strict=True
+    ):
+        room = s.subtract(s.add(s.add(size, low), high), extent)
+        count = s.add(s.ceildiv(room, stride) if ceil_mode else s.floor_divide(room, stride), 1)
+        if ceil_mode:
+            starts_inside = s.ceildiv(s.add(size, low), stride)
+            count = s.minimum(count, starts_inside)
+        sizes.append(count)
+    return sizes
+
+
+def _reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
+    """Return the window with as much padding at the end as the last of `sizes` windows needs, which may be less than nothing."""
+    after = []
+    for count, size, extent, stride, low in zip(
+        sizes, node.shape()[2:], window.extents, window.strides, window.before, strict=True
+    ):
+        needed = s.add(s.multiply(s.subtract(count, 1), stride), extent)
+        after.append(s.subtract(needed, s.add(size, low)))
+    return replace(window, after=after)
+
+
+def _smallest(dtype: str) -> Any:
+    dt = DataType(dtype)
+    if dt.is_float:
+        return -np.inf
+    return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))
+
+
+def _pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any) -> Any:
+    """Pool with floor sizes, padding beforehand what the operator cannot."""
+    rank = len(window.kernel)
+    if not window.has_constant_pads or any(p < 0 for p in window.padding):
+        x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", fill)
+        window = replace(window, before=[0] * rank, after=[0] * rank)
+    return node.op(
+        f"nn.{name}{rank}d",
+        x,
+        pool_size=tuple(window.kernel),
+        strides=tuple(window.strides),
+        padding=window.padding,
+        dilation=tuple(window.dilations),
+        ceil_mode=False,
+        **attrs,
+    )
+
+
+@converter("MaxPool")
+def _max_pool(node: Node) -> Any:
+    window = read_window(node, node.attr("kernel_shape"))
+    if node.attr("ceil_mode", 0):
+        window = _reach(node, window, _output_sizes(node, window, True))
+    x = node.x()
+    if len(node.proto.output) > 1 and node.proto.output[1]:
+        return _max_pool_with_indices(node, x, window)
+    return _pool(node, "max_pool", x, window, _smallest(node.dtype()))
+
+
+@converter("AveragePool")
+def _average_pool(node: Node) -> Any:
+    window = read_window(node, node.attr("kernel_shape"))
+    include, ceil_mode = bool(node.attr("count_include_pad", 0)), bool(node.attr("ceil_mode", 0))
+    x = node.x()
+    if not ceil_mode and window.has_constant_pads and all(p >= 0 for p in window.padding):
+        return _pool(node, "avg_pool", x, window, 0, count_include_pad=include)
+    reach = _reach(node, window, _output_sizes(node, window, ceil_mode))
+    if include and not ceil_mode:
+        return _pool(node, "avg_pool", x, reach, 0, count_include_pad=True)
+    if reach.has_constant_pads and all(p >= 0 for p in reach.padding) and not include:
+        return _pool(node, "avg_pool", x, reach, 0, count_include_pad=False)
+    return _average_of_counted(node, x, window, reach, include)
+
+
+def _average_of_counted(node: Node, x: Any, window: Window, reach: Window, include: bool) -> Any:
+    """Divide the mean over whole windows by the mean of a mask of the cells that count."""
+    rank, dtype = len(window.kernel), x.ty.dtype
+    sizes = list(node.shape()[2:])
+    mask = node.full([1, 1, *sizes], 1, dtype)
+    beyond = reach.after
+    if include:
+        mask = padded(node, mask, [0, 0, *window.before], [0, 0, *window.after], "constant", 1)
+        beyond = [s.subtract(r, a) for r, a in zip(reach.after, window.after, strict=True)]
+        mask = padded(node, mask, [0] * (rank + 2), [0, 0, *beyond], "constant", 0)
+        mask_window = replace(reach, before=[0] * rank, after=[0] * rank)
+    else:
+        mask_window = reach
+    total = _pool(node, "avg_pool", x, reach, 0, count_include_pad=True)
+    count = _pool(node, "avg_pool", mask, mask_window, 0, count_include_pad=True)
+    return node.op("divide", total, count)
+
+
+def _max_pool_with_indices(node: Node, x: Any, window: Window) -> Any:
+    """Compare the taps of the window one after another, carrying the flat index of the largest; the first of equals wins."""
+    sizes, dtype = list(node.shape()[2:]), node.dtype()
+    grid = _flat_indices(node, sizes, bool(node.attr("storage_order", 0)))
+    outs = [
+        s.add(s.floor_divide(s.subtract(s.add(s.add(d, b), a), e), t), 1)
+        for d, b, a, e, t in zip(sizes, window.before, window.after, window.extents, window.strides, strict=True)
+    ]
+    wide = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", _smallest(dtype))
+    numbers = padded(node, grid, [0, 0, *window.before], [0, 0, *window.after], "constant", -1)
+    axes = list(range(2, node.ndim()))
+    best = index = None
+    for tap in product(*(range(k) for k in window.kernel)):
+        begin = [t * d for t, d in zip(tap, window.dilations, strict=True)]
+        end = [
+            s.add(s.add(b, s.multiply(s.subtract(o, 1), t)), 1)
+            for b, o, t in zip(begin, outs, window.strides, strict=True)
+        ]
+        value = node.slice(wide, axes, begin, end, window.strides)
+        number = node.op("broadcast_to", node.slice(numbers, axes, begin, end, window.strides), value.ty.shape)
+        if best is None:
+            best, index = value, number
+            continue
+        inside = node.op("greater_equal", number, node.scalar(0, "int64"))
+        unset = node.op("less", index, node.scalar(0, "int64"))
+        better = node.op("logical_and", inside, node.op("logical_or", unset, node.op("greater", value, best)))
+        best, index = node.op("where", better, value, best), node.op("where", better, number, index)
+    planes = [*node.shape()[:2]]
+    plane = s.product(sizes)
+    offset = node.op(
+        "multiply",
+        node.op("arange", 0, s.to_expr(s.product(planes)), 1, dtype="int64"),
+        node.graph.expr(Value.of_elements(plane, "int64")),
+    )
+    offset = node.reshape(offset, [*planes, *([1] * len(sizes))])
+    return best, node.op("add", index, offset)
+
+
+def _flat_indices(node: Node, sizes: list[Dim], column_major: bool) -> Any:
+    """Number the cells of a plane, last axis fastest or, column major, first axis fastest."""
+    flat = node.op("arange", 0, s.to_expr(s.product(sizes)), 1, dtype="int64")
+    if not column_major:
+        return node.reshape(flat, [1, 1, *sizes])
+    turned = node.reshape(flat, sizes[::-1])
+    return node.reshape(node.permute(turned, list(range(len(sizes)))[::-1]), [1, 1, *sizes])

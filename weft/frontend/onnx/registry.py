@@ -1,0 +1,37 @@
+"""The table of converters: which function turns which ONNX operator into Relax.
+
+A converter gets a :class:`~weft.frontend.onnx.node.Node` and returns a Relax expression, a :class:`Value`, or a sequence of them (None for
+an output that is not there). It handles every opset of its operator from 7 on, asking ``node.opset`` where they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["converter", "find_converter", "supported_operators"]
+
+Converter = Callable[[Any], Any]
+_CONVERTERS: dict[tuple[str, str], Converter] = {}
+
+
+def converter(*op_types: str, domain: str = "") -> Callable[[Converter], Converter]:
+    """Register the decorated function for operators of one domain."""
+
+    def register(fn: Converter) -> Converter:
+        for op_type in op_types:
+            assert (domain, op_type) not in _CONVERTERS, op_type
+            _CONVERTERS[domain, op_type] = fn
+        return fn
+
+    return register
+
+
+def find_converter(domain: str, op_type: str) -> Converter | None:
+    """Return the converter of an operator, or None."""
+    return _CONVERTERS.get((domain, op_type))
+
+
+def supported_operators(domain: str = "") -> list[str]:
+    """List the operators of a domain that have a converter."""
+    return sorted(op for d, op in _CONVERTERS if d == domain)

@@ -1,0 +1,398 @@
+"""Resize and Upsample in every mode, for constant and symbolic sizes.
+
+One axis after another: positions in the input are computed from positions in the output, at import where sizes are known and by the compiled
+program otherwise; taps are gathered and weighted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.manipulate import padded
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim, Value
+from weft.ir import DataType, constant
+
+__all__: list[str] = []
+
+_COORDINATES = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """How one axis is resized; ``scale`` is a number or a scalar expression, ``region`` the part of tf_crop_and_resize."""
+
+    axis: int
+    size_in: Dim
+    size_out: Dim
+    scale: Any
+    region: tuple[Any, Any] | None
+
+
+@converter("Upsample")
+def _upsample(node: Node) -> Any:
+    scales = node.attr("scales") if node.opset < 9 else _elements(node, 1)
+    mode = node.attr("mode", "nearest")
+    axes = _from_scales(node, list(range(node.ndim())), scales, [None] * node.ndim())
+    return _resize(node, axes, mode, "asymmetric", "floor")
+
+
+@converter("Resize")
+def _resize_node(node: Node) -> Any:
+    if node.opset < 11:
+        axes = _from_scales(node, list(range(node.ndim())), _elements(node, 1), [None] * node.ndim())
+        return _resize(node, axes, node.attr("mode", "nearest"), "asymmetric", "floor")
+    over = [node.axis(a) for a in node.attr("axes")] if node.attr("axes") is not None else list(range(node.ndim()))
+    coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
+    if coordinates not in _COORDINATES:
+        node.error(
+            "Resize: attribute 'coordinate_transformation_mode' has an unknown value",
+            expected=", ".join(_COORDINATES),
+            found=coordinates,
+        )
+    regions: list[Any] = [None] * len(over)
+    if coordinates == "tf_crop_and_resize":
+        roi = node.const(1)
+        if roi is None or roi.size != 2 * len(over):
+            node.unsupported(
+                "Resize: its input 'roi' must be constant, with a begin and an end for each axis",
+                found="none" if roi is None else f"{roi.size} elements",
+            )
+        flat = [float(v) for v in roi.reshape(-1)]
+        regions = list(zip(flat[: len(over)], flat[len(over) :], strict=True))
+    if node.has(3) and not (node.const(3) is not None and node.const(3).size == 0):  # type: ignore[union-attr]
+        axes = _from_sizes(node, over, regions)
+    else:
+        axes = _from_scales(node, over, _elements(node, 2), regions)
+    return _resize(
+        node, axes, node.attr("mode", "nearest"), coordinates, node.attr("nearest_mode", "round_prefer_floor")
+    )
+
+
+def _elements(node: Node, i: int) -> list[Any]:
+    """Return the scales: numbers, or expressions where they are computed from shapes."""
+    if not node.has(i):
+        node.error(f"{node.op_type}: neither scales nor sizes are given")
+    value = node.value(i)
+    known = value.known
+    if known is None:
+        node.unsupported(
+            f"{node.op_type}: its scales are data",
+            expected="constants, or values computed from shapes",
+            help="give sizes instead of scales",
+        )
+    return list(known.flat)
+
+
+def _from_scales(node: Node, over: list[int], scales: list[Any], regions: list[Any]) -> list[_Axis]:
+    if len(scales) != len(over):
+        node.error(f"{node.op_type}: a wrong number of scales", expected=str(len(over)), found=str(len(scales)))
+    axes = []
+    for axis, scale, region in zip(over, scales, regions, strict=True):
+        if s.is_known(scale) and not scale > 0:
+            node.error(f"{node.op_type}: a scale is not positive", found=str(scale))
+        size = node.shape()[axis]
+        width = size if region is None else s.multiply(_float(size), region[1] - region[0])
+        axes.append(_Axis(axis, size, _size_from(_float(width), scale), scale, region))
+    return axes
+
+
+def _float(e: Any) -> Any:
+    return float(e) if s.is_known(e) else s.cast_element(e, "float32")
+
+
+def _size_from(width: Any, scale: Any) -> Dim:
+    """Round ``width * scale`` down, in float32 as the scale is."""
+    if s.is_known(width, scale):
+        return int(np.floor(np.float32(width) * np.float32(scale)))
+    return s.cast_element(s.floor(s.multiply(width, scale)), "int64")
+
+
+def _from_sizes(node: Node, over: list[int], regions: list[Any]) -> list[_Axis]:
+    sizes = node.ints(3, sizes=True)
+    if len(sizes) != len(over):
+        node.error("Resize: a wrong number of sizes", expected=str(len(over)), found=str(len(sizes)))
+    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    own = [node.shape()[a] for a in over]
+    scales = [_quotient(t, d) for t, d in zip(sizes, own, strict=True)]
+    if policy != "stretch":
+        if policy not in ("not_larger", "not_smaller"):
+            node.error(
+                "Resize: attribute 'keep_aspect_ratio_policy' has an unknown value",
+                expected="stretch, not_larger or not_smaller",
+                found=policy,
+            )
+        scale = scales[0]
+        for other in scales[1:]:
+            scale = (s.minimum if policy == "not_larger" else s.maximum)(scale, other)
+        scales = [scale] * len(over)
+        half_up = [s.floor(s.add(s.multiply(_float(d), scale), 0.5)) for d in own]
+        sizes = [s.cast_element(h, "int64") for h in half_up]
+    return [_Axis(*parts) for parts in zip(over, own, sizes, scales, regions, strict=True)]
+
+
+def _quotient(a: Dim, b: Dim) -> Any:
+    if s.is_known(a, b):
+        return a / b if b else 1.0
+    return s.divide(_float(a), _float(b))
+
+
+# --- positions ---------------------------------------------------------------------------------------------------------
+
+
+class _Lines:
+    """Arithmetic on a line of positions: in NumPy where everything is known, else as float32 tensors of the program."""
+
+    def __init__(self, node: Node, known: bool) -> None:
+        self.node, self.known = node, known
+
+    def count(self, n: Dim) -> Any:
+        """Return 0, 1, ... n - 1."""
+        if self.known:
+            return np.arange(n, dtype=np.float64)
+        return self.node.op("astype", self.node.op("arange", 0, s.to_expr(n), 1, dtype="int64"), dtype="float32")
+
+    def number(self, e: Any) -> Any:
+        """Return a number or scalar expression as an operand."""
+        if self.known:
+            return float(e)
+        return (
+            self.node.scalar(e, "float32")
+            if s.is_known(e)
+            else self.node.graph.expr(Value.of_elements(s.cast_element(e, "float32"), "float32"))
+        )
+
+    def do(self, name: str, a: Any, b: Any = None) -> Any:
+        """Apply an operator by its Relax name."""
+        if self.known:
+            return _NUMPY[name](a) if b is None else _NUMPY[name](a, b)
+        a, b = (self.number(v) if isinstance(v, (int, float)) else v for v in (a, b))
+        return self.node.op(name, a) if b is None else self.node.op(name, a, b)
+
+
+_NUMPY: dict[str, Any] = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floor": np.floor, "ceil": np.ceil, "abs": np.abs,
+    "minimum": np.minimum, "maximum": np.maximum, "less": np.less, "greater": np.greater, "logical_or": np.logical_or,
+}  # fmt: skip
+
+
+def _positions(lines: _Lines, a: _Axis, coordinates: str) -> Any:
+    """Return where each output position lies in the input."""
+    o, scale = lines.count(a.size_out), lines.number(a.scale)
+    if coordinates == "align_corners":
+        last = s.subtract(_float(a.size_in), 1.0)
+        steps = s.maximum(s.subtract(_float(a.size_out), 1.0), 1.0)
+        return lines.do("divide", lines.do("multiply", o, lines.number(last)), lines.number(steps))
+    if coordinates == "asymmetric":
+        return lines.do("divide", o, scale)
+    if coordinates == "tf_crop_and_resize":
+        return _cropped(lines, a, o)
+    half = lines.do("add", o, 0.5)
+    if coordinates == "tf_half_pixel_for_nn":
+        return lines.do("divide", half, scale)
+    x = lines.do("subtract", lines.do("divide", half, scale), 0.5)
+    if coordinates == "pytorch_half_pixel":
+        if s.is_known(a.size_out):
+            return x if a.size_out > 1 else lines.do("multiply", o, 0.0)
+        return lines.do("multiply", x, lines.number(s.cast_element(s.minimum(s.subtract(a.size_out, 1), 1), "float32")))
+    if coordinates == "half_pixel_symmetric":
+        exact = s.multiply(_float(a.size_in), a.scale)
+        adjustment = s.divide(_float(a.size_out), exact)
+        center = s.divide(_float(a.size_in), 2.0)
+        offset = s.multiply(center, s.subtract(1.0, adjustment))
+        return lines.do("add", x, lines.number(offset))
+    return x
+
+
+def _cropped(lines: _Lines, a: _Axis, o: Any) -> Any:
+    assert a.region is not None
+    begin, end = a.region
+    last = s.subtract(_float(a.size_in), 1.0)
+    if s.is_known(a.size_out) and a.size_out <= 1:
+        return lines.do("add", lines.do("multiply", o, 0.0), lines.number(s.multiply(last, 0.5 * (begin + end))))
+    step = s.divide(s.multiply(last, end - begin), s.subtract(_float(a.size_out), 1.0))
+    return lines.do("add", lines.do("multiply", o, lines.number(step)), lines.number(s.multiply(last, begin)))
+
+
+def _nearest(lines: _Lines, x: Any, mode: str) -> Any:
+    if mode == "floor":
+        return lines.do("floor", x)
+    if mode == "ceil":
+        return lines.do("ceil", x)
+    if mode == "round_prefer_ceil":
+        return lines.do("floor", lines.do("add", x, 0.5))
+    if mode != "round_prefer_floor":
+        lines.node.error(
+            "Resize: attribute 'nearest_mode' has an unknown value",
+            expected="round_prefer_floor, round_prefer_ceil, floor or ceil",
+            found=mode,
+        )
+    return lines.do("ceil", lines.do("subtract", x, 0.5))
+
+
+# --- the operator ------------------------------------------------------------------------------------------------------
+
+
+def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:
+    if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
+        node.error(
+            f"{node.op_type}: attribute 'mode' has an unknown value", expected="nearest, linear or cubic", found=mode
+        )
+    antialias = bool(node.attr("antialias", 0)) and mode != "nearest"
+    moved = [
+        a
+        for a in axes
+        if not (s.provably_equal(a.size_in, a.size_out) and s.is_known(a.scale) and a.scale == 1.0 and a.region is None)
+    ]
+    x, dtype = node.x(), node.dtype()
+    if mode != "nearest" and moved and not (dtype in ("float32", "float64")):
+        x = node.astype(x, "float32")
+    outside = []
+    for a in moved:
+        known = s.is_known(a.size_in, a.size_out, a.scale)
+        lines = _Lines(node, known)
+        positions = _positions(lines, a, coordinates)
+        if a.region is not None:
+            beyond = lines.do("greater", positions, lines.number(s.subtract(_float(a.size_in), 1.0)))
+            outside.append((a, lines.do("logical_or", lines.do("less", positions, 0.0), beyond)))
+        if mode == "nearest":
+            x = _take(lines, x, a, _nearest(lines, positions, nearest_mode))
+        elif antialias:
+            x = _antialiased(lines, x, a, positions, mode)
+        else:
+            x = _weighted(lines, x, a, positions, mode)
+    for a, mask in outside:
+        column = node.reshape(
+            constant(mask) if isinstance(mask, np.ndarray) else mask,
+            [a.size_out if i == a.axis else 1 for i in range(node.ndim())],
+        )
+        x = node.op("where", column, node.scalar(node.attr("extrapolation_value", 0.0), x.ty.dtype), x)
+    if x.ty.dtype != dtype and not DataType(dtype).is_float:
+        x = node.op("round", x)
+    return node.astype(x, dtype) if moved else node.value(0)
+
+
+def _take(lines: _Lines, x: Any, a: _Axis, index: Any) -> Any:
+    """Gather along the axis at positions limited to it."""
+    inside = lines.do("minimum", lines.do("maximum", index, 0.0), lines.number(s.subtract(_float(a.size_in), 1.0)))
+    whole = (
+        constant(inside.astype(np.int64))
+        if isinstance(inside, np.ndarray)
+        else lines.node.op("astype", inside, dtype="int64")
+    )
+    return lines.node.op("take", x, whole, axis=a.axis)
+
+
+def _column(lines: _Lines, weights: Any, a: _Axis, rank: int, dtype: str) -> Any:
+    """Bring a line of weights beside its axis."""
+    if isinstance(weights, np.ndarray):
+        weights = constant(weights.astype(dtype))
+    return lines.node.reshape(
+        lines.node.astype(weights, dtype), [a.size_out if i == a.axis else 1 for i in range(rank)]
+    )
+
+
+def _weighted(lines: _Lines, x: Any, a: _Axis, positions: Any, mode: str) -> Any:
+    node, rank, dtype = lines.node, len(x.ty.shape), x.ty.dtype
+    base = lines.do("floor", positions)
+    t = lines.do("subtract", positions, base)
+    taps = (0, 1) if mode != "cubic" else (-1, 0, 1, 2)
+    weights = (
+        [lines.do("subtract", 1.0, t), t] if mode != "cubic" else _cubic(lines, t, node.attr("cubic_coeff_a", -0.75))
+    )
+    if node.attr("exclude_outside", 0):
+        weights = _excluding(lines, a, base, taps, weights)
+    total = None
+    for tap, w in zip(taps, weights, strict=True):
+        part = node.op(
+            "multiply", _take(lines, x, a, lines.do("add", base, float(tap))), _column(lines, w, a, rank, dtype)
+        )
+        total = part if total is None else node.op("add", total, part)
+    return total
+
+
+def _polynomial(lines: _Lines, t: Any, coefficients: tuple[float, ...]) -> Any:
+    out = lines.do("multiply", t, coefficients[0])
+    for c in coefficients[1:-1]:
+        out = lines.do("multiply", lines.do("add", out, c), t)
+    return lines.do("add", out, coefficients[-1])
+
+
+def _cubic(lines: _Lines, t: Any, a: float) -> list[Any]:
+    """Return Keys' weights of the four taps around a position."""
+    near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+    u = lines.do("subtract", 1.0, t)
+    return [
+        _polynomial(lines, lines.do("add", t, 1.0), far),
+        _polynomial(lines, t, near),
+        _polynomial(lines, u, near),
+        _polynomial(lines, lines.do("add", u, 1.0), far),
+    ]
+
+
+def _excluding(lines: _Lines, a: _Axis, base: Any, taps: tuple[int, ...], weights: list[Any]) -> list[Any]:
+    """Drop taps outside of the input and scale the others up."""
+    kept, total = [], None
+    last = lines.number(s.subtract(_float(a.size_in), 1.0))
+    for tap, w in zip(taps, weights, strict=True):
+        at = lines.do("add", base, float(tap))
+        out = lines.do("logical_or", lines.do("less", at, 0.0), lines.do("greater", at, last))
+        w = np.where(out, 0.0, w) if lines.known else lines.node.op("where", out, lines.number(0.0), w)
+        kept.append(w)
+        total = w if total is None else lines.do("add", total, w)
+    return [lines.do("divide", w, total) for w in kept]
+
+
+def _antialiased(lines: _Lines, x: Any, a: _Axis, positions: Any, mode: str) -> Any:
+    """Widen the taps when shrinking: a matrix of weights over the input, its edges repeated, times the axis."""
+    node, rank, dtype = lines.node, len(x.ty.shape), x.ty.dtype
+    if not s.is_known(a.scale):
+        node.unsupported("Resize: antialias needs constant scales", found="scales computed at run time")
+    shrink = min(float(a.scale), 1.0)
+    reach = 2 if mode == "cubic" else 1
+    border = 0 if node.attr("exclude_outside", 0) else -int(np.floor(-reach / shrink) + 1) + 1
+    if border:
+        widths = [border if i == a.axis else 0 for i in range(rank)]
+        x = padded(node, x, widths, widths, "edge")
+    taps = lines.count(s.add(a.size_in, 2 * border))
+    column = [s.add(a.size_out, 0), 1]
+    if lines.known:
+        weights = _kernel(
+            ((taps - border)[None, :] - positions[:, None]) * shrink, mode, node.attr("cubic_coeff_a", -0.75)
+        )
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        matrix: Any = constant(weights.astype(dtype))
+    else:
+        row = node.reshape(lines.do("subtract", taps, float(border)), [1, *node.dims(taps)])
+        offsets = lines.do(
+            "multiply", lines.do("abs", lines.do("subtract", row, node.reshape(positions, column))), shrink
+        )
+        raw = _kernel_lines(lines, offsets, mode, node.attr("cubic_coeff_a", -0.75))
+        matrix = node.astype(node.op("divide", raw, node.op("sum", raw, axis=(1,), keepdims=True)), dtype)
+    order = [i for i in range(rank) if i != a.axis] + [a.axis]
+    out = node.op("matmul", node.permute(x, order), node.permute(matrix, (1, 0)))
+    return node.permute(out, [order.index(i) for i in range(rank)])
+
+
+def _kernel(offsets: Any, mode: str, a: float) -> Any:
+    d = np.abs(offsets)
+    if mode != "cubic":
+        return np.clip(1 - d, 0, 1)
+    return np.where(
+        d <= 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0.0)
+    )
+
+
+def _kernel_lines(lines: _Lines, d: Any, mode: str, a: float) -> Any:
+    if mode != "cubic":
+        return lines.do("maximum", lines.do("subtract", 1.0, d), 0.0)
+    node, zero = lines.node, lines.number(0.0)
+    near, far = _polynomial(lines, d, (a + 2, -(a + 3), 0.0, 1.0)), _polynomial(lines, d, (a, -5 * a, 8 * a, -4 * a))
+    return node.op("where", lines.do("greater", d, 1.0), node.op("where", lines.do("less", d, 2.0), far, zero), near)

@@ -1,0 +1,431 @@
+"""Arithmetic on the elements of shape values: Python numbers where they are known, otherwise scalar expressions.
+
+Integers are int64 expressions. A float is an expression only where it comes from a symbolic dimension (the scales of ``Resize``); it is kept
+as a ratio ``float(i) / d`` of an integer expression and a constant as long as that is exact, so that rounding it back gives integer
+arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from weft.arith import Analyzer
+from weft.ir import (
+    Cast,
+    CallIntrin,
+    DataType,
+    Div,
+    FloatImm,
+    IntImm,
+    Mul,
+    Op,
+    PrimExpr,
+    cast,
+    const,
+    div,
+    equal,
+    floordiv,
+    floormod,
+    greater,
+    greater_equal,
+    int64,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    max_,
+    min_,
+    mul,
+    numpy_dtype,
+    select,
+    structural_equal,
+    truncdiv,
+    truncmod,
+)
+
+__all__ = [
+    "add", "cancel_product", "cast_element", "ceil", "ceildiv", "choose", "clamp", "compare", "divide", "floor", "floor_divide", "is_known", "logic", "maximum",
+    "minimum", "modulo", "multiply", "negate", "non_negative", "product", "provably_equal", "round_even", "same", "simplify", "square_root",
+    "subtract", "to_expr",
+]  # fmt: skip
+
+_ANALYZER = Analyzer()
+Element = Any  # int | float | bool | PrimExpr
+
+
+def is_known(*elements: Element) -> bool:
+    """Whether all elements are numbers."""
+    return not any(isinstance(e, PrimExpr) for e in elements)
+
+
+def to_expr(e: Element, dtype: str = "int64") -> PrimExpr:
+    """Return an element as an expression: ints as int64, floats as `dtype`, bools as bool."""
+    if isinstance(e, PrimExpr):
+        return cast("int64", e) if DataType(e.dtype).is_integer else e
+    if isinstance(e, (bool, np.bool_)):
+        return const(bool(e), "bool")
+    return const(
+        e,
+        dtype if DataType(dtype).is_float and isinstance(e, float) else "float32" if isinstance(e, float) else "int64",
+    )
+
+
+def simplify(e: Element) -> Element:
+    """Simplify an expression, to a number where it is one."""
+    if not isinstance(e, PrimExpr):
+        return e
+    if type(e) not in (IntImm, FloatImm) and not DataType(e.dtype).is_float:
+        e = _ANALYZER.simplify(e)
+    if isinstance(e, IntImm):
+        return bool(e.value) if e.dtype == "bool" else e.value
+    return e.value if isinstance(e, FloatImm) else e
+
+
+def same(a: Element, b: Element) -> bool:
+    """Whether two elements are the same number or expressions of equal structure."""
+    if is_known(a, b):
+        return bool(a == b)
+    return a is b or (not is_known(a) and not is_known(b) and structural_equal(a, b))
+
+
+def provably_equal(a: Element, b: Element) -> bool:
+    """Whether two integer elements are equal for every value of their variables."""
+    if is_known(a, b):
+        return bool(a == b)
+    return a is b or _ANALYZER.can_prove_equal(to_expr(a), to_expr(b))
+
+
+def non_negative(e: Element) -> bool:
+    """Whether an integer element is at least zero for every value of its variables."""
+    return bool(e >= 0) if is_known(e) else _ANALYZER.can_prove(greater_equal(e, 0))
+
+
+def _proves(condition: PrimExpr) -> bool:
+    return _ANALYZER.can_prove(condition)
+
+
+# --- floats as exact ratios --------------------------------------------------------------------------------------------
+
+
+def _is_float(*elements: Element) -> bool:
+    return any(isinstance(e, float) or (isinstance(e, PrimExpr) and DataType(e.dtype).is_float) for e in elements)
+
+
+def _float_type(*elements: Element) -> str:
+    return next((e.dtype for e in elements if isinstance(e, PrimExpr) and DataType(e.dtype).is_float), "float32")
+
+
+def _ratio(e: Element) -> tuple[Element, int] | None:
+    """Return (i, d) where e is exactly ``i / d`` with an integer element and a small positive constant."""
+    if isinstance(e, (int, float)) and math.isfinite(e):
+        f = Fraction(e)
+        return (f.numerator, f.denominator) if f.denominator <= 4096 else None
+    if isinstance(e, Cast) and DataType(e.value.dtype).is_integer:
+        return e.value, 1
+    if (
+        isinstance(e, Div)
+        and isinstance(e.a, Cast)
+        and isinstance(e.b, FloatImm)
+        and DataType(e.a.value.dtype).is_integer
+    ):
+        if e.b.value >= 1 and e.b.value.is_integer():
+            return e.a.value, int(e.b.value)
+    return None
+
+
+def _from_ratio(i: Element, d: int, dtype: str) -> Element:
+    if is_known(i):
+        return i / d
+    if d != 1 and _ANALYZER.can_prove_equal(floormod(i, int64(d)), int64(0)):
+        i, d = simplify(floordiv(i, int64(d))), 1
+        if is_known(i):
+            return float(i)
+    top = Cast(DataType(dtype), i)
+    return top if d == 1 else Div(top, FloatImm(DataType(dtype), float(d)))
+
+
+# --- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def add(a: Element, b: Element) -> Element:
+    """Add."""
+    if is_known(a, b):
+        return a + b
+    if _is_float(a, b):
+        x, y, dtype = _ratio(a), _ratio(b), _float_type(a, b)
+        if x and y and x[1] * y[1] <= 4096:
+            return _from_ratio(add(multiply(x[0], y[1]), multiply(y[0], x[1])), x[1] * y[1], dtype)
+        return to_expr(a, dtype) + to_expr(b, dtype)
+    return simplify(to_expr(a) + to_expr(b))
+
+
+def subtract(a: Element, b: Element) -> Element:
+    """Subtract."""
+    if is_known(a, b):
+        return a - b
+    if _is_float(a, b):
+        return add(a, multiply(b, -1.0))
+    return simplify(to_expr(a) - to_expr(b))
+
+
+def negate(a: Element) -> Element:
+    """Change the sign."""
+    return -a if is_known(a) else multiply(a, -1.0 if _is_float(a) else -1)
+
+
+def multiply(a: Element, b: Element) -> Element:
+    """Multiply."""
+    if is_known(a, b):
+        return a * b
+    if not _is_float(a, b):
+        return simplify(to_expr(a) * to_expr(b))
+    dtype = _float_type(a, b)
+    x, y = _ratio(a), _ratio(b)
+    if x and y and x[1] * y[1] <= 4096 and (is_known(x[0]) or is_known(y[0])):
+        return _from_ratio(multiply(x[0], y[0]), x[1] * y[1], dtype)
+    for p, q in ((a, b), (b, a)):
+        if isinstance(q, Div) and same(p, q.b):
+            return simplify(q.a)
+    return mul(to_expr(a, dtype), to_expr(b, dtype))
+
+
+def divide(a: Element, b: Element) -> Element:
+    """Divide as ONNX does: integers truncate. None where a known divisor is zero."""
+    if is_known(b) and b == 0 and not _is_float(a, b):
+        return None
+    if is_known(a, b):
+        return _divide_numbers(a, b)
+    if not _is_float(a, b):
+        return _divide_ints(a, b)
+    dtype = _float_type(a, b)
+    x = _ratio(a)
+    if x and is_known(b) and float(b).is_integer() and b > 0 and x[1] * b <= 4096:
+        return _from_ratio(x[0], x[1] * int(b), dtype)
+    if is_known(b) and b != 0 and Fraction(1 / b).denominator == 1 and Fraction(b) * Fraction(1 / b) == 1:
+        return multiply(a, 1 / b)
+    if not is_known(a, b) and same(a, b):
+        return 1.0
+    return div(to_expr(a, dtype), to_expr(b, dtype))
+
+
+def _divide_numbers(a: Any, b: Any) -> Any:
+    if isinstance(a, float) or isinstance(b, float):
+        with np.errstate(all="ignore"):
+            return float(np.float64(a) / np.float64(b))
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _divide_ints(a: Element, b: Element) -> Element:
+    cancelled = cancel_product([a], [b])
+    if cancelled is not None:
+        return cancelled
+    if non_negative(a) and non_negative(b):
+        return simplify(
+            floordiv(to_expr(a), to_expr(b) if is_known(b) or _proves(greater(b, 0)) else max_(to_expr(b), int64(1)))
+        )
+    return simplify(truncdiv(to_expr(a), to_expr(b)))
+
+
+def ceildiv(a: Element, b: int) -> Element:
+    """Divide an integer by a positive constant, rounding up."""
+    return -(-a // b) if is_known(a) else simplify(floordiv(to_expr(a) + (b - 1), int64(b)))
+
+
+def floor_divide(a: Element, b: int) -> Element:
+    """Divide an integer by a positive constant, rounding down."""
+    return a // b if is_known(a) else simplify(floordiv(to_expr(a), int64(b)))
+
+
+def modulo(a: Element, b: Element, truncate: bool) -> Element:
+    """Take the remainder: of the sign of the divisor, or with `truncate` of the dividend. None where a known divisor is zero."""
+    if is_known(b) and b == 0:
+        return None
+    if is_known(a, b):
+        return math.fmod(a, b) if _is_float(a, b) else (a - b * _divide_numbers(a, b)) if truncate else a % b
+    if _is_float(a, b):
+        return None
+    return simplify(truncmod(to_expr(a), to_expr(b)) if truncate else floormod(to_expr(a), to_expr(b)))
+
+
+def minimum(a: Element, b: Element) -> Element:
+    """Take the smaller."""
+    return min(a, b) if is_known(a, b) else simplify(min_(*_pair(a, b)))
+
+
+def maximum(a: Element, b: Element) -> Element:
+    """Take the larger."""
+    return max(a, b) if is_known(a, b) else simplify(max_(*_pair(a, b)))
+
+
+def clamp(e: Element, low: Element, high: Element) -> Element:
+    """Limit an integer to a range."""
+    return minimum(maximum(e, low), high)
+
+
+def _pair(a: Element, b: Element) -> tuple[PrimExpr, PrimExpr]:
+    dtype = _float_type(a, b)
+    return to_expr(a, dtype), to_expr(b, dtype)
+
+
+def compare(op: str, a: Element, b: Element) -> Element:
+    """Compare: ``op`` is Equal, Less, LessOrEqual, Greater or GreaterOrEqual."""
+    if is_known(a, b):
+        return bool(
+            {"Equal": a == b, "Less": a < b, "LessOrEqual": a <= b, "Greater": a > b, "GreaterOrEqual": a >= b}[op]
+        )
+    if op == "Equal" and not _is_float(a, b):
+        a, b = to_expr(a), to_expr(b)
+        if a.dtype == "bool" or b.dtype == "bool":
+            return simplify(equal(cast("int64", a), cast("int64", b)))
+        # A size is never a negative number, which is what exporters compare it with.
+        if _proves(a > b) or _proves(a < b):
+            return False
+    build = {
+        "Equal": equal,
+        "Less": less,
+        "LessOrEqual": less_equal,
+        "Greater": greater,
+        "GreaterOrEqual": greater_equal,
+    }[op]
+    return simplify(build(*_pair(a, b)))
+
+
+def logic(op: str, a: Element, b: Element = True) -> Element:
+    """Combine truth values: ``op`` is And, Or, Xor or Not (of `a`)."""
+    if is_known(a, b):
+        return {"And": bool(a and b), "Or": bool(a or b), "Xor": bool(a) != bool(b), "Not": not a}[op]
+    x, y = to_expr(a), to_expr(b)
+    if op == "Not":
+        return simplify(logical_not(x))
+    if op == "Xor":
+        return simplify(logical_or(logical_and(x, logical_not(y)), logical_and(logical_not(x), y)))
+    return simplify((logical_and if op == "And" else logical_or)(x, y))
+
+
+def choose(condition: Element, a: Element, b: Element) -> Element:
+    """Take `a` where the condition holds, else `b`."""
+    if is_known(condition):
+        return a if condition else b
+    return a if same(a, b) else simplify(select(to_expr(condition), *_pair(a, b)))
+
+
+# --- rounding and casts ------------------------------------------------------------------------------------------------
+
+
+def floor(e: Element) -> Element:
+    """Round a float down."""
+    if is_known(e):
+        return float(math.floor(e)) if math.isfinite(e) else e
+    r = _ratio(e)
+    return _from_ratio(floor_divide(*r), 1, e.dtype) if r else CallIntrin(e.dtype, Op.get("tir.floor"), (e,))
+
+
+def ceil(e: Element) -> Element:
+    """Round a float up."""
+    if is_known(e):
+        return float(math.ceil(e)) if math.isfinite(e) else e
+    r = _ratio(e)
+    return _from_ratio(ceildiv(*r), 1, e.dtype) if r else CallIntrin(e.dtype, Op.get("tir.ceil"), (e,))
+
+
+def round_even(e: Element) -> Element:
+    """Round a float to the nearest integer, halves to even."""
+    if is_known(e):
+        return float(np.rint(e))
+    r = _ratio(e)
+    return e if r and r[1] == 1 else CallIntrin(e.dtype, Op.get("tir.nearbyint"), (e,))
+
+
+def square_root(e: Element) -> Element:
+    """Take the square root."""
+    if is_known(e):
+        return math.sqrt(e) if e >= 0 else math.nan
+    return CallIntrin(e.dtype, Op.get("tir.sqrt"), (e,))
+
+
+def cast_element(e: Element, dtype: str) -> Element:
+    """Convert to a data type; a number is rounded as the type does. None where that cannot be done here."""
+    dt = DataType(dtype)
+    if is_known(e):
+        return _cast_number(e, dt)
+    source = DataType(e.dtype)
+    if dt == "bool":
+        return (
+            e
+            if source == "bool"
+            else compare("Equal", e, 0)
+            if source.is_float
+            else logic("Not", compare("Equal", e, 0))
+        )
+    if dt.is_integer:
+        if source == "bool":
+            return cast("int64", e)
+        return _truncate(e) if source.is_float else e
+    if dt not in ("float32", "float64") or source == "bool":
+        return None
+    return cast(dt, e)
+
+
+def _cast_number(e: Any, dt: DataType) -> Any:
+    if dt == "bool":
+        return bool(e)
+    if dt.is_integer:
+        if isinstance(e, float) and not math.isfinite(e):
+            return None
+        value = int(e)
+        if dt.code == "uint":
+            return value & ((1 << dt.bits) - 1)
+        half = 1 << (dt.bits - 1)
+        return (value + half) % (2 * half) - half
+    with np.errstate(all="ignore"):
+        return float(numpy_dtype(dt).type(e))
+
+
+def _truncate(e: PrimExpr) -> Element:
+    r = _ratio(e)
+    if r and (r[1] == 1 or non_negative(r[0])):
+        return floor_divide(*r)
+    return cast("int64", e)
+
+
+# --- products ----------------------------------------------------------------------------------------------------------
+
+
+def product(elements: Any) -> Element:
+    """Multiply all elements."""
+    result: Element = 1
+    for e in elements:
+        result = multiply(result, e)
+    return result
+
+
+def cancel_product(numerator: Any, denominator: Any) -> Element | None:
+    """Return the quotient of two products where it is exact by cancelling equal factors, else None."""
+    top, top_factors = _factors(numerator)
+    bottom, bottom_factors = _factors(denominator)
+    for f in bottom_factors:
+        hit = next((i for i, t in enumerate(top_factors) if same(t, f)), None)
+        if hit is None:
+            return None
+        del top_factors[hit]
+    if bottom == 0 or top % bottom:
+        return None
+    return product([top // bottom, *top_factors])
+
+
+def _factors(elements: Any) -> tuple[int, list[Element]]:
+    number, factors, stack = 1, [], list(elements)
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Mul):
+            stack += [e.a, e.b]
+        elif isinstance(e, IntImm) or is_known(e):
+            number *= int(e)
+        else:
+            factors.append(e)
+    return number, factors

@@ -1,0 +1,98 @@
+"""ONNX operator schemas as plain data: what the importer checks each node against before converting it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from weft.frontend.onnx.model import onnx
+
+__all__ = ["ATTRIBUTE_KINDS", "NEWEST_OPSET", "Schema", "attribute_value", "find_schema", "normal_domain"]
+
+_A = onnx.AttributeProto
+NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
+ATTRIBUTE_KINDS = {
+    _A.FLOAT: "float",
+    _A.INT: "int",
+    _A.STRING: "string",
+    _A.TENSOR: "tensor",
+    _A.GRAPH: "graph",
+    _A.SPARSE_TENSOR: "sparse_tensor",
+    _A.FLOATS: "floats",
+    _A.INTS: "ints",
+    _A.STRINGS: "strings",
+    _A.TENSORS: "tensors",
+    _A.GRAPHS: "graphs",
+}
+_FIELDS = {
+    _A.FLOAT: "f",
+    _A.INT: "i",
+    _A.STRING: "s",
+    _A.TENSOR: "t",
+    _A.GRAPH: "g",
+    _A.SPARSE_TENSOR: "sparse_tensor",
+    _A.FLOATS: "floats",
+    _A.INTS: "ints",
+    _A.STRINGS: "strings",
+    _A.TENSORS: "tensors",
+    _A.GRAPHS: "graphs",
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What one version of an operator takes.
+
+    ``attributes`` maps each attribute to its kind (``"ints"``) and whether it is required.
+    """
+
+    since_version: int
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
+    inputs: tuple[tuple[str, bool], ...]
+    attributes: dict[str, tuple[str, bool]]
+    has_body: bool
+    raw: Any
+
+
+def normal_domain(domain: str) -> str:
+    """Return the domain with the default one spelled as the empty string."""
+    return "" if domain == "ai.onnx" else domain
+
+
+@lru_cache(maxsize=4096)
+def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
+    """Return the schema of an operator in an opset, or None where there is none."""
+    try:
+        raw = onnx.defs.get_schema(op_type, opset, domain)
+    except Exception:  # onnx raises its own SchemaError, whose module moved between versions
+        return None
+    attributes = {a.name: (str(a.type).rsplit(".", 1)[-1].lower(), bool(a.required)) for a in raw.attributes.values()}
+    required = tuple((i.name, i.option == onnx.defs.OpSchema.FormalParameterOption.Single) for i in raw.inputs)
+    has_body = bool(raw.has_function or raw.has_context_dependent_function)
+    return Schema(
+        raw.since_version,
+        raw.min_input,
+        raw.max_input,
+        raw.min_output,
+        raw.max_output,
+        required,
+        attributes,
+        has_body,
+        raw,
+    )
+
+
+def attribute_value(attribute: Any) -> Any:
+    """Return an attribute's value by its declared kind: bytes as text, repeated fields as lists; protos as they are."""
+    value = getattr(attribute, _FIELDS[attribute.type])
+    if attribute.type == _A.STRING:
+        return value.decode("utf-8", "surrogateescape")
+    if attribute.type == _A.STRINGS:
+        return [s.decode("utf-8", "surrogateescape") for s in value]
+    if attribute.type in (_A.FLOATS, _A.INTS, _A.GRAPHS, _A.TENSORS):
+        return list(value)
+    return value

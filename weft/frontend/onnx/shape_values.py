@@ -1,0 +1,345 @@
+"""Shape values: operators on small tensors whose elements are known, number by number or as expressions of symbolic dimensions.
+
+``evaluate`` computes a node's outputs from the elements of its inputs where it can, and nothing is emitted: ``Shape`` → ``Gather`` → ``Concat``
+→ ``Reshape`` becomes a reshape to symbolic dimensions. Rules are by operator; each returns elements (an object array) or None where the
+operator has to be computed at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
+from weft.ir import DataType
+
+__all__ = ["evaluate"]
+
+Array = Any  # NumPy array of objects
+_RULES: dict[str, Callable[..., Any]] = {}
+
+
+def _rule(*op_types: str) -> Callable[..., Any]:
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for op_type in op_types:
+            _RULES[op_type] = fn
+        return fn
+
+    return register
+
+
+def evaluate(node: Any) -> list[Value] | None:
+    """Return the outputs of a node whose inputs have known elements, or None where it must be converted.
+
+    Parameters
+    ----------
+    node : Node
+        The node; ``Shape`` and ``Size`` need only the dimensions of their input.
+    """
+    if node.proto.domain not in ("", "ai.onnx"):
+        return None
+    if node.op_type in ("Shape", "Size"):
+        return [_shape(node) if node.op_type == "Shape" else Value.of_elements(s.product(node.shape()), "int64")]
+    rule = _RULES.get(node.op_type)
+    if rule is None or not node.inputs:
+        return None
+    arrays = []
+    for value in node.inputs:
+        elements = value.known if value is not None else None
+        if elements is None and value is not None:
+            return None
+        arrays.append(elements)
+    result = rule(node, *arrays)
+    if result is None:
+        return None
+    dtype = node.dtype()
+    if isinstance(result, tuple):
+        result, dtype = result
+    results = result if isinstance(result, list) else [result]
+    if any(r.size > MAX_ELEMENTS or any(e is None for e in r.flat) for r in results):
+        return None
+    return [Value.of_elements(_rounded(r, dtype), dtype) for r in results]
+
+
+def _rounded(array: Array, dtype: str) -> Array:
+    """Round known elements to the data type."""
+    return _map(lambda e: s.cast_element(e, dtype) if s.is_known(e) else e, array)
+
+
+def _map(fn: Callable[..., Any], *arrays: Array) -> Array:
+    """Apply a function element by element, broadcasting."""
+    operands = np.broadcast_arrays(*arrays)
+    out = np.empty(operands[0].shape, object)
+    flat = out.reshape(-1)
+    for i, items in enumerate(zip(*(o.reshape(-1) for o in operands), strict=True)):
+        flat[i] = fn(*items)
+    return out
+
+
+def _shape(node: Any) -> Value:
+    dims = list(node.shape())
+    start, end = node.attr("start", 0), node.attr("end")
+    return Value.of_elements(dims[slice(start, end)], "int64")
+
+
+def _numbers(array: Array | None) -> list[int] | None:
+    """Return the elements as ints where all are known."""
+    if array is None or not s.is_known(*array.flat):
+        return None
+    return [int(e) for e in array.flat]
+
+
+# --- element-wise ------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(fn: Callable[..., Any], dtype: str | None = None) -> Callable[..., Any]:
+    def rule(node: Any, *arrays: Array) -> Any:
+        if any(a is None for a in arrays) or len({v.dtype for v in node.inputs}) > 1:
+            return None
+        result = _map(fn, *arrays)
+        return (result, dtype) if dtype else result
+
+    return rule
+
+
+def _folded(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def rule(node: Any, *arrays: Array) -> Any:
+        if any(a is None for a in arrays) or len({v.dtype for v in node.inputs}) > 1:
+            return None
+        result = arrays[0]
+        for a in arrays[1:]:
+            result = _rounded(_map(fn, result, a), node.dtype())
+        return result
+
+    return rule
+
+
+for _name, _fn in (("Sub", s.subtract), ("Div", s.divide)):
+    _RULES[_name] = _elementwise(_fn)
+for _name, _fn in (("Add", s.add), ("Sum", s.add), ("Mul", s.multiply), ("Min", s.minimum), ("Max", s.maximum)):
+    _RULES[_name] = _folded(_fn)
+for _name, _fn in (
+    ("Neg", s.negate),
+    ("Floor", s.floor),
+    ("Ceil", s.ceil),
+    ("Round", s.round_even),
+    ("Sqrt", s.square_root),
+):
+    _RULES[_name] = _elementwise(_fn)
+_RULES["Abs"] = _elementwise(
+    lambda e: abs(e) if s.is_known(e) else e if s.non_negative(e) else s.maximum(e, s.negate(e))
+)
+for _name in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+    _RULES[_name] = _elementwise(lambda a, b, _op=_name: s.compare(_op, a, b), "bool")
+for _name in ("And", "Or", "Xor"):
+    _RULES[_name] = _elementwise(lambda a, b, _op=_name: s.logic(_op, a, b), "bool")
+_RULES["Not"] = _elementwise(lambda a: s.logic("Not", a), "bool")
+_RULES["Identity"] = lambda node, a: a
+
+
+@_rule("Mod")
+def _mod(node: Any, a: Array, b: Array) -> Any:
+    fmod = bool(node.attr("fmod", 0))
+    return _map(lambda x, y: s.modulo(x, y, fmod), a, b) if fmod or DataType(node.dtype()).is_integer else None
+
+
+@_rule("Pow")
+def _pow(node: Any, a: Array, b: Array) -> Any:
+    if not s.is_known(*a.flat, *b.flat) or not DataType(node.dtype()).is_integer:
+        return None
+    return _map(lambda x, y: x**y if isinstance(y, int) and 0 <= y < 64 else None, a, b)
+
+
+@_rule("Where")
+def _where(node: Any, condition: Array, a: Array, b: Array) -> Any:
+    return _map(s.choose, condition, a, b), node.dtype(1)
+
+
+@_rule("Clip")
+def _clip(node: Any, a: Array, low: Array | None = None, high: Array | None = None) -> Any:
+    if node.opset < 11 or not DataType(node.dtype()).is_integer:
+        return None
+    out = a if low is None else _map(s.maximum, a, low)
+    return out if high is None else _map(s.minimum, out, high)
+
+
+@_rule("Cast")
+def _cast(node: Any, a: Array) -> Any:
+    dtype = dtype_name(node.attr("to"), "Cast: attribute 'to'")
+    if dtype.startswith("float8"):
+        return None
+    return _map(lambda e: s.cast_element(e, dtype), a), dtype
+
+
+# --- arrangement -------------------------------------------------------------------------------------------------------
+
+
+@_rule("Concat")
+def _concat(node: Any, *arrays: Array) -> Any:
+    return None if any(a is None or a.ndim == 0 for a in arrays) else np.concatenate(arrays, axis=node.attr("axis", 0))
+
+
+@_rule("Gather")
+def _gather(node: Any, data: Array, indices: Array) -> Any:
+    picked = _numbers(indices)
+    axis = node.axis(node.attr("axis", 0))
+    if picked is None or any(not -data.shape[axis] <= i < data.shape[axis] for i in picked):
+        return None
+    return np.take(data, np.array(picked, np.int64).reshape(indices.shape), axis=axis)
+
+
+@_rule("Slice")
+def _slice(node: Any, data: Array, *parts: Array) -> Any:
+    if node.opset < 10:
+        given = [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
+    else:
+        given = [_numbers(p) for p in parts] + [None] * (4 - len(parts))
+        if (
+            given[0] is None
+            or given[1] is None
+            or any(p is not None and g is None for p, g in zip(parts, given, strict=False))
+        ):
+            return None
+    starts, ends = given[0], given[1]
+    axes = given[2] if given[2] is not None else list(range(len(starts)))
+    steps = given[3] if given[3] is not None else [1] * len(starts)
+    index: list[Any] = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step == 0:
+            return None
+        stop = None if step < 0 and end < -data.shape[axis] else end
+        index[node.axis(axis)] = slice(start, stop, step)
+    return data[tuple(index)]
+
+
+@_rule("Split")
+def _split(node: Any, data: Array, sizes: Array | None = None) -> Any:
+    axis, count = node.axis(node.attr("axis", 0)), len(node.proto.output)
+    lengths = node.attr("split") if node.opset < 13 else _numbers(sizes)
+    if lengths is None:
+        chunk = -(-data.shape[axis] // count)
+        lengths = [min(chunk, data.shape[axis] - i * chunk) for i in range(count)]
+    if sum(lengths) != data.shape[axis] or min(lengths) < 0:
+        return None
+    return np.split(data, np.cumsum(lengths)[:-1], axis=axis)
+
+
+@_rule("Unsqueeze")
+def _unsqueeze(node: Any, data: Array, axes: Array | None = None) -> Any:
+    given = node.attr("axes") if node.opset < 13 else _numbers(axes)
+    if given is None:
+        return None
+    rank = data.ndim + len(given)
+    out = data
+    for axis in sorted(node.axis(a, rank) for a in given):
+        out = np.expand_dims(out, axis)
+    return out
+
+
+@_rule("Squeeze")
+def _squeeze(node: Any, data: Array, axes: Array | None = None) -> Any:
+    given = node.attr("axes") if node.opset < 13 else _numbers(axes)
+    return np.squeeze(data) if given is None else np.squeeze(data, tuple(node.axis(a) for a in given))
+
+
+@_rule("Reshape")
+def _reshape(node: Any, data: Array, shape: Array) -> Any:
+    dims = _numbers(shape)
+    if dims is None:
+        return None
+    if not node.attr("allowzero", 0):
+        dims = [data.shape[i] if d == 0 and i < data.ndim else d for i, d in enumerate(dims)]
+    return data.reshape(dims)
+
+
+@_rule("Flatten")
+def _flatten(node: Any, data: Array) -> Any:
+    axis = node.attr("axis", 1)
+    split = axis if axis >= 0 else axis + data.ndim
+    return data.reshape(int(np.prod(data.shape[:split], dtype=np.int64)), -1) if data.size else None
+
+
+@_rule("Transpose")
+def _transpose(node: Any, data: Array) -> Any:
+    return np.transpose(data, node.attr("perm"))
+
+
+@_rule("Expand")
+def _expand(node: Any, data: Array, shape: Array) -> Any:
+    dims = _numbers(shape)
+    if dims is None or int(np.prod(dims, dtype=np.float64)) > MAX_ELEMENTS:
+        return None
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(dims)))
+
+
+@_rule("Tile")
+def _tile(node: Any, data: Array, repeats: Array) -> Any:
+    counts = _numbers(repeats)
+    if (
+        counts is None
+        or data.size * float(np.prod(counts, dtype=np.float64)) > MAX_ELEMENTS
+        or min(counts, default=0) < 0
+    ):
+        return None
+    return np.tile(data, counts)
+
+
+@_rule("ConstantOfShape")
+def _constant_of_shape(node: Any, shape: Array) -> Any:
+    dims = _numbers(shape)
+    if dims is None or any(d < 0 for d in dims) or float(np.prod(dims, dtype=np.float64)) > MAX_ELEMENTS:
+        return None
+    tensor = node.attr("value")
+    value = (
+        np.zeros(1, np.float32)
+        if tensor is None
+        else node.graph.reader.read(tensor, "ConstantOfShape: attribute 'value'")
+    )
+    if value.size != 1:
+        return None
+    return _map(lambda e: e, np.broadcast_to(elements_of(value).reshape(()), dims)), value.dtype.name
+
+
+@_rule("Range")
+def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
+    bounds = (
+        _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))
+        if DataType(node.dtype()).is_integer
+        else None
+    )
+    if bounds is None or bounds[2] == 0 or len(range(*bounds)) > MAX_ELEMENTS:
+        return None
+    return elements_of(np.arange(*bounds))
+
+
+# --- reductions --------------------------------------------------------------------------------------------------------
+
+for _name, _fn in (
+    ("ReduceSum", s.add),
+    ("ReduceProd", s.multiply),
+    ("ReduceMin", s.minimum),
+    ("ReduceMax", s.maximum),
+):
+
+    def _reduce(node: Any, data: Array, axes: Array | None = None, *, fn: Any = _fn) -> Any:
+        given = _numbers(axes) if axes is not None else node.attr("axes")
+        if (axes is not None and given is None) or not DataType(node.dtype()).is_integer or not data.size:
+            return None
+        if not given and node.attr("noop_with_empty_axes", 0):
+            return data
+        over = tuple(sorted({node.axis(a) for a in given})) if given else tuple(range(data.ndim))
+        kept = [i for i in range(data.ndim) if i not in over]
+        rows = np.transpose(data, [*kept, *over]).reshape([*(data.shape[i] for i in kept), -1])
+        out = np.empty(rows.shape[:-1], object)
+        for index in np.ndindex(*out.shape):
+            total = rows[index][0]
+            for e in rows[index][1:]:
+                total = fn(total, e)
+            out[index] = total
+        return np.expand_dims(out, over) if node.attr("keepdims", 1) else out
+
+    _RULES[_name] = _reduce

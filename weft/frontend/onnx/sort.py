@@ -1,0 +1,22 @@
+"""The largest or smallest k."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+
+__all__: list[str] = []
+
+
+@converter("TopK")
+def _topk(node: Node) -> Any:
+    axis, largest = node.axis(node.attr("axis", -1)), bool(node.attr("largest", 1))
+    k = node.attr("k") if node.opset < 10 else node.ints(1, sizes=True)[0]
+    size = node.shape()[axis]
+    if s.is_known(k, size) and not 0 <= k <= size:
+        node.error("TopK: k is out of range", expected=f"0..{size}", found=str(k))
+    out = node.op("topk", node.x(), k=k, axis=axis, ret_type="both", largest=largest, dtype="int64")
+    return node.graph.fields(out)

@@ -1,0 +1,106 @@
+"""What the importer knows of one ONNX value: constant data, elements as scalar expressions, and its Relax expression once one is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.ir import Expr, IntImm, PrimExpr, TensorType, numpy_dtype
+
+__all__ = ["MAX_ELEMENTS", "Dim", "Value", "as_dim", "elements_of"]
+
+Dim = int | PrimExpr
+"""A dimension: an int where it is known, otherwise a scalar expression."""
+
+MAX_ELEMENTS = 128
+"""Tensors of up to this many elements are followed element by element."""
+
+
+class Value:
+    """One ONNX value in up to three forms; at least one is set.
+
+    Parameters
+    ----------
+    dtype : str
+        The element type.
+    shape : tuple of int or PrimExpr
+        The dimensions.
+    array : numpy.ndarray, optional
+        The data, where it is constant.
+    elements : numpy.ndarray of object, optional
+        Small tensors element by element: Python numbers, or scalar expressions of symbolic dimensions.
+    expr : Expr, optional
+        The Relax expression. Where it is None the importer makes it from the other forms when it is asked for.
+    """
+
+    __slots__ = ("array", "dtype", "elements", "expr", "shape")
+
+    def __init__(
+        self, dtype: str, shape: tuple[Dim, ...], *, array: Any = None, elements: Any = None, expr: Expr | None = None
+    ) -> None:
+        self.dtype, self.shape, self.array, self.elements, self.expr = dtype, shape, array, elements, expr
+
+    @staticmethod
+    def of_array(array: np.ndarray[Any, Any]) -> Value:
+        """Make a constant value."""
+        return Value(array.dtype.name, tuple(array.shape), array=array)
+
+    @staticmethod
+    def of_elements(elements: Any, dtype: str) -> Value:
+        """Make a value of known elements: Python numbers or scalar expressions."""
+        items = elements if isinstance(elements, np.ndarray) and elements.dtype == object else _object_array(elements)
+        return Value(dtype, tuple(items.shape), elements=items)
+
+    @staticmethod
+    def of_expr(expr: Any) -> Value:
+        """Make a value of a Relax expression of tensor type with known rank."""
+        ty = expr.ty
+        assert isinstance(ty, TensorType)
+        return Value(ty.dtype, tuple(as_dim(d) for d in ty.shape or ()), expr=expr)
+
+    @property
+    def known(self) -> Any:
+        """The elements as an object array where they are few and known, else None."""
+        if self.elements is None and self.array is not None and self.array.size <= MAX_ELEMENTS:
+            self.elements = elements_of(self.array)
+        return self.elements
+
+    @property
+    def constant(self) -> np.ndarray[Any, Any] | None:
+        """The data where it is constant, else None."""
+        if (
+            self.array is None
+            and self.elements is not None
+            and not any(isinstance(e, PrimExpr) for e in self.elements.flat)
+        ):
+            from_elements = np.empty(self.elements.shape, numpy_dtype(self.dtype))
+            from_elements[...] = self.elements
+            self.array = from_elements
+        return self.array
+
+
+def _object_array(elements: Any) -> Any:
+    """Make an object array of nested lists or one scalar without asking expressions for their length."""
+    if not isinstance(elements, (list, tuple)):
+        out = np.empty((), object)
+        out[()] = elements
+        return out
+    out = np.empty(len(elements), object)
+    for i, e in enumerate(elements):
+        out[i] = e
+    return out
+
+
+def elements_of(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array's values as an object array of Python numbers."""
+    out = np.empty(array.shape, object)
+    flat = out.reshape(-1)
+    for i, v in enumerate(array.reshape(-1).tolist()):
+        flat[i] = v
+    return out
+
+
+def as_dim(d: Any) -> Dim:
+    """Return a dimension as an int where it is constant."""
+    return d.value if isinstance(d, IntImm) else int(d) if isinstance(d, (int, np.integer)) else d

@@ -1,0 +1,104 @@
+"""Windows of convolutions and pools: kernel, strides, dilations, and padding by every rule that ONNX has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.value import Dim
+
+__all__ = ["Window", "read_window"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over the spatial axes; ``before`` and ``after`` are the padding, symbolic where it depends on a symbolic size."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    before: list[Dim]
+    after: list[Dim]
+
+    @property
+    def extents(self) -> list[int]:
+        """How far the window reaches along each axis."""
+        return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def has_constant_pads(self) -> bool:
+        """Whether all padding is known."""
+        return all(isinstance(p, int) for p in (*self.before, *self.after))
+
+    @property
+    def padding(self) -> tuple[int, ...]:
+        """Padding as operators take it: all beginnings, then all ends."""
+        return tuple(int(p) for p in (*self.before, *self.after))  # type: ignore[arg-type]
+
+
+def read_window(node: Node, kernel: list[Any]) -> Window:
+    """Read strides, dilations and padding of a node.
+
+    Parameters
+    ----------
+    kernel : list of int
+        The kernel's size along each spatial axis.
+
+    Raises
+    ------
+    ModelImportError
+        When an attribute has a wrong length or value.
+    """
+    rank = node.ndim() - 2
+    if rank < 1:
+        node.error(
+            f"{node.op_type}: its input has a wrong rank", expected="at least 3 dimensions", found=str(node.ndim())
+        )
+    sizes = node.shape()[2:]
+    kernel = _of_length(node, "kernel_shape", kernel, rank)
+    strides = _of_length(node, "strides", node.attr("strides") or [1] * rank, rank)
+    dilations = _of_length(node, "dilations", node.attr("dilations") or [1] * rank, rank)
+    for name, values in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
+        if any(not isinstance(v, int) or v < 1 for v in values):
+            node.error(f"{node.op_type}: attribute '{name}' must be positive", found=str(values))
+    auto = node.attr("auto_pad", "NOTSET")
+    if auto in ("NOTSET", ""):
+        pads = _of_length(node, "pads", node.attr("pads") or [0] * (2 * rank), 2 * rank)
+        return Window(kernel, strides, dilations, pads[:rank], pads[rank:])
+    if auto == "VALID":
+        return Window(kernel, strides, dilations, [0] * rank, [0] * rank)
+    if auto not in ("SAME_UPPER", "SAME_LOWER"):
+        node.error(
+            f"{node.op_type}: attribute 'auto_pad' has an unknown value",
+            expected="NOTSET, VALID, SAME_UPPER or SAME_LOWER",
+            found=auto,
+        )
+    before, after = [], []
+    for size, k, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        low, high = _same_padding(size, (k - 1) * dilation + 1, stride)
+        before.append(high if auto == "SAME_LOWER" else low)
+        after.append(low if auto == "SAME_LOWER" else high)
+    return Window(kernel, strides, dilations, before, after)
+
+
+def _same_padding(size: Dim, extent: int, stride: int) -> tuple[Dim, Dim]:
+    """Split the padding that keeps ``ceil(size / stride)`` windows into a smaller and a larger half."""
+    if stride == 1:
+        total: Dim = extent - 1
+    else:
+        last = s.multiply(s.subtract(s.ceildiv(size, stride), 1), stride)
+        total = s.maximum(s.subtract(s.add(last, extent), size), 0)
+    low = s.divide(total, 2)
+    return low, s.subtract(total, low)
+
+
+def _of_length(node: Node, name: str, values: list[Any], length: int) -> list[Any]:
+    if len(values) != length:
+        node.error(
+            f"{node.op_type}: attribute '{name}' has a wrong length",
+            expected=f"{length} for {node.ndim()} dimensions",
+            found=str(list(values)),
+        )
+    return list(values)
