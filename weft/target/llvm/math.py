@@ -75,19 +75,24 @@ def _exp_core(x: PrimExpr) -> PrimExpr:
     """exp for arguments whose result is a normal number or underflows; no upper clamp."""
     t = Max(x, _f(-87.33654, x))
 
+    magic = _f(12582912.0, x)  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+
     def reduced(v: Var) -> PrimExpr:
-        def scaled(n: Var) -> PrimExpr:
-            r = _call("fma", n, _f(-0.693145751953125, x), v)
-            r = _call("fma", n, _f(-1.428606765330187e-06, x), r)
+        def rounded(t: Var) -> PrimExpr:
+            def scaled(n: Var) -> PrimExpr:
+                r = _call("fma", n, _f(-0.693145751953125, x), v)
+                r = _call("fma", n, _f(-1.428606765330187e-06, x), r)
 
-            def value(r: Var) -> PrimExpr:
-                p = _call("fma", Mul(r, r), _horner(_EXP, r), Add(r, _f(1.0, x)))
-                bits = CallIntrin(_int_type(x), Op.get("tir.shift_left"), (Cast(_int_type(x), n), _i(23, x)))
-                return _reinterpret(x.dtype, Add(_reinterpret(_int_type(x), p), bits))
+                def value(r: Var) -> PrimExpr:
+                    p = _call("fma", Mul(r, r), _horner(_EXP, r), Add(r, _f(1.0, x)))
+                    bits = CallIntrin(_int_type(x), Op.get("tir.shift_left"), (_reinterpret(_int_type(x), t), _i(23, x)))
+                    return _reinterpret(x.dtype, Add(_reinterpret(_int_type(x), p), bits))
 
-            return _let(r, value, "r")
+                return _let(r, value, "r")
 
-        return _let(_call("nearbyint", Mul(v, _f(math.log2(math.e), x))), scaled, "n")
+            return _let(Sub(t, magic), scaled, "n")
+
+        return _let(_call("fma", v, _f(math.log2(math.e), x), magic), rounded, "t")
 
     return _let(t, reduced, "v")
 
