@@ -102,7 +102,8 @@ def test_container(tmp_path):
             load_module(path)
         objects = []
 
-        def loader(found):
+        def loader(found, names):
+            assert names == ["add"]
             objects.extend(found)
             return kernel_module()
 

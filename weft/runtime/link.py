@@ -24,15 +24,20 @@ __all__ = ["Blob", "link_library", "load_objects", "read_container", "register_o
 
 CONTAINER_MAGIC = b"WEFTLIB\x01"
 
-_object_loader: list[Callable[[list[bytes]], Any]] = []
+ObjectLoader = Callable[[list[bytes], list[str]], Any]
+
+_object_loader: list[ObjectLoader] = []
 
 
-def register_object_loader(loader: Callable[[list[bytes]], Any]) -> None:
-    """Set the function that turns object files into a module inside this process; a compiler package does so."""
+def register_object_loader(loader: ObjectLoader) -> None:
+    """Set the function ``loader(objects, names) -> Module`` that places object files in this process.
+
+    A compiler package does so. `names` are the functions to offer, symbols ``__tvm_ffi_<name>``.
+    """
     _object_loader[:] = [loader]
 
 
-def load_objects(objects: Sequence[bytes], where: Path) -> Any:
+def load_objects(objects: Sequence[bytes], names: Sequence[str], where: Path) -> Any:
     """Place object files in this process, through the registered loader."""
     if not _object_loader:
         raise ExecutableError(
@@ -40,7 +45,7 @@ def load_objects(objects: Sequence[bytes], where: Path) -> Any:
             where=str(where),
             help="import weft (with llvmlite) first, or export the library where a linker is installed",
         )
-    return _object_loader[0](list(objects))
+    return _object_loader[0](list(objects), list(names))
 
 
 class Blob:
@@ -103,6 +108,7 @@ def link_library(
     objects: Sequence[bytes],
     blob: Blob | None,
     *,
+    names: Sequence[str] = (),
     cc: str | None = None,
     options: Sequence[str] = (),
     target: str | None = None,
@@ -118,6 +124,8 @@ def link_library(
         Object files.
     blob : Blob or None
         Content of ``__tvm_ffi__library_bin``.
+    names : sequence of str
+        The functions of the objects, which a container file has to know.
     cc : str, optional
         The compiler driver to link with, instead of the search.
     options : sequence of str
@@ -135,7 +143,7 @@ def link_library(
     if not path.parent.is_dir():
         raise InvalidArgument("cannot write the library", where=str(path), found="no such directory")
     if container:
-        return _write_container(path, objects, blob)
+        return _write_container(path, objects, names, blob)
     tried: list[str] = []
     with tempfile.TemporaryDirectory(prefix="weft-link-") as directory:
         inputs = _write_inputs(Path(directory), objects, blob, target)
@@ -156,7 +164,7 @@ def link_library(
             expected="$CC or the ziglang package",
             help="pip install 'weft[cross]'",
         )
-    return _write_container(path, objects, blob)
+    return _write_container(path, objects, names, blob)
 
 
 def _drivers(cc: str | None, target: str | None) -> list[list[str]]:
@@ -219,8 +227,9 @@ def _assembly(data: Path, target: str | None) -> str:
     return f'{section}\n.globl {symbol}\n.balign 64\n{symbol}:\n.incbin "{data}"\n{note}'
 
 
-def _write_container(path: Path, objects: Sequence[bytes], blob: Blob | None) -> Path:
-    parts = [CONTAINER_MAGIC, struct.pack("<Q", len(objects))]
+def _write_container(path: Path, objects: Sequence[bytes], names: Sequence[str], blob: Blob | None) -> Path:
+    parts = [CONTAINER_MAGIC, struct.pack("<Q", len(names)), *(_string(name.encode()) for name in names)]
+    parts.append(struct.pack("<Q", len(objects)))
     for data in objects:
         parts += [struct.pack("<Q", len(data)), data]
     parts.append(struct.pack("<Q", blob.size if blob is not None else 0))
@@ -234,8 +243,8 @@ def _write_container(path: Path, objects: Sequence[bytes], blob: Blob | None) ->
     return finished.replace(path)
 
 
-def read_container(path: Path) -> tuple[list[bytes], bytes | None] | None:
-    """Objects and blob of a container file, or None when the file is something else.
+def read_container(path: Path) -> tuple[list[bytes], list[str], bytes | None] | None:
+    """Objects, names of their functions and blob of a container file, or None when the file is something else.
 
     Raises
     ------
@@ -261,9 +270,13 @@ def read_container(path: Path) -> tuple[list[bytes], bytes | None] | None:
     def number() -> int:
         return struct.unpack("<Q", take(8))[0]
 
-    count = number()
-    if count > len(data):
-        raise ExecutableError("the container file is damaged", where=str(path), found=f"{count} objects")
-    objects = [take(number()) for _ in range(count)]
+    def count() -> int:
+        n = number()
+        if n > len(data):
+            raise ExecutableError("the container file is damaged", where=str(path), found=f"{n} items")
+        return n
+
+    names = [take(number()).decode(errors="replace") for _ in range(count())]
+    objects = [take(number()) for _ in range(count())]
     blob = take(number())
-    return objects, blob or None
+    return objects, names, blob or None

@@ -19,6 +19,7 @@ __all__ = ["Module", "jit_module", "load_module"]
 
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
+_jit_names = tvm_ffi.get_global_func("weft.jit_names")
 _load_library = tvm_ffi.get_global_func("weft.load_library")
 _load_tree = tvm_ffi.get_global_func("weft.load_tree")
 _size = tvm_ffi.get_global_func("weft.executable_size")
@@ -108,7 +109,7 @@ class Module:
     def function_names(self) -> list[str]:
         """Names of the functions, where the module can tell (JIT modules and executables)."""
         if self.kind == "weft.jit":
-            return [str(n) for n in tvm_ffi.get_global_func("weft.jit_names")(self._handle)]
+            return [str(n) for n in _jit_names(self._handle)]
         if self.kind == "weft.Executable":
             rows = tvm_ffi.get_global_func("weft.executable_functions")(self._handle)
             return [str(row[1]) for row in rows if int(row[0]) != 0]
@@ -186,8 +187,9 @@ class Module:
         """
         if host not in (None, "tvm"):
             raise InvalidArgument("unknown host", expected="None or 'tvm'", found=repr(host))
-        objects, blob = _collect(self._handle, "relax.VMExecutable" if host == "tvm" else "weft.Executable")
-        return str(link.link_library(Path(path), objects, blob, **link_options))
+        kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
+        objects, names, blob = _collect(self._handle, kind)
+        return str(link.link_library(Path(path), objects, blob, names=names, **link_options))
 
     def same_as(self, other: Any) -> bool:
         """Whether both are the same native module."""
@@ -210,24 +212,26 @@ def _module_handle(module: Any) -> tvm_ffi.Module:
     return convert()
 
 
-def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], link.Blob | None]:
-    """Object files of all code under `root`, and the blob of the modules that are not code.
+def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], list[str], link.Blob | None]:
+    """Object files of all code under `root`, its functions' names, and the blob of the modules that are not code.
 
     All code becomes one library, the ``_lib`` of the blob; without other modules there is no blob.
     """
     order: list[tvm_ffi.Module] = []
     _visit(root, order)
     objects: list[bytes] = []
+    names: list[str] = []
     other = [m for m in order if str(m.kind) != "weft.jit"]
     for m in order:
         if str(m.kind) == "weft.jit":
             objects += [bytes(o) for o in _jit_objects(m)]
+            names += [str(n) for n in _jit_names(m)]
     code = [m for m in order if str(m.kind) == "weft.jit"]
     if code and not objects:
         raise ExecutableError("this code has no object files, so it cannot be exported",
                               help="pass the objects to jit_module")  # fmt: skip
     if not other:
-        return objects, None
+        return objects, names, None
     entries: list[tuple[str, int, Callable[[Path], None]]] = []
     for m in other:
         kind = str(m.kind)
@@ -243,7 +247,7 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
         children.append(list(dict.fromkeys(b for b in below if b is not None)))
     if lib is not None:
         children.append([])
-    return objects, link.Blob(entries, children, has_code=lib is not None)
+    return objects, names, link.Blob(entries, children, has_code=lib is not None)
 
 
 def _append_module(module: tvm_ffi.Module, path: Path) -> None:
@@ -301,8 +305,8 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         raise ExecutableError("there is no such library", where=str(file))
     container = link.read_container(file)
     if container is not None:
-        objects, blob = container
-        code = link.load_objects(objects, file) if objects else Module(_jit_module([], [], [], None))
+        objects, names, blob = container
+        code = link.load_objects(objects, names, file) if objects else Module(_jit_module([], [], [], None))
         if blob is None:
             return code
         return Module(_load_tree(blob, code))
