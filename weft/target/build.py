@@ -55,9 +55,9 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
         When the target has no code generator, or cannot express something.
     """
     target = target if isinstance(target, Target) else Target(target or "llvm")
-    generator = get_global_func(f"target.build.{target.kind.name}", allow_missing=True)
+    generator = get_global_func(f"weft.target.build.{target.kind.name}", allow_missing=True)
     if generator is None:
-        raise CodegenError(f"target '{target.kind.name}' has no code generator", help=f"register one as 'target.build.{target.kind.name}'")
+        raise CodegenError(f"target '{target.kind.name}' has no code generator", help=f"register one as 'weft.target.build.{target.kind.name}'")
     return generator(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target)
 
 
@@ -77,5 +77,5 @@ def _build_llvm(mod: IRModule, target: Target) -> Module:
     return load_objects([compile_func(f, target) for f in functions], [f.attrs["global_symbol"] for f in functions])
 
 
-register_global_func("target.build.llvm", _build_llvm, override=True)
+register_global_func("weft.target.build.llvm", _build_llvm, override=True)
 register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
