@@ -1,0 +1,59 @@
+"""The zoo by name: ONNX files made on demand, and inputs of five sizes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "zoo"
+MODELS = (
+    "minilm",
+    "text_detector",
+    "text_recogniser",
+    "mobilenet_v3",
+    "decoder_step",
+    "resnet50",
+    "mobilenet_v2",
+)
+N_SIZES = 5
+
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+
+def onnx_path(name: str) -> Path:
+    """The ONNX file of a model, exported when there is none of the model's present source."""
+    sources = [ROOT / "benchmarks" / "models" / f"{name}.py", ROOT / "benchmarks" / "models" / "torch_export.py"]
+    if name == "minilm":
+        sources[1] = ROOT / "examples" / "minilm" / "network.py"
+    digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
+    path = FOLDER / f"{name}-{digest}.onnx"
+    if not path.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            unfinished = Path(folder) / "model.onnx"
+            _module(name).export(unfinished)
+            os.replace(unfinished, path)
+    return path
+
+
+def inputs(name: str, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Feeds of one of the five sizes of a model; sizes are described in its ``SIZES``."""
+    return _module(name).inputs(np.random.default_rng([seed, size]), size)
+
+
+def describe(name: str, size: int) -> str:
+    """The size in words, for tables."""
+    dims = _module(name).SIZES[size]
+    return "x".join(str(d) for d in dims) if isinstance(dims, tuple) else str(dims)
+
+
+def _module(name: str):
+    return importlib.import_module(f"benchmarks.models.{name}")
