@@ -130,6 +130,15 @@ def test_result_class_is_ours_and_ffi_class_is_not_taken():
     assert torch_like.shape == (3, 5)
 
 
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0).reshape(2, 3)
+    out = builtin("copy")(x)
+    assert torch.equal(torch.from_dlpack(out), x)
+    np.testing.assert_array_equal(runtime.from_dlpack(x.t()).numpy(), x.t().numpy())
+    assert torch.equal(torch.from_dlpack(runtime.tensor(x)), x)
+
+
 def test_ml_dtypes_bits():
     x = np.array([1.5, -2.0], ml_dtypes.bfloat16)
     np.testing.assert_array_equal(builtin("copy")(x).numpy().view("uint16"), x.view("uint16"))
