@@ -9,23 +9,28 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir
+from weft.target import Target, build
 from weft.tir import ForKind
 from weft.tir.analysis import statements
 from weft.tir.schedule.rules.select import schedule_of
 
 TARGET = SimpleNamespace(vector_bits=128, num_vector_registers=16, num_cores=2, features=())
+HOST = Target("llvm")
 WIDE = SimpleNamespace(vector_bits=512, num_vector_registers=32, num_cores=2, features=())
 
 
 def compare(func, *arrays, outputs: int = 1, target=TARGET, rtol: float = 2e-5):
-    """Run a function unscheduled and scheduled; return the schedule."""
+    """Run a function unscheduled, scheduled, and scheduled as native code; return the schedule."""
     plain = [a.copy() for a in arrays]
     run(func, *plain)
     sch = schedule_of(func, target)
     found = [a.copy() for a in arrays]
     run(sch.func, *found)
-    for x, y in zip(found[-outputs:], plain[-outputs:], strict=True):
+    native = [a.copy() for a in arrays]
+    build(sch.func, HOST)["main"](*native)
+    for x, y, z in zip(found[-outputs:], plain[-outputs:], native[-outputs:], strict=True):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-5)
+        np.testing.assert_allclose(z, y, rtol=max(rtol, 2e-5), atol=1e-5)
     return sch
 
 

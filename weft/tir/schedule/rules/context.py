@@ -15,8 +15,8 @@ from weft.tir.stmt import Block, For
 
 __all__ = ["MIN_TASK", "RuleContext"]
 
-MIN_TASK = 49152
-"""Work of a task worth giving to another thread, in units of :func:`element_cost`: some ten microseconds."""
+MIN_TASK = 16384
+"""Work of a task worth giving to another thread, in units of :func:`element_cost`: some two microseconds."""
 
 
 class RuleContext:

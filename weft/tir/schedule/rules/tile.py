@@ -46,7 +46,7 @@ def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, p
         width = vectors * lanes
         if vectors > most or (panel is not None and panel % width and width % panel):
             continue
-        tallest = (registers - vectors - 1) // vectors
+        tallest = min(registers - vectors - 1, registers * 7 // 8) // vectors
         if vectors > 4 and m is not None and m > 3:
             continue
         if tallest < 1 or (m is None and vectors > 2):
