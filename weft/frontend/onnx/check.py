@@ -35,15 +35,21 @@ def check_opsets(opsets: dict[str, int]) -> None:
         When it is too old or too new.
     """
     version = opsets.get("")
-    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
+    if version is not None and not 1 <= version <= NEWEST_OPSET:
         raise UnsupportedOperator(
             f"the model uses ONNX opset {version}",
             expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}",
             found=str(version),
-            help="convert it with onnx.version_converter.convert_version(model, 17)"
-            if version < OLDEST_OPSET
-            else "update the onnx package",
+            help="update the onnx package" if version > NEWEST_OPSET else None,
         )
+
+
+def _is_too_old(domain: str, op_type: str, opset: int) -> bool:
+    """Whether an operator of an opset before 7 means something else than in opset 7."""
+    if domain or opset >= OLDEST_OPSET:
+        return False
+    then, now = find_schema(domain, op_type, opset), find_schema(domain, op_type, OLDEST_OPSET)
+    return then is None or now is None or then.since_version != now.since_version
 
 
 # --- order and names ---------------------------------------------------------------------------------------------------

@@ -82,8 +82,6 @@ def _pow(node: Node) -> Any:
 @converter("Mod")
 def _mod(node: Node) -> Any:
     fmod = bool(node.attr("fmod", 0))
-    if node.is_float() and not fmod:
-        node.error("Mod of floating-point numbers needs the attribute fmod=1", found=node.dtype())
     return node.op("fmod" if fmod else "mod", *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
 
 

@@ -19,6 +19,16 @@ MAX_FOLDED = 1 << 22
 """Constant fills of up to this many elements become constants, so that the compiler can fold and prepack them."""
 
 
+@converter("Shape")
+def _shape(node: Node) -> Any:
+    return Value.of_elements(list(node.shape())[slice(node.attr("start", 0), node.attr("end"))], "int64")
+
+
+@converter("Size")
+def _size(node: Node) -> Any:
+    return Value.of_elements(s.product(node.shape()), "int64")
+
+
 @converter("Constant")
 def _constant(node: Node) -> Any:
     given = [

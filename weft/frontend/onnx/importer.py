@@ -99,7 +99,7 @@ def from_onnx(
     func = func.with_attr(
         {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}
     )
-    return mod.with_functions({"main": func})
+    return mod.with_functions({mod.get_global_var("main"): func})
 
 
 def _describe_outputs(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:

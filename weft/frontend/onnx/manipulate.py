@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.axes import by_axis, inserted, remaining
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
@@ -94,6 +95,8 @@ def _flatten(node: Node) -> Any:
 @converter("Squeeze")
 def _squeeze(node: Node) -> Any:
     axes, shape = node.axes(), node.shape()
+    if axes is not None and not node.is_static(axes):
+        return node.graph.name_dims(node.reshape(node.x(), remaining(shape, axes)))
     over = (
         [i for i, d in enumerate(shape) if isinstance(d, int) and d == 1]
         if axes is None
@@ -102,8 +105,7 @@ def _squeeze(node: Node) -> Any:
     for a in over:
         if isinstance(shape[a], int) and shape[a] != 1:
             node.error("Squeeze: a dimension is not 1", expected=f"dimension {a} of 1", found=str(shape[a]))
-    kept = [d for i, d in enumerate(shape) if i not in over]
-    return node.reshape(node.x(), kept)
+    return node.reshape(node.x(), [d for i, d in enumerate(shape) if i not in over])
 
 
 @converter("Unsqueeze")
@@ -111,6 +113,8 @@ def _unsqueeze(node: Node) -> Any:
     axes = node.axes()
     if axes is None:
         node.error("Unsqueeze: its axes are missing")
+    if not node.is_static(axes):
+        return node.graph.name_dims(node.reshape(node.x(), inserted(node.shape(), axes)))
     rank = node.ndim() + len(axes)
     over = {node.axis(a, rank) for a in axes}
     if len(over) != len(axes):
@@ -149,7 +153,7 @@ def _space_to_depth(node: Node) -> Any:
     n, c, h, w = _four(node)
     b = node.attr("blocksize")
     x = node.reshape(node.x(), [n, c, s.divide(h, b), b, s.divide(w, b), b])
-    x = node.permute(x, (0, 3, 5, 1, 2, 4))
+    x = node.permute(x, (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4))
     return node.reshape(x, [n, s.multiply(c, b * b), s.divide(h, b), s.divide(w, b)])
 
 
@@ -212,9 +216,8 @@ def _slice(node: Node) -> Any:
         starts, ends, axes, steps = node.attr("starts"), node.attr("ends"), node.attr("axes"), None
     else:
         starts, ends = node.ints(1), node.ints(2)
-        axes = node.const_ints(3, "Slice: the input 'axes'") if node.has(3) else None
-        steps = node.ints(4) if node.has(4) else None
-    axes = [node.axis(a) for a in axes] if axes is not None else list(range(len(starts)))
+        axes, steps = (node.ints(i) if node.has(i) else None for i in (3, 4))
+    axes = list(range(len(starts))) if axes is None else axes
     steps = steps if steps is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         node.error(
@@ -334,16 +337,15 @@ def _tile(node: Node) -> Any:
 def _pad(node: Node) -> Any:
     rank, mode = node.ndim(), node.attr("mode", "constant")
     pads = node.attr("pads") if node.opset < 11 else node.ints(1)
-    axes = [node.axis(a) for a in node.const_ints(3, "Pad: the input 'axes'")] if node.has(3) else list(range(rank))
+    axes = node.ints(3) if node.has(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
         node.error(
             "Pad: a wrong number of pads", expected=f"{2 * len(axes)} for {len(axes)} axes", found=str(len(pads))
         )
     if mode not in ("constant", "reflect", "edge", "wrap"):
         node.error("Pad: attribute 'mode' has an unknown value", expected="constant, reflect, edge or wrap", found=mode)
-    before, after = [0] * rank, [0] * rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[i + len(axes)]
+    axes = [node.axis(a) for a in axes] if node.is_static(axes) else axes
+    before, after = (by_axis(rank, axes, part, [0] * rank) for part in (pads[: len(axes)], pads[len(axes) :]))
     value: Any = node.attr("value", 0.0) if node.opset < 11 else 0
     if node.opset >= 11 and node.has(2):
         data = node.const(2)
@@ -378,16 +380,14 @@ def padded(
     widths = [p for b, a in zip(before, after, strict=True) for p in (b, a)]
     if all(isinstance(p, int) and p == 0 for p in widths):
         return x
-    if all(isinstance(p, int) for p in widths) and isinstance(value, (int, float)):
+    if isinstance(value, (bool, int, float)):
         return node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=value)
-    if mode != "constant":
-        node.unsupported(f"Pad of mode '{mode}' needs constant pads", found="pads computed at run time")
     return _pad_by_joining(node, x, before, after, value)
 
 
 def _pad_by_joining(node: Node, x: Any, before: Sequence[Dim], after: Sequence[Dim], value: Any) -> Any:
+    """Pad with a value that is computed at run time."""
     dtype = x.ty.dtype
-    fill = node.scalar(value, dtype) if isinstance(value, (int, float)) else value
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         parts = []
         for width, inner in ((b, False), (0, True), (a, False)):
@@ -396,6 +396,6 @@ def _pad_by_joining(node: Node, x: Any, before: Sequence[Dim], after: Sequence[D
             elif not (isinstance(width, int) and width == 0):
                 dims = node.dims(x)
                 dims[axis] = width
-                parts.append(node.op("full", shape_expr([s.to_expr(d) for d in dims]), fill, dtype=dtype))
+                parts.append(node.op("full", shape_expr([s.to_expr(d) for d in dims]), value, dtype=dtype))
         x = node.concat(parts, axis)
     return x

@@ -103,24 +103,19 @@ class Node:
         """Return the elements of integer input `i`, as run-time variables where they are known only then."""
         return self.graph.ints(self.value(i), sizes=sizes)
 
-    def const_ints(self, i: int, what: str) -> list[int]:
-        """Return the elements of an integer input that must be constant."""
-        array = self.const(i)
-        if array is None:
-            self.unsupported(
-                f"{what} must be constant",
-                found="a value computed at run time",
-                help="export the model with constant values here",
-            )
-        return [int(v) for v in array.reshape(-1)]
+    def axes(self, i: int = 1, name: str = "axes") -> list[Dim] | None:
+        """Return axes given by attribute or, in later opsets, by input `i`; None where neither is given.
 
-    def axes(self, i: int = 1, name: str = "axes") -> list[int] | None:
-        """Return axes given by attribute or, in later opsets, by input `i`; None where neither is given."""
-        if self.has(i):
-            return self.const_ints(i, name)
-        return self.attr(name)
+        They are scalar expressions where they are known only at run time; ``is_static`` tells.
+        """
+        return self.ints(i) if self.has(i) else self.attr(name)
 
-    def axis(self, axis: int, ndim: int | None = None) -> int:
+    @staticmethod
+    def is_static(values: Sequence[Dim]) -> bool:
+        """Whether all values are known."""
+        return s.is_known(*values)
+
+    def axis(self, axis: Any, ndim: int | None = None) -> int:
         """Bring an axis into 0..ndim-1."""
         ndim = self.ndim() if ndim is None else ndim
         if not -ndim <= axis < max(ndim, 1):

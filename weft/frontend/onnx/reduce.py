@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from weft.frontend.onnx.axes import remaining, split_axes
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim
 from weft.ir import DataType
 
 __all__: list[str] = []
@@ -13,57 +16,74 @@ __all__: list[str] = []
 _PLAIN = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
 
 
+class _Reduction:
+    """Reduces over axes, which may be known only at run time; no axes leave a tensor as it is."""
+
+    def __init__(self, node: Node, axes: Sequence[Dim], keepdims: bool) -> None:
+        self.node, self.keepdims = node, keepdims
+        self.static = node.is_static(axes)
+        self.axes = tuple(sorted({node.axis(a) for a in axes})) if self.static else tuple(axes)
+        if len(self.axes) > node.ndim():
+            node.error(
+                f"{node.op_type}: there are more axes than dimensions",
+                expected=f"at most {node.ndim()}",
+                found=str(len(axes)),
+            )
+
+    def __call__(self, name: str, x: Any, keepdims: bool = False) -> Any:
+        if not self.axes:
+            return x
+        node, keepdims = self.node, self.keepdims or keepdims
+        if x.ty.dtype == "bool":
+            return node.astype(self(name, node.astype(x, "uint8"), keepdims), "bool")
+        if self.static:
+            return node.op(name, x, axis=self.axes, keepdims=keepdims)
+        kept, taken = split_axes(node.shape(), self.axes)
+        pairs = [d for pair in zip(kept, taken, strict=True) for d in pair]
+        out = node.op(name, node.reshape(x, pairs), axis=tuple(range(1, len(pairs), 2)), keepdims=False)
+        return node.graph.name_dims(out if keepdims else self.drop(out))
+
+    def drop(self, x: Any) -> Any:
+        """Drop the reduced dimensions, which are 1."""
+        node = self.node
+        if self.static:
+            return node.op("squeeze", x, axis=self.axes) if self.axes else x
+        return node.graph.name_dims(node.reshape(x, remaining(node.shape(), self.axes)))
+
+
 @converter(*_PLAIN, "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
 def _reduce(node: Node) -> Any:
-    axes, keepdims = node.axes(), bool(node.attr("keepdims", 1))
-    x = node.x()
-    if axes is not None and not axes:
-        if node.attr("noop_with_empty_axes", 0):
-            return x if node.op_type in _PLAIN else _with_axes(node, x, (), keepdims)
-        axes = None
-    if axes is None and node.attr("noop_with_empty_axes", 0):
-        return x if node.op_type in _PLAIN else _with_axes(node, x, (), keepdims)
-    over = tuple(range(node.ndim())) if axes is None else tuple(sorted({node.axis(a) for a in axes}))
-    return _with_axes(node, x, over, keepdims)
-
-
-def _with_axes(node: Node, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    def reduced(name: str, v: Any) -> Any:
-        if not axes:
-            return v
-        if v.ty.dtype == "bool" and name in ("max", "min"):
-            return node.astype(node.op(name, node.astype(v, "uint8"), axis=axes, keepdims=keepdims), "bool")
-        return node.op(name, v, axis=axes, keepdims=keepdims)
-
-    plain = _PLAIN.get(node.op_type)
+    axes, x = node.axes(), node.x()
+    if not axes:
+        axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(node.ndim()))
+    reduction = _Reduction(node, axes, bool(node.attr("keepdims", 1)))
+    plain, dtype = _PLAIN.get(node.op_type), x.ty.dtype
+    is_float = DataType(dtype).is_float
+    if plain == "mean" and not is_float:
+        return node.astype(reduction("mean", node.astype(x, "float64")), dtype)
     if plain is not None:
-        if plain == "mean" and not DataType(x.ty.dtype).is_float:
-            return node.astype(reduced("mean", node.astype(x, "float64")), x.ty.dtype)
-        return reduced(plain, x)
+        return reduction(plain, x)
     if node.op_type == "ReduceL1":
-        return reduced("sum", node.op("abs", x))
+        return reduction("sum", node.op("abs", x))
     if node.op_type == "ReduceSumSquare":
-        return reduced("sum", node.op("multiply", x, x))
-    dtype = x.ty.dtype
-    wide = x if DataType(dtype).is_float else node.astype(x, "float64")
+        return reduction("sum", node.op("multiply", x, x))
+    wide = x if is_float else node.astype(x, "float64")
     if node.op_type == "ReduceL2":
-        out = node.op("sqrt", reduced("sum", node.op("multiply", wide, wide)))
+        out = node.op("sqrt", reduction("sum", node.op("multiply", wide, wide)))
     elif node.op_type == "ReduceLogSum":
-        out = node.op("log", reduced("sum", wide))
+        out = node.op("log", reduction("sum", wide))
     else:
-        out = _log_sum_exp(node, wide, axes, keepdims)
+        out = _log_sum_exp(node, wide, reduction)
     return node.astype(out, dtype)
 
 
-def _log_sum_exp(node: Node, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _log_sum_exp(node: Node, x: Any, reduction: _Reduction) -> Any:
     """Subtract the largest first, so that nothing overflows; a largest of infinity counts as zero."""
-    if not axes:
-        return node.op("log", node.op("exp", x))
-    top = node.op("max", x, axis=axes, keepdims=True)
+    top = reduction("max", x, keepdims=True)
     top = node.op("where", node.op("isfinite", top), top, node.scalar(0.0, x.ty.dtype))
-    total = node.op("log", node.op("sum", node.op("exp", node.op("subtract", x, top)), axis=axes, keepdims=True))
-    out = node.op("add", total, top)
-    return out if keepdims else node.op("squeeze", out, axis=axes)
+    total = node.op("log", reduction("sum", node.op("exp", node.op("subtract", x, top)), keepdims=True))
+    out = node.op("add", total, node.reshape(top, node.dims(total)))
+    return out if reduction.keepdims else reduction.drop(out)
 
 
 @converter("ArgMax", "ArgMin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.frontend.onnx.axes import around_axis
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 
@@ -12,13 +13,11 @@ __all__: list[str] = []
 
 @converter("CumSum")
 def _cumsum(node: Node) -> Any:
-    axes = node.const_ints(1, "CumSum: the input 'axis'")
+    axes = node.ints(1)
     if len(axes) != 1:
         node.error("CumSum: its axis is not one number", found=f"{len(axes)} elements")
-    return node.op(
-        "cumsum",
-        node.x(),
-        axis=node.axis(axes[0]),
-        exclusive=bool(node.attr("exclusive", 0)),
-        reverse=bool(node.attr("reverse", 0)),
-    )
+    flags = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
+    if node.is_static(axes):
+        return node.op("cumsum", node.x(), axis=node.axis(axes[0]), **flags)
+    around = node.reshape(node.x(), around_axis(node.shape(), axes[0]))
+    return node.reshape(node.op("cumsum", around, axis=1, **flags), node.shape())

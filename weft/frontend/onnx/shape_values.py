@@ -38,12 +38,10 @@ def evaluate(node: Any) -> list[Value] | None:
     Parameters
     ----------
     node : Node
-        The node; ``Shape`` and ``Size`` need only the dimensions of their input.
+        The node.
     """
     if node.proto.domain not in ("", "ai.onnx"):
         return None
-    if node.op_type in ("Shape", "Size"):
-        return [_shape(node) if node.op_type == "Shape" else Value.of_elements(s.product(node.shape()), "int64")]
     rule = _RULES.get(node.op_type)
     if rule is None or not node.inputs:
         return None
@@ -59,10 +57,19 @@ def evaluate(node: Any) -> list[Value] | None:
     dtype = node.dtype()
     if isinstance(result, tuple):
         result, dtype = result
-    results = result if isinstance(result, list) else [result]
+    results = [_array(r) for r in (result if isinstance(result, list) else [result])]
     if any(r.size > MAX_ELEMENTS or any(e is None for e in r.flat) for r in results):
         return None
     return [Value.of_elements(_rounded(r, dtype), dtype) for r in results]
+
+
+def _array(result: Any) -> Array:
+    """Return NumPy's scalars, which it makes of 0-dimensional results, as arrays again."""
+    if isinstance(result, np.ndarray):
+        return result
+    out = np.empty((), object)
+    out[()] = result
+    return out
 
 
 def _rounded(array: Array, dtype: str) -> Array:
@@ -78,12 +85,6 @@ def _map(fn: Callable[..., Any], *arrays: Array) -> Array:
     for i, items in enumerate(zip(*(o.reshape(-1) for o in operands), strict=True)):
         flat[i] = fn(*items)
     return out
-
-
-def _shape(node: Any) -> Value:
-    dims = list(node.shape())
-    start, end = node.attr("start", 0), node.attr("end")
-    return Value.of_elements(dims[slice(start, end)], "int64")
 
 
 def _numbers(array: Array | None) -> list[int] | None:
