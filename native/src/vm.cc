@@ -120,6 +120,14 @@ class FrameGuard {
   TVMFFIAny* regs_ = nullptr;
 };
 
+// Ctrl-C and other signals of the surrounding environment; true with the error raised. The kind tells tvm-ffi that the
+// exception itself is already set on the other side.
+[[gnu::noinline]] bool interrupted() {
+  if (TVMFFIEnvCheckSignals() == 0) return false;
+  fail("EnvErrorAlreadySet", "interrupted");
+  return true;
+}
+
 inline bool truthy(const TVMFFIAny& value, bool* ok) {
   *ok = value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
   return value.v_int64 != 0;
@@ -473,7 +481,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
       // Goto offset : pc := pc + offset
       case Op::kGoto:
         if (insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
-          if (int rc = TVMFFIEnvCheckSignals()) return add_frame_to_error(func, pc, rc);
+          if (interrupted()) return -1;
         }
         pc += insn.jump;
         break;
@@ -486,7 +494,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
           return add_frame_to_error(func, pc, -1);
         }
         if (!taken && insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
-          if (int rc = TVMFFIEnvCheckSignals()) return add_frame_to_error(func, pc, rc);
+          if (interrupted()) return -1;
         }
         pc += taken ? 1 : insn.jump;
         break;

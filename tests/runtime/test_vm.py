@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import threading
 import traceback
 
@@ -423,3 +425,30 @@ def test_kernel_module_keeps_alive():
         f(x)
     with pytest.raises(TypeError, match="argument 0 .*expected a tensor, found the int 1"):
         f(1, x, out)
+
+
+def test_interrupt_stops_an_endless_loop():
+    """Ctrl-C reaches a program that jumps to itself for ever."""
+    code = (
+        "import os, signal, threading\n"
+        "from tests.runtime.programs import Assembler\n"
+        "from weft.runtime import VirtualMachine\n"
+        "a = Assembler(); a.begin('f', [], 1); a.goto(0); a.end()\n"
+        "f = VirtualMachine(a.build())['f']\n"
+        "threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n    f()\nexcept KeyboardInterrupt:\n    print('stopped')\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=30)
+    assert out.stdout.strip() == "stopped", out.stderr
+
+
+def test_process_that_forks_after_use():
+    vm = VirtualMachine(add_twice(1))
+    x = rand(50_000, 4)
+    vm["main"](x)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if np.array_equal(vm["main"](x).numpy(), x * 2) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    np.testing.assert_array_equal(vm["main"](x).numpy(), x * 2)
