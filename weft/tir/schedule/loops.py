@@ -115,6 +115,8 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
     rest: PrimExpr = fused
     for i in range(len(chain) - 1, 0, -1):
         size = cast(dtype, chain[i].extent)
+        if is_const_int(size, 0):
+            size = const(1, dtype)  # the loop never runs; what it would compute does not matter
         mapping[chain[i].loop_var] = cast(chain[i].loop_var.dtype, rest % size if not is_const_int(size, 1) else const(0, dtype))
         rest = rest // size
     mapping[outer.loop_var] = rest
