@@ -1,4 +1,4 @@
-"""lower and build: from a schedule to TIR, and from anything that holds TIR to a loaded module of native code."""
+"""compile, build and lower: from a model, a schedule to TIR, and from anything that holds TIR to a loaded module of native code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Pass, PassContext
-from weft.runtime import Module
+from weft.ir import Function, IRModule, Pass, PassContext
+from weft.relax import build as build_relax
+from weft.runtime import Module, VMExecutable
 from weft.target import Target
 from weft.target import build as build_target
 from weft.te import Schedule, Tensor
@@ -15,7 +16,7 @@ from weft.te.schedule import schedule_to_prim_func
 from weft.tir import Buffer, PrimFunc, Stmt
 from weft.tir.transform import simplify
 
-__all__ = ["build", "lower"]
+__all__ = ["build", "compile", "lower"]
 
 
 def lower(
@@ -30,8 +31,9 @@ def lower(
     Parameters
     ----------
     inp : te.Schedule, PrimFunc or IRModule
-        What to lower. For a schedule: bounds are inferred (``te.schedule.InferBound``), loops written (``te.schedule.ScheduleOps``) and the
-        indices simplified. TIR is passed on as it is. Either way the passes of ``PassContext(config={"tir.add_lower_pass": [(0, p)]})`` run.
+        What to lower. For a schedule: bounds are inferred (``te.schedule.InferBound``), loops written
+        (``te.schedule.ScheduleOps``) and the indices simplified. TIR is passed on as it is. Either way the passes of
+        ``PassContext(config={"tir.add_lower_pass": [(0, p)]})`` run.
     args : sequence of Tensor, Buffer or Var
         The parameters, for a schedule.
     name : str
@@ -66,14 +68,19 @@ def _run(user_pass: Any, mod: IRModule) -> IRModule:
 def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
     if isinstance(inp, Schedule):
         if args is None:
-            raise InvalidArgument("lowering a schedule needs args", help="pass the tensors in the order of the parameters, lower(s, [A, B, C])")
+            raise InvalidArgument(
+                "lowering a schedule needs args",
+                help="pass the tensors in the order of the parameters, lower(s, [A, B, C])",
+            )
         return IRModule({name: schedule_to_prim_func(inp, args, name, binds)})
     if isinstance(inp, PrimFunc):
         symbol = inp.attrs.get("global_symbol") or name
         return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})
     if isinstance(inp, IRModule):
         return inp
-    raise InvalidArgument("cannot lower this", expected="a te.Schedule, a PrimFunc or an IRModule", found=type(inp).__name__)
+    raise InvalidArgument(
+        "cannot lower this", expected="a te.Schedule, a PrimFunc or an IRModule", found=type(inp).__name__
+    )
 
 
 def build(
@@ -107,7 +114,9 @@ def build(
         Callable where it has one function; else ``module["name"](...)``.
     """
     if isinstance(inputs, dict):
-        modules = [build_target(_merged(part, args, name, binds), _target(t, target_host)) for t, part in inputs.items()]
+        modules = [
+            build_target(_merged(part, args, name, binds), _target(t, target_host)) for t, part in inputs.items()
+        ]
         if not modules:
             raise InvalidArgument("nothing to build", found="an empty dict")
         for extra in modules[1:]:
@@ -134,8 +143,28 @@ def _merged(inputs: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
         assert isinstance(lowered, IRModule)
         for var, func in lowered.items():
             if var.name_hint in functions:
-                raise InvalidArgument(f"two functions are called '{var.name_hint}'", help="lower each with its own name=")
+                raise InvalidArgument(
+                    f"two functions are called '{var.name_hint}'", help="lower each with its own name="
+                )
             functions[var.name_hint] = func
     if not functions:
         raise InvalidArgument("nothing to build", found="an empty list")
     return IRModule(functions)
+
+
+def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Module:  # noqa: A001 - TVM's name
+    """Compile a module: one with Relax functions to an executable of the virtual machine, one of TIR to native code.
+
+    Parameters
+    ----------
+    mod : IRModule or function
+        What to compile.
+    target : Target, str or dict, optional
+        By default the host's CPU.
+    **options
+        Those of ``relax.build`` (``relax_pipeline``, ``tir_pipeline``, ``exec_mode``, ``params``, ``progress``).
+    """
+    mod = IRModule.from_expr(mod)
+    if any(isinstance(f, Function) for _, f in mod.items()):
+        return build_relax(mod, target, **options)
+    return build_target(mod, target)
