@@ -224,6 +224,13 @@ def _slice(node: Node) -> Any:
             "Slice: starts, ends, axes and steps differ in length",
             found=f"{len(starts)}, {len(ends)}, {len(axes)}, {len(steps)}",
         )
+    if not node.is_static(axes):
+        rank = node.ndim()
+        starts = by_axis(rank, axes, starts, [0] * rank)
+        ends = by_axis(rank, axes, ends, list(node.shape()))
+        steps = by_axis(rank, axes, steps, [1] * rank)
+        axes = list(range(rank))
+    axes = [node.axis(a) for a in axes]
     x, forward = node.x(), []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if isinstance(step, int) and step == 0:

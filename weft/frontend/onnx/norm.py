@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -88,22 +87,13 @@ def _training_batch_norm(node: Node, epsilon: float, momentum: float) -> Any:
 
 @converter("InstanceNormalization")
 def _instance_norm(node: Node) -> Any:
-    axes = tuple(range(2, node.ndim()))
-    if not axes:
+    if node.ndim() < 3:
         node.error(
             "InstanceNormalization: its input has a wrong rank",
             expected="at least 3 dimensions",
             found=str(node.ndim()),
         )
-    return node.op(
-        "nn.instance_norm",
-        node.x(0),
-        node.x(1),
-        node.x(2),
-        channel_axis=1,
-        axes=axes,
-        epsilon=node.attr("epsilon", 1e-5),
-    )
+    return node.op("nn.instance_norm", node.x(0), node.x(1), node.x(2), epsilon=node.attr("epsilon", 1e-5))
 
 
 @converter("LayerNormalization")
@@ -120,9 +110,9 @@ def _layer_norm(node: Node) -> Any:
     wanted = [bool(o) for o in node.proto.output]
     if plain and wanted == [True]:
         gamma = node.x(1)
-        beta = node.x(2) if node.has(2) else node.full(inner, 0, dtype)
+        beta = (node.x(2),) if node.has(2) else ()
         return node.op(
-            "nn.layer_norm", node.x(0), gamma, beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
+            "nn.layer_norm", node.x(0), gamma, *beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
         )
     wide = node.astype(node.x(0), stats)
     mean = node.op("mean", wide, axis=axes, keepdims=True)
@@ -135,20 +125,11 @@ def _layer_norm(node: Node) -> Any:
 
 @converter("LRN")
 def _lrn(node: Node) -> Any:
-    size, dtype = node.attr("size"), node.dtype()
-    alpha, beta, bias = node.attr("alpha", 1e-4), node.attr("beta", 0.75), node.attr("bias", 1.0)
+    size = node.attr("size")
     if size < 1:
         node.error("LRN: attribute 'size' must be positive", found=str(size))
-    x, channels = node.x(), node.shape()[1]
-    low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
-    rest = [0] * (node.ndim() - 2)
-    squares = padded(node, node.op("multiply", x, x), [0, low, *rest], [0, high, *rest])
-    total = None
-    for i in range(size):
-        part = node.slice(squares, [1], [i], [s.add(i, channels)])
-        total = part if total is None else node.op("add", total, part)
-    scaled = node.op("add", node.op("multiply", total, node.scalar(alpha / size, dtype)), node.scalar(bias, dtype))
-    return node.op("divide", x, node.op("power", scaled, node.scalar(beta, dtype)))
+    parameters = {"alpha": node.attr("alpha", 1e-4), "beta": node.attr("beta", 0.75), "bias": node.attr("bias", 1.0)}
+    return node.op("nn.lrn", node.x(), size=size, axis=1, **parameters)
 
 
 @converter("LpNormalization")

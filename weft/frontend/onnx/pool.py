@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import Window, read_window
 from weft.ir import DataType
 
@@ -121,47 +120,18 @@ def _average_of_counted(node: Node, x: Any, window: Window, reach: Window, inclu
 
 
 def _max_pool_with_indices(node: Node, x: Any, window: Window) -> Any:
-    """Compare the taps of the window one after another, carrying the flat index of the largest; the first of equals wins."""
-    sizes, dtype = list(node.shape()[2:]), node.dtype()
-    grid = _flat_indices(node, sizes, bool(node.attr("storage_order", 0)))
-    outs = [
-        s.add(s.floor_divide(s.subtract(s.add(s.add(d, b), a), e), t), 1)
-        for d, b, a, e, t in zip(sizes, window.before, window.after, window.extents, window.strides, strict=True)
-    ]
-    wide = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", _smallest(dtype))
-    numbers = padded(node, grid, [0, 0, *window.before], [0, 0, *window.after], "constant", -1)
-    axes = list(range(2, node.ndim()))
-    best = index = None
-    for tap in product(*(range(k) for k in window.kernel)):
-        begin = [t * d for t, d in zip(tap, window.dilations, strict=True)]
-        end = [
-            s.add(s.add(b, s.multiply(s.subtract(o, 1), t)), 1)
-            for b, o, t in zip(begin, outs, window.strides, strict=True)
-        ]
-        value = node.slice(wide, axes, begin, end, window.strides)
-        number = node.op("broadcast_to", node.slice(numbers, axes, begin, end, window.strides), value.ty.shape)
-        if best is None:
-            best, index = value, number
-            continue
-        inside = node.op("greater_equal", number, node.scalar(0, "int64"))
-        unset = node.op("less", index, node.scalar(0, "int64"))
-        better = node.op("logical_and", inside, node.op("logical_or", unset, node.op("greater", value, best)))
-        best, index = node.op("where", better, value, best), node.op("where", better, number, index)
-    planes = [*node.shape()[:2]]
-    plane = s.product(sizes)
-    offset = node.op(
-        "multiply",
-        node.op("arange", 0, s.to_expr(s.product(planes)), 1, dtype="int64"),
-        node.graph.expr(Value.of_elements(plane, "int64")),
+    if not window.has_constant_pads:
+        node.unsupported(
+            "MaxPool with indices needs constant padding", found=f"auto_pad {node.attr('auto_pad')} of a symbolic size"
+        )
+    out = node.op(
+        "nn.max_pool_with_indices",
+        x,
+        pool_size=tuple(window.kernel),
+        strides=tuple(window.strides),
+        padding=window.padding,
+        dilation=tuple(window.dilations),
+        ceil_mode=False,
+        storage_order=node.attr("storage_order", 0),
     )
-    offset = node.reshape(offset, [*planes, *([1] * len(sizes))])
-    return best, node.op("add", index, offset)
-
-
-def _flat_indices(node: Node, sizes: list[Dim], column_major: bool) -> Any:
-    """Number the cells of a plane, last axis fastest or, column major, first axis fastest."""
-    flat = node.op("arange", 0, s.to_expr(s.product(sizes)), 1, dtype="int64")
-    if not column_major:
-        return node.reshape(flat, [1, 1, *sizes])
-    turned = node.reshape(flat, sizes[::-1])
-    return node.reshape(node.permute(turned, list(range(len(sizes)))[::-1]), [1, 1, *sizes])
+    return node.graph.fields(out)

@@ -16,7 +16,7 @@ from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import DataType, constant
+from weft.ir import DataType, Expr, constant, shape_expr
 
 __all__: list[str] = []
 
@@ -27,13 +27,23 @@ _COORDINATES = (
 
 @dataclass(frozen=True)
 class _Axis:
-    """How one axis is resized; ``scale`` is a number or a scalar expression, ``region`` the part of tf_crop_and_resize."""
+    """How one axis is resized.
+
+    ``scale`` and the two ends of ``region``, the part that tf_crop_and_resize takes, are numbers, scalar expressions, or 0-dimensional
+    tensors where they are data.
+    """
 
     axis: int
     size_in: Dim
     size_out: Dim
     scale: Any
     region: tuple[Any, Any] | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether positions can be computed at import."""
+        parts = (self.size_in, self.size_out, self.scale, *(self.region or ()))
+        return s.is_known(*parts) and not any(isinstance(p, Expr) for p in parts)
 
 
 @converter("Upsample")
@@ -59,14 +69,10 @@ def _resize_node(node: Node) -> Any:
         )
     regions: list[Any] = [None] * len(over)
     if coordinates == "tf_crop_and_resize":
-        roi = node.const(1)
-        if roi is None or roi.size != 2 * len(over):
-            node.unsupported(
-                "Resize: its input 'roi' must be constant, with a begin and an end for each axis",
-                found="none" if roi is None else f"{roi.size} elements",
-            )
-        flat = [float(v) for v in roi.reshape(-1)]
-        regions = list(zip(flat[: len(over)], flat[len(over) :], strict=True))
+        roi = _elements(node, 1)
+        if len(roi) != 2 * len(over):
+            node.error("Resize: its input 'roi' has a wrong length", expected=f"{2 * len(over)}", found=str(len(roi)))
+        regions = list(zip(roi[: len(over)], roi[len(over) :], strict=True))
     if node.has(3) and not (node.const(3) is not None and node.const(3).size == 0):  # type: ignore[union-attr]
         axes = _from_sizes(node, over, regions)
     else:
@@ -77,18 +83,17 @@ def _resize_node(node: Node) -> Any:
 
 
 def _elements(node: Node, i: int) -> list[Any]:
-    """Return the scales: numbers, or expressions where they are computed from shapes."""
+    """Return the floats of an input: numbers, expressions where they are computed from shapes, or tensors where they are data."""
     if not node.has(i):
         node.error(f"{node.op_type}: neither scales nor sizes are given")
     value = node.value(i)
-    known = value.known
-    if known is None:
-        node.unsupported(
-            f"{node.op_type}: its scales are data",
-            expected="constants, or values computed from shapes",
-            help="give sizes instead of scales",
-        )
-    return list(known.flat)
+    if value.known is not None:
+        return list(value.known.flat)
+    count = value.shape[0] if len(value.shape) == 1 else None
+    if not isinstance(count, int):
+        node.error(f"{node.op_type}: the number of its scales is not known", found=f"shape {value.shape}")
+    x = node.astype(node.x(i), "float32")
+    return [node.reshape(node.slice(x, [0], [k], [k + 1]), ()) for k in range(count)]
 
 
 def _from_scales(node: Node, over: list[int], scales: list[Any], regions: list[Any]) -> list[_Axis]:
@@ -96,11 +101,15 @@ def _from_scales(node: Node, over: list[int], scales: list[Any], regions: list[A
         node.error(f"{node.op_type}: a wrong number of scales", expected=str(len(over)), found=str(len(scales)))
     axes = []
     for axis, scale, region in zip(over, scales, regions, strict=True):
-        if s.is_known(scale) and not scale > 0:
+        if isinstance(scale, (int, float)) and not scale > 0:
             node.error(f"{node.op_type}: a scale is not positive", found=str(scale))
         size = node.shape()[axis]
-        width = size if region is None else s.multiply(_float(size), region[1] - region[0])
-        axes.append(_Axis(axis, size, _size_from(_float(width), scale), scale, region))
+        if isinstance(scale, Expr) or any(isinstance(r, Expr) for r in region or ()):
+            out = _size_from_data(node, size, scale, region)
+        else:
+            width = _float(size) if region is None else s.multiply(_float(size), s.subtract(region[1], region[0]))
+            out = _size_from(width, scale)
+        axes.append(_Axis(axis, size, out, scale, region))
     return axes
 
 
@@ -113,6 +122,15 @@ def _size_from(width: Any, scale: Any) -> Dim:
     if s.is_known(width, scale):
         return int(np.floor(np.float32(width) * np.float32(scale)))
     return s.cast_element(s.floor(s.multiply(width, scale)), "int64")
+
+
+def _size_from_data(node: Node, size: Dim, scale: Any, region: tuple[Any, Any] | None) -> Dim:
+    lines = _Lines(node, known=False)
+    width = lines.number(_float(size))
+    if region is not None:
+        width = lines.do("multiply", width, lines.do("subtract", *map(lines.number, reversed(region))))
+    total = node.op("astype", lines.do("floor", lines.do("multiply", width, lines.number(scale))), dtype="int64")
+    return node.graph.ints(Value.of_expr(total), sizes=True)[0]
 
 
 def _from_sizes(node: Node, over: list[int], regions: list[Any]) -> list[_Axis]:
@@ -160,9 +178,11 @@ class _Lines:
         return self.node.op("astype", self.node.op("arange", 0, s.to_expr(n), 1, dtype="int64"), dtype="float32")
 
     def number(self, e: Any) -> Any:
-        """Return a number or scalar expression as an operand."""
+        """Return a number, scalar expression or tensor as an operand."""
         if self.known:
             return float(e)
+        if isinstance(e, Expr):
+            return e
         return (
             self.node.scalar(e, "float32")
             if s.is_known(e)
@@ -201,24 +221,25 @@ def _positions(lines: _Lines, a: _Axis, coordinates: str) -> Any:
     if coordinates == "pytorch_half_pixel":
         if s.is_known(a.size_out):
             return x if a.size_out > 1 else lines.do("multiply", o, 0.0)
-        return lines.do("multiply", x, lines.number(s.cast_element(s.minimum(s.subtract(a.size_out, 1), 1), "float32")))
+        return lines.do("multiply", x, lines.number(_float(s.minimum(s.subtract(a.size_out, 1), 1))))
     if coordinates == "half_pixel_symmetric":
-        exact = s.multiply(_float(a.size_in), a.scale)
-        adjustment = s.divide(_float(a.size_out), exact)
-        center = s.divide(_float(a.size_in), 2.0)
-        offset = s.multiply(center, s.subtract(1.0, adjustment))
-        return lines.do("add", x, lines.number(offset))
+        size = lines.number(_float(a.size_in))
+        adjustment = lines.do("divide", lines.number(_float(a.size_out)), lines.do("multiply", size, scale))
+        offset = lines.do("multiply", lines.do("divide", size, 2.0), lines.do("subtract", 1.0, adjustment))
+        return lines.do("add", x, offset)
     return x
 
 
 def _cropped(lines: _Lines, a: _Axis, o: Any) -> Any:
     assert a.region is not None
-    begin, end = a.region
-    last = s.subtract(_float(a.size_in), 1.0)
+    begin, end = map(lines.number, a.region)
+    last = lines.number(s.subtract(_float(a.size_in), 1.0))
     if s.is_known(a.size_out) and a.size_out <= 1:
-        return lines.do("add", lines.do("multiply", o, 0.0), lines.number(s.multiply(last, 0.5 * (begin + end))))
-    step = s.divide(s.multiply(last, end - begin), s.subtract(_float(a.size_out), 1.0))
-    return lines.do("add", lines.do("multiply", o, lines.number(step)), lines.number(s.multiply(last, begin)))
+        center = lines.do("multiply", last, lines.do("multiply", lines.do("add", begin, end), 0.5))
+        return lines.do("add", lines.do("multiply", o, 0.0), center)
+    width = lines.do("multiply", last, lines.do("subtract", end, begin))
+    step = lines.do("divide", width, lines.number(s.maximum(s.subtract(_float(a.size_out), 1.0), 1.0)))
+    return lines.do("add", lines.do("multiply", o, step), lines.do("multiply", last, begin))
 
 
 def _nearest(lines: _Lines, x: Any, mode: str) -> Any:
@@ -237,6 +258,38 @@ def _nearest(lines: _Lines, x: Any, mode: str) -> Any:
     return lines.do("ceil", lines.do("subtract", x, 0.5))
 
 
+def _is_identity(a: _Axis) -> bool:
+    return (
+        a.region is None
+        and isinstance(a.scale, (int, float))
+        and a.scale == 1.0
+        and s.provably_equal(a.size_in, a.size_out)
+    )
+
+
+def _resize_at_once(node: Node, moved: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:
+    """Resize by the operator that has every mode but antialias, where no scale or region is data."""
+    rank = node.ndim()
+    sizes, scales = list(node.shape()), [1.0] * rank
+    begins, ends = [0.0] * rank, [1.0] * rank
+    for a in moved:
+        sizes[a.axis], scales[a.axis] = a.size_out, a.scale
+        begins[a.axis], ends[a.axis] = a.region or (0.0, 1.0)
+    return node.op(
+        "image.resize",
+        node.x(),
+        shape_expr([s.to_expr(d) for d in sizes]),
+        scales=tuple(scales),
+        roi=(*begins, *ends) if coordinates == "tf_crop_and_resize" else None,
+        method={"nearest": "nearest", "cubic": "cubic"}.get(mode, "linear"),
+        coordinate_transformation_mode=coordinates,
+        rounding_method=nearest_mode,
+        cubic_alpha=node.attr("cubic_coeff_a", -0.75),
+        cubic_exclude=bool(node.attr("exclude_outside", 0)),
+        extrapolation_value=node.attr("extrapolation_value", 0.0),
+    )
+
+
 # --- the operator ------------------------------------------------------------------------------------------------------
 
 
@@ -246,18 +299,15 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
             f"{node.op_type}: attribute 'mode' has an unknown value", expected="nearest, linear or cubic", found=mode
         )
     antialias = bool(node.attr("antialias", 0)) and mode != "nearest"
-    moved = [
-        a
-        for a in axes
-        if not (s.provably_equal(a.size_in, a.size_out) and s.is_known(a.scale) and a.scale == 1.0 and a.region is None)
-    ]
+    moved = [a for a in axes if not _is_identity(a)]
+    if not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
+        return _resize_at_once(node, moved, mode, coordinates, nearest_mode) if moved else node.value(0)
     x, dtype = node.x(), node.dtype()
     if mode != "nearest" and moved and not (dtype in ("float32", "float64")):
         x = node.astype(x, "float32")
     outside = []
     for a in moved:
-        known = s.is_known(a.size_in, a.size_out, a.scale)
-        lines = _Lines(node, known)
+        lines = _Lines(node, a.is_known)
         positions = _positions(lines, a, coordinates)
         if a.region is not None:
             beyond = lines.do("greater", positions, lines.number(s.subtract(_float(a.size_in), 1.0)))
@@ -353,29 +403,23 @@ def _excluding(lines: _Lines, a: _Axis, base: Any, taps: tuple[int, ...], weight
 def _antialiased(lines: _Lines, x: Any, a: _Axis, positions: Any, mode: str) -> Any:
     """Widen the taps when shrinking: a matrix of weights over the input, its edges repeated, times the axis."""
     node, rank, dtype = lines.node, len(x.ty.shape), x.ty.dtype
-    if not s.is_known(a.scale):
-        node.unsupported("Resize: antialias needs constant scales", found="scales computed at run time")
-    shrink = min(float(a.scale), 1.0)
-    reach = 2 if mode == "cubic" else 1
-    border = 0 if node.attr("exclude_outside", 0) else -int(np.floor(-reach / shrink) + 1) + 1
-    if border:
+    reach, coefficient = 2 if mode == "cubic" else 1, node.attr("cubic_coeff_a", -0.75)
+    shrink = lines.do("minimum", lines.number(a.scale), 1.0)
+    border: Dim = 0
+    if not node.attr("exclude_outside", 0):
+        border = s.add(s.divide(s.multiply(a.size_in, reach), s.maximum(a.size_out, 1)), reach + 1)
         widths = [border if i == a.axis else 0 for i in range(rank)]
         x = padded(node, x, widths, widths, "edge")
-    taps = lines.count(s.add(a.size_in, 2 * border))
-    column = [s.add(a.size_out, 0), 1]
+    taps = lines.count(s.add(a.size_in, s.multiply(border, 2)))
+    row = lines.do("subtract", taps, lines.number(_float(border)))
     if lines.known:
-        weights = _kernel(
-            ((taps - border)[None, :] - positions[:, None]) * shrink, mode, node.attr("cubic_coeff_a", -0.75)
-        )
-        weights = weights / weights.sum(axis=1, keepdims=True)
-        matrix: Any = constant(weights.astype(dtype))
+        weights = _kernel((row[None, :] - positions[:, None]) * shrink, mode, coefficient)
+        matrix: Any = constant((weights / weights.sum(axis=1, keepdims=True)).astype(dtype))
     else:
-        row = node.reshape(lines.do("subtract", taps, float(border)), [1, *node.dims(taps)])
-        offsets = lines.do(
-            "multiply", lines.do("abs", lines.do("subtract", row, node.reshape(positions, column))), shrink
-        )
-        raw = _kernel_lines(lines, offsets, mode, node.attr("cubic_coeff_a", -0.75))
-        matrix = node.astype(node.op("divide", raw, node.op("sum", raw, axis=(1,), keepdims=True)), dtype)
+        row, column = node.reshape(row, [1, *node.dims(row)]), node.reshape(positions, [a.size_out, 1])
+        distance = lines.do("multiply", lines.do("abs", lines.do("subtract", row, column)), shrink)
+        weights = _kernel_lines(lines, distance, mode, coefficient)
+        matrix = node.astype(node.op("divide", weights, node.op("sum", weights, axis=(1,), keepdims=True)), dtype)
     order = [i for i in range(rank) if i != a.axis] + [a.axis]
     out = node.op("matmul", node.permute(x, order), node.permute(matrix, (1, 0)))
     return node.permute(out, [order.index(i) for i in range(rank)])

@@ -1,1 +1,97 @@
 """Recurrent layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Value
+from weft.ir import shape_expr
+
+__all__: list[str] = []
+
+_DEFAULTS = {
+    "Affine": (1.0, 0.0),
+    "Elu": (1.0, 0.0),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01, 0.0),
+    "ScaledTanh": (1.0, 1.0),
+    "ThresholdedRelu": (1.0, 0.0),
+}
+
+
+@converter("LSTM")
+def _lstm(node: Node) -> Any:
+    for i, rank in ((0, 3), (1, 3), (2, 3)):
+        if node.ndim(i) != rank:
+            node.error(f"LSTM: input {i} has a wrong rank", expected=f"{rank} dimensions", found=str(node.ndim(i)))
+    direction = node.attr("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        node.error(
+            "LSTM: attribute 'direction' has an unknown value",
+            expected="forward, reverse or bidirectional",
+            found=direction,
+        )
+    count, batch_first, dtype = 2 if direction == "bidirectional" else 1, bool(node.attr("layout", 0)), node.dtype()
+    x = node.permute(node.x(0), (1, 0, 2)) if batch_first else node.x(0)
+    steps, batch, _ = node.dims(x)
+    hidden = node.shape(2)[2]
+    if (
+        not isinstance(hidden, int)
+        or not s.provably_equal(node.shape(1)[0], count)
+        or node.attr("hidden_size", hidden) != hidden
+    ):
+        node.error(
+            "LSTM: its weights do not fit its attributes",
+            expected=f"R of shape ({count}, {4 * node.attr('hidden_size', 0)}, {node.attr('hidden_size', '?')})",
+            found=f"R of shape ({', '.join(map(str, node.shape(2)))})",
+        )
+    bias = node.x(3) if node.has(3) else node.full([count, 8 * hidden], 0, dtype)
+    lengths = node.astype(node.x(4), "int32") if node.has(4) else _repeated(node, steps, batch)
+    states = [_state(node, i, [count, batch, hidden], batch_first) for i in (5, 6)]
+    peepholes = node.x(7) if node.has(7) else node.full([count, 3 * hidden], 0, dtype)
+    out = node.op(
+        "nn.lstm",
+        *(x, node.x(1), node.x(2), bias, lengths, *states, peepholes),
+        direction=direction,
+        activations=_activations(node, count),
+        clip=node.attr("clip", 0.0),
+        input_forget=bool(node.attr("input_forget", 0)),
+    )
+    y, last_h, last_c = node.graph.fields(out)
+    if batch_first:
+        return node.permute(y, (2, 0, 1, 3)), node.permute(last_h, (1, 0, 2)), node.permute(last_c, (1, 0, 2))
+    return node.permute(y, (0, 1, 2, 3)), last_h, last_c
+
+
+def _repeated(node: Node, steps: Any, batch: Any) -> Any:
+    """Return the length of each sample where they are all the same."""
+    if s.is_known(steps):
+        return node.full([batch], steps, "int32")
+    return node.op("broadcast_to", node.graph.expr(Value.of_elements([steps], "int32")), shape_expr([s.to_expr(batch)]))
+
+
+def _state(node: Node, i: int, shape: list[Any], batch_first: bool) -> Any:
+    if not node.has(i):
+        return node.full(shape, 0, node.dtype())
+    return node.permute(node.x(i), (1, 0, 2)) if batch_first else node.x(i)
+
+
+def _activations(node: Node, count: int) -> tuple[str, ...]:
+    names = node.attr("activations") or ["Sigmoid", "Tanh", "Tanh"] * count
+    if len(names) != 3 * count:
+        node.error("LSTM: a wrong number of activations", expected=str(3 * count), found=str(names))
+    alphas, betas = list(node.attr("activation_alpha") or ()), list(node.attr("activation_beta") or ())
+    with_alpha = [n for n in names if n in _DEFAULTS]
+    with_beta = [n for n in names if n in ("Affine", "HardSigmoid", "ScaledTanh")]
+    for given, users, which in ((alphas, with_alpha, 0), (betas, with_beta, 1)):
+        for value, name in zip(given, users, strict=False):
+            if abs(value - _DEFAULTS[name][which]) > 1e-6:
+                node.unsupported(
+                    f"LSTM: the activation {name} has only its default parameters",
+                    expected=str(_DEFAULTS[name]),
+                    found=str(value),
+                )
+    return tuple(n.lower() for n in names)
