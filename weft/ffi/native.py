@@ -8,11 +8,11 @@ with global visibility: exported kernels leave ``weft_*`` undefined and the dyna
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 from pathlib import Path
-
-import tvm_ffi
+from types import ModuleType
 
 from weft.error import InternalError
 
@@ -64,8 +64,23 @@ def _load() -> ctypes.CDLL:
     return library
 
 
-# tvm_ffi is imported above: it has loaded libtvm_ffi, which ours needs and finds by its SONAME.
-_TVM_FFI_VERSION = tvm_ffi.__version__
+def _import_tvm_ffi() -> ModuleType:
+    """Import tvm_ffi without PyTorch, which it would import where it is installed: 0.8 s, and nothing here needs it.
+
+    PyTorch's tensors carry their exchange interface themselves, so importing PyTorch later is as good.
+    """
+    absent = "torch" not in sys.modules
+    if absent:
+        sys.modules["torch"] = None  # pyright: ignore[reportArgumentType] - Python's way to say "not there"
+    try:
+        return importlib.import_module("tvm_ffi")
+    finally:
+        if absent:
+            del sys.modules["torch"]
+
+
+# tvm_ffi comes first: it loads libtvm_ffi, which ours needs and finds by its SONAME.
+_TVM_FFI_VERSION = _import_tvm_ffi().__version__
 LIBRARY = _load()
 """The loaded library, for its C functions."""
 
