@@ -1,0 +1,193 @@
+"""The node cases of ``onnx.backend.test`` for the operators that the importer promises: pass rate and failing names.
+
+Cases run in worker processes, so that one that crashes or hangs costs itself only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import selectors
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+
+from benchmarks import report
+from benchmarks.peer import peer_session, weft_session
+
+OPERATORS = frozenset(
+    """Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv
+    ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements
+    GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish Identity If
+    InstanceNormalization LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max MaxPool Mean Min Mish
+    Mod Mul Neg Not OneHot Or PRelu Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd
+    ReduceSum Relu Reshape Resize Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus
+    SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor""".split()
+)
+CASE_SECONDS = 60.0
+
+
+def operators_of(graph: onnx.GraphProto) -> Iterator[str]:
+    """Operators of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from operators_of(inner)
+
+
+def cases(everything: bool = False) -> dict[str, Any]:
+    """Cases by name: those whose graph has listed operators only, or all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's notes on the overflows that some cases are about
+        found = {t.name: t for t in load_model_tests(kind="node")}
+    return {
+        name: case
+        for name, case in sorted(found.items())
+        if everything or set(operators_of(case.model.graph)) <= OPERATORS
+    }
+
+
+def run_case(case: Any, engine: str) -> None:
+    """Run a case; an exception says that it fails."""
+    weights = {t.name for t in case.model.graph.initializer}
+    names = [i.name for i in case.model.graph.input if i.name not in weights]
+    session = None
+    for inputs, outputs in case.data_sets:
+        arrays = [_array(x) for x in inputs]
+        expected = [_array(x) for x in outputs]
+        feeds = dict(zip(names, arrays, strict=True))
+        if engine == "weft":
+            session = session or weft_session(case.model)
+            found = [o.numpy() if hasattr(o, "numpy") else o for o in session.run(feeds)]
+        else:
+            session = session or peer_session(case.model.SerializeToString())
+            found = session.run(None, feeds)
+        Runner.assert_similar_outputs(expected, found, case.rtol, case.atol)
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def worker(engine: str, everything: bool) -> None:
+    """Run the cases whose names come in on standard input, a line each; answer with a line of JSON each."""
+    known = cases(everything)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        try:
+            run_case(known[name], engine)
+            error = ""
+        except Exception as e:  # every kind of failure is a result here
+            error = f"{type(e).__name__}: {' '.join(str(e).split())[:160]}"
+        print(json.dumps({"case": name, "error": error}), flush=True)
+
+
+class Worker:
+    """One worker process, restarted when a case takes it down."""
+
+    def __init__(self, engine: str, everything: bool) -> None:
+        self.command = [sys.executable, "-m", "benchmarks.onnx_suite", "--worker", "--engine", engine]
+        self.command += ["--all"] * everything
+        self.process: subprocess.Popen[str] | None = None
+        self.case: str | None = None
+        self.since = 0.0
+
+    def start(self) -> None:
+        """Start the process and wait until it has loaded the suite."""
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        while self.process.stdout.readline().strip() not in ("ready", ""):
+            pass
+
+    def give(self, name: str) -> None:
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+        self.case, self.since = name, time.monotonic()
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str | None:
+        """The error of the case that was given ("" if it passed), or None while it runs."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            readable = selector.select(timeout=0.002)
+        if readable:
+            line = self.process.stdout.readline()
+            while line and not line.startswith("{"):
+                line = self.process.stdout.readline()
+            if line:
+                return json.loads(line)["error"]
+            self.process.wait()
+            return f"the process ended with {self.process.returncode}"
+        if time.monotonic() - self.since > CASE_SECONDS:
+            self.process.kill()
+            self.process.wait()
+            return f"no answer within {CASE_SECONDS:.0f} s"
+        return None
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def run_all(names: list[str], engine: str, everything: bool, jobs: int) -> dict[str, str]:
+    """Error by case, empty where it passed."""
+    waiting = collections.deque(names)
+    workers = [Worker(engine, everything) for _ in range(max(1, min(jobs, len(names))))]
+    results: dict[str, str] = {}
+    while len(results) < len(names):
+        for w in workers:
+            if w.case is None and waiting:
+                w.give(waiting.popleft())
+            if w.case is not None:
+                error = w.answer()
+                if error is not None:
+                    results[w.case] = error
+                    w.case = None
+    for w in workers:
+        w.stop()
+    return results
+
+
+def parse() -> argparse.Namespace:
+    parser = report.arguments(__doc__)
+    parser.add_argument("match", nargs="*", help="parts of case names; by default all cases")
+    parser.add_argument("--all", action="store_true", help="cases of operators outside the list too")
+    parser.add_argument("--engine", choices=["weft", "onnxruntime"], default="weft")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=0.95, help="pass rate to reach")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    if options.worker:
+        worker(options.engine, options.all)
+        return 0
+    names = [n for n in cases(options.all) if not options.match or any(m in n for m in options.match)]
+    results = run_all(names, options.engine, options.all, options.jobs)
+    failing = [{"case": n, "error": results[n]} for n in names if results[n]]
+    for row in failing:
+        print(f"{row['case']}: {row['error']}")
+    passed = len(names) - len(failing)
+    print(f"{options.engine}: {passed} of {len(names)} cases pass ({100 * passed / max(1, len(names)):.1f}%)")
+    report.save(options.json, "onnx_suite", failing, engine=options.engine, cases=len(names), passed=passed)
+    return int(passed < options.limit * len(names))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Session: a model file in, arrays in, tensors out; the short form for people who come from ONNX Runtime.
+
+It is thin: ``from_onnx``, ``compile``, ``VirtualMachine``, and before each call a check of the inputs against the names,
+dtypes and symbolic shapes that the model declares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import weft  # the compiler is reached through it, so that running a library loads none of it
+from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
+from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
+
+__all__ = ["Session", "TensorInfo"]
+
+_METADATA = "weft.metadata"
+_LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")
+
+
+class TensorInfo(NamedTuple):
+    """What a model declares of an input or output.
+
+    `shape` has a number for each fixed dimension and a name, or an expression of names, for each other; it is None for
+    executables that do not tell, as `dtype` is.
+    """
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str, ...] | None
+
+
+class Session:
+    """A compiled model, ready to run.
+
+    Parameters
+    ----------
+    model : str, os.PathLike, bytes, onnx.ModelProto or VMExecutable
+        An ONNX model or its file, a library that ``weft compile`` or ``export_library`` wrote, or an executable.
+    target : Target, str or dict, optional
+        What to compile for; this machine's CPU by default. Not for libraries and executables.
+    shape_dict : mapping of str to sequence of int or str, optional
+        Input shapes in place of the model's symbolic ones.
+    dtype_dict : mapping of str to str, or str, optional
+        Input dtypes in place of the model's.
+    opset : int, optional
+        The opset of the default domain in place of the model's.
+    device : Device or str, optional
+        Where to run.
+    progress : callable, optional
+        ``progress(what, done, total)``, called while kernels are compiled.
+
+    Examples
+    --------
+    >>> session = Session("model.onnx")  # doctest: +SKIP
+    >>> session.run({"x": array})[0].numpy()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        target: Any = None,
+        *,
+        shape_dict: Mapping[str, Sequence[int | str]] | None = None,
+        dtype_dict: Mapping[str, str] | str | None = None,
+        opset: int | None = None,
+        device: Any = "cpu",
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        if isinstance(model, VMExecutable) or _is_library(model):
+            given = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset}
+            for name, value in given.items():
+                if value is not None:
+                    raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
+            self.executable = model if isinstance(model, VMExecutable) else open_library(model)
+        else:
+            mod = weft.frontend.onnx.from_onnx(model, shape_dict, dtype_dict, opset)
+            self.executable = weft.relax.build(mod, target, progress=progress)
+        self._vm = VirtualMachine(self.executable, device)
+        self._main = self._vm["main"]
+        self.inputs, self.outputs = _describe(self._vm, self.executable)
+        self._checks = [_InputCheck(info) for info in self.inputs]
+        self._names = frozenset(info.name for info in self.inputs)
+
+    def run(self, *arguments: Any) -> list[Tensor]:
+        """Run the model: ``run(feeds)``, or ``run(output_names, feeds)``.
+
+        Parameters
+        ----------
+        output_names : sequence of str, optional
+            The outputs to return, in this order; None for all.
+        feeds : mapping of str to array
+            A value for each input: a NumPy array, a tensor, or anything with ``__dlpack__``. Contiguous ones go in
+            without a copy.
+
+        Returns
+        -------
+        list of Tensor
+
+        Raises
+        ------
+        InvalidArgument
+            When inputs are missing or unknown.
+        DTypeMismatch
+            When an input has another dtype.
+        ShapeMismatch
+            When an input has another rank or dimension, or inputs disagree about a symbolic dimension.
+        """
+        if len(arguments) == 1:
+            names, feeds = None, arguments[0]
+        elif len(arguments) == 2:
+            names, feeds = arguments
+        else:
+            raise InvalidArgument(
+                "wrong number of arguments", expected="run(feeds) or run(output_names, feeds)", found=str(len(arguments))
+            )
+        if not isinstance(feeds, Mapping):
+            raise InvalidArgument("feeds must be a mapping of input names to arrays", found=type(feeds).__name__)
+        if feeds.keys() != self._names:
+            raise self._wrong_names(feeds)
+        sizes: dict[str, tuple[int, str, int]] = {}
+        results = self._main(*[check(feeds[check.name], sizes) for check in self._checks])
+        outputs = list(results) if isinstance(results, tuple) else [results]
+        return outputs if names is None else self._select(names, outputs)
+
+    def _select(self, names: Sequence[str], outputs: list[Tensor]) -> list[Tensor]:
+        positions = {info.name: i for i, info in enumerate(self.outputs)}
+        unknown = [n for n in names if n not in positions]
+        if unknown:
+            raise InvalidArgument(
+                "the model has no such output", expected=", ".join(positions), found=", ".join(map(str, unknown))
+            )
+        return [outputs[positions[n]] for n in names]
+
+    def _wrong_names(self, feeds: Mapping[str, Any]) -> InvalidArgument:
+        missing = [info.name for info in self.inputs if info.name not in feeds]
+        unknown = [str(name) for name in feeds if name not in self._names]
+        problems = [f"missing: {', '.join(missing)}"] if missing else []
+        problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
+        expected = ", ".join(info.name for info in self.inputs) or "no inputs"
+        return InvalidArgument("wrong inputs", expected=expected, found="; ".join(problems))
+
+    def __repr__(self) -> str:
+        def text(infos: list[TensorInfo]) -> str:
+            return ", ".join(f"{i.name}: {i.dtype} {list(i.shape) if i.shape is not None else ''}" for i in infos)
+
+        return f"Session({text(self.inputs)}) -> ({text(self.outputs)})"
+
+
+class _InputCheck:
+    """Checks one input's dtype and shape and makes it what the virtual machine takes."""
+
+    __slots__ = ("dims", "dtype", "info", "name", "numpy_type", "rank")
+
+    def __init__(self, info: TensorInfo) -> None:
+        self.info, self.name, self.dtype = info, info.name, info.dtype
+        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None else None
+        self.rank = len(info.shape) if info.shape is not None else None
+        self.dims = tuple(enumerate(info.shape)) if info.shape is not None else ()
+
+    def __call__(self, value: Any, sizes: dict[str, tuple[int, str, int]]) -> Any:
+        if type(value) is np.ndarray:
+            if self.numpy_type is not None and value.dtype != self.numpy_type:
+                raise self._wrong_dtype(value.dtype)
+            if not value.flags.c_contiguous:
+                value = value.copy(order="C")
+        else:
+            value = self._as_tensor(value)
+        if self.rank is not None:
+            self._check_shape(value.shape, sizes)
+        return value
+
+    def _as_tensor(self, value: Any) -> Any:
+        if not hasattr(value, "__dlpack__"):
+            return self._as_array(value)
+        tensor = value if isinstance(value, Tensor) else from_dlpack(value)
+        if self.dtype is not None and tensor.dtype != self.dtype:
+            raise self._wrong_dtype(tensor.dtype)
+        return tensor if tensor.is_contiguous() else np.ascontiguousarray(tensor.numpy())
+
+    def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
+        """Numbers and nested lists of them, in the declared dtype where that loses nothing of their kind."""
+        try:
+            array = np.asarray(value)
+        except ValueError as e:
+            raise InvalidArgument(f"input '{self.name}' is not an array", found=str(e)) from e
+        if array.dtype.kind not in "biufcV":
+            raise InvalidArgument(
+                f"input '{self.name}' is not an array of numbers", found=f"{type(value).__name__} of dtype {array.dtype}"
+            )
+        if self.numpy_type is None or array.dtype == self.numpy_type:
+            return np.ascontiguousarray(array).reshape(array.shape)
+        if not np.can_cast(array.dtype, self.numpy_type, "same_kind"):
+            raise self._wrong_dtype(array.dtype)
+        return array.astype(self.numpy_type)
+
+    def _wrong_dtype(self, found: Any) -> DTypeMismatch:
+        return DTypeMismatch(
+            f"input '{self.name}' has a wrong dtype",
+            expected=str(self.dtype),
+            found=str(found),
+            help=f"convert it, array.astype('{self.dtype}')",
+        )
+
+    def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, tuple[int, str, int]]) -> None:
+        if len(shape) != self.rank:
+            raise ShapeMismatch(
+                f"input '{self.name}' has a wrong rank",
+                expected=f"{self.rank} dimensions {_text(self.info.shape)}",
+                found=f"{len(shape)} {_text(shape)}",
+            )
+        for axis, dim in self.dims:
+            size = shape[axis]
+            if type(dim) is int:
+                if size != dim:
+                    raise ShapeMismatch(
+                        f"input '{self.name}' has a wrong dimension {axis}",
+                        expected=f"{dim} of {_text(self.info.shape)}",
+                        found=f"{size} of {_text(shape)}",
+                    )
+            elif (seen := sizes.setdefault(dim, (size, self.name, axis)))[0] != size:
+                raise ShapeMismatch(
+                    f"inputs disagree about the dimension '{dim}'",
+                    expected=f"{seen[0]}, as in dimension {seen[2]} of input '{seen[1]}'",
+                    found=f"{size} in dimension {axis} of input '{self.name}' {_text(shape)}",
+                )
+
+
+def open_library(path: str | os.PathLike[str]) -> VMExecutable:
+    """Open a library that holds a compiled model.
+
+    Raises
+    ------
+    ExecutableError
+        When it cannot be opened, or holds kernels only.
+    """
+    module = load_module(path)
+    if module.kind != "weft.Executable":
+        raise ExecutableError(
+            "this library holds no executable", where=str(path), expected="a compiled model", found=module.kind
+        )
+    return VMExecutable(module)
+
+
+def _is_library(model: Any) -> bool:
+    """Whether `model` is a file that was compiled, by what its first bytes say."""
+    if not isinstance(model, (str, os.PathLike)):
+        return False
+    path = Path(model)
+    try:
+        with path.open("rb") as f:
+            start = f.read(8)
+    except OSError:
+        return path.suffix in (".so", ".dylib", ".dll")
+    return start.startswith(_LIBRARY_MAGIC)
+
+
+def _describe(vm: VirtualMachine, executable: VMExecutable) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """Inputs and outputs, from what the importer left in the executable, else from parameter names alone."""
+    functions = {f.name: f for f in executable.functions}
+    if _METADATA in functions:
+        io = json.loads(str(vm[_METADATA]()))
+        return [_info(i) for i in io["inputs"]], [_info(i) for i in io["outputs"]]
+    names = functions["main"].param_names
+    return [TensorInfo(name, None, None) for name in names], []
+
+
+def _info(entry: Mapping[str, Any]) -> TensorInfo:
+    return TensorInfo(entry["name"], entry["dtype"], tuple(entry["shape"]))
+
+
+def _text(shape: Any) -> str:
+    return "(" + ", ".join(str(d) for d in shape) + ")"
