@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ModelImportError
 from weft.frontend.onnx import check
 from weft.frontend.onnx.graph import Scope
 from weft.frontend.onnx.model import onnx
@@ -97,9 +96,6 @@ def _inline(
     with node.graph.inside(scope):
         convert_nodes(node.graph, order, f"{node.where}, inside of it ")
         results = [scope.values.get(name) for name in function.output]
-    for name, result in zip(function.output, results, strict=True):
-        if result is None and name not in absent:
-            raise ModelImportError(f"function {node.op_type} does not define its output '{name}'", where=node.where)
     return results
 
 

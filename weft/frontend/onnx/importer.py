@@ -197,7 +197,7 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
             scope.values[name] = value
     for name in proto.output:
         if name and name not in scope.values:
-            node.unsupported(f"{proto.op_type}: Weft does not compute its output '{name}'")
+            node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
 
 
 def _lookup(scope: Scope, name: str, where: str) -> Value | None:

@@ -207,7 +207,7 @@ class TensorReader:
         try:
             with path.open("rb") as f:
                 empty = os.fstat(f.fileno()).st_size == 0
-                data: Any = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+                data: Any = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
         except OSError as e:
             raise ModelImportError(
                 f"{what}: cannot read the external file '{location}'", found=e.strerror or str(e)

@@ -40,13 +40,13 @@ def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
 
 
 def _reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
-    """Return the window with as much padding at the end as the last of `sizes` windows needs, which may be less than nothing."""
+    """Return the window with as much padding at the end as the last of `sizes` windows needs."""
     after = []
     for count, size, extent, stride, low in zip(
         sizes, node.shape()[2:], window.extents, window.strides, window.before, strict=True
     ):
         needed = s.add(s.multiply(s.subtract(count, 1), stride), extent)
-        after.append(s.subtract(needed, s.add(size, low)))
+        after.append(s.maximum(s.subtract(needed, s.add(size, low)), 0))
     return replace(window, after=after)
 
 
@@ -106,10 +106,10 @@ def _average_of_counted(node: Node, x: Any, window: Window, reach: Window, inclu
     rank, dtype = len(window.kernel), x.ty.dtype
     sizes = list(node.shape()[2:])
     mask = node.full([1, 1, *sizes], 1, dtype)
-    beyond = reach.after
     if include:
-        mask = padded(node, mask, [0, 0, *window.before], [0, 0, *window.after], "constant", 1)
-        beyond = [s.subtract(r, a) for r, a in zip(reach.after, window.after, strict=True)]
+        counted = [s.minimum(r, a) for r, a in zip(reach.after, window.after, strict=True)]
+        beyond = [s.subtract(r, c) for r, c in zip(reach.after, counted, strict=True)]
+        mask = padded(node, mask, [0, 0, *window.before], [0, 0, *counted], "constant", 1)
         mask = padded(node, mask, [0] * (rank + 2), [0, 0, *beyond], "constant", 0)
         mask_window = replace(reach, before=[0] * rank, after=[0] * rank)
     else:

@@ -73,7 +73,9 @@ def _array(result: Any) -> Array:
 
 
 def _rounded(array: Array, dtype: str) -> Array:
-    """Round known elements to the data type."""
+    """Round known elements to the data type; 64-bit integers and truth values need none."""
+    if dtype in ("int64", "bool"):
+        return array
     return _map(lambda e: s.cast_element(e, dtype) if s.is_known(e) else e, array)
 
 
@@ -287,22 +289,6 @@ def _tile(node: Any, data: Array, repeats: Array) -> Any:
     ):
         return None
     return np.tile(data, counts)
-
-
-@_rule("ConstantOfShape")
-def _constant_of_shape(node: Any, shape: Array) -> Any:
-    dims = _numbers(shape)
-    if dims is None or any(d < 0 for d in dims) or float(np.prod(dims, dtype=np.float64)) > MAX_ELEMENTS:
-        return None
-    tensor = node.attr("value")
-    value = (
-        np.zeros(1, np.float32)
-        if tensor is None
-        else node.graph.reader.read(tensor, "ConstantOfShape: attribute 'value'")
-    )
-    if value.size != 1:
-        return None
-    return _map(lambda e: e, np.broadcast_to(elements_of(value).reshape(()), dims)), value.dtype.name
 
 
 @_rule("Range")
