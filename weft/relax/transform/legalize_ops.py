@@ -25,13 +25,15 @@ from weft.ir import (
     TensorType,
     Tuple,
     TupleType,
+    Var,
     const,
     fingerprint,
     module_pass,
+    select,
 )
 from weft.op import Fusion, get_op_def
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.core_ops import CORE_OPS, call_tir
+from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.te import Tensor as TETensor
@@ -84,6 +86,8 @@ class _Legalizer:
                 env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
                 return self.lower(calls, env, value, value.op.name_hint)
             return None
+        if is_op(value, "shape_to_tensor"):
+            return self.shape_to_tensor(value)
         if not isinstance(value.op, Op) or value.op.name in _BUILTIN or value.op.name.removeprefix("relax.") in CORE_OPS:
             return None
         definition = get_op_def(value.op)
@@ -118,6 +122,28 @@ class _Legalizer:
             attrs["tir.noalias"] = not attrs["inplace_inputs"]
         gvar = self.add(prim.with_attr(attrs), name)
         return call_tir(gvar, inputs.exprs, out_types, extra or None)
+
+    def shape_to_tensor(self, call: Call) -> Expr:
+        """Write the dimensions of a shape into a tensor."""
+        shape = call.args[0]
+        dims = shape.values if isinstance(shape, ShapeExpr) else shape.ty.values  # type: ignore[attr-defined]
+        if dims is None:
+            ndim = shape.ty.ndim  # type: ignore[attr-defined]
+            if ndim < 0:
+                raise LoweringError("shape_to_tensor: the rank of the shape is not known", where=call.span, help="use match_cast")
+            dims = tuple(Var(f"d{i}", "int64") for i in range(ndim))
+            self.bb.match_cast(shape, ShapeType(dims, ndim))
+
+        def element(i: Any) -> Any:
+            value: Any = const(0, "int64")
+            for n, d in reversed(list(enumerate(dims))):
+                value = select(i.equal(const(n, "int64")), d, value)
+            return value
+
+        prim = create_prim_func([compute((const(len(dims), "int64"),), element, name="shape")])
+        extra = undefined_vars(prim)
+        prim = prim.replace(params=(*prim.params, *extra))
+        return call_tir(self.add(prim, "shape_to_tensor"), [], call.ty, extra or None)
 
     def add(self, prim: Any, name: str) -> GlobalVar:
         """Add a PrimFunc, or find one of equal structure."""

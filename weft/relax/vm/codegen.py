@@ -102,8 +102,10 @@ class _FunctionCodegen:
         elif isinstance(value, Call):
             self.call(value, b.var)
         else:
-            word = self.operand(value)
-            self.registers[id(b.var)] = self.to_register(word)
+            # a register of its own even for an alias: killing one of two names must not take the other's value
+            register = self.fresh()
+            self.builder.emit_call("vm.builtin.copy", [self.operand(value)], register)
+            self.registers[id(b.var)] = register
 
     def branch(self, value: If) -> int:
         """Emit both branches, each copying its result to the same register."""

@@ -115,9 +115,12 @@ class RuleContext:
             sch.vectorize(inner)
             return outer, [outer]
         whole = extent // lanes * lanes
-        main, rest = sch.loop_partition(loop, [whole, None])
+        main, *rests = sch.loop_partition(loop, [whole, None])
         outer, inner = sch.split(main, [None, lanes])
         sch.vectorize(inner)
+        if not rests:  # a symbolic extent that is provably a multiple
+            return outer, [outer]
+        rest = rests[0]
         if n is not None:
             if n % lanes > 1:
                 sch.vectorize(rest)
