@@ -1,0 +1,48 @@
+"""``weft compile model.onnx -o model.so``: a model becomes a library that runs without the compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+import weft
+from weft.cli.arguments import parse_shapes
+from weft.cli.screen import compiling, size_text
+from weft.error import InvalidArgument
+
+__all__ = ["compile_model"]
+
+
+def compile_model(
+    model: Path,
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    target: str = "llvm",
+    shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+) -> None:
+    """Compile an ONNX model to a library.
+
+    Parameters
+    ----------
+    model : Path
+        The ONNX file.
+    output : Path
+        The library to write.
+    target : str
+        What to compile for, for example "llvm -mtriple=aarch64-linux-gnu"; this machine by default.
+    shape : tuple of str
+        Fixes an input's shape: x=1,3,320,320. May be given for several inputs.
+    """
+    shapes = parse_shapes(shape)
+    if not output.parent.is_dir():
+        raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
+    with compiling(model.name) as progress:
+        executable = weft.relax.build(mod, target, progress=progress)
+    try:
+        executable.export_library(output)
+    except OSError as e:
+        raise InvalidArgument(f"cannot write '{output}'", found=e.strerror or str(e)) from e
+    print(f"wrote {output}, {size_text(output.stat().st_size)}")

@@ -1,0 +1,59 @@
+"""``weft doctor``: what this installation has: versions, CPU features, threads, the cache, a linker."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib import metadata
+
+import weft
+from weft.cli.screen import print_table, size_text
+from weft.ffi import find_library
+from weft.runtime import cache, num_threads
+
+__all__ = ["doctor"]
+
+_NEEDED = ("apache-tvm-ffi", "llvmlite", "numpy", "ml_dtypes", "msgspec")
+_OPTIONAL = ("onnx", "torch", "ziglang", "onnxruntime")
+_FEATURES = ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "amx-bf16", "neon", "sve")
+
+
+def doctor() -> None:
+    """Print versions, CPU features, threads, cache and linker of this installation."""
+    library = find_library()
+    rows = [("weft", weft.__version__), ("python", platform.python_version()), ("platform", platform.platform())]
+    rows += [(name, _version(name)) for name in _NEEDED]
+    rows += [(f"{name} (optional)", _version(name)) for name in _OPTIONAL]
+    rows.append(("runtime library", f"{library}, {size_text(library.stat().st_size)}"))
+    print_table("versions", ("what", "found"), rows)
+    features = weft.target.host_features()
+    target = weft.target.Target("llvm")
+    rows = [
+        ("features", " ".join(f for f in _FEATURES if f in features) or "none of those that kernels use"),
+        ("vector bits", getattr(target, "vector_bits", "unknown")),
+        ("cores for this process", len(os.sched_getaffinity(0))),
+        ("threads for kernels", f"{num_threads()} (WEFT_NUM_THREADS={os.environ.get('WEFT_NUM_THREADS', 'not set')})"),
+    ]
+    print_table("machine", ("what", "found"), rows)
+    statistics = cache.statistics()
+    rows = [
+        ("kernel cache", f"{statistics.directory}, {statistics.entries} entries, {size_text(statistics.bytes)}"),
+        ("cache can be written", "yes" if _writable(statistics.directory) else "no: every compilation starts anew"),
+        ("linker", shutil.which("cc") or shutil.which("clang") or "none: libraries are written as containers"),
+    ]
+    print_table("files", ("what", "found"), rows)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _writable(directory: str) -> bool:
+    """Whether the directory, or the nearest one above it that exists, can be written."""
+    while not os.path.exists(directory) and os.path.dirname(directory) != directory:
+        directory = os.path.dirname(directory)
+    return os.access(directory, os.W_OK)
