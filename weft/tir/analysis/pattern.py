@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import Add, CallIntrin, Cast, Div, FloorDiv, FloorMod, IntImm, Mul, Node, PrimExpr, Var, is_const_int, substitute, walk
+from weft.ir import Add, CallIntrin, Cast, Div, FloorDiv, FloorMod, IntImm, Mul, Node, PrimExpr, Sub, Var, is_const_int, rewrite, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
@@ -73,6 +73,13 @@ def _step(index: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
         return 0 if inner == 1 else None
     if isinstance(index, Cast):
         return _step(index.value, var, analyzer)
+    if isinstance(index, (Add, Sub)):
+        a, b = _step(index.a, var, analyzer), _step(index.b, var, analyzer)
+        if a is not None and b is not None:
+            return a + b if isinstance(index, Add) else a - b
+    if isinstance(index, Mul) and isinstance(index.b, IntImm):
+        a = _step(index.a, var, analyzer)
+        return None if a is None else a * index.b.value
     moved = analyzer.simplify(substitute(index, {var: var + 1}) - index)
     return moved.value if isinstance(moved, IntImm) else None
 
@@ -96,10 +103,11 @@ def same_point(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
 class Contraction:
     """A sum of products: ``C[..] += A[..] * B[..]`` where the output is contiguous along `vector`, and so `B` must move with it.
 
+    ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it only as ``vector // group``.
     ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch`` those of both, ``reduce`` the summed ones.
     """
 
-    __slots__ = ("a", "b", "batch", "block", "columns", "output", "reduce", "rows", "vector")
+    __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "reduce", "rows", "vector")
 
     def __init__(self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: Var) -> None:
         self.block, self.output, self.a, self.b, self.vector = block, output, a, b, vector
@@ -109,6 +117,20 @@ class Contraction:
         self.columns = [v for v in spatial if v in in_b and v not in in_a]
         self.batch = [v for v in spatial if (v in in_a) == (v in in_b)]
         self.reduce = reduce_vars(block)
+        self.group = group_size(a, vector)
+        if self.group is not None and vector in self.batch:
+            self.batch.remove(vector)
+            self.columns.append(vector)
+
+
+def group_size(load: BufferLoad, var: Var) -> int | None:
+    """Return `g` where a load contains a variable only as ``var // g``; None where it does not, or otherwise."""
+    sizes = {n.b.value for n in walk(load.indices) if isinstance(n, FloorDiv) and n.a is var and isinstance(n.b, IntImm)}
+    if len(sizes) != 1:
+        return None
+    hidden = Var("g", var.dtype)
+    rest = rewrite(load.indices, lambda n: hidden if isinstance(n, FloorDiv) and n.a is var else n)
+    return sizes.pop() if var not in used_vars(rest) else None
 
 
 def contraction_of(block: Block) -> Contraction | None:

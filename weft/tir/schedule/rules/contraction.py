@@ -58,10 +58,15 @@ class _Product:
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
         panel = _panel_of(c)
-        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel)
+        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel, c.group)
+        if c.group is not None and c.group % tile.width:
+            raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
         if panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width)):
-            packed = self._pack(tile.width)
+            if self._packable():
+                packed = self._pack(tile.width)
+            elif stride_along(c.b, c.vector) != 1:
+                raise ScheduleError("contraction: the second operand neither is contiguous along the column nor can be packed")
         sink, loop_of = attach_epilogue(ctx, self.rv)
         row = ctx.fuse(self._adjacent(sink, [loop_of[v] for v in row_vars if v in loop_of]))
         if row is None:
@@ -130,6 +135,11 @@ class _Product:
         m, n = as_int(rows), as_int(columns)
         return size <= _L2_SHARE and not (m is not None and n is not None and m * 4 <= n)
 
+    def _packable(self) -> bool:
+        """Whether each dimension of the second operand is one variable, so that packing it is a permutation."""
+        plain = [i for i in self.c.b.indices if isinstance(i, Var)]
+        return len(plain) == len(self.c.b.indices) == len(set(plain)) and self.c.vector in plain
+
     # --- steps ---
 
     def _pack(self, width: int) -> str:
@@ -138,8 +148,6 @@ class _Product:
         reads = [r.buffer for r in self.ctx.block(self.rv).reads if r.buffer is not c.output.buffer]
         at = next(i for i, b in enumerate(reads) if b is c.b.buffer)
         column_dims = [n for n, i in enumerate(c.b.indices) if i is c.vector]
-        if len(column_dims) != 1 or any(c.vector in used_vars(i) for n, i in enumerate(c.b.indices) if n != column_dims[0]):
-            raise ScheduleError("contraction: the second operand is not indexed plainly by the column")
         sums = [n for n, i in enumerate(c.b.indices) if any(v in used_vars(i) for v in c.reduce)]
         first = [n for n in range(len(c.b.indices)) if n not in sums and n != column_dims[0]]
         copy = sch.cache_read(self.rv, at, "global")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Select, walk
+from weft.ir import CallIntrin, Select, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store
 from weft.tir.analysis.pattern import contraction_of, is_costly
+from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import Buffer
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block
@@ -39,9 +41,15 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             return False  # each element is read many times; the tile kernels want plain loads
         if is_reduction_block(c.block) and is_costly(store.value) and _window(c.block):
             return False
-        if uses > 1 and is_costly(store.value):
+        if is_costly(store.value) and (uses > 1 or _repeats(c.block, buffer)):
             return False
     return len(consumers) == 1 or not is_costly(store.value)
+
+
+def _repeats(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads each element of a buffer in several iterations: some variable of more than one value is in no index."""
+    varying = {iv.var for iv in block.iter_vars if iv.dom is not None and not is_const_int(iv.dom.extent, 1)}
+    return any(varying - used_vars(load.indices) for load in loads_of(block.body, buffer))
 
 
 def _window(block: Block) -> bool:

@@ -16,7 +16,7 @@ from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
 from weft.tir.schedule.trace import BlockRV, LoopRV
-from weft.tir.stmt import Block
+from weft.tir.stmt import Block, BufferStore
 
 __all__ = ["schedule_rows"]
 
@@ -96,24 +96,23 @@ def _row_axes(ctx: RuleContext, sink: BlockRV, reductions: list[str]) -> set[int
 
 
 def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
-    """Whether reductions read memory contiguously along an output variable rather than a reduction variable."""
-    votes = []
+    """Whether neighbouring outputs are lanes: most reductions read contiguously along the innermost output, or at least not against it."""
+    votes = 0
     for name in reductions:
         block = ctx.sch.state.realize(name).block
         own = block.writes[0].buffer
-        for load in loads_of(block.body):
-            if load.buffer is own or not load.indices:
-                continue
-            steps = {v: stride_along(load, v) for v in [*spatial_vars(block), *reduce_vars(block)]}
-            if any(steps[v] == 1 for v in reduce_vars(block)):
-                votes.append(False)
-            elif any(steps[v] == 1 for v in spatial_vars(block)):
-                votes.append(True)
-    if not votes:
-        return False
-    if len(set(votes)) > 1 and votes.count(True) <= votes.count(False):
-        return False
-    return votes.count(True) > votes.count(False)
+        extents = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
+        store = block.body
+        assert isinstance(store, BufferStore)
+        outputs = [i for i in store.indices if isinstance(i, Var) and not is_const_int(extents.get(i, i), 1)]
+        loads = [x for x in loads_of(block.body) if x.buffer is not own and x.indices]
+        if not outputs:
+            votes -= 1
+            continue
+        along = [stride_along(x, outputs[-1]) for x in loads]
+        inside = any(stride_along(x, v) == 1 for x in loads for v in reduce_vars(block))
+        votes += 1 if 1 in along and all(a in (0, 1) for a in along) else -1 if inside else 1 if 1 in along else -1
+    return votes > 0
 
 
 def _order_rows(ctx: RuleContext, loops: list[LoopRV], rows: set[int]) -> tuple[list[LoopRV], list[LoopRV]]:
@@ -178,6 +177,7 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     if n is not None and n < 2 * lanes:
         return [name]
     width = lanes * (_ACCUMULATORS if n is None or n >= _ACCUMULATORS * lanes else 1)
+    total, first_width = ctx.extent(fused), width
     _, inner = sch.split(fused, [None, width])
     stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]
     for part in (lanes, 4):
@@ -186,6 +186,7 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
             _, inner = sch.split(last, [None, part])
             stages.append(sch.rfactor(inner, len(block.writes[0].buffer.shape)).name)
             width = part
+    ctx.whole_steps[stages[0]] = total // first_width
     return [*stages, name]
 
 
@@ -237,12 +238,13 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 
 
 def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
-    """Run the last iteration apart, so that only it asks whether a lane is inside."""
+    """Run the steps whose lanes are all inside apart, so that only the last one asks."""
+    whole = ctx.whole_steps.get(rv.name)
     block = ctx.block(rv)
-    if any(getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)):
-        n = ctx.extent(loop)
-        if as_int(n) is None or int(as_int(n) or 0) > 1:
-            ctx.sch.loop_partition(loop, [n - 1, None])
+    if whole is not None and any(getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)):
+        n = as_int(ctx.analyzer(rv).simplify(whole))
+        if n != 0:
+            ctx.sch.loop_partition(loop, [whole, None])
 
 
 def _values(block: Block) -> list[object]:

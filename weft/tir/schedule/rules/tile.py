@@ -29,7 +29,7 @@ class RowPart(NamedTuple):
     rows: int
 
 
-def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None) -> Tile:
+def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None, group: int | None = None) -> Tile:
     """Choose a register tile.
 
     Parameters
@@ -38,13 +38,15 @@ def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, p
         The extents to cover; symbolic ones are taken as large.
     panel : int, optional
         The width of the packed panels, which the tile must divide or be a multiple of.
+    group : int, optional
+        The number of columns that share rows of the first operand, which the tile must divide.
     """
     m, n = as_int(rows), as_int(columns)
     most = max(1, -(-n // lanes)) if n is not None else 64
     choices = []
     for vectors in (2, 4, 1, 3, 8):
         width = vectors * lanes
-        if vectors > most or (panel is not None and panel % width and width % panel):
+        if vectors > most or (panel is not None and panel % width and width % panel) or (group is not None and group % width):
             continue
         tallest = min(registers - vectors - 1, registers * 7 // 8) // vectors
         if vectors > 4 and m is not None and m > 3:
