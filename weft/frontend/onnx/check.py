@@ -185,29 +185,30 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
 def _unsupported(
     graph: Any, opsets: dict[str, int], functions: dict[Any, Any], inside: frozenset[Any]
 ) -> Iterator[tuple[str, str, str, int | None]]:
+    """Yield (node, domain, operator, opset) of what cannot be converted; `inside` are the functions around the graph."""
     for i, node in enumerate(graph.node):
         domain = normal_domain(node.domain)
         key, opset = (domain, node.op_type), opsets.get(domain)
-        schema = find_schema(domain, node.op_type, opset) if opset is not None else None
-        if key in functions:
-            if key not in inside:
-                body = functions[key]
-                yield from _unsupported(body, {**opsets, **opset_imports(body)}, functions, inside | {key})
-        elif (
-            opset is None
-            or (find_converter(*key) is None or schema is None)
-            and not (schema is not None and schema.has_body)
-        ):
-            yield node_label(i, node), domain, node.op_type, opset
-        elif find_converter(*key) is None and schema is not None and schema.raw.has_function and key not in inside:
-            body = schema.raw.function_body
-            yield from (
-                (node_label(i, node), d, f"{op} (inside of {node.op_type})", v)
-                for _, d, op, v in _unsupported(body, {**opsets, **opset_imports(body)}, {}, inside | {key})
-            )
+        body = functions.get(key)
+        if body is None and not _has_converter(domain, node.op_type, opset):
+            schema = find_schema(domain, node.op_type, opset) if opset is not None else None
+            if schema is None or not schema.has_body:
+                yield node_label(i, node), domain, node.op_type, opset
+            elif schema.raw.has_function:
+                body = schema.raw.function_body
+        if body is not None and key not in inside:
+            known = functions if key in functions else {}
+            for label, d, op, v in _unsupported(body, {**opsets, **opset_imports(body)}, known, inside | {key}):
+                yield f"{node_label(i, node)}, inside of it {label}", d, op, v
         for attribute in node.attribute:
             for sub in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
                 yield from _unsupported(sub, opsets, functions, inside)
+
+
+def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
+    if opset is None or find_converter(domain, op_type) is None or _is_too_old(domain, op_type, opset):
+        return False
+    return find_schema(domain, op_type, opset) is not None
 
 
 def check_node(node: Any, opset: int, where: str) -> None:

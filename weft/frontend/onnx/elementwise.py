@@ -196,7 +196,8 @@ def _dropout(node: Node) -> Any:
         )
     if len(node.proto.output) < 2 or not node.proto.output[1]:
         return node.value(0)
-    mask = node.full(node.shape(), True, "bool")
+    # Before opset 12 the mask at inference is left open; ONNX Runtime gives zeros.
+    mask = node.full(node.shape(), node.opset >= 12, "bool")
     return node.value(0), mask if node.opset >= 10 else node.astype(mask, node.dtype())
 
 
