@@ -124,3 +124,23 @@ def test_two_products_and_a_norm():
     s = te.compute((9,), lambda i: te.sum(q[i, r3], axis=r3), name="S")
     y = te.compute((9, 8), lambda i, j: q[i, j] - s[i], name="Y")
     compare(te.create_prim_func([a, b, c, y]), rand(9, 16), rand(16, 33), rand(33, 8), zeros(9, 8), rtol=1e-4)
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("case", [(5, 4, 6, 2, 2, 0), (5, 3, 8, 3, 2, 1), (4, 2, 3, 4, 2, 1), (5, 3, 4, 3, 1, 1)])
+def test_transposed_convolution(case, static):
+    h, ci, co, k, stride, pad = case
+    n = h if static else size("h")
+    x, w = te.placeholder((1, ci, n, n), name="X"), te.placeholder((ci, co, k, k), name="W")
+    out = (n - 1) * stride - 2 * pad + k
+    rc, rh, rw = te.reduce_axis((0, ci), "rc"), te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
+
+    def element(b, o, i, j):
+        p, q = i + pad - rh.var, j + pad - rw.var
+        inside = tir.all(p // stride >= 0, p // stride < n, q // stride >= 0, q // stride < n, (p % stride).equal(0), (q % stride).equal(0))
+        value = tir.if_then_else(inside, x(b, rc.var, p // stride, q // stride), tir.const(0.0, "float32"))
+        return te.sum(value * w(rc.var, o, rh.var, rw.var), axis=[rh, rw, rc])
+
+    m = (h - 1) * stride - 2 * pad + k
+    sch = compare(te.create_prim_func([x, w, te.compute((1, co, out, out), element, name="Y")]), rand(1, ci, h, h), rand(ci, co, k, k), zeros(1, co, m, m))
+    assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)

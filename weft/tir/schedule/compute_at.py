@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import TRUE, IntImm, PrimExpr, Range, Var, cast, const, is_const_int, logical_and, substitute
-from weft.tir.analysis.access import evaluate_interval, loads_of, relax_region, substitute_ranges, union_regions
+from weft.ir import TRUE, CallIntrin, IntImm, PrimExpr, Range, Var, cast, children, const, is_const_int, logical_and, substitute
+from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_reduction, producers_of, reduce_vars
 from weft.tir.analysis.structure import child_realizes, iter_values_of, path_to, replace_node, subst_stmt, used_vars
-from weft.tir.buffer import Buffer, BufferRegion
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.loops import conjuncts
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
@@ -229,14 +229,22 @@ def _roundup(state: ScheduleState, block: Block, var: Var, needed: Range, loop: 
     for iv in block.iter_vars:
         if iv.dom is not None:
             local.bind(iv.var, iv.dom if iv.var is not var else Range(iv.dom.min, end))
-    own_output = block.writes[0].buffer
-    for load in loads_of((block.body, *((block.init,) if block.init is not None else ()))):
-        if load.buffer is own_output:
-            continue
-        for i, size in zip(load.indices, load.buffer.shape, strict=True):
-            if var in used_vars(i) and not local.can_prove(i < size):
-                return None
-    return end
+    stmts = (block.body, *((block.init,) if block.init is not None else ()))
+    return end if all(_loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
+
+
+def _loads_inside(node: object, var: Var, own: Buffer, analyzer: Analyzer) -> bool:
+    """Whether each load that moves with `var` stays inside its buffer; a load behind a condition may rely on it."""
+    if isinstance(node, CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else":
+        with analyzer.constraint_scope(node.args[0]):
+            if not _loads_inside(node.args[1], var, own, analyzer):
+                return False
+        return _loads_inside(node.args[0], var, own, analyzer) and _loads_inside(node.args[2], var, own, analyzer)
+    if isinstance(node, BufferLoad) and node.buffer is not own:
+        for i, size in zip(node.indices, node.buffer.shape, strict=True):
+            if var in used_vars(i) and not analyzer.can_prove(i < size):
+                return False
+    return all(_loads_inside(c, var, own, analyzer) for c in children(node) if isinstance(c, (PrimExpr, Stmt)))
 
 
 def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
