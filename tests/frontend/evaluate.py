@@ -75,7 +75,13 @@ _BINARY = {
 def scalar(e: PrimExpr, env: dict[Any, int]) -> Any:
     """Evaluate a scalar expression; floats in their own precision."""
     if isinstance(e, (IntImm, FloatImm)):
-        return bool(e.value) if e.dtype == "bool" else e.value if isinstance(e, IntImm) else numpy_dtype(e.dtype).type(e.value)
+        return (
+            bool(e.value)
+            if e.dtype == "bool"
+            else e.value
+            if isinstance(e, IntImm)
+            else numpy_dtype(e.dtype).type(e.value)
+        )
     if isinstance(e, Var):
         return env[e]
     if type(e) in _BINARY:
@@ -142,7 +148,12 @@ class Evaluator:
             for block in e.blocks:
                 for b in block.bindings:
                     value = self.eval(b.value)
-                    check_type(value, b.ty if isinstance(b, MatchCast) else b.var.ty, self.env, f"{b.var.name_hint} at {b.span}")
+                    check_type(
+                        value,
+                        b.ty if isinstance(b, MatchCast) else b.var.ty,
+                        self.env,
+                        f"{b.var.name_hint} at {b.span}",
+                    )
                     self.values[id(b.var)] = value
             return self.eval(e.body)
         if isinstance(e, ExprVar):

@@ -26,7 +26,18 @@ OPERATORS = """
 
 # Element types, sequences and random numbers that Weft does not have; and rules where ONNX Runtime and the text of the
 # specification (the length of the resized tensor, an integer) differ from the suite's expected values.
-REFUSED = ("FNUZ", "FLOAT8E8M0", "INT4", "INT2", "FLOAT4", "string", "_sequence", "_opt", "test_if_seq", "training_dropout")
+REFUSED = (
+    "FNUZ",
+    "FLOAT8E8M0",
+    "INT4",
+    "INT2",
+    "FLOAT4",
+    "string",
+    "_sequence",
+    "_opt",
+    "test_if_seq",
+    "training_dropout",
+)
 DIFFERENT = ("test_resize_downsample_scales_linear_align_corners", "test_resize_downsample_scales_cubic_align_corners")
 NO_REFERENCE = ("test_einsum_batch_matmul_bfloat16", "test_einsum_sum_bfloat16")
 

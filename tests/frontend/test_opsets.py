@@ -20,7 +20,17 @@ def f32(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def one(op: str, inputs: dict[str, np.ndarray], opset: int, *, weights: Any = None, outputs: int = 1, dynamic: Any = ("x",), names: Any = None, **attrs: Any) -> Any:
+def one(
+    op: str,
+    inputs: dict[str, np.ndarray],
+    opset: int,
+    *,
+    weights: Any = None,
+    outputs: int = 1,
+    dynamic: Any = ("x",),
+    names: Any = None,
+    **attrs: Any,
+) -> Any:
     """Check a model of one node; weights come behind the inputs unless `names` says otherwise."""
     order = names if names is not None else [*inputs, *(weights or {})]
     outs = [f"y{i}" for i in range(outputs)]
@@ -30,7 +40,11 @@ def one(op: str, inputs: dict[str, np.ndarray], opset: int, *, weights: Any = No
 
 def changes(op: str) -> list[int]:
     """List the opsets from 7 on in which the operator has a new version, 7 itself included."""
-    found = {s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == "" and s.since_version > 7}
+    found = {
+        s.since_version
+        for s in onnx.defs.get_all_schemas_with_history()
+        if s.name == op and s.domain == "" and s.since_version > 7
+    }
     first = min(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == "")
     return sorted({max(7, first)} | {v for v in found if v <= 23})
 
@@ -57,7 +71,9 @@ def test_logic(op: str) -> None:
     one("Not", {"x": f32(3, 4) > 0}, 7)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "float16", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "float16", "float64"]
+)
 def test_arithmetic_types(dtype: str) -> None:
     x, z = RNG.integers(1, 9, (4, 3)).astype(dtype), RNG.integers(1, 9, 3).astype(dtype)
     for op in ("Add", "Mul", "Div", "Sub"):
@@ -65,7 +81,9 @@ def test_arithmetic_types(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("keepdims", "opset"), [(k, o) for k in (0, 1) for o in (7, 11, 13, 18)])
-@pytest.mark.parametrize("op", ["ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceLogSumExp"])
+@pytest.mark.parametrize(
+    "op", ["ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceLogSumExp"]
+)
 def test_reduce(op: str, keepdims: int, opset: int) -> None:
     x = f32(2, 3, 4, 1)
     for axes in ([1], [0, 2], None):
@@ -154,7 +172,13 @@ def test_pad_cuts_and_wraps() -> None:
     x = f32(5, 4)
     one("Pad", {"x": x}, 13, weights={"p": np.array([-1, 2, -2, 0]), "v": np.float32(7)})
     one("Pad", {"x": x}, 19, weights={"p": np.array([2, 1, 3, 0])}, mode="wrap")
-    one("Pad", {"x": x, "v": np.array(2.5, np.float32)}, 13, weights={"p": np.array([0, 1, 2, 0])}, names=["x", "p", "v"])
+    one(
+        "Pad",
+        {"x": x, "v": np.array(2.5, np.float32)},
+        13,
+        weights={"p": np.array([0, 1, 2, 0])},
+        names=["x", "p", "v"],
+    )
 
 
 def test_dropout() -> None:
@@ -194,7 +218,13 @@ def test_batch_normalization() -> None:
     stats = {"s": f32(c), "b": f32(c), "m": f32(c), "v": np.abs(f32(c)) + 0.5}
     for opset in (7, 9, 14, 15):
         one("BatchNormalization", {"x": x}, opset, weights=stats, epsilon=1e-3)
-    training = model_of([helper.make_node("BatchNormalization", ["x", *stats], ["y", "rm", "rv"], training_mode=1)], {"x": x}, ["y", "rm", "rv"], 15, stats)
+    training = model_of(
+        [helper.make_node("BatchNormalization", ["x", *stats], ["y", "rm", "rv"], training_mode=1)],
+        {"x": x},
+        ["y", "rm", "rv"],
+        15,
+        stats,
+    )
     expected = onnx.reference.ReferenceEvaluator(training).run(None, {"x": x})
     from tests.frontend.models import compare
     from tests.frontend.evaluate import evaluate
@@ -247,7 +277,13 @@ def test_conv_transpose(rank: int) -> None:
 def test_pool(op: str, ceil_mode: int) -> None:
     x = f32(2, 3, 9, 8)
     extra = {"ceil_mode": ceil_mode} if ceil_mode else {}
-    for attrs in ({}, {"strides": [2, 3]}, {"strides": [2, 2], "pads": [1, 0, 1, 1]}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, {"auto_pad": "SAME_LOWER", "strides": [3, 2]}):
+    for attrs in (
+        {},
+        {"strides": [2, 3]},
+        {"strides": [2, 2], "pads": [1, 0, 1, 1]},
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        {"auto_pad": "SAME_LOWER", "strides": [3, 2]},
+    ):
         if "auto_pad" in attrs and ceil_mode:
             continue
         one(op, {"x": x}, 12 if op == "MaxPool" else 11, kernel_shape=[3, 3], **attrs, **extra)
@@ -267,10 +303,25 @@ def test_max_pool_indices() -> None:
 def test_resize(mode: str, coordinates: str) -> None:
     x = f32(1, 2, 5, 6)
     for size in ([1, 2, 8, 9], [1, 2, 3, 12]):
-        one("Resize", {"x": x}, 13, weights={"s": np.array(size)}, names=["x", "", "", "s"], mode=mode, coordinate_transformation_mode=coordinates)
+        one(
+            "Resize",
+            {"x": x},
+            13,
+            weights={"s": np.array(size)},
+            names=["x", "", "", "s"],
+            mode=mode,
+            coordinate_transformation_mode=coordinates,
+        )
     scales = {"s": np.array([1, 1, 2, 3], np.float32)}
     for opset in (11, 13, 18, 19):
-        one("Resize", {"x": x}, opset, weights={"r": np.zeros(0, np.float32), **scales}, mode=mode, coordinate_transformation_mode=coordinates)
+        one(
+            "Resize",
+            {"x": x},
+            opset,
+            weights={"r": np.zeros(0, np.float32), **scales},
+            mode=mode,
+            coordinate_transformation_mode=coordinates,
+        )
 
 
 def test_upsample_and_old_resize() -> None:
@@ -283,7 +334,13 @@ def test_upsample_and_old_resize() -> None:
 
 def test_cast() -> None:
     x = f32(3, 4) * 10
-    for to in (onnx.TensorProto.INT32, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BOOL, onnx.TensorProto.INT8):
+    for to in (
+        onnx.TensorProto.INT32,
+        onnx.TensorProto.DOUBLE,
+        onnx.TensorProto.FLOAT16,
+        onnx.TensorProto.BOOL,
+        onnx.TensorProto.INT8,
+    ):
         for opset in (7, 9, 13):
             one("Cast", {"x": x}, opset, to=to)
     one("Cast", {"x": x > 0}, 13, to=onnx.TensorProto.FLOAT)
@@ -317,7 +374,12 @@ def test_matrix_products() -> None:
     for opset in (7, 11, 13):
         one("Gemm", {"x": f32(3, 4)}, opset, weights={"w": f32(5, 4), "c": f32(5)}, transB=1, alpha=0.5, beta=2.0)
     one("Gemm", {"x": f32(4, 3)}, 11, weights={"w": f32(4, 5)}, transA=1)
-    for equation, shapes in (("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij->ji", [(2, 3)]), ("...i,i->...", [(2, 3, 4), (4,)]), ("ii->i", [(3, 3)])):
+    for equation, shapes in (
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("ij->ji", [(2, 3)]),
+        ("...i,i->...", [(2, 3, 4), (4,)]),
+        ("ii->i", [(3, 3)]),
+    ):
         inputs = {n: f32(*shape) for n, shape in zip("xz", shapes, strict=False)}
         one("Einsum", inputs, 12, equation=equation, dynamic=())
 
@@ -328,7 +390,13 @@ def test_generators() -> None:
     one("Range", {"s": np.array(1), "e": np.array(11), "d": np.array(3)}, 11, dynamic=())
     one("Range", {"s": np.array(5), "e": np.array(-4), "d": np.array(-2)}, 11, dynamic=())
     one("Range", {"s": np.float32(0.5), "e": np.float32(3), "d": np.float32(0.75)}, 11, dynamic=())
-    one("ConstantOfShape", {"x": np.array([2, 3])}, 9, dynamic=(), value=numpy_helper.from_array(np.array([7], np.int32)))
+    one(
+        "ConstantOfShape",
+        {"x": np.array([2, 3])},
+        9,
+        dynamic=(),
+        value=numpy_helper.from_array(np.array([7], np.int32)),
+    )
     for upper in (0, 1):
         one("Trilu", {"x": f32(4, 5)}, 14, weights={"k": np.array(-1)}, upper=upper)
         one("Trilu", {"x": f32(2, 4, 5), "k": np.array(1)}, 14, upper=upper)
@@ -368,7 +436,17 @@ def test_lstm(direction: str, layout: int) -> None:
     if not layout:
         states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden), "c": f32(d, batch, hidden)}
         order = ["x", "w", "r", "b", "l", "h", "c"]
-        one("LSTM", {"x": x, **states}, 7, weights=weights, names=order, outputs=3, clip=0.6, input_forget=1 if direction == "forward" else 0, **attrs)
+        one(
+            "LSTM",
+            {"x": x, **states},
+            7,
+            weights=weights,
+            names=order,
+            outputs=3,
+            clip=0.6,
+            input_forget=1 if direction == "forward" else 0,
+            **attrs,
+        )
         activations = ["HardSigmoid", "Tanh", "Relu"] * d
         one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, activations=activations, **attrs)
 

@@ -81,7 +81,9 @@ def _range(node: Node) -> Any:
             return Value.of_array((start + np.arange(count).astype(dtype) * delta).astype(dtype))
     if DataType(dtype).is_integer:
         start, limit, delta = (node.ints(i)[0] for i in range(3))
-        return _ramp(node, start, _count(node, start, limit, delta), delta, dtype)
+        ramp = Value.of_expr(_ramp(node, start, _count(node, start, limit, delta), delta, dtype))
+        ramp.non_negative = s.non_negative(start) and s.non_negative(delta)
+        return ramp
     return _float_range(node, dtype)
 
 

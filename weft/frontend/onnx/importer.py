@@ -192,12 +192,42 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
         if results is None:
             convert = find_converter(domain, proto.op_type)
             results = convert(node) if convert is not None else function_body.inline_schema(node, convert_nodes)
+    keeps_sign = proto.op_type in _REARRANGING and inputs[0] is not None and _is_non_negative(inputs[0])
     for name, value in zip(proto.output, _as_values(results), strict=False):
         if name and value is not None:
+            value.non_negative |= keeps_sign
             scope.values[name] = value
     for name in proto.output:
         if name and name not in scope.values:
             node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
+
+
+_REARRANGING = frozenset(
+    (
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    )
+)
+
+
+def _is_non_negative(value: Value) -> bool:
+    data = value.array
+    if not value.non_negative and data is not None and data.dtype.kind in "iu" and data.size <= _MAX_SCANNED:
+        value.non_negative = not data.size or bool(data.min() >= 0)
+    return value.non_negative
+
+
+_MAX_SCANNED = 1 << 20
 
 
 def _lookup(scope: Scope, name: str, where: str) -> Value | None:

@@ -23,6 +23,8 @@ def _wrapped(node: Node, i: int, size: Dim) -> Any:
         if isinstance(size, int):
             return constant(np.where(data < 0, data + size, data).astype(data.dtype))
     x, dtype = node.x(i), node.dtype(i)
+    if node.value(i).non_negative:
+        return x
     if not DataType(dtype).is_integer:
         node.error(f"{node.op_type}: its indices have a wrong type", expected="int32 or int64", found=dtype)
     extent = node.graph.expr(Value.of_elements(size, dtype))

@@ -146,6 +146,8 @@ class Node:
             s.provably_equal(s.simplify(a), b) for a, b in zip(x.ty.shape, shape, strict=True)
         ):
             return x
+        if isinstance(x, Constant) and s.is_known(*shape):
+            return constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
         return self.op("reshape", x, shape_expr([s.to_expr(d) for d in shape]))
 
     def permute(self, x: Any, axes: Sequence[int]) -> Any:

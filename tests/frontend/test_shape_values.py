@@ -1,0 +1,278 @@
+"""Shapes that a model computes from its inputs become symbolic dimensions; nothing is left to compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.frontend.evaluate import evaluate
+from tests.frontend.models import calls, check, compare, model_of, oracle
+from weft.frontend.onnx import from_onnx
+from weft.frontend.onnx import scalars as s
+from weft.ir import Cast, DataType, FloatImm, SizeVar, Var
+
+node = helper.make_node
+RNG = np.random.default_rng(3)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def i64(*values: Any) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def run_at(
+    nodes: Any, weights: dict, dims: dict, sizes: Any, outputs: Any = ("y",), make: Any = f32, opset: int = 17
+) -> Any:
+    """Import once with symbolic dimensions, run at several sizes, compare with the oracle each time."""
+    first = {k: make(*shape) for k, shape in sizes[0].items()}
+    model = model_of(nodes, first, list(outputs), opset, weights, dims)
+    mod = from_onnx(model)
+    for shapes in sizes:
+        inputs = {k: make(*shape) for k, shape in shapes.items()}
+        compare(evaluate(mod, *inputs.values()), oracle(model, inputs))
+    return mod
+
+
+def test_split_heads() -> None:
+    """(batch, seq, hidden) to (batch, heads, seq, head) by Shape, Gather, Unsqueeze, Concat, Reshape."""
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "zero"], ["b"]),
+        node("Gather", ["shape", "one"], ["t"]),
+        node("Unsqueeze", ["b", "axis"], ["b1"]),
+        node("Unsqueeze", ["t", "axis"], ["t1"]),
+        node("Concat", ["b1", "t1", "heads", "minus"], ["target"], axis=0),
+        node("Reshape", ["x", "target"], ["r"]),
+        node("Transpose", ["r"], ["y"], perm=[0, 2, 1, 3]),
+    ]
+    weights = {"zero": np.int64(0), "one": np.int64(1), "axis": i64(0), "heads": i64(4), "minus": i64(-1)}
+    mod = run_at(nodes, weights, {"x": ["batch", "seq", 12]}, [{"x": (2, 5, 12)}, {"x": (1, 1, 12)}, {"x": (3, 7, 12)}])
+    assert calls(mod) == ["reshape", "permute_dims"]
+    assert mod["main"].ret_ty.shape[3].value == 3
+
+
+def test_merge_heads_divides_exactly() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "a", "b"], ["front"]),
+        node("Concat", ["front", "m"], ["t"], axis=0),
+        node("Reshape", ["x", "t"], ["y"]),
+    ]
+    weights = {"a": i64(0), "b": i64(2), "m": i64(-1)}
+    mod = run_at(nodes, weights, {"x": ["n", "t", 4, 3]}, [{"x": (2, 5, 4, 3)}, {"x": (1, 2, 4, 3)}])
+    assert [getattr(d, "value", None) for d in mod["main"].ret_ty.shape] == [None, None, 12]
+
+
+def test_expand_pattern_of_exporters() -> None:
+    """Where(Equal(shape, -1), ones, shape) before Expand."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("ConstantOfShape", ["three"], ["ones"], value=helper.make_tensor("v", TensorProto.INT64, [1], [1])),
+        node("Mul", ["ones", "minus"], ["negative"]),
+        node("Concat", ["s", "minus"], ["wanted"], axis=0),
+        node("Equal", ["wanted", "negative"], ["same"]),
+        node("Where", ["same", "ones", "wanted"], ["target"]),
+        node("Unsqueeze", ["x", "two"], ["x3"]),
+        node("Expand", ["x3", "target"], ["y"]),
+    ]
+    weights = {"three": i64(3), "minus": i64(-1), "two": i64(2)}
+    mod = run_at(nodes, weights, {"x": ["n", "m"]}, [{"x": (2, 3)}, {"x": (1, 4)}])
+    assert calls(mod) == ["reshape"]
+
+
+def test_causal_mask_from_range() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["t"]),
+        node("Range", ["zero", "t", "one"], ["r"]),
+        node("Unsqueeze", ["r", "ax0"], ["row"]),
+        node("Unsqueeze", ["r", "ax1"], ["column"]),
+        node("LessOrEqual", ["row", "column"], ["mask"]),
+        node("Where", ["mask", "x", "low"], ["y"]),
+    ]
+    weights = {"zero": np.int64(0), "one": np.int64(1), "ax0": i64(0), "ax1": i64(1), "low": np.float32(-9)}
+    run_at(nodes, weights, {"x": ["t", "t"]}, [{"x": (4, 4)}, {"x": (1, 1)}], opset=16)
+
+
+def test_positions_are_sliced_to_the_length() -> None:
+    """A clamped length beside the plain one is checked, not guessed: x + table[:n]."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["t"]),
+        node("Unsqueeze", ["t", "ax0"], ["t1"]),
+        node("Slice", ["table", "zero", "t1", "ax0"], ["positions"]),
+        node("Add", ["x", "positions"], ["y"]),
+    ]
+    weights = {"one": np.int64(1), "ax0": i64(0), "zero": i64(0), "table": f32(16, 4)}
+    mod = run_at(nodes, weights, {"x": ["n", "t", 4]}, [{"x": (2, 5, 4)}, {"x": (1, 16, 4)}])
+    with pytest.raises(AssertionError, match="dimension"):
+        evaluate(mod, f32(1, 17, 4))
+
+
+def test_upsample_to_the_size_of_another() -> None:
+    """Feature pyramid: Resize by sizes taken from another map, and by scales computed from shapes."""
+    sizes = [
+        node("Shape", ["y0"], ["sy"]),
+        node("Slice", ["sy", "two", "four"], ["hw"]),
+        node("Shape", ["x"], ["sx"]),
+        node("Slice", ["sx", "zero", "two"], ["nc"]),
+        node("Concat", ["nc", "hw"], ["size"], axis=0),
+    ]
+    weights = {"zero": i64(0), "two": i64(2), "four": i64(4)}
+    by_sizes = [
+        *sizes,
+        node(
+            "Resize",
+            ["x", "", "", "size"],
+            ["r"],
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        ),
+        node("Add", ["r", "y0"], ["y"]),
+    ]
+    dims = {"x": ["n", 2, "h", "w"], "y0": ["n", 2, "H", "W"]}
+    shapes = [{"x": (1, 2, 3, 4), "y0": (1, 2, 6, 8)}, {"x": (2, 2, 5, 3), "y0": (2, 2, 9, 7)}]
+    assert calls(run_at(by_sizes, weights, dims, shapes)) == ["image.resize", "add"]
+    scales = [
+        *sizes,
+        node("Cast", ["size"], ["fs"], to=TensorProto.FLOAT),
+        node("Cast", ["sx"], ["fx"], to=TensorProto.FLOAT),
+        node("Div", ["fs", "fx"], ["scale"]),
+        node("Resize", ["x", "", "scale"], ["y"], mode="linear"),
+    ]
+    mod = run_at(scales, weights, dims, shapes)
+    assert calls(mod) == ["image.resize"]
+
+
+def test_doubled_size_is_exact() -> None:
+    """floor(cast(h) * 2.0) is h * 2."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "two", "four"], ["hw"]),
+        node("Cast", ["hw"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "factor"], ["g"]),
+        node("Floor", ["g"], ["k"]),
+        node("Cast", ["k"], ["i"], to=TensorProto.INT64),
+        node("Slice", ["s", "zero", "two"], ["nc"]),
+        node("Concat", ["nc", "i"], ["size"], axis=0),
+        node("Resize", ["x", "", "", "size"], ["y"], mode="linear"),
+    ]
+    weights = {"zero": i64(0), "two": i64(2), "four": i64(4), "factor": np.array([2, 0.5], np.float32)}
+    run_at(nodes, weights, {"x": [1, 1, "h", "w"]}, [{"x": (1, 1, 3, 8)}, {"x": (1, 1, 4, 7)}])
+
+
+def test_pads_are_computed() -> None:
+    """Pad to a multiple of 4, as detectors do: (4 - h % 4) % 4."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Mod", ["s", "unit"], ["rest"]),
+        node("Sub", ["unit", "rest"], ["gap"]),
+        node("Mod", ["gap", "unit"], ["after"]),
+        node("Mul", ["after", "zeros"], ["before"]),
+        node("Concat", ["before", "after"], ["pads"], axis=0),
+        node("Pad", ["x", "pads"], ["y"]),
+    ]
+    weights = {"unit": i64(4, 4), "zeros": i64(0, 0)}
+    mod = run_at(nodes, weights, {"x": ["h", "w"]}, [{"x": (3, 5)}, {"x": (4, 8)}])
+    assert calls(mod) == ["nn.pad"]
+
+
+def test_sizes_leave_the_graph() -> None:
+    """A shape that is an output is made a tensor: 1-D, scalar, converted, and as a float."""
+    nodes = [
+        node("Shape", ["x"], ["a"]),
+        node("Gather", ["a", "one"], ["b"]),
+        node("Cast", ["a"], ["c"], to=TensorProto.INT32),
+        node("Cast", ["b"], ["f"], to=TensorProto.FLOAT),
+        node("Sqrt", ["f"], ["d"]),
+        node("Size", ["x"], ["e"]),
+        node("Greater", ["a", "limit"], ["g"]),
+    ]
+    run_at(
+        nodes,
+        {"one": np.int64(1), "limit": i64(2, 2)},
+        {"x": ["n", "m"]},
+        [{"x": (2, 3)}, {"x": (5, 1)}],
+        outputs="abcdeg",
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, -1), (0, 4), (-1,), (0, -1, 2)])
+def test_reshape_to_data(shape: tuple[int, ...]) -> None:
+    x, target = f32(3, 4), i64(*shape)
+    check(
+        model_of([node("Reshape", ["x", "t"], ["y"])], {"x": x, "t": target}, ["y"], 14),
+        {"x": x, "t": target},
+        dynamic=("x",),
+    )
+
+
+def test_data_as_sizes() -> None:
+    x = f32(3, 1)
+    check(
+        model_of([node("Expand", ["x", "t"], ["y"])], {"x": x, "t": i64(2, 1, 4)}, ["y"], 13),
+        {"x": x, "t": i64(2, 1, 4)},
+    )
+    check(model_of([node("ConstantOfShape", ["t"], ["y"])], {"t": i64(2, 3)}, ["y"], 13), {"t": i64(2, 3)})
+    range_nodes = [node("ReduceMax", ["x"], ["n"], keepdims=0), node("Range", ["zero", "n", "one"], ["y"])]
+    x = i64(2, 5, 3)
+    check(
+        model_of(range_nodes, {"x": x}, ["y"], 13, {"zero": np.int64(0), "one": np.int64(1)}), {"x": x}, dynamic=("x",)
+    )
+
+
+def test_zero_dimensions() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "a", "b"], ["f"]),
+        node("Concat", ["f", "m"], ["t"], axis=0),
+        node("Reshape", ["x", "t"], ["y"]),
+    ]
+    weights = {"a": i64(0), "b": i64(1), "m": i64(3, -1)}
+    model = model_of(nodes, {"x": f32(2, 6)}, ["y"], 17, weights, {"x": ["n", 6]})
+    assert evaluate(from_onnx(model), f32(0, 6))[0].shape == (0, 3, 2)
+
+
+# --- scalars -----------------------------------------------------------------------------------------------------------
+
+
+def test_ratio_arithmetic() -> None:
+    h = SizeVar("h", DataType("int64"))
+    as_float = s.cast_element(h, "float32")
+    assert isinstance(as_float, Cast)
+    assert s.cast_element(s.multiply(as_float, 2.0), "int64").dtype == "int64"
+    half = s.floor(s.divide(as_float, 2.0))
+    assert s.same(s.cast_element(half, "int64"), s.floor_divide(h, 2))
+    assert s.same(s.cast_element(s.ceil(s.multiply(as_float, 0.5)), "int64"), s.ceildiv(h, 2))
+    assert s.divide(as_float, as_float) == 1.0
+    inexact = s.multiply(as_float, 1.7)
+    assert any(isinstance(getattr(inexact, f, None), FloatImm) for f in ("a", "b"))
+
+
+def test_integer_division_truncates() -> None:
+    assert s.divide(-7, 2) == -3
+    assert s.modulo(-7, 3, truncate=False) == 2
+    assert s.modulo(-7, 3, truncate=True) == -1
+    assert s.divide(5, 0) is None
+    assert s.modulo(5, 0, truncate=False) is None
+
+
+def test_products_cancel() -> None:
+    n, m = (SizeVar(k, DataType("int64")) for k in "nm")
+    assert s.cancel_product([n, m, 12], [m, 4, n]) == 3
+    assert s.cancel_product([n, 12], [m]) is None
+    assert s.cancel_product([s.multiply(n, 6)], [n, 2]) == 3
+
+
+def test_comparisons_fold_only_when_proved() -> None:
+    n, v = SizeVar("n", DataType("int64")), Var("v", DataType("int64"))
+    assert s.compare("Equal", n, -1) is False
+    assert not s.is_known(s.compare("Equal", v, -1))
+    assert s.choose(True, n, v) is n
