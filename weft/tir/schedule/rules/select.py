@@ -9,6 +9,7 @@ from weft.error import ScheduleError
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
@@ -32,7 +33,9 @@ def schedule_func(func: PrimFunc, target: Any) -> PrimFunc:
     target : Target
         Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
     """
-    return schedule_of(func, target).func if isinstance(func.body, BlockRealize) else func
+    if not isinstance(func.body, BlockRealize):
+        return func
+    return schedule_of(collapse_dims(func), target).func.replace(buffer_map=func.buffer_map)
 
 
 def schedule_of(func: PrimFunc, target: Any) -> Schedule:

@@ -1,0 +1,219 @@
+"""Collapse: neighbouring dimensions that are always walked together become one.
+
+``out[b, s, j] = sum(k, x[b, s, k] * w[k, j])`` is a product of ``b * s`` rows, and element-wise work on four dimensions is work on one;
+tiles then need not end where an inner dimension ends, and no index needs a division. Buffers are viewed under the shorter shape; whoever
+schedules the result gives the parameters their declared buffers back, which share the views' memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import IntImm, IterVar, PrimExpr, Range, Var, as_int, const, rebuild, walk
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+
+__all__ = ["collapse_dims"]
+
+Nest = tuple[list[For], BlockRealize]
+
+
+def collapse_dims(func: PrimFunc) -> PrimFunc:
+    """Merge dimensions of a function in the form that ``te.create_prim_func`` makes; another function is returned as it is."""
+    nests = _nests(func)
+    if nests is None:
+        return func
+    state = _Collapse(nests)
+    state.solve()
+    if not state.pairs:
+        return func
+    root = func.body.block  # type: ignore[attr-defined]
+    body = seq(*[state.rewrite(loops, realize) for loops, realize in nests])
+    new_root = Block(
+        (), (), (), root.name_hint, body, None, tuple(state.view(b) for b in root.alloc_buffers), root.match_buffers, root.annotations
+    )
+    return func.replace(
+        body=BlockRealize((), func.body.predicate, new_root),  # type: ignore[attr-defined]
+        buffer_map=tuple((p, state.view(b)) for p, b in func.buffer_map),
+    )
+
+
+def _nests(func: PrimFunc) -> list[Nest] | None:
+    """List the loop nests of a function: loops one inside another around one block each, block variables equal to loops."""
+    if not isinstance(func.body, BlockRealize) or func.body.block.init is not None:
+        return None
+    body = func.body.block.body
+    out: list[Nest] = []
+    for stmt in body.seq if isinstance(body, SeqStmt) else (body,):
+        loops: list[For] = []
+        while isinstance(stmt, For):
+            loops.append(stmt)
+            stmt = stmt.body
+        if not isinstance(stmt, BlockRealize) or len(loops) != len(stmt.block.iter_vars) or stmt.block.alloc_buffers or stmt.block.match_buffers:
+            return None
+        plain = all(v is f.loop_var and as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
+        if not plain or any(isinstance(n, (For, BlockRealize)) for n in walk(stmt.block.body)):
+            return None
+        out.append((loops, stmt))
+    return out
+
+
+class _Collapse:
+    """Which neighbouring iteration variables, and which neighbouring buffer dimensions, can be merged: the greatest consistent choice."""
+
+    def __init__(self, nests: list[Nest]) -> None:
+        self.nests = nests
+        self.analyzer = Analyzer()
+        self.pairs: set[tuple[int, int]] = set()  # (nest, i): variables i and i + 1 become one
+        self.dims: set[tuple[int, int]] = set()  # (buffer, d): dimensions d and d + 1 become one
+        self.buffers: dict[int, Buffer] = {}
+        self.views: dict[int, Buffer] = {}
+        self.accesses: list[tuple[int, Buffer, tuple[PrimExpr, ...]]] = []
+        self.loose: list[set[int]] = []
+        for n, (_, realize) in enumerate(nests):
+            block = realize.block
+            for i in range(len(block.iter_vars) - 1):
+                if block.iter_vars[i].iter_type == block.iter_vars[i + 1].iter_type:
+                    self.pairs.add((n, i))
+            self._collect(n, block)
+
+    def _collect(self, n: int, block: Block) -> None:
+        """Record accesses, and the variables that occur anywhere but as a whole index."""
+        loose: set[int] = set()
+        stack: list[Any] = [block.body, block.init]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (BufferLoad, BufferStore)):
+                self.buffers[id(node.buffer)] = node.buffer
+                self.accesses.append((n, node.buffer, node.indices))
+                self.dims.update((id(node.buffer), d) for d in range(len(node.buffer.shape) - 1))
+                if node.predicate is not None or node.buffer.strides:
+                    self.dims.difference_update((id(node.buffer), d) for d in range(len(node.buffer.shape)))
+                stack.extend(i for i in node.indices if not isinstance(i, Var))
+                if isinstance(node, BufferStore):
+                    stack.append(node.value)
+            elif isinstance(node, Var):
+                loose.add(id(node))
+            elif isinstance(node, Buffer):
+                continue
+            elif hasattr(node, "__struct_fields__"):
+                stack.extend(getattr(node, f) for f in node.__struct_fields__ if f != "span")
+            elif isinstance(node, tuple):
+                stack.extend(node)
+        self.loose.append(loose)
+
+    def solve(self) -> None:
+        """Remove what is inconsistent until nothing changes."""
+        before = -1
+        while before != len(self.pairs) + len(self.dims):
+            before = len(self.pairs) + len(self.dims)
+            for n, buffer, indices in self.accesses:
+                position = {id(iv.var): i for i, iv in enumerate(self.nests[n][1].block.iter_vars)}
+                for d in range(len(indices) - 1):
+                    if (id(buffer), d) in self.dims and not self._mergeable(n, buffer, indices, d, position):
+                        self.dims.discard((id(buffer), d))
+                self._drop_pairs(n, buffer, indices, position)
+            for n, loose in enumerate(self.loose):
+                ivs = self.nests[n][1].block.iter_vars
+                self.pairs -= {(n, i) for i in range(len(ivs)) for k in (i, i + 1) if k < len(ivs) and id(ivs[k].var) in loose}
+
+    def _mergeable(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[int, int]) -> bool:
+        a, b = indices[d], indices[d + 1]
+        if as_int(a) == 0 and as_int(b) == 0:
+            return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
+        i, k = position.get(id(a)), position.get(id(b))
+        if i is None or k != i + 1 or (n, i) not in self.pairs:
+            return False
+        ivs = self.nests[n][1].block.iter_vars
+        return all(self._same(ivs[i + e].dom.extent, buffer.shape[d + e]) for e in (0, 1))  # type: ignore[union-attr]
+
+    def _same(self, a: PrimExpr, b: PrimExpr) -> bool:
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return a.value == b.value
+        return a is b or self.analyzer.can_prove_equal(a, b)
+
+    def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[int, int]) -> None:
+        """A pair survives where both variables index neighbouring dimensions that merge, or neither occurs."""
+        for d, index in enumerate(indices):
+            i = position.get(id(index))
+            if i is None:
+                continue
+            if (n, i) in self.pairs and not ((id(buffer), d) in self.dims and position.get(id(indices[d + 1])) == i + 1):
+                self.pairs.discard((n, i))
+            if (n, i - 1) in self.pairs and not (d > 0 and (id(buffer), d - 1) in self.dims and position.get(id(indices[d - 1])) == i - 1):
+                self.pairs.discard((n, i - 1))
+
+    # --- rewriting -----------------------------------------------------------------------------------------------------
+
+    def view(self, buffer: Buffer) -> Buffer:
+        """The buffer under its merged shape."""
+        view = self.views.get(id(buffer))
+        if view is None:
+            shape: list[PrimExpr] = []
+            for d, extent in enumerate(buffer.shape):
+                if d and (id(buffer), d - 1) in self.dims:
+                    shape[-1] = self.analyzer.simplify(shape[-1] * extent)
+                else:
+                    shape.append(extent)
+            view = buffer
+            if len(shape) != len(buffer.shape):
+                view = Buffer(buffer.data, buffer.dtype, tuple(shape), (), buffer.elem_offset, buffer.name, buffer.scope, buffer.data_alignment)
+            self.views[id(buffer)] = view
+        return view
+
+    def rewrite(self, loops: list[For], realize: BlockRealize) -> Stmt:
+        """Rewrite one nest."""
+        n = next(i for i, (_, r) in enumerate(self.nests) if r is realize)
+        block = realize.block
+        new_loops: list[tuple[Var, PrimExpr]] = []
+        block_vars: list[IterVar] = []
+        merged: dict[int, PrimExpr] = {}
+        for i, (f, iv) in enumerate(zip(loops, block.iter_vars, strict=True)):
+            if i and (n, i - 1) in self.pairs:
+                extent = self.analyzer.simplify(new_loops[-1][1] * f.extent)
+                new_loops[-1] = (new_loops[-1][0], extent)
+                last = block_vars[-1]
+                block_vars[-1] = IterVar(Range(last.dom.min, extent), last.var, last.iter_type)  # type: ignore[union-attr]
+            else:
+                new_loops.append((f.loop_var, f.extent))
+                block_vars.append(iv)
+            merged[id(iv.var)] = block_vars[-1].var
+
+        def visit(node: Any) -> Any:
+            if isinstance(node, BufferLoad):
+                return BufferLoad(self.view(node.buffer), self._indices(node.buffer, node.indices, merged, visit), node.predicate, span=node.span)
+            if isinstance(node, BufferStore):
+                at = self._indices(node.buffer, node.indices, merged, visit)
+                return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)
+            return node if isinstance(node, (Var, Buffer)) else rebuild(node, visit)
+
+        regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
+        new_block = Block(
+            tuple(block_vars), regions[0], regions[1], block.name_hint, visit(block.body), None if block.init is None else visit(block.init), (), (),
+            block.annotations, span=block.span,
+        )  # fmt: skip
+        stmt: Stmt = BlockRealize(tuple(v for v, _ in new_loops), realize.predicate, new_block)
+        for f, (var, extent) in zip(reversed(loops[: len(new_loops)]), reversed(new_loops), strict=True):
+            stmt = For(var, const(0, var.dtype), extent, f.kind, stmt)
+        return stmt
+
+    def _indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[int, PrimExpr], visit: Any) -> tuple[PrimExpr, ...]:
+        out: list[PrimExpr] = []
+        for d, index in enumerate(indices):
+            if d and (id(buffer), d - 1) in self.dims:
+                continue
+            out.append(merged.get(id(index), index) if isinstance(index, Var) else visit(index))
+        return tuple(out)
+
+    def _region(self, region: BufferRegion) -> BufferRegion:
+        buffer, out = region.buffer, []
+        for d, r in enumerate(region.region):
+            if d and (id(buffer), d - 1) in self.dims:
+                last = out[-1]
+                point = as_int(last.extent) == 1 and as_int(r.extent) == 1
+                out[-1] = last if point else Range(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
+            else:
+                out.append(r)
+        return BufferRegion(self.view(buffer), tuple(out))
