@@ -45,8 +45,6 @@ _LAZY: dict[str, str] = {
     "get_global_func": "weft.ffi",
     "register_func": "weft.ffi",
     "register_global_func": "weft.ffi",
-    "build": "weft.driver",
-    "lower": "weft.driver",
     "TVMError": "weft.error",
     "WeftError": "weft.error",
 }
@@ -54,7 +52,7 @@ _LAZY: dict[str, str] = {
 
 def __getattr__(name: str) -> Any:
     if name in MODULES:
-        return importlib.import_module(MODULES[name])
+        return importlib.import_module(f"weft.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'weft' has no attribute '{name}'")
     module = _LAZY[name]

@@ -1,3 +1,42 @@
-"""TVM's second vocabulary: names of modules that the documents use and that are other modules here."""
+"""TVM's second vocabulary: names of modules that the documents use and that are other modules here.
 
-MODULES = {"nd": "weft.runtime", "tirx": "weft.tir"}
+One table serves attributes (``weft.nd``) and import statements (``from weft.relax.frontend.onnx import from_onnx``). An
+alias is the very module it stands for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+MODULES = {"nd": "weft.runtime", "relax.frontend": "weft.frontend", "tirx": "weft.tir"}
+
+
+def find(name: str) -> str | None:
+    """The module that ``weft.<name>`` stands for, also for what lies inside an alias; None where it is no alias."""
+    for alias, module in MODULES.items():
+        if name == alias or name.startswith(alias + "."):
+            return module + name[len(alias) :]
+    return None
+
+
+class _AliasFinder(MetaPathFinder, Loader):
+    """Finds aliases for import statements and puts the module that is meant in their place."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if not fullname.startswith("weft.") or find(fullname[5:]) is None:
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        meant = find(module.__name__[5:])
+        assert meant is not None
+        sys.modules[module.__name__] = importlib.import_module(meant)
+
+
+sys.meta_path.append(_AliasFinder())

@@ -3,6 +3,8 @@
 Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewriter``, ``transform/``, ``pipeline``, ``vm/``, ``build``.
 """
 
+import importlib
+
 from weft.ir import (
     AnyType,
     Call,
@@ -55,3 +57,9 @@ PrimStructInfo = PrimType
 FuncStructInfo = FuncType
 ObjectStructInfo = AnyType
 ObjectType = AnyType
+
+
+def __getattr__(name: str) -> object:
+    if name == "frontend":  # an alias of a higher floor, see weft._aliases
+        return importlib.import_module("weft.relax.frontend")
+    raise AttributeError(f"module 'weft.relax' has no attribute '{name}'")
