@@ -1,0 +1,249 @@
+"""Malformed models: each gives a ModelImportError that names the place, whatever is wrong, and never anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.frontend.models import model_of
+from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend.onnx import from_onnx
+
+node = helper.make_node
+
+
+def f32(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def refuse(model: Any, *parts: str, error: type = ModelImportError, **options: Any) -> str:
+    with pytest.raises(error) as caught:
+        from_onnx(model, **options)
+    text = str(caught.value)
+    for part in parts:
+        assert part in text, text
+    return text
+
+
+def of(*nodes: Any, inputs: Any = None, outputs: Any = ("y",), opset: int = 17, **weights: np.ndarray) -> onnx.ModelProto:
+    return model_of(nodes, inputs or {"x": f32(2, 3)}, outputs, opset, weights)
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_model_at_all(tmp_path: Any) -> None:
+    refuse(tmp_path / "missing.onnx", "cannot read", "missing.onnx")
+    refuse(b"", "is not a complete ONNX model")
+    refuse(b"these are no bytes of a model", "is not a complete ONNX model")
+    refuse(42, "cannot import this object", "int")
+    (tmp_path / "folder.onnx").mkdir()
+    refuse(tmp_path / "folder.onnx", "cannot read")
+
+
+def small_model() -> bytes:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["n"], axis=0),
+        node("Unsqueeze", ["n", "axis"], ["n1"]),
+        node("Concat", ["minus", "n1"], ["t"], axis=0),
+        node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1], name="/conv"),
+        node("Relu", ["c"], ["r"]),
+        node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], ceil_mode=1),
+        node("Softmax", ["p"], ["q"], axis=-1),
+        node("Reshape", ["x", "t"], ["y"]),
+    ]
+    weights = {"one": np.int64(1), "axis": np.array([0]), "minus": np.array([-1]), "w": f32(4, 3, 3, 3), "b": f32(4)}
+    model = model_of(nodes, {"x": f32(1, 3, 8, 8)}, ["q", "y"], 17, weights, {"x": ["n", 3, "h", "w_"]})
+    return model.SerializeToString()
+
+
+def test_truncated_files() -> None:
+    data = small_model()
+    from_onnx(data)
+    for length in [*range(0, len(data), 7), len(data) - 1]:
+        try:
+            from_onnx(data[:length])
+        except ModelImportError as e:
+            assert str(e)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flipped_bytes(seed: int) -> None:
+    """A damaged model imports as another model or is refused; nothing else happens."""
+    rng = np.random.default_rng(seed)
+    data = small_model()
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(data)
+        for position in rng.integers(0, len(data), rng.integers(1, 4)):
+            damaged[position] = rng.integers(0, 256)
+        try:
+            from_onnx(bytes(damaged))
+        except ModelImportError as e:
+            refused += 1
+            assert str(e)
+    assert refused
+
+
+# --- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def test_dangling_name() -> None:
+    refuse(of(node("Add", ["x", "nowhere"], ["y"], name="/enc/Add")), "'nowhere' is not defined", 'ONNX node 0 "/enc/Add" (Add)')
+
+
+def test_dangling_output() -> None:
+    refuse(of(node("Relu", ["x"], ["y"]), outputs=["z"]), "graph output 'z' is not defined")
+
+
+def test_cycle() -> None:
+    refuse(of(node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["y"])), "depend on their own results", "ONNX node 0")
+
+
+def test_duplicate_names() -> None:
+    refuse(of(node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])), "defines 'y' twice", "ONNX node 1")
+    refuse(of(node("Relu", ["x"], ["x"])), "defines 'x' twice")
+    model = of(node("Relu", ["x"], ["y"]), w=f32(2))
+    model.graph.initializer.append(model.graph.initializer[0])
+    refuse(model, "two weights called 'w'")
+    model = of(node("Relu", ["x"], ["y"]))
+    model.graph.input.append(model.graph.input[0])
+    refuse(model, "two inputs called 'x'")
+
+
+def test_no_outputs() -> None:
+    model = of(node("Relu", ["x"], ["y"]))
+    del model.graph.output[:]
+    refuse(model, "no outputs")
+
+
+def test_no_opset() -> None:
+    model = of(node("Relu", ["x"], ["y"]))
+    del model.opset_import[:]
+    refuse(model, "which opset")
+    assert from_onnx(model, opset=17) is not None
+
+
+def test_input_that_is_no_tensor() -> None:
+    model = of(node("Relu", ["x"], ["y"]))
+    model.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2])))
+    refuse(model, "input 'x' is not a tensor", "sequence_type")
+
+
+def test_input_of_an_unknown_type() -> None:
+    for kind, name in ((TensorProto.STRING, "STRING"), (0, "UNDEFINED"), (77, "number 77")):
+        model = of(node("Identity", ["x"], ["y"]))
+        model.graph.input[0].type.tensor_type.elem_type = kind
+        refuse(model, "input 'x'", name)
+
+
+# --- operators ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_missing_operators_in_one_message() -> None:
+    model = of(
+        node("Relu", ["x"], ["a"]),
+        node("NoSuchOp", ["a"], ["b"], name="first"),
+        node("Fancy", ["b"], ["c"], domain="acme", name="second"),
+        node("NoSuchOp", ["c"], ["d"], name="third"),
+        node("Unique", ["d"], ["y"], name="fourth"),
+    )
+    model.opset_import.append(helper.make_opsetid("acme", 3))
+    text = refuse(model, "3 operators", "NoSuchOp (domain ai.onnx, opset 17)", '"first"', "Fancy (domain acme, opset 3)", '"second"', "Unique", error=UnsupportedOperator)
+    assert '"third"' not in text
+
+
+def test_missing_operator_in_a_branch() -> None:
+    body = helper.make_graph([node("NoSuchOp", ["x"], ["a"])], "b", [], [helper.make_empty_tensor_value_info("a")])
+    refuse(of(node("If", ["c"], ["y"], then_branch=body, else_branch=body), c=np.array(True)), "NoSuchOp", error=UnsupportedOperator)
+
+
+def test_domain_without_opset() -> None:
+    refuse(of(node("Fancy", ["x"], ["y"], domain="acme")), "opset not imported", error=UnsupportedOperator)
+
+
+def test_operator_newer_than_the_opset() -> None:
+    refuse(of(node("Gelu", ["x"], ["y"]), opset=17), "Gelu", "opset 17", error=UnsupportedOperator)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "parts"),
+    [
+        ([node("Add", ["x"], ["y"])], ["wrong number of inputs", "expected 2, found 1"]),
+        ([node("Add", ["x", ""], ["y"])], ["its input 'B' is missing"]),
+        ([node("Relu", ["x"], ["y", "z"])], ["wrong number of outputs"]),
+        ([node("Softmax", ["x"], ["y"], axis=1.5)], ["'axis' has the wrong type", "expected int, found float"]),
+        ([node("Softmax", ["x"], ["y"], colour=1)], ["no attribute 'colour'"]),
+        ([node("Cast", ["x"], ["y"])], ["attribute 'to' is missing"]),
+        ([node("Cast", ["x"], ["y"], to=99)], ["number 99"]),
+        ([node("Softmax", ["x"], ["y"], axis=5)], ["axis is out of range", "-2..1"]),
+        ([node("Transpose", ["x"], ["y"], perm=[0, 0])], ["no permutation"]),
+        ([node("Reshape", ["x", "five"], ["y"])], ["number of elements changes"]),
+        ([node("MatMul", ["x", "x"], ["y"])], ["must agree", "found 2"]),
+        ([node("Add", ["x", "five"], ["y"])], ["different types", "float32 and int64"]),
+        ([node("Add", ["x", "four"], ["y"])], ["do not broadcast"]),
+        ([node("Conv", ["x", "x"], ["y"])], ["wrong rank"]),
+        ([node("Gather", ["x", "five"], ["y"])], ["index is out of range"]),
+        ([node("Concat", ["x", "four"], ["y"], axis=0)], ["another rank"]),
+        ([node("Split", ["x"], ["y", "z"], axis=1)], ["does not divide"]),
+        ([node("Constant", [], ["y"])], ["exactly one value"]),
+        ([node("Einsum", ["x"], ["y"], equation="ij,jk->ik")], ["2 inputs"]),
+        ([node("Squeeze", ["x", "zero"], ["y"])], ["is not 1"]),
+        ([node("OneHot", ["five", "five", "x"], ["y"])], []),
+        ([node("Resize", ["x"], ["y"])], ["neither scales nor sizes"]),
+        ([node("Resize", ["x", "", "scale"], ["y"], mode="magic")], ["'mode' has an unknown value"]),
+        ([node("TopK", ["x", "five"], ["y", "z"])], ["k is out of range"]),
+        ([node("Pad", ["x", "five"], ["y"])], ["wrong number of pads", "expected 4"]),
+        ([node("LSTM", ["x", "x", "x"], ["y"])], ["wrong rank"]),
+    ],
+)
+def test_nodes_that_are_wrong(nodes: Any, parts: list[str]) -> None:
+    weights = {"five": np.array([5]), "four": f32(4), "zero": np.array([0]), "scale": np.array([1, 2], np.float32)}
+    refuse(of(*nodes, **weights), "ONNX node 0", *parts)
+
+
+def test_several_errors_of_a_node_come_together() -> None:
+    refuse(of(node("Softmax", ["x", "x"], ["y"], axis="last", colour=1)), "3 errors", "wrong number of inputs", "wrong type", "colour")
+
+
+# --- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def damaged_weight(**changes: Any) -> onnx.ModelProto:
+    model = of(node("Add", ["x", "w"], ["y"]), w=f32(2, 3))
+    tensor = model.graph.initializer[0]
+    for name, value in changes.items():
+        if name == "dims":
+            del tensor.dims[:]
+            tensor.dims.extend(value)
+        else:
+            setattr(tensor, name, value)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"raw_data": b"\0" * 23}, "too little data"),
+        ({"raw_data": b"\0" * 25}, "too much data"),
+        ({"dims": [2, -3]}, "negative dimension"),
+        ({"dims": [2**40, 2**40]}, "too little data"),
+        ({"data_type": TensorProto.STRING}, "STRING"),
+        ({"data_type": 0}, "UNDEFINED"),
+    ],
+)
+def test_damaged_weight(changes: dict, part: str) -> None:
+    refuse(damaged_weight(**changes), "tensor 'w'", part)
+
+
+def test_weight_with_a_wrong_number_of_values() -> None:
+    model = damaged_weight()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.float_data.extend([1.0] * 5)
+    refuse(model, "tensor 'w'", "expected 6", "found 5")
