@@ -127,7 +127,7 @@ def test_two_products_and_a_norm():
 
 
 @pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("case", [(5, 4, 6, 2, 2, 0), (5, 3, 8, 3, 2, 1), (4, 2, 3, 4, 2, 1), (5, 3, 4, 3, 1, 1)])
+@pytest.mark.parametrize("case", [(5, 4, 6, 2, 2, 0), (5, 4, 1, 2, 2, 0), (1, 4, 3, 2, 2, 0), (5, 3, 8, 3, 2, 1), (4, 2, 3, 4, 2, 1), (5, 3, 4, 3, 1, 1)])
 def test_transposed_convolution(case, static):
     h, ci, co, k, stride, pad = case
     n = h if static else size("h")

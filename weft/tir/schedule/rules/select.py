@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.error import ScheduleError
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
@@ -60,12 +59,12 @@ def schedule_of(func: PrimFunc, target: Any) -> Schedule:
 
 
 def _attempt(ctx: RuleContext, rule: Callable[[], set[str]]) -> set[str]:
-    """Apply a rule, or leave the function as it was where a primitive is refused. Returns the blocks that are scheduled now."""
+    """Apply a rule, or leave the function as it was where it fails (``ctx.refusals`` keeps why). Returns the blocks that are scheduled."""
     before = ctx.sch.checkpoint()
     names = set(ctx.sch.state.block_names())
     try:
         finished = rule()
-    except ScheduleError as error:
+    except Exception as error:  # noqa: BLE001 - whatever stops a rule, the generic one still gives a correct kernel
         ctx.sch.rollback(before)
         ctx.refusals.append(error)
         return set()

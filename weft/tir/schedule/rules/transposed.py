@@ -49,7 +49,7 @@ def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
     outputs = [i for i in store.indices if isinstance(i, Var)]
     spatial = [v for v in outputs if v in used_vars(data.indices) and v not in used_vars(weight.indices)]
     channels = [v for v in outputs if v in used_vars(weight.indices) and v not in used_vars(data.indices)]
-    if not spatial or len(channels) != 1 or outputs[-1] is not spatial[-1]:
+    if not spatial or len(channels) > 1 or outputs[-1] is not spatial[-1]:
         raise ScheduleError("transposed: the output is not channels before pixels")
     strides = {v: _stride(data, v) for v in spatial}
     reducing = [iv for iv in block.iter_vars if iv.iter_type == "reduce"]
@@ -61,7 +61,7 @@ def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
     if count > _MOST_TAPS:
         raise ScheduleError("transposed: too many taps to write out")
     sink, loop_of = attach_epilogue(ctx, rv)
-    return _tile(ctx, rv, sink, loop_of, spatial, channels[0], strides, taps)
+    return _tile(ctx, rv, sink, loop_of, spatial, channels[0] if channels else None, strides, taps)
 
 
 def _stride(load: BufferLoad, var: Var) -> int:
@@ -71,36 +71,39 @@ def _stride(load: BufferLoad, var: Var) -> int:
 
 
 def _tile(
-    ctx: RuleContext, rv: BlockRV, sink: BlockRV, loop_of: dict[Var, LoopRV], spatial: list[Var], channel: Var, strides: dict[Var, int], taps: list[Var]
+    ctx: RuleContext, rv: BlockRV, sink: BlockRV, loop_of: dict[Var, LoopRV], spatial: list[Var], channel: Var | None, strides: dict[Var, int], taps: list[Var]
 ) -> set[str]:
     sch = ctx.sch
     work = ctx.static_work(rv) or 0
     lanes = ctx.lanes(ctx.block(sink).writes[0].buffer.dtype)
     everything = sch.get_loops(sink)
-    known = {loop_of[v].var for v in (*spatial, channel) if v in loop_of}
+    known = {loop_of[v].var for v in (*spatial, channel) if v is not None and v in loop_of}
     outer = [x for x in everything if x.var not in known]
-    n = ctx.constant(loop_of[channel])
-    together = next((c for c in (_CHANNELS_TOGETHER, 4, 2) if n is not None and n % c == 0), 1)
-    channel_outer, channel_inner = sch.split(loop_of[channel], [None, together])
+    channels: list[LoopRV] = []
+    if channel is not None and channel in loop_of:
+        n = ctx.constant(loop_of[channel])
+        together = next((c for c in (_CHANNELS_TOGETHER, 4, 2) if n is not None and n % c == 0), 1)
+        channels = sch.split(loop_of[channel], [None, together])
     rows, phases = [], []
     for v in spatial[:-1]:
         if v in loop_of:
             row, phase = sch.split(loop_of[v], [None, strides[v]])
             rows.append(row)
             phases.append(phase)
+    if spatial[-1] not in loop_of:
+        raise ScheduleError("transposed: the output is one pixel wide")
     stride = strides[spatial[-1]]
     column, vector, phase = sch.split(loop_of[spatial[-1]], [None, lanes, stride])
-    sch.reorder(*outer, channel_outer, *rows, *phases, column, channel_inner, phase, vector)
+    sch.reorder(*outer, *channels[:1], *rows, *phases, column, *channels[1:], phase, vector)
     sch.compute_at(rv, column)
     sch.set_scope(rv, 0, "local")
     _sum(ctx, rv, column, spatial[-1], taps, lanes, stride)
     sch.vectorize(vector)
-    for x in (channel_inner, phase, *phases):
+    for x in (*channels[1:], phase, *phases):
         sch.unroll(x)
     if stride > 1:  # each phase has vectors of its own, not every other lane of a wider one
         sch.transform_layout(rv, ("write", 0), lambda *i: [*i[:-1], i[-1] % stride, i[-1] // stride])
-    task = ctx.fuse([*outer, channel_outer, *rows])
-    assert task is not None
+    task = ctx.fuse([*outer, *channels[:1], *rows]) or column
     n_tasks = ctx.constant(task)
     ctx.parallel(task, max(1, work // (n_tasks * lanes)) if work and n_tasks else None)
     return {rv.name, sink.name}
