@@ -16,6 +16,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
     return [
         t.lower_blocks(),
         t.simplify(),
+        t.relax_guards(),
         t.compact_buffer(),
         t.loop_partition(),
         t.flatten_buffer(),

@@ -55,7 +55,7 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
         return alloc
     box: list[tuple[PrimExpr, PrimExpr]] = []
     for d, extent in enumerate(buffer.shape):
-        box.append(_bounds([u[d] for u in uses], extent, domains, analyzer))
+        box.append(_bounds([u[d] for u in uses], extent, domains, analyzer, buffer.scope == "local"))
     if all(as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e)) for (low, n), e in zip(box, buffer.shape, strict=True)):
         return alloc
     new = Buffer(
@@ -76,8 +76,13 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
     return AllocBuffer(new, rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
 
 
-def _bounds(indices: list[PrimExpr], extent: PrimExpr, domains: Any, analyzer: Analyzer) -> tuple[PrimExpr, PrimExpr]:
-    """The start and extent of one dimension of the box, or the whole dimension where bounds are not simple."""
+def _bounds(
+    indices: list[PrimExpr], extent: PrimExpr, domains: Any, analyzer: Analyzer, may_grow: bool
+) -> tuple[PrimExpr, PrimExpr]:
+    """The start and extent of one dimension of the box, or the whole dimension where bounds are not simple.
+
+    A local buffer may grow past its declared extent, for tiles that end behind the tensor.
+    """
     whole = (const(0, extent.dtype), extent)
     low: PrimExpr | None = None
     high: PrimExpr | None = None
@@ -93,7 +98,7 @@ def _bounds(indices: list[PrimExpr], extent: PrimExpr, domains: Any, analyzer: A
     assert low is not None and high is not None
     size = analyzer.simplify(high - low + 1)
     if isinstance(size, IntImm) and size.value >= 0:
-        if isinstance(extent, IntImm) and size.value >= extent.value:
+        if isinstance(extent, IntImm) and (size.value == extent.value or (size.value > extent.value and not may_grow)):
             return whole
         return low, const(max(size.value, 1), extent.dtype)
     return whole

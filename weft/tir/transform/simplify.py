@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import DataType, IntImm, IRModule, PrimExpr, Range, function_pass, rebuild, substitute
+from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    DataType,
+    IntImm,
+    IRModule,
+    Mul,
+    Or,
+    PrimExpr,
+    Ramp,
+    Range,
+    Sub,
+    function_pass,
+    rebuild,
+    substitute,
+)
+from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 
@@ -50,7 +74,11 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     if isinstance(node, Evaluate) and isinstance(node.value, IntImm):
         return None
     if isinstance(node, BufferStore):
-        return rebuild(node, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+        new = rebuild(node, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+        lanes = _constant_lanes(new.predicate) if new.predicate is not None else None
+        if lanes is None or not (all(lanes) or not any(lanes)):
+            return new
+        return BufferStore(new.buffer, new.value, new.indices, None, span=new.span) if all(lanes) else None
     if isinstance(node, Stmt):
         new = rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, PrimExpr)) else n)
         return None if getattr(new, "body", new) is None else new
@@ -89,7 +117,33 @@ def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
 
 def _expr(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     """Simplify the integer parts of an expression."""
+    if isinstance(expr, BufferLoad) and expr.predicate is not None:
+        lanes = _constant_lanes(expr.predicate)
+        if lanes is not None and all(lanes):
+            expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
     dt = DataType(expr.dtype)
     if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
         return analyzer.simplify(expr)
     return rebuild(expr, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+
+
+def _constant_lanes(e: Any) -> list[Any] | None:
+    """Evaluate a vector of constants lane by lane, or return None where it is not constant."""
+    if isinstance(e, IntImm):
+        return [e.value]
+    if isinstance(e, Ramp) and isinstance(e.base, IntImm) and isinstance(e.stride, IntImm):
+        return [e.base.value + i * e.stride.value for i in range(e.lanes)]
+    if isinstance(e, Broadcast):
+        value = _constant_lanes(e.value)
+        return None if value is None or len(value) != 1 else value * e.lanes
+    fn = _LANE_OPS.get(type(e))
+    if fn is None:
+        return None
+    a, b = _constant_lanes(e.a), _constant_lanes(e.b)
+    return None if a is None or b is None or len(a) != len(b) else [fn(x, y) for x, y in zip(a, b, strict=True)]
+
+
+_LANE_OPS: dict[type, Any] = {
+    LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge, EQ: operator.eq, NE: operator.ne, Add: operator.add, Sub: operator.sub,
+    Mul: operator.mul, And: lambda x, y: x and y, Or: lambda x, y: x or y,
+}  # fmt: skip
