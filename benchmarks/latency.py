@@ -18,9 +18,7 @@ def measure(name: str, rounds: int, seconds: float) -> dict:
     feeds = zoo.inputs(name, 0)
     ours, theirs = weft_session(path), peer_session(path)
     difference = largest_difference([o.numpy() for o in ours.run(feeds)], theirs.run(None, feeds))
-    lanes = race(
-        {"weft": lambda: ours.run(feeds), "onnxruntime": lambda: theirs.run(None, feeds)}, rounds, seconds
-    )
+    lanes = race({"weft": lambda: ours.run(feeds), "onnxruntime": lambda: theirs.run(None, feeds)}, rounds, seconds)
     return {
         "model": name,
         "input": zoo.describe(name, 0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -58,8 +57,10 @@ def call_row() -> dict:
 
 
 def import_row(repeats: int = 7) -> dict:
-    program = "import time; t = time.perf_counter(); import weft, json; a = time.perf_counter() - t; " \
+    program = (
+        "import time; t = time.perf_counter(); import weft, json; a = time.perf_counter() - t; "
         "weft.Session; print(json.dumps([a, time.perf_counter() - t]))"
+    )
     runs = [
         json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(repeats)
@@ -78,7 +79,7 @@ def size_row() -> dict:
         shutil.copy(library, copy)
         if strip is not None:
             subprocess.run([strip, "--strip-unneeded", str(copy)], check=True)
-        return {"library KB": os.stat(copy).st_size / 1000, "stripped": strip is not None}
+        return {"library KB": copy.stat().st_size / 1000, "stripped": strip is not None}
 
 
 def main() -> int:

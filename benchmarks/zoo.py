@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -40,7 +39,7 @@ def onnx_path(name: str) -> Path:
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             unfinished = Path(folder) / "model.onnx"
             _module(name).export(unfinished)
-            os.replace(unfinished, path)
+            unfinished.replace(path)
     return path
 
 

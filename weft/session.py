@@ -1,14 +1,14 @@
 """Session: a model file in, arrays in, tensors out; the short form for people who come from ONNX Runtime.
 
-It is thin: ``from_onnx``, ``compile``, ``VirtualMachine``, and before each call a check of the inputs against the names,
-dtypes and symbolic shapes that the model declares.
+It is thin: ``from_onnx``, ``compile``, ``VirtualMachine``, and before each call a check of the inputs against the
+names, dtypes and symbolic shapes that the model declares.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Session:
         self._main = self._vm["main"]
         self.inputs, self.outputs = _describe(self._vm, self.executable)
         self._checks = [_InputCheck(info) for info in self.inputs]
-        self._names = frozenset(info.name for info in self.inputs)
+        self._names: Set[str] = {info.name for info in self.inputs}
 
     def run(self, *arguments: Any) -> list[Tensor]:
         """Run the model: ``run(feeds)``, or ``run(output_names, feeds)``.
@@ -118,7 +118,9 @@ class Session:
             names, feeds = arguments
         else:
             raise InvalidArgument(
-                "wrong number of arguments", expected="run(feeds) or run(output_names, feeds)", found=str(len(arguments))
+                "wrong number of arguments",
+                expected="run(feeds) or run(output_names, feeds)",
+                found=str(len(arguments)),
             )
         if not isinstance(feeds, Mapping):
             raise InvalidArgument("feeds must be a mapping of input names to arrays", found=type(feeds).__name__)
@@ -192,7 +194,8 @@ class _InputCheck:
             raise InvalidArgument(f"input '{self.name}' is not an array", found=str(e)) from e
         if array.dtype.kind not in "biufcV":
             raise InvalidArgument(
-                f"input '{self.name}' is not an array of numbers", found=f"{type(value).__name__} of dtype {array.dtype}"
+                f"input '{self.name}' is not an array of numbers",
+                found=f"{type(value).__name__} of dtype {array.dtype}",
             )
         if self.numpy_type is None or array.dtype == self.numpy_type:
             return np.ascontiguousarray(array).reshape(array.shape)
@@ -217,7 +220,7 @@ class _InputCheck:
             )
         for axis, dim in self.dims:
             size = shape[axis]
-            if type(dim) is int:
+            if isinstance(dim, int):
                 if size != dim:
                     raise ShapeMismatch(
                         f"input '{self.name}' has a wrong dimension {axis}",

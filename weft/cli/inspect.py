@@ -1,4 +1,4 @@
-"""``weft inspect model.onnx --stage FuseOps``: the program at any stage, its bytecode, kernels, memory and statistics."""
+"""``weft inspect model.onnx --stage FuseOps``: a program at any stage, its bytecode, kernels and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import weft
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument
-from weft.ir import Call, Function, Op, PassContext, PassInstrument, walk
+from weft.ir import Call, Function, GlobalVar, Op, PassContext, PassInstrument, walk
 from weft.runtime import VMExecutable, opcodes
 from weft.session import Session
 from weft.tir import PrimFunc
@@ -38,9 +38,9 @@ def inspect_model(
     model : Path
         An ONNX file, or a library that `weft compile` wrote.
     stage : str
-        "summary"; "stages" for the list of all; "import" or a pass, such as FuseOps (its second run is FuseOps:2), for the
-        program after it; "kernels" and "scheduled" for TIR; "memory" for the storage plan; "bytecode", "python" and
-        "statistics" for the executable.
+        "summary"; "stages" for the list of all; "import" or a pass, such as FuseOps (its second run is FuseOps:2),
+        for the program after it; "kernels" and "scheduled" for TIR; "memory" for the storage plan; "bytecode",
+        "python" and "statistics" for the executable.
     target : str
         What to compile for.
     shape : tuple of str
@@ -160,10 +160,16 @@ def _print_kernel_table(final: Any) -> None:
     for _, function in final.items():
         if isinstance(function, Function):
             for node in walk(function):
-                if isinstance(node, Call) and hasattr(node.op, "name_hint"):
-                    calls[node.op.name_hint] = calls.get(node.op.name_hint, 0) + 1
+                if isinstance(node, Call):
+                    for name in _called_kernels(node):
+                        calls[name] = calls.get(name, 0) + 1
     rows = [(name, len(kernel.params), calls.get(name, 0)) for name, kernel in _kernels(final)]
     print_table("kernels", ("name", "arguments", "calls"), rows)
+
+
+def _called_kernels(call: Call) -> list[str]:
+    """Names of the kernels that a call runs: its operator, or an argument of ``call_tir``."""
+    return [v.name_hint for v in (call.op, *call.args) if isinstance(v, GlobalVar)]
 
 
 def _print_memory(programs: dict[str, Any]) -> None:
@@ -188,7 +194,7 @@ def _print_memory(programs: dict[str, Any]) -> None:
 def _storage_size(call: Call) -> str:
     size = call.args[0]
     values = getattr(size, "values", (size,))
-    dims = [getattr(v, "value", None) for v in values]
-    if all(isinstance(d, int) for d in dims):
-        return size_text(float(dims[0])) if len(dims) == 1 else str(dims)
+    number = getattr(values[0], "value", None)
+    if len(values) == 1 and isinstance(number, int):
+        return size_text(float(number))
     return " * ".join(str(v) for v in values)

@@ -1,6 +1,6 @@
 """The ``weft`` command: parses the line, runs the command, turns errors into messages and exit codes.
 
-Exit codes: 0 done, 1 an error of the model, the file or the data, 2 a command line that makes no sense, 130 interrupted.
+Exit codes: 0 done, 1 an error of the model, a file or the data, 2 a command line that makes no sense, 130 interrupted.
 """
 
 from __future__ import annotations

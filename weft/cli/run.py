@@ -26,7 +26,7 @@ DEFAULT_SIZE = 64
 def run(
     model: Path,
     *,
-    input: Annotated[tuple[str, ...], Parameter(name=["--input", "-i"], negative="")] = (),  # noqa: A002 - the option
+    input: Annotated[tuple[str, ...], Parameter(name=["--input", "-i"], negative="")] = (),
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     repeat: int = 1,
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
@@ -63,7 +63,10 @@ def run(
         print(f"random inputs: {made}")
     results = session.run(feeds)
     names = [info.name for info in session.outputs] or [f"output_{i}" for i in range(len(results))]
-    rows = [(n, r.dtype, "x".join(map(str, r.shape)) or "scalar", _summary(r.numpy())) for n, r in zip(names, results, strict=True)]
+    rows = [
+        (n, r.dtype, "x".join(map(str, r.shape)) or "scalar", _summary(r.numpy()))
+        for n, r in zip(names, results, strict=True)
+    ]
     print_table("outputs", ("name", "dtype", "shape", "values"), rows)
     if output is not None:
         _write(output, dict(zip(names, results, strict=True)))
@@ -151,5 +154,10 @@ def _print_latency(session: Session, feeds: Mapping[str, Any], repeat: int) -> N
         taken.append(1e3 * (time.perf_counter() - start))
     ordered = sorted(taken)
     rows = [(f"p{p}", f"{ordered[min(repeat - 1, repeat * p // 100)]:.3f}") for p in (50, 90, 99)]
-    rows = [("min", f"{ordered[0]:.3f}"), *rows, ("max", f"{ordered[-1]:.3f}"), ("mean", f"{statistics.fmean(taken):.3f}")]
+    rows = [
+        ("min", f"{ordered[0]:.3f}"),
+        *rows,
+        ("max", f"{ordered[-1]:.3f}"),
+        ("mean", f"{statistics.fmean(taken):.3f}"),
+    ]
     print_table(f"latency of {repeat} runs, ms", ("", "ms"), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["compiling", "print_table", "size_text"]
 
 
 @contextmanager
-def compiling(what: str) -> Iterator[Callable[[str, int, int], None]]:
+def compiling(what: str) -> Generator[Callable[[str, int, int], None]]:
     """Show how far a compilation is, on standard error; yields the callback that compilers take."""
     console = Console(stderr=True)
     start = time.perf_counter()

@@ -1,0 +1,56 @@
+"""``make size``: lines of each folder against ``docs/size.toml``, and files that are too long.
+
+Growth past a budget needs an edit of ``docs/size.toml``, where a reviewer sees it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUFFIXES = {".py", ".pyi", ".cc", ".h", ".def", ".c"}
+
+
+def tracked_lines() -> dict[str, int]:
+    """Lines of each source file that git knows."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [p for p in listed.split("\0") if p and Path(p).suffix in SUFFIXES and (ROOT / p).exists()]
+    return {p: len((ROOT / p).read_bytes().splitlines()) for p in paths}
+
+
+def main() -> int:
+    """Print the table; 1 if a budget is passed."""
+    settings = tomllib.loads((ROOT / "docs" / "size.toml").read_text())
+    lines = tracked_lines()
+    failures = []
+    rows = []
+    counted: set[str] = set()
+    for folder, budget in settings["folders"].items():
+        inside = {p for p in lines if p == folder or p.startswith(folder + "/")}
+        counted |= inside
+        total = sum(lines[p] for p in inside)
+        rows.append((folder, total, budget))
+        if total > budget:
+            failures.append(f"{folder} has {total} lines, its budget is {budget}")
+    uncounted = sum(lines[p] for p in lines.keys() - counted)
+    rows.append(("(elsewhere)", uncounted, settings["elsewhere"]))
+    everything = sum(lines.values())
+    rows.append(("total", everything, settings["total"]))
+    for name, total, budget in rows[-2:]:
+        if total > budget:
+            failures.append(f"{name}: {total} lines, the budget is {budget}")
+    for path, count in sorted(lines.items()):
+        if count > settings["file"] and path not in settings["long_files"]:
+            failures.append(f"{path} has {count} lines, more than {settings['file']}; split it")
+    for name, total, budget in rows:
+        print(f"{name:24} {total:7} of {budget:7}")
+    for failure in failures:
+        print(f"error: {failure}", file=sys.stderr)
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
