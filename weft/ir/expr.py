@@ -10,11 +10,7 @@ from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.dtype import numpy_dtype
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
-
-try:  # the runtime lands in parallel; this guard goes with its arrival
-    from weft.runtime import tensor as tensor_from_numpy
-except ImportError:
-    tensor_from_numpy = np.asarray  # type: ignore[assignment]
+from weft.runtime import constant_view
 
 __all__ = [
     "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar", "If", "PrimValue", "ShapeExpr",
@@ -181,5 +177,5 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
     elif dtype is not None and isinstance(data, (np.ndarray, np.generic)):
         data = np.asarray(data).astype(numpy_dtype(dtype), copy=False)
     if isinstance(data, (np.ndarray, np.generic)):
-        data = tensor_from_numpy(np.asarray(data))
+        data = constant_view(np.asarray(data))
     return Constant(data, ty=tensor_type(tuple(int(d) for d in data.shape), str(data.dtype)))

@@ -10,7 +10,7 @@ from weft.runtime.device import Device, cpu, cuda, device
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.link import register_object_loader
 from weft.runtime.module import Module, jit_module, load_module
-from weft.runtime.tensor import DType, Tensor, array, empty, from_dlpack, numpy_dtype, tensor
+from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind
@@ -29,6 +29,7 @@ __all__ = [
     "VirtualMachine",
     "array",
     "cache",
+    "constant_view",
     "convert",
     "cpu",
     "cuda",

@@ -6,6 +6,7 @@ tvm-ffi's tensor belongs to whoever claimed it first in the process.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ffi import register_argument, register_wrapper
 from weft.runtime.device import Device, device
 
-__all__ = ["DType", "Tensor", "array", "empty", "from_dlpack", "numpy_dtype", "tensor"]
+__all__ = ["DType", "Tensor", "array", "constant_view", "empty", "from_dlpack", "numpy_dtype", "tensor"]
 
 # Types that NumPy knows through ml_dtypes and DLPack's NumPy exporter does not: they travel as bits.
 _ML_DTYPES: dict[np.dtype[Any], str] = {
@@ -293,6 +294,15 @@ def empty(
 def from_dlpack(source: Any) -> Tensor:
     """A tensor over the memory of anything with ``__dlpack__``, which it keeps alive."""
     return Tensor(_to_handle(source))
+
+
+def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor over an array's memory, which it keeps alive; a read-only array is not copied, so nobody may write to the tensor."""
+    if array.flags.writeable or not array.flags.c_contiguous or not array.nbytes or not array.dtype.isnative:
+        return Tensor(_array_handle(array))
+    memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    memory.owner = array  # type: ignore[attr-defined]
+    return Tensor(_array_handle(np.frombuffer(memory, array.dtype).reshape(array.shape)))
 
 
 def _convert_argument(value: Any) -> Any:

@@ -151,16 +151,20 @@ def _round_up(n: int, multiple: int) -> int:
 def pack_conv_weight(kernel: np.ndarray, panel: int) -> np.ndarray:
     """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, I, panel), padded with zeros."""
     o, i, kh, kw = kernel.shape
-    padded = np.zeros((_round_up(o, panel), i, kh, kw), kernel.dtype)
-    padded[:o] = kernel
+    padded = kernel
+    if o % panel:
+        padded = np.zeros((_round_up(o, panel), i, kh, kw), kernel.dtype)
+        padded[:o] = kernel
     return np.ascontiguousarray(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
 
 
 def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
     """Pack (K, N) into (ceil(N / panel), K, panel), padded with zeros."""
     k, n = weight.shape
-    padded = np.zeros((k, _round_up(n, panel)), weight.dtype)
-    padded[:, :n] = weight
+    padded = weight
+    if n % panel:
+        padded = np.zeros((k, _round_up(n, panel)), weight.dtype)
+        padded[:, :n] = weight
     return np.ascontiguousarray(padded.reshape(k, -1, panel).transpose(1, 0, 2))
 
 

@@ -74,7 +74,7 @@ def _fold(call: Call, definition: Any, uses: dict[int, int], bb: Any) -> Expr | 
     conv, bias = _convolution_before(data, definition, uses) if axis == 1 else (None, None)
     if conv is not None:
         weight = _array(conv.args[1])
-        scaled = constant((weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(weight.dtype))  # type: ignore[union-attr]
+        scaled = constant(weight * scale.reshape(-1, *[1] * (weight.ndim - 1)).astype(weight.dtype))  # type: ignore[union-attr]
         data = bb.emit(Call(conv.op, (conv.args[0], scaled), conv.attrs, span=conv.span))
         shift = shift + (0 if bias is None else bias * scale)
         return _broadcast_op("add", data, shift, dtype, ndim, axis)
