@@ -29,7 +29,9 @@ def refuse(model: Any, *parts: str, error: type = ModelImportError, **options: A
     return text
 
 
-def of(*nodes: Any, inputs: Any = None, outputs: Any = ("y",), opset: int = 17, **weights: np.ndarray) -> onnx.ModelProto:
+def of(
+    *nodes: Any, inputs: Any = None, outputs: Any = ("y",), opset: int = 17, **weights: np.ndarray
+) -> onnx.ModelProto:
     return model_of(nodes, inputs or {"x": f32(2, 3)}, outputs, opset, weights)
 
 
@@ -94,7 +96,11 @@ def test_flipped_bytes(seed: int) -> None:
 
 
 def test_dangling_name() -> None:
-    refuse(of(node("Add", ["x", "nowhere"], ["y"], name="/enc/Add")), "'nowhere' is not defined", 'ONNX node 0 "/enc/Add" (Add)')
+    refuse(
+        of(node("Add", ["x", "nowhere"], ["y"], name="/enc/Add")),
+        "'nowhere' is not defined",
+        'ONNX node 0 "/enc/Add" (Add)',
+    )
 
 
 def test_dangling_output() -> None:
@@ -102,7 +108,11 @@ def test_dangling_output() -> None:
 
 
 def test_cycle() -> None:
-    refuse(of(node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["y"])), "depend on their own results", "ONNX node 0")
+    refuse(
+        of(node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["y"])),
+        "depend on their own results",
+        "ONNX node 0",
+    )
 
 
 def test_duplicate_names() -> None:
@@ -131,7 +141,9 @@ def test_no_opset() -> None:
 
 def test_input_that_is_no_tensor() -> None:
     model = of(node("Relu", ["x"], ["y"]))
-    model.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2])))
+    model.graph.input[0].type.CopyFrom(
+        helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
+    )
     refuse(model, "input 'x' is not a tensor", "sequence_type")
 
 
@@ -154,13 +166,26 @@ def test_all_missing_operators_in_one_message() -> None:
         node("Unique", ["d"], ["y"], name="fourth"),
     )
     model.opset_import.append(helper.make_opsetid("acme", 3))
-    text = refuse(model, "3 operators", "NoSuchOp (domain ai.onnx, opset 17)", '"first"', "Fancy (domain acme, opset 3)", '"second"', "Unique", error=UnsupportedOperator)
+    text = refuse(
+        model,
+        "3 operators",
+        "NoSuchOp (domain ai.onnx, opset 17)",
+        '"first"',
+        "Fancy (domain acme, opset 3)",
+        '"second"',
+        "Unique",
+        error=UnsupportedOperator,
+    )
     assert '"third"' not in text
 
 
 def test_missing_operator_in_a_branch() -> None:
     body = helper.make_graph([node("NoSuchOp", ["x"], ["a"])], "b", [], [helper.make_empty_tensor_value_info("a")])
-    refuse(of(node("If", ["c"], ["y"], then_branch=body, else_branch=body), c=np.array(True)), "NoSuchOp", error=UnsupportedOperator)
+    refuse(
+        of(node("If", ["c"], ["y"], then_branch=body, else_branch=body), c=np.array(True)),
+        "NoSuchOp",
+        error=UnsupportedOperator,
+    )
 
 
 def test_domain_without_opset() -> None:
@@ -208,7 +233,13 @@ def test_nodes_that_are_wrong(nodes: Any, parts: list[str]) -> None:
 
 
 def test_several_errors_of_a_node_come_together() -> None:
-    refuse(of(node("Softmax", ["x", "x"], ["y"], axis="last", colour=1)), "3 errors", "wrong number of inputs", "wrong type", "colour")
+    refuse(
+        of(node("Softmax", ["x", "x"], ["y"], axis="last", colour=1)),
+        "3 errors",
+        "wrong number of inputs",
+        "wrong type",
+        "colour",
+    )
 
 
 # --- tensors -----------------------------------------------------------------------------------------------------------

@@ -29,7 +29,14 @@ def f32(*shape: int) -> np.ndarray:
 
 def linear(dims: Any = None, weight: np.ndarray | None = None) -> onnx.ModelProto:
     w = f32(4, 3) if weight is None else weight
-    return model_of([node("MatMul", ["x:0", "w"], ["m"], name="mm"), node("Relu", ["m"], ["y"])], {"x:0": f32(2, 4)}, ["y"], 17, {"w": w}, {"x:0": dims} if dims else None)
+    return model_of(
+        [node("MatMul", ["x:0", "w"], ["m"], name="mm"), node("Relu", ["m"], ["y"])],
+        {"x:0": f32(2, 4)},
+        ["y"],
+        17,
+        {"w": w},
+        {"x:0": dims} if dims else None,
+    )
 
 
 def io(mod: Any) -> dict:
@@ -62,7 +69,13 @@ def test_names_types_and_shapes_are_described() -> None:
 
 
 def test_one_variable_for_each_named_dimension() -> None:
-    model = model_of([node("Add", ["a", "b"], ["y"])], {"a": f32(2, 3), "b": f32(2, 3)}, ["y"], 17, dims={"a": ["n", None], "b": ["n", None]})
+    model = model_of(
+        [node("Add", ["a", "b"], ["y"])],
+        {"a": f32(2, 3), "b": f32(2, 3)},
+        ["y"],
+        17,
+        dims={"a": ["n", None], "b": ["n", None]},
+    )
     a, b = (p.ty.shape for p in from_onnx(model)["main"].params)
     assert a[0] is b[0]
     assert a[1] is not b[1]
@@ -102,7 +115,13 @@ def test_shape_dict_fixes_and_names() -> None:
 
 
 def test_shape_dict_fixes_a_name_everywhere() -> None:
-    model = model_of([node("Concat", ["a", "b"], ["y"], axis=1)], {"a": f32(2, 3), "b": f32(2, 1)}, ["y"], 17, dims={"a": ["n", 3], "b": ["n", "m"]})
+    model = model_of(
+        [node("Concat", ["a", "b"], ["y"], axis=1)],
+        {"a": f32(2, 3), "b": f32(2, 1)},
+        ["y"],
+        17,
+        dims={"a": ["n", 3], "b": ["n", "m"]},
+    )
     b = from_onnx(model, shape_dict={"a": [2, 3]})["main"].params[1].ty.shape
     assert isinstance(b[0], IntImm) and b[0].value == 2
     assert isinstance(b[1], SizeVar)
@@ -114,12 +133,20 @@ def test_shape_dict_gives_a_missing_rank() -> None:
     with pytest.raises(ModelImportError, match="has no shape"):
         from_onnx(model)
     x = f32(3, 4)
-    compare(evaluate(from_onnx(model, shape_dict={"x:0": ["n", 4]}), x), evaluate(from_onnx(linear(["n", 4], numpy_helper.to_array(model.graph.initializer[0]))), x))
+    compare(
+        evaluate(from_onnx(model, shape_dict={"x:0": ["n", 4]}), x),
+        evaluate(from_onnx(linear(["n", 4], numpy_helper.to_array(model.graph.initializer[0]))), x),
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"z": [1, 4]}, "does not have"), ({"x:0": [1]}, "another rank"), ({"x:0": [2, 5]}, "fixed dimension"), ({"x:0": [1.5, 4]}, "malformed")],
+    [
+        ({"z": [1, 4]}, "does not have"),
+        ({"x:0": [1]}, "another rank"),
+        ({"x:0": [2, 5]}, "fixed dimension"),
+        ({"x:0": [1.5, 4]}, "malformed"),
+    ],
 )
 def test_bad_shape_dict(given: dict, message: str) -> None:
     with pytest.raises(ModelImportError, match=message):
@@ -151,7 +178,9 @@ def test_params_stay_parameters() -> None:
 def test_external_data(tmp_path: Path, one_file: bool) -> None:
     weight = f32(64, 33)
     model = model_of([node("MatMul", ["x", "w"], ["y"])], {"x": f32(2, 64)}, ["y"], 17, {"w": weight})
-    convert_model_to_external_data(model, all_tensors_to_one_file=one_file, location="weights.bin" if one_file else None, size_threshold=0)
+    convert_model_to_external_data(
+        model, all_tensors_to_one_file=one_file, location="weights.bin" if one_file else None, size_threshold=0
+    )
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     x = f32(2, 64)
@@ -180,12 +209,16 @@ def test_external_data_stays_in_the_folder(tmp_path: Path, location: str) -> Non
         from_onnx(path)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
+)
 @pytest.mark.parametrize("raw", [True, False])
 def test_tensor_types(dtype: str, raw: bool) -> None:
     value = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
     kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-    tensor = numpy_helper.from_array(value, "w") if raw else helper.make_tensor("w", kind, value.shape, value.reshape(-1))
+    tensor = (
+        numpy_helper.from_array(value, "w") if raw else helper.make_tensor("w", kind, value.shape, value.reshape(-1))
+    )
     model = model_of([node("Identity", ["w"], ["y"])], {}, ["y"])
     model.graph.initializer.append(tensor)
     compare(evaluate(from_onnx(model)), [value])
@@ -206,7 +239,9 @@ def test_sparse_tensors() -> None:
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     x, dense = f32(2, 3), np.array([[0, 1.5, 0], [0, 0, 2.5]], np.float32)
     compare(evaluate(from_onnx(model), x), [x + dense])
-    constant = model_of([node("Constant", [], ["y"], sparse_value=helper.make_sparse_tensor(values, indices, [2, 3]))], {}, ["y"])
+    constant = model_of(
+        [node("Constant", [], ["y"], sparse_value=helper.make_sparse_tensor(values, indices, [2, 3]))], {}, ["y"]
+    )
     compare(evaluate(from_onnx(constant)), [dense])
 
 
@@ -220,13 +255,27 @@ def branch(name: str, nodes: Any, output: str) -> onnx.GraphProto:
 def test_known_condition_takes_its_branch() -> None:
     then, other = branch("t", [node("Relu", ["x"], ["a"])], "a"), branch("e", [node("Neg", ["x"], ["b"])], "b")
     for value, op in ((True, "nn.relu"), (False, "negative")):
-        model = model_of([node("If", ["c"], ["y"], then_branch=then, else_branch=other)], {"x": f32(3)}, ["y"], 17, {"c": np.array(value)})
+        model = model_of(
+            [node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
+            {"x": f32(3)},
+            ["y"],
+            17,
+            {"c": np.array(value)},
+        )
         assert calls(check(model, {"x": f32(3)}, dynamic=("x",))) == [op]
 
 
 def test_condition_from_a_shape_is_known() -> None:
-    then, other = branch("t", [node("Squeeze", ["x", "a"], ["p"])], "p"), branch("e", [node("Identity", ["x"], ["q"])], "q")
-    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "z"], ["d"]), node("Equal", ["d", "o"], ["c"]), node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+    then, other = (
+        branch("t", [node("Squeeze", ["x", "a"], ["p"])], "p"),
+        branch("e", [node("Identity", ["x"], ["q"])], "q"),
+    )
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "z"], ["d"]),
+        node("Equal", ["d", "o"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
     weights = {"a": np.array([0]), "z": np.int64(0), "o": np.int64(1)}
     for shape in ((1, 3), (2, 3)):
         check(model_of(nodes, {"x": f32(*shape)}, ["y"], 17, weights), {"x": f32(*shape)})
@@ -236,7 +285,11 @@ def test_condition_from_a_shape_is_known() -> None:
 def test_condition_is_data(value: bool) -> None:
     """Branches that use values around them, one another's names, and a shape computed outside."""
     then = branch("t", [node("Relu", ["h"], ["r"]), node("Concat", ["r", "x"], ["out"], axis=0)], "out")
-    other = branch("e", [node("Shape", ["h"], ["s"]), node("ConstantOfShape", ["s"], ["r"]), node("Sub", ["r", "h"], ["out"])], "out")
+    other = branch(
+        "e",
+        [node("Shape", ["h"], ["s"]), node("ConstantOfShape", ["s"], ["r"]), node("Sub", ["r", "h"], ["out"])],
+        "out",
+    )
     nodes = [
         node("Mul", ["x", "x"], ["h"]),
         node("If", ["c"], ["y"], then_branch=then, else_branch=other),
@@ -260,13 +313,23 @@ def test_choice_with_two_results_and_condition_of_one_element(value: bool) -> No
         return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(n) for n in "pq"])
 
     inputs = {"x": f32(2, 3), "c": np.array([value])}
-    model = model_of([node("If", ["c"], ["u", "v"], then_branch=two("t", "Relu", "Neg"), else_branch=two("e", "Abs", "Exp"))], inputs, ["u", "v"], 17)
+    model = model_of(
+        [node("If", ["c"], ["u", "v"], then_branch=two("t", "Relu", "Neg"), else_branch=two("e", "Abs", "Exp"))],
+        inputs,
+        ["u", "v"],
+        17,
+    )
     compare(evaluate(from_onnx(model), *inputs.values()), oracle(model, inputs))
 
 
 def test_branches_of_different_rank_are_refused() -> None:
     then, other = branch("t", [node("Flatten", ["x"], ["p"])], "p"), branch("e", [node("Identity", ["x"], ["q"])], "q")
-    model = model_of([node("If", ["c"], ["y"], then_branch=then, else_branch=other)], {"x": f32(2, 3, 4), "c": np.array(True)}, ["y"], 17)
+    model = model_of(
+        [node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
+        {"x": f32(2, 3, 4), "c": np.array(True)},
+        ["y"],
+        17,
+    )
     with pytest.raises(ModelImportError, match="different type or rank"):
         from_onnx(model)
 
@@ -276,7 +339,13 @@ def test_operators_with_a_body_are_inlined() -> None:
     x = f32(2, 3, 4, 4)
     check(model_of([node("MeanVarianceNormalization", ["x"], ["y"])], {"x": x}, ["y"], 13), {"x": x}, dynamic=("x",))
     x = f32(2, 4, 5)
-    model = model_of([node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)], {"x": x}, ["y"], 21, {"s": f32(4), "b": f32(4)})
+    model = model_of(
+        [node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)],
+        {"x": x},
+        ["y"],
+        21,
+        {"s": f32(4), "b": f32(4)},
+    )
     check(model, {"x": x}, dynamic=("x",))
 
 
@@ -289,7 +358,9 @@ def test_local_functions() -> None:
     scale.node.extend([constant, node("Mul", ["v", "f"], ["w"])])
     twice = onnx.FunctionProto(name="Twice", domain="my", input=["v"], output=["w"])
     twice.opset_import.extend([helper.make_opsetid("", 17), helper.make_opsetid("my", 1)])
-    twice.node.extend([node("Scale", ["v"], ["h"], domain="my", factor=3.0), node("Scale", ["h"], ["w"], domain="my", factor=0.5)])
+    twice.node.extend(
+        [node("Scale", ["v"], ["h"], domain="my", factor=3.0), node("Scale", ["h"], ["w"], domain="my", factor=0.5)]
+    )
     model = model_of([node("Twice", ["x"], ["y"], domain="my")], {"x": f32(3)}, ["y"], 17, functions=[scale, twice][:1])
     model.functions.append(twice)
     x = f32(3)

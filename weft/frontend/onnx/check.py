@@ -72,6 +72,7 @@ def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int,
     ModelImportError
         When a name is defined twice or nowhere, or nodes depend on themselves.
     """
+    _check_text(graph, what)
     defined = _defined_names(graph, what)
     available = {*outer, *defined}
     maker: dict[str, int] = {}
@@ -96,6 +97,25 @@ def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int,
     if all(maker[n] < i for i, names in enumerate(needs) for n in names):
         return list(enumerate(graph.node))
     return _topological(graph, needs, maker, what)
+
+
+def _check_text(graph: Any, what: str) -> None:
+    """Refuse names that are not UTF-8, which protobuf hands over as bytes."""
+    for i, node in enumerate(graph.node):
+        for name in (
+            node.op_type,
+            node.domain,
+            node.name,
+            *node.input,
+            *node.output,
+            *(a.name for a in node.attribute),
+        ):
+            if isinstance(name, bytes):
+                raise ModelImportError(f"{what} has a name that is no text", where=f"ONNX node {i}", found=repr(name))
+    for info in (*graph.input, *graph.output, *getattr(graph, "initializer", ())):
+        name = info if isinstance(info, (str, bytes)) else info.name
+        if isinstance(name, bytes):
+            raise ModelImportError(f"{what} has a name that is no text", found=repr(name))
 
 
 def _defined_names(graph: Any, what: str) -> set[str]:
@@ -164,6 +184,7 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     UnsupportedOperator
         Listing all that cannot, each with a node.
     """
+    _check_text(graph, "the graph")
     missing: dict[tuple[str, str, int | None], str] = {}
     for label, domain, op_type, opset in _unsupported(graph, opsets, functions, frozenset()):
         missing.setdefault((domain, op_type, opset), label)

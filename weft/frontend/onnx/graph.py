@@ -39,13 +39,14 @@ from weft.ir import (
     numpy_dtype,
     shape_expr,
     tensor_type,
+    walk,
 )
 from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
 
-__all__ = ["Graph", "Scope", "identifier"]
+__all__ = ["Graph", "Scope", "depends_on_data", "identifier"]
 
 
 def identifier(name: str, default: str = "x") -> str:
@@ -102,6 +103,10 @@ class Graph:
         """Make a symbolic dimension."""
         return SizeVar(self.fresh(hint), DataType("int64"))
 
+    def int_var(self, hint: str) -> Var:
+        """Make a variable for an integer that is data."""
+        return Var(self.fresh(hint), DataType("int64"))
+
     # --- emission --------------------------------------------------------------------------------------------------------
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Any:
@@ -124,6 +129,23 @@ class Graph:
         if all(a is b for a, b in zip(dims, var.ty.shape, strict=True)):
             return var
         return self.bb.match_cast(var, tensor_type(dims, var.ty.dtype))
+
+    def named(self, dims: Sequence[Dim], hint: str = "v", sizes: bool = True) -> list[Dim]:
+        """Give dimensions that are computed from data variables of their own, so that what follows stays simple.
+
+        Parameters
+        ----------
+        sizes : bool
+            Whether they are known to be at least zero.
+        """
+        computed = [d for d in dims if isinstance(d, PrimExpr) and not isinstance(d, Var) and depends_on_data(d)]
+        if not computed:
+            return list(dims)
+        make = self.size_var if sizes else self.int_var
+        names = tuple(make(hint) for _ in computed)
+        self.bb.match_cast(shape_expr([s.to_expr(d) for d in computed]), ShapeType(names, len(names)))
+        by_id = {id(d): v for d, v in zip(computed, names, strict=True)}
+        return [by_id.get(id(d), d) for d in dims]
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""
@@ -221,7 +243,7 @@ class Graph:
             tensor = self.op("reshape", tensor, shape_expr((count,)))
         if tensor.ty.dtype != "int64":
             tensor = self.op("astype", tensor, dtype="int64")
-        make = self.size_var if sizes else (lambda h: Var(self.fresh(h), DataType("int64")))
+        make = self.size_var if sizes else self.int_var
         names = tuple(make(hint) for _ in range(count))
         self.bb.match_cast(relax_op.tensor_to_shape(tensor), ShapeType(names, count))
         value.elements = np.empty(value.shape, object)
@@ -234,6 +256,11 @@ class Graph:
     def at(self, origin: str) -> None:
         """Set the place that the next bindings come from."""
         self.bb.span = Span(origin=origin)
+
+
+def depends_on_data(d: Any) -> bool:
+    """Whether an expression has a variable that is not a dimension of an input."""
+    return any(isinstance(v, Var) and not isinstance(v, SizeVar) for v in walk(d))
 
 
 def _show(shape: Sequence[Any]) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import by_axis, inserted, remaining
+from weft.frontend.onnx.graph import depends_on_data
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import PrimExpr, SizeVar, Var, shape_expr, walk
+from weft.ir import PrimExpr, shape_expr
 
 __all__ = ["padded"]
 
@@ -26,8 +27,8 @@ def _reshape(node: Node) -> Any:
     own = list(node.shape())
     allow_zero = bool(node.attr("allowzero", 0))
     if any(_is_runtime(d) for d in given):
-        dims = _runtime_dims(own, given, allow_zero)
-        return node.graph.name_dims(node.op("reshape", x, shape_expr([s.to_expr(d) for d in dims])), "r")
+        dims = node.graph.named(_runtime_dims(own, given, allow_zero), "r")
+        return node.op("reshape", x, shape_expr([s.to_expr(d) for d in dims]))
     dims = []
     for i, d in enumerate(given):
         if isinstance(d, int) and d == 0 and not allow_zero:
@@ -67,11 +68,7 @@ def _remaining(node: Node, own: Sequence[Dim], rest: Sequence[Dim]) -> Dim:
 
 def _is_runtime(d: Dim) -> bool:
     """Whether a dimension comes from a tensor's data, so that it may be 0 or -1."""
-    return (
-        isinstance(d, PrimExpr)
-        and any(isinstance(v, Var) and not isinstance(v, SizeVar) for v in walk(d))
-        and not s.non_negative(d)
-    )
+    return isinstance(d, PrimExpr) and depends_on_data(d) and not s.non_negative(d)
 
 
 def _runtime_dims(own: Sequence[Dim], given: Sequence[Dim], allow_zero: bool) -> list[Dim]:
@@ -96,7 +93,7 @@ def _flatten(node: Node) -> Any:
 def _squeeze(node: Node) -> Any:
     axes, shape = node.axes(), node.shape()
     if axes is not None and not node.is_static(axes):
-        return node.graph.name_dims(node.reshape(node.x(), remaining(shape, axes)))
+        return node.reshape(node.x(), node.graph.named(remaining(shape, axes)))
     over = (
         [i for i, d in enumerate(shape) if isinstance(d, int) and d == 1]
         if axes is None
@@ -114,7 +111,7 @@ def _unsqueeze(node: Node) -> Any:
     if axes is None:
         node.error("Unsqueeze: its axes are missing")
     if not node.is_static(axes):
-        return node.graph.name_dims(node.reshape(node.x(), inserted(node.shape(), axes)))
+        return node.reshape(node.x(), node.graph.named(inserted(node.shape(), axes)))
     rank = node.ndim() + len(axes)
     over = {node.axis(a, rank) for a in axes}
     if len(over) != len(axes):
@@ -226,9 +223,9 @@ def _slice(node: Node) -> Any:
         )
     if not node.is_static(axes):
         rank = node.ndim()
-        starts = by_axis(rank, axes, starts, [0] * rank)
-        ends = by_axis(rank, axes, ends, list(node.shape()))
-        steps = by_axis(rank, axes, steps, [1] * rank)
+        starts = node.graph.named(by_axis(rank, axes, starts, [0] * rank), sizes=False)
+        ends = node.graph.named(by_axis(rank, axes, ends, list(node.shape())), sizes=False)
+        steps = node.graph.named(by_axis(rank, axes, steps, [1] * rank), sizes=False)
         axes = list(range(rank))
     axes = [node.axis(a) for a in axes]
     x, forward = node.x(), []
@@ -236,7 +233,8 @@ def _slice(node: Node) -> Any:
         if isinstance(step, int) and step == 0:
             node.error("Slice: a step is 0")
         if isinstance(step, int) and step > 0:
-            forward.append((axis, *_bounds(start, end, node.shape()[axis]), step))
+            begin, stop = node.graph.named(_bounds(start, end, node.shape()[axis]))
+            forward.append((axis, begin, stop, step))
         else:
             x = _slice_by_steps(node, x, axis, start, end, step)
     whole = [
@@ -278,6 +276,7 @@ def _slice_by_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: D
     last = s.subtract(size, 1)
     begin = _inside(start, size, -1, last)
     stop = -1 if isinstance(end, int) and end < -_FAR else _inside(end, size, -1, last)
+    begin, stop = node.graph.named([begin, stop], sizes=False)
     count = s.maximum(s.ceildiv(s.subtract(begin, stop), -step), 0)
     if isinstance(count, int) and count == 0:
         return node.slice(x, [axis], [0], [0])
@@ -295,7 +294,8 @@ def _gather_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim
         s.choose(up, s.subtract(stop, begin), s.subtract(begin, stop)),
         s.maximum(s.choose(up, step, s.negate(step)), 1),
     )
-    count = s.maximum(s.divide(s.maximum(s.subtract(s.add(span, stride), 1), 0), stride), 0)
+    span, stride = node.graph.named([span, stride], sizes=False)
+    (count,) = node.graph.named([s.divide(s.maximum(s.subtract(s.add(span, stride), 1), 0), stride)])
     steps = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
     scaled = node.op("multiply", steps, _as_tensor(node, step))
     return node.op("take", x, node.op("add", scaled, _as_tensor(node, begin)), axis=axis)
@@ -352,7 +352,8 @@ def _pad(node: Node) -> Any:
     if mode not in ("constant", "reflect", "edge", "wrap"):
         node.error("Pad: attribute 'mode' has an unknown value", expected="constant, reflect, edge or wrap", found=mode)
     axes = [node.axis(a) for a in axes] if node.is_static(axes) else axes
-    before, after = (by_axis(rank, axes, part, [0] * rank) for part in (pads[: len(axes)], pads[len(axes) :]))
+    halves = (by_axis(rank, axes, part, [0] * rank) for part in (pads[: len(axes)], pads[len(axes) :]))
+    before, after = (node.graph.named(half, sizes=False) for half in halves)
     value: Any = node.attr("value", 0.0) if node.opset < 11 else 0
     if node.opset >= 11 and node.has(2):
         data = node.const(2)

@@ -38,17 +38,17 @@ class _Reduction:
             return node.astype(self(name, node.astype(x, "uint8"), keepdims), "bool")
         if self.static:
             return node.op(name, x, axis=self.axes, keepdims=keepdims)
-        kept, taken = split_axes(node.shape(), self.axes)
+        kept, taken = (node.graph.named(part) for part in split_axes(node.shape(), self.axes))
         pairs = [d for pair in zip(kept, taken, strict=True) for d in pair]
         out = node.op(name, node.reshape(x, pairs), axis=tuple(range(1, len(pairs), 2)), keepdims=False)
-        return node.graph.name_dims(out if keepdims else self.drop(out))
+        return out if keepdims else self.drop(out)
 
     def drop(self, x: Any) -> Any:
         """Drop the reduced dimensions, which are 1."""
         node = self.node
         if self.static:
             return node.op("squeeze", x, axis=self.axes) if self.axes else x
-        return node.graph.name_dims(node.reshape(x, remaining(node.shape(), self.axes)))
+        return node.reshape(x, node.graph.named(remaining(node.shape(), self.axes)))
 
 
 @converter(*_PLAIN, "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")

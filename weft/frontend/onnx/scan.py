@@ -19,5 +19,5 @@ def _cumsum(node: Node) -> Any:
     flags = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
     if node.is_static(axes):
         return node.op("cumsum", node.x(), axis=node.axis(axes[0]), **flags)
-    around = node.reshape(node.x(), around_axis(node.shape(), axes[0]))
+    around = node.reshape(node.x(), node.graph.named(around_axis(node.shape(), axes[0])))
     return node.reshape(node.op("cumsum", around, axis=1, **flags), node.shape())
