@@ -154,7 +154,9 @@ def _move(
         if needed is not dom and not isinstance(needed.extent, IntImm) and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var)) :
             needed = dom  # the box grows with a loop: cover everything rather than guess
         if needed is not dom and analyzer.can_prove(needed.extent >= dom.extent):
-            needed = dom
+            wider = over_compute and isinstance(dom.extent, IntImm) and not analyzer.can_prove_equal(needed.extent, dom.extent)
+            if not (wider and _roundup(state, block, iv.var, needed, loop, analyzer) is not None):
+                needed = dom
         dtype = iv.var.dtype
         start, extent = cast(dtype, needed.min), cast(dtype, needed.extent)
         value = start
