@@ -4,6 +4,8 @@ Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``t
 ``structural``, ``serialize``, ``spec`` and ``text/``.
 """
 
+import sys
+
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import DataType, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
 from weft.ir.expr import (
@@ -60,6 +62,9 @@ from weft.ir.types import (
     tensor_type,
 )
 from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, walk
+
+# Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a few Python frames.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [
     "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",

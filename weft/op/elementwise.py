@@ -9,7 +9,7 @@ import numpy as np
 
 from weft import tir
 from weft.error import DTypeMismatch
-from weft.ir import DataType, Expr, IntImm, TensorType, as_expr, cast, const, numpy_dtype, select
+from weft.ir import DataType, Expr, FloatImm, IntImm, TensorType, as_expr, cast, const, numpy_dtype, select
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.broadcast import elementwise
@@ -338,12 +338,30 @@ def _safe(fn: Any) -> Any:
 
 def _floor_mod(a: Any, b: Any) -> Any:
     if DataType(a.dtype).is_float:
-        return a - tir.floor(a / b) * b
+        rest, zero = tir.fmod(a, b), const(0, a.dtype)
+        other_side = tir.logical_and(tir.not_equal(rest, zero), tir.not_equal(rest < zero, b < zero))
+        return select(other_side, rest + b, rest)
     return tir.floormod(a, b)
 
 
 def _pow(a: Any, b: Any) -> Any:
+    """A constant exponent becomes products or roots; integers are raised in float64."""
+    dt = DataType(a.dtype)
+    if not dt.is_float:
+        return cast(a.dtype, tir.round(tir.power(cast("float64", a), cast("float64", b))))
+    if isinstance(b, FloatImm) and b.value in _EXPONENTS:
+        return _EXPONENTS[b.value](a)
     return tir.power(a, b)
+
+
+_EXPONENTS = {
+    1.0: lambda a: a,
+    2.0: lambda a: a * a,
+    3.0: lambda a: a * a * a,
+    0.5: tir.sqrt,
+    -1.0: lambda a: const(1, a.dtype) / a,
+    -0.5: tir.rsqrt,
+}
 
 
 _binary("add", lambda a, b: a + b, np.add)

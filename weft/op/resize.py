@@ -30,7 +30,7 @@ class _Axis:
     """How one axis is resized: sizes, scale, and the rule from output to input coordinates."""
 
     def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any) -> None:
-        self.size, self.out, self.mode, self.roi = size, out, mode, roi
+        self.size, self.out, self.mode, self.roi, self.given = size, out, mode, roi, scale is not None
         n_in, n_out = as_int(size), as_int(out)
         if scale is not None and not (isinstance(scale, (int, float)) and scale <= 0):
             self.scale: Any = scale
@@ -48,23 +48,26 @@ class _Axis:
     def source(self, o: Any) -> Any:
         """The input coordinate of output index `o`, as float32."""
         x, scale = cast(_F, o), self.scale
-        inverse = _f(1.0 / scale) if isinstance(scale, (int, float)) else _f(1.0) / scale
+        over = lambda v: v / (_f(scale) if isinstance(scale, (int, float)) else scale)  # noqa: E731 - division rounds as ONNX's does
         if self.mode == "asymmetric":
-            return x * inverse
+            return over(x)
         if self.mode == "align_corners":
             n_out = as_int(self.out)
+            if self.given and isinstance(scale, (int, float)) and as_int(self.size) is not None:
+                length = as_int(self.size) * scale  # type: ignore[operator]
+                return x * _f((as_int(self.size) - 1) / (length - 1)) if length > 1 else _f(0.0) * x  # type: ignore[operator]
             if n_out is not None and as_int(self.size) is not None:
                 return x * _f((as_int(self.size) - 1) / (n_out - 1)) if n_out > 1 else _f(0.0) * x  # type: ignore[operator]
             return x * (_f(self.size) - _f(1.0)) / tir.max(_f(self.out) - _f(1.0), _f(1.0))
         if self.mode == "tf_half_pixel_for_nn":
-            return (x + _f(0.5)) * inverse
+            return over(x + _f(0.5))
         if self.mode == "tf_crop_and_resize":
             return self._crop(x)
-        half = (x + _f(0.5)) * inverse - _f(0.5)
+        half = over(x + _f(0.5)) - _f(0.5)
         if self.mode == "pytorch_half_pixel":
             return half if as_int(self.out) is not None and as_int(self.out) > 1 else tir.Select(self.out > int64(1), half, _f(0.0))  # type: ignore[operator]
         if self.mode == "half_pixel_symmetric":
-            resized = _f(self.size) * (_f(scale) if isinstance(scale, (int, float)) else scale)
+            resized = _f(self.size) * scale
             adjustment = _f(self.out) / resized
             centre = _f(self.size) * _f(0.5)
             return centre * (_f(1.0) - adjustment) + half
@@ -184,7 +187,8 @@ def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) 
     if mode == "asymmetric":
         return o / scale
     if mode == "align_corners":
-        return o * (size - 1) / (out - 1) if out > 1 else o * 0.0
+        length = size * scale
+        return o * (size - 1) / (length - 1) if length > 1 else o * 0.0
     if mode == "tf_half_pixel_for_nn":
         return (o + 0.5) / scale
     if mode == "tf_crop_and_resize":

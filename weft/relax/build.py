@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -23,6 +24,7 @@ from weft.tir import PrimFunc
 __all__ = ["build", "compile_kernels"]
 
 METADATA_FUNCTION = "weft.metadata"
+_STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
 
 
 def build(
@@ -137,8 +139,12 @@ def compile_kernels(
         report(name)
         return code
 
-    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
-        objects = list(pool.map(compile_one, functions))
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
+            objects = list(pool.map(compile_one, functions))
+    finally:
+        threading.stack_size(before)
     return load_objects(objects, [name for name, _ in functions])
 
 

@@ -147,7 +147,7 @@ class FunctionEmitter:
         """Repeat a scalar value over lanes."""
         scalar, vector = llvm_type(dtype), f"<{lanes} x {llvm_type(dtype)}>"
         inserted = self.value(f"insertelement {vector} poison, {scalar} {value}, i64 0")
-        return self.value(f"shufflevector {vector} {inserted}, {vector} poison, <{lanes} x i32> zeroinitializer", "s")
+        return self.value(f"shufflevector {vector} {inserted}, {vector} poison, <{lanes} x i32> zeroinitializer", "splat")
 
     def intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic or external function, declaring it."""
