@@ -64,16 +64,14 @@ def _variadic(node: Node) -> Any:
 def _pow(node: Node) -> Any:
     x, dtype = node.x(0), node.dtype()
     exponent = node.const(1)
-    if (
-        exponent is not None
-        and exponent.size == 1
-        and exponent.ndim <= node.ndim()
-        and float(exponent.reshape(())) == 2.0
-    ):
-        return node.op("multiply", x, x)
-    if node.dtype(1) == dtype:
-        return node.op("power", x, node.x(1))
-    if node.is_float() or not node.is_float(1):
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= node.ndim():
+        value = float(exponent.reshape(()))
+        if value in (2.0, 3.0):
+            square = node.op("multiply", x, x)
+            return square if value == 2.0 else node.op("multiply", square, x)
+        if value == 0.5 and node.is_float():
+            return node.op("sqrt", x)
+    if node.is_float():
         return node.op("power", x, node.astype(node.x(1), dtype))
     wide = node.op("power", node.astype(x, "float64"), node.astype(node.x(1), "float64"))
     return node.astype(wide, dtype)

@@ -300,7 +300,8 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
         )
     antialias = bool(node.attr("antialias", 0)) and mode != "nearest"
     moved = [a for a in axes if not _is_identity(a)]
-    if not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
+    few = len(moved) <= {"nearest": 8, "cubic": 2}.get(mode, 3)  # the operator multiplies the taps of all axes
+    if few and not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
         return _resize_at_once(node, moved, mode, coordinates, nearest_mode) if moved else node.value(0)
     x, dtype = node.x(), node.dtype()
     if mode != "nearest" and moved and not (dtype in ("float32", "float64")):
