@@ -1,4 +1,5 @@
-"""Single kernels against ONNX Runtime, interleaved in one process: best and 25th percentile, and the ratio (above 1: Weft is faster).
+"""Single kernels against ONNX Runtime, interleaved in one process: best and 25th percentile, and the ratio (above 1:
+Weft is faster).
 
     python benchmarks/kernels.py --threads 2 --only gemm,conv --json out.json
 
@@ -69,16 +70,24 @@ def gemm_func(m: Any, n: int, k: int) -> Any:
 
 def conv_func(n: int, h: int, w: int, ci: int, co: int, k: int, stride: int, pad: int) -> Any:
     """A channels-last convolution with packed weights, bias and ReLU."""
-    x, weight, bias = te.placeholder((n, h, w, ci), name="X"), te.placeholder((-(-co // PANEL), k, k, ci, PANEL), name="W"), te.placeholder((co,), name="B")
+    x, weight, bias = (
+        te.placeholder((n, h, w, ci), name="X"),
+        te.placeholder((-(-co // PANEL), k, k, ci, PANEL), name="W"),
+        te.placeholder((co,), name="B"),
+    )
     data = _padded(x, n, h, w, ci, pad)
     oh, ow = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
     rh, rw, rc = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw"), te.reduce_axis((0, ci), "rc")
     c = te.compute(
         (n, oh, ow, co),
-        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, rc] * weight[o // PANEL, rh, rw, rc, o % PANEL], axis=[rh, rw, rc]),
+        lambda b, i, j, o: te.sum(
+            data[b, i * stride + rh, j * stride + rw, rc] * weight[o // PANEL, rh, rw, rc, o % PANEL], axis=[rh, rw, rc]
+        ),
         name="conv",
     )
-    y = te.compute((n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y")
+    y = te.compute(
+        (n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y"
+    )
     return te.create_prim_func([x, weight, bias, y])
 
 
@@ -88,7 +97,9 @@ def _padded(x: Any, n: int, h: int, w: int, c: int, pad: int) -> Any:
     zero = tir.const(0, "float32")
     return te.compute(
         (n, h + 2 * pad, w + 2 * pad, c),
-        lambda b, i, j, o: tir.if_then_else(tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, o], zero),
+        lambda b, i, j, o: tir.if_then_else(
+            tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, o], zero
+        ),
         name="pad",
     )
 
@@ -100,7 +111,11 @@ def depthwise_func(h: int, w: int, c: int, k: int, stride: int) -> Any:
     data = _padded(x, 1, h, w, c, pad)
     oh, ow = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
     rh, rw = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
-    d = te.compute((1, oh, ow, c), lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]), name="dw")
+    d = te.compute(
+        (1, oh, ow, c),
+        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]),
+        name="dw",
+    )
     y = te.compute((1, oh, ow, c), lambda b, i, j, o: tir.max(d[b, i, j, o], tir.const(0, "float32")), name="Y")
     return te.create_prim_func([x, weight, y])
 
@@ -148,7 +163,9 @@ def sum_func(n: int, k: int) -> Any:
 # --- peers ------------------------------------------------------------------------------------------------------------
 
 
-def peer(nodes: list[tuple[str, list[str], dict[str, Any]]], inputs: list[np.ndarray], constants: dict[str, np.ndarray]) -> Callable[[], list[np.ndarray]]:
+def peer(
+    nodes: list[tuple[str, list[str], dict[str, Any]]], inputs: list[np.ndarray], constants: dict[str, np.ndarray]
+) -> Callable[[], list[np.ndarray]]:
     """Make an ONNX Runtime session of a chain of nodes; inputs are ``x0, x1, ...``, values ``v0, v1, ...``."""
     import onnx
     import onnxruntime as ort
@@ -183,7 +200,13 @@ def gemm_case(m: int, n: int, k: int, symbolic: bool = False) -> Case:
     a, w = rand(m, k), rand(k, n)
     func = gemm_func(te.size_var("m", "int64") if symbolic else m, n, k)
     name = f"gemm {m}x{n}x{k}" + (" symbolic" if symbolic else "")
-    return name, func, [a, pack(w), np.zeros((m, n), np.float32)], lambda: peer([("MatMul", ["x0", "w"], {})], [a], {"w": w}), 2.0 * m * n * k
+    return (
+        name,
+        func,
+        [a, pack(w), np.zeros((m, n), np.float32)],
+        lambda: peer([("MatMul", ["x0", "w"], {})], [a], {"w": w}),
+        2.0 * m * n * k,
+    )
 
 
 def conv_case(h: int, ci: int, co: int, k: int, stride: int = 1) -> Case:
@@ -197,7 +220,13 @@ def conv_case(h: int, ci: int, co: int, k: int, stride: int = 1) -> Case:
     attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4}
     other = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     run = lambda: peer([("Conv", ["x0", "w", "b"], attrs), ("Relu", ["v0"], {})], [other], {"w": w, "b": b})  # noqa: E731
-    return f"conv {k}x{k}s{stride} {ci}->{co} @{h}", conv_func(1, h, h, ci, co, k, stride, pad), [x, packed, b, np.zeros((1, o, o, co), np.float32)], run, 2.0 * o * o * co * ci * k * k
+    return (
+        f"conv {k}x{k}s{stride} {ci}->{co} @{h}",
+        conv_func(1, h, h, ci, co, k, stride, pad),
+        [x, packed, b, np.zeros((1, o, o, co), np.float32)],
+        run,
+        2.0 * o * o * co * ci * k * k,
+    )
 
 
 def depthwise_case(h: int, c: int, k: int, stride: int) -> Case:
@@ -208,38 +237,139 @@ def depthwise_case(h: int, c: int, k: int, stride: int) -> Case:
     other, kernel = np.ascontiguousarray(x.transpose(0, 3, 1, 2)), np.ascontiguousarray(w.transpose(2, 0, 1)[:, None])
     attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4, "group": c}
     run = lambda: peer([("Conv", ["x0", "w"], attrs), ("Relu", ["v0"], {})], [other], {"w": kernel})  # noqa: E731
-    return f"depthwise {k}x{k}s{stride} {c} @{h}", depthwise_func(h, h, c, k, stride), [x, w, np.zeros((1, o, o, c), np.float32)], run, 2.0 * o * o * c * k * k
+    return (
+        f"depthwise {k}x{k}s{stride} {c} @{h}",
+        depthwise_func(h, h, c, k, stride),
+        [x, w, np.zeros((1, o, o, c), np.float32)],
+        run,
+        2.0 * o * o * c * k * k,
+    )
 
 
 def cases() -> list[Case]:
     """List the cases."""
-    out = [gemm_case(*s) for s in ((128, 768, 768), (128, 3072, 768), (128, 768, 3072), (384, 768, 768), (512, 512, 512), (1024, 1024, 1024), (1, 4096, 4096), (1, 3072, 768))]
-    out += [gemm_case(m, 768, 768, symbolic=True) for m in (1, 7, 37, 128)] + [gemm_case(128, 384, 384), gemm_case(128, 1536, 384), gemm_case(128, 384, 1536)]
+    out = [
+        gemm_case(*s)
+        for s in (
+            (128, 768, 768),
+            (128, 3072, 768),
+            (128, 768, 3072),
+            (384, 768, 768),
+            (512, 512, 512),
+            (1024, 1024, 1024),
+            (1, 4096, 4096),
+            (1, 3072, 768),
+        )
+    ]
+    out += [gemm_case(m, 768, 768, symbolic=True) for m in (1, 7, 37, 128)] + [
+        gemm_case(128, 384, 384),
+        gemm_case(128, 1536, 384),
+        gemm_case(128, 384, 1536),
+    ]
     out += [conv_case(224, 3, 64, 7, 2)]
-    out += [conv_case(*s) for s in ((56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3), (56, 128, 128, 3, 2), (28, 256, 256, 3, 2))]
-    out += [conv_case(*s) for s in ((56, 64, 256, 1), (56, 256, 64, 1), (28, 512, 128, 1), (14, 1024, 256, 1), (14, 256, 1024, 1), (7, 512, 2048, 1), (7, 2048, 512, 1))]
-    out += [conv_case(56, 256, 512, 1, 2), conv_case(112, 32, 16, 1), conv_case(112, 16, 96, 1), conv_case(14, 96, 576, 1)]
-    out += [depthwise_case(*s) for s in ((112, 32, 3, 1), (112, 96, 3, 2), (56, 144, 3, 1), (14, 384, 3, 1), (14, 576, 5, 1), (7, 960, 3, 1))]
+    out += [
+        conv_case(*s)
+        for s in (
+            (56, 64, 64, 3),
+            (28, 128, 128, 3),
+            (14, 256, 256, 3),
+            (7, 512, 512, 3),
+            (56, 128, 128, 3, 2),
+            (28, 256, 256, 3, 2),
+        )
+    ]
+    out += [
+        conv_case(*s)
+        for s in (
+            (56, 64, 256, 1),
+            (56, 256, 64, 1),
+            (28, 512, 128, 1),
+            (14, 1024, 256, 1),
+            (14, 256, 1024, 1),
+            (7, 512, 2048, 1),
+            (7, 2048, 512, 1),
+        )
+    ]
+    out += [
+        conv_case(56, 256, 512, 1, 2),
+        conv_case(112, 32, 16, 1),
+        conv_case(112, 16, 96, 1),
+        conv_case(14, 96, 576, 1),
+    ]
+    out += [
+        depthwise_case(*s)
+        for s in ((112, 32, 3, 1), (112, 96, 3, 2), (56, 144, 3, 1), (14, 384, 3, 1), (14, 576, 5, 1), (7, 960, 3, 1))
+    ]
     for n, k in ((1536, 128), (128, 768), (512, 1024), (4096, 4096)):
         x = rand(n, k)
-        out.append((f"softmax {n}x{k}", softmax_func(n, k), [x, np.zeros_like(x)], lambda x=x: peer([("Softmax", ["x0"], {"axis": -1})], [x], {}), 0.0))
+        out.append(
+            (
+                f"softmax {n}x{k}",
+                softmax_func(n, k),
+                [x, np.zeros_like(x)],
+                lambda x=x: peer([("Softmax", ["x0"], {"axis": -1})], [x], {}),
+                0.0,
+            )
+        )
     for n, k in ((128, 384), (128, 768), (512, 1024), (4096, 1024)):
         x, g, b = rand(n, k), rand(k), rand(k)
-        run = lambda x=x, g=g, b=b: peer([("LayerNormalization", ["x0", "g", "b"], {"axis": -1})], [x], {"g": g, "b": b})  # noqa: E731
+        run = lambda x=x, g=g, b=b: peer(
+            [("LayerNormalization", ["x0", "g", "b"], {"axis": -1})], [x], {"g": g, "b": b}
+        )
         out.append((f"layernorm {n}x{k}", layer_norm_func(n, k), [x, g, b, np.zeros_like(x)], run, 0.0))
     half, root = 0.5, float(np.sqrt(0.5))
     for shape in ((128, 1536), (128, 3072), (4096, 4096)):
         x = rand(*shape)
         func = map_func(shape, lambda v: v * half * (tir.erf(v * root) + 1.0))
-        out.append((f"gelu {shape[0]}x{shape[1]}", func, [x, np.zeros_like(x)], lambda x=x: peer([("Gelu", ["x0"], {})], [x], {}), 0.0))
+        out.append(
+            (
+                f"gelu {shape[0]}x{shape[1]}",
+                func,
+                [x, np.zeros_like(x)],
+                lambda x=x: peer([("Gelu", ["x0"], {})], [x], {}),
+                0.0,
+            )
+        )
     for op, fn in (("Exp", tir.exp), ("Tanh", tir.tanh), ("Erf", tir.erf)):
         x = rand(64, 1024)
-        out.append((f"{op.lower()} 64K", map_func((64, 1024), fn), [x, np.zeros_like(x)], lambda x=x, op=op: peer([(op, ["x0"], {})], [x], {}), 0.0))
+        out.append(
+            (
+                f"{op.lower()} 64K",
+                map_func((64, 1024), fn),
+                [x, np.zeros_like(x)],
+                lambda x=x, op=op: peer([(op, ["x0"], {})], [x], {}),
+                0.0,
+            )
+        )
     x, y = rand(64, 12544), rand(64, 12544)
-    out.append(("add 802816", map_func((64, 12544), lambda a, b: a + b, 2), [x, y, np.zeros_like(x)], lambda: peer([("Add", ["x0", "x1"], {})], [x, y], {}), 0.0))
+    out.append(
+        (
+            "add 802816",
+            map_func((64, 12544), lambda a, b: a + b, 2),
+            [x, y, np.zeros_like(x)],
+            lambda: peer([("Add", ["x0", "x1"], {})], [x, y], {}),
+            0.0,
+        )
+    )
     big = rand(4096, 4096)
-    out.append(("transpose 4096", transpose_func(4096, 4096), [big, np.zeros_like(big)], lambda: peer([("Transpose", ["x0"], {"perm": [1, 0]})], [big], {}), 0.0))
-    out.append(("rowsum 4096", sum_func(4096, 4096), [big, np.zeros(4096, np.float32)], lambda: peer([("ReduceSum", ["x0", "axes"], {"keepdims": 0})], [big], {"axes": np.array([1])}), 0.0))
+    out.append(
+        (
+            "transpose 4096",
+            transpose_func(4096, 4096),
+            [big, np.zeros_like(big)],
+            lambda: peer([("Transpose", ["x0"], {"perm": [1, 0]})], [big], {}),
+            0.0,
+        )
+    )
+    out.append(
+        (
+            "rowsum 4096",
+            sum_func(4096, 4096),
+            [big, np.zeros(4096, np.float32)],
+            lambda: peer([("ReduceSum", ["x0", "axes"], {"keepdims": 0})], [big], {"axes": np.array([1])}),
+            0.0,
+        )
+    )
     return out
 
 
@@ -270,7 +400,9 @@ def main() -> None:
     target = Target("llvm")
     rows = []
     wanted = [p.strip() for p in ARGS.only.split(",") if p.strip()]
-    print(f"{'kernel':34} {'weft us':>10} {'p25':>10} {'GF/s':>7} {'ort us':>10} {'p25':>10} {'ratio':>6} {'p25':>6} {'compile ms':>10}")
+    print(
+        f"{'kernel':34} {'weft us':>10} {'p25':>10} {'GF/s':>7} {'ort us':>10} {'p25':>10} {'ratio':>6} {'p25':>6} {'compile ms':>10}"
+    )
     for name, func, arrays, make_peer, flops in cases():
         if wanted and not any(w in name for w in wanted):
             continue
@@ -290,7 +422,10 @@ def main() -> None:
         stats = {n: (min(t) * 1e6, float(np.percentile(t, 25)) * 1e6) for n, t in times.items()}
         weft, ort = stats["weft"], stats.get("ort", (float("nan"), float("nan")))
         rate = f"{flops / weft[0] / 1e3:7.1f}" if flops else " " * 7
-        print(f"{name:34} {weft[0]:10.1f} {weft[1]:10.1f} {rate} {ort[0]:10.1f} {ort[1]:10.1f} {ort[0] / weft[0]:6.2f} {ort[1] / weft[1]:6.2f} {compile_ms:10.0f}", flush=True)
+        print(
+            f"{name:34} {weft[0]:10.1f} {weft[1]:10.1f} {rate} {ort[0]:10.1f} {ort[1]:10.1f} {ort[0] / weft[0]:6.2f} {ort[1] / weft[1]:6.2f} {compile_ms:10.0f}",
+            flush=True,
+        )
         rows.append({"name": name, "weft_us": weft, "ort_us": ort, "threads": ARGS.threads, "compile_ms": compile_ms})
     ratios = [r["ort_us"][0] / r["weft_us"][0] for r in rows if r["ort_us"][0] == r["ort_us"][0]]
     if ratios:

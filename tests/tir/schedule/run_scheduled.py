@@ -38,7 +38,11 @@ class _Emitter:
         if kind == "IntImm":
             return repr(bool(e.value)) if e.dtype == "bool" else repr(e.value)
         if kind == "FloatImm":
-            return f"{numpy_dtype(e.dtype).name}({e.value!r})" if math.isfinite(e.value) else f"{numpy_dtype(e.dtype).name}('{e.value}')"
+            return (
+                f"{numpy_dtype(e.dtype).name}({e.value!r})"
+                if math.isfinite(e.value)
+                else f"{numpy_dtype(e.dtype).name}('{e.value}')"
+            )
         if kind in _BINARY:
             return _BINARY[kind].format(a=self.expr(e.a), b=self.expr(e.b))
         if kind == "Div":
@@ -62,7 +66,10 @@ class _Emitter:
         raise NotImplementedError(kind)
 
     def index(self, access: Any) -> str:
-        parts = [f"ck({self.expr(i)}, {self.expr(d)}, '{access.buffer.name}')" for i, d in zip(access.indices, access.buffer.shape, strict=True)]
+        parts = [
+            f"ck({self.expr(i)}, {self.expr(d)}, '{access.buffer.name}')"
+            for i, d in zip(access.indices, access.buffer.shape, strict=True)
+        ]
         return ", ".join(parts) + ("," if len(parts) == 1 else "") if parts else "()"
 
     def emit(self, s: Any, depth: int) -> None:
@@ -74,13 +81,17 @@ class _Emitter:
         elif kind == "For":
             low = self.expr(s.min)
             order = "reversed" if s.kind in (tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED) else ""
-            self.lines.append(f"{pad}for {self.name(s.loop_var, s.loop_var.name)} in {order}(range({low}, {low} + {self.expr(s.extent)})):")
+            self.lines.append(
+                f"{pad}for {self.name(s.loop_var, s.loop_var.name)} in {order}(range({low}, {low} + {self.expr(s.extent)})):"
+            )
             self.emit(s.body, depth + 1)
         elif kind == "BlockRealize":
             self.lines.append(f"{pad}if {self.expr(s.predicate)}:")
             for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                 self.lines.append(f"{pad}    {self.name(iv.var, iv.var.name)} = {self.expr(value)}")
-                self.lines.append(f"{pad}    assert {self.expr(iv.dom.min)} <= {self.name(iv.var, '')} < {self.expr(iv.dom.min + iv.dom.extent)}, '{s.block.name_hint}.{iv.var.name}'")
+                self.lines.append(
+                    f"{pad}    assert {self.expr(iv.dom.min)} <= {self.name(iv.var, '')} < {self.expr(iv.dom.min + iv.dom.extent)}, '{s.block.name_hint}.{iv.var.name}'"
+                )
             self.block(s.block, depth + 1)
         elif kind == "BufferStore":
             self.lines.append(f"{pad}{self.name(s.buffer, s.buffer.name)}[{self.index(s)}] = {self.expr(s.value)}")
@@ -102,9 +113,13 @@ class _Emitter:
         pad = "    " * depth
         for buffer in b.alloc_buffers:
             shape = ", ".join(self.expr(d) for d in buffer.shape)
-            self.lines.append(f"{pad}{self.name(buffer, buffer.name)} = poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')")
+            self.lines.append(
+                f"{pad}{self.name(buffer, buffer.name)} = poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')"
+            )
         if b.init is not None:
-            first = [f"{self.name(iv.var, '')} == {self.expr(iv.dom.min)}" for iv in b.iter_vars if iv.iter_type == "reduce"]
+            first = [
+                f"{self.name(iv.var, '')} == {self.expr(iv.dom.min)}" for iv in b.iter_vars if iv.iter_type == "reduce"
+            ]
             self.lines.append(f"{pad}if {' and '.join(first) or 'True'}:")
             self.emit(b.init, depth + 1)
         self.emit(b.body, depth)
@@ -124,7 +139,15 @@ def _poison(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def run(func: tir.PrimFunc, *arrays: Any) -> None:
     """Run a scheduled function on arrays (outputs are written in place); every index is checked."""
     emitter = _Emitter()
-    env: dict[str, Any] = {"np": np, "ck": _check, "poison": _poison, "INTRIN": _intrinsics(), "range": range, "min": min, "max": max}
+    env: dict[str, Any] = {
+        "np": np,
+        "ck": _check,
+        "poison": _poison,
+        "INTRIN": _intrinsics(),
+        "range": range,
+        "min": min,
+        "max": max,
+    }
     for kind in ("float32", "float64", "float16", "int32", "int64", "int8", "uint8"):
         env[kind] = np.dtype(kind).type
     env["bool"] = bool
@@ -150,5 +173,14 @@ def run(func: tir.PrimFunc, *arrays: Any) -> None:
 
 def _intrinsics() -> dict[str, Any]:
     table = {n: i.reference for n, i in tir.intrin.INTRINSICS.items()} if hasattr(tir, "intrin") else {}
-    table |= {"exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "erf": lambda x: np.float32(math.erf(x)), "fabs": abs, "abs": abs, "rsqrt": lambda x: np.float32(1 / np.sqrt(x)), "likely": lambda x: x}
+    table |= {
+        "exp": np.exp,
+        "sqrt": np.sqrt,
+        "tanh": np.tanh,
+        "erf": lambda x: np.float32(math.erf(x)),
+        "fabs": abs,
+        "abs": abs,
+        "rsqrt": lambda x: np.float32(1 / np.sqrt(x)),
+        "likely": lambda x: x,
+    }
     return table

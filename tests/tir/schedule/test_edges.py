@@ -1,4 +1,6 @@
-"""Rules on the edges: empty tensors, scalars, other data types, products that are not matrices, conditions, several anchors."""
+"""Rules on the edges: empty tensors, scalars, other data types, products that are not matrices, conditions, several
+anchors.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,18 @@ def test_sum_of_everything(n):
     compare(te.create_prim_func([x, y]), rand(37), zeros())
 
 
-@pytest.mark.parametrize(("dtype", "acc"), [("int8", "int32"), ("float64", "float64"), ("int64", "int64"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("dtype", "acc"), [("int8", "int32"), ("float64", "float64"), ("int64", "int64"), ("float16", "float32")]
+)
 def test_products_of_other_types(dtype, acc):
-    a, w, r = te.placeholder((9, 20), dtype, name="A"), te.placeholder((2, 20, 32), dtype, name="W"), te.reduce_axis((0, 20), "r")
-    c = te.compute((9, 40), lambda i, j: te.sum(tir.Cast(acc, a(i, r)) * tir.Cast(acc, w(j // 32, r, j % 32)), axis=r), name="C")
+    a, w, r = (
+        te.placeholder((9, 20), dtype, name="A"),
+        te.placeholder((2, 20, 32), dtype, name="W"),
+        te.reduce_axis((0, 20), "r"),
+    )
+    c = te.compute(
+        (9, 40), lambda i, j: te.sum(tir.Cast(acc, a(i, r)) * tir.Cast(acc, w(j // 32, r, j % 32)), axis=r), name="C"
+    )
     rng = np.random.default_rng(0)
     arrays = rng.integers(-5, 5, (9, 20)).astype(dtype), rng.integers(-5, 5, (2, 20, 32)).astype(dtype)
     compare(te.create_prim_func([a, w, c]), *arrays, zeros(9, 40, dtype=acc))
@@ -78,7 +88,15 @@ def test_vector_times_matrix(shape, transposed):
     m, n, k = shape
     a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if transposed else (k, n), name="B")
     r = te.reduce_axis((0, k), "r")
-    sum_of((m, n), lambda i, j: a[i, r] * (b[j, r] if transposed else b[r, j]), r, a, b, rand(m, k), rand(*((n, k) if transposed else (k, n))))
+    sum_of(
+        (m, n),
+        lambda i, j: a[i, r] * (b[j, r] if transposed else b[r, j]),
+        r,
+        a,
+        b,
+        rand(m, k),
+        rand(*((n, k) if transposed else (k, n))),
+    )
 
 
 def test_dot_products():
@@ -89,10 +107,16 @@ def test_dot_products():
 
 
 def test_einsums():
-    a, b, r = te.placeholder((2, 3, 4, 5), name="A"), te.placeholder((2, 5, 3, 6), name="B"), te.reduce_axis((0, 5), "r")
+    a, b, r = (
+        te.placeholder((2, 3, 4, 5), name="A"),
+        te.placeholder((2, 5, 3, 6), name="B"),
+        te.reduce_axis((0, 5), "r"),
+    )
     sum_of((2, 4, 3, 6), lambda p, q, h, d: a[p, h, q, r] * b[p, r, h, d], r, a, b, rand(2, 3, 4, 5), rand(2, 5, 3, 6))
     r2 = te.reduce_axis((0, 3), "r2")
-    sum_of((2, 4, 6), lambda p, q, d: a[p, r2, q, r] * b[p, r, r2, d], [r, r2], a, b, rand(2, 3, 4, 5), rand(2, 5, 3, 6))
+    sum_of(
+        (2, 4, 6), lambda p, q, d: a[p, r2, q, r] * b[p, r, r2, d], [r, r2], a, b, rand(2, 3, 4, 5), rand(2, 5, 3, 6)
+    )
     a, b, r = te.placeholder((2, 3, 9, 16), name="A"), te.placeholder((16, 33), name="B"), te.reduce_axis((0, 16), "r")
     sum_of((2, 3, 9, 33), lambda p, h, i, d: a[p, h, i, r] * b[r, d], r, a, b, rand(2, 3, 9, 16), rand(16, 33))
 
@@ -127,7 +151,17 @@ def test_two_products_and_a_norm():
 
 
 @pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("case", [(5, 4, 6, 2, 2, 0), (5, 4, 1, 2, 2, 0), (1, 4, 3, 2, 2, 0), (5, 3, 8, 3, 2, 1), (4, 2, 3, 4, 2, 1), (5, 3, 4, 3, 1, 1)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (5, 4, 6, 2, 2, 0),
+        (5, 4, 1, 2, 2, 0),
+        (1, 4, 3, 2, 2, 0),
+        (5, 3, 8, 3, 2, 1),
+        (4, 2, 3, 4, 2, 1),
+        (5, 3, 4, 3, 1, 1),
+    ],
+)
 def test_transposed_convolution(case, static):
     h, ci, co, k, stride, pad = case
     n = h if static else size("h")
@@ -137,10 +171,22 @@ def test_transposed_convolution(case, static):
 
     def element(b, o, i, j):
         p, q = i + pad - rh.var, j + pad - rw.var
-        inside = tir.all(p // stride >= 0, p // stride < n, q // stride >= 0, q // stride < n, (p % stride).equal(0), (q % stride).equal(0))
+        inside = tir.all(
+            p // stride >= 0,
+            p // stride < n,
+            q // stride >= 0,
+            q // stride < n,
+            (p % stride).equal(0),
+            (q % stride).equal(0),
+        )
         value = tir.if_then_else(inside, x(b, rc.var, p // stride, q // stride), tir.const(0.0, "float32"))
         return te.sum(value * w(rc.var, o, rh.var, rw.var), axis=[rh, rw, rc])
 
     m = (h - 1) * stride - 2 * pad + k
-    sch = compare(te.create_prim_func([x, w, te.compute((1, co, out, out), element, name="Y")]), rand(1, ci, h, h), rand(ci, co, k, k), zeros(1, co, m, m))
+    sch = compare(
+        te.create_prim_func([x, w, te.compute((1, co, out, out), element, name="Y")]),
+        rand(1, ci, h, h),
+        rand(ci, co, k, k),
+        zeros(1, co, m, m),
+    )
     assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)

@@ -1,4 +1,6 @@
-"""Every rule gives a function that computes what the unscheduled one does, over sizes of one, odd sizes and symbolic sizes."""
+"""Every rule gives a function that computes what the unscheduled one does, over sizes of one, odd sizes and symbolic
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +123,16 @@ def test_layer_norm(shape, static):
     r, r2 = te.reduce_axis((0, k), "r"), te.reduce_axis((0, k), "r2")
     total = te.compute((b, s, 1), lambda i, j, u: te.sum(x[i, j, r], axis=r), name="T")
     mean = te.compute((b, s, 1), lambda i, j, u: total[i, j, u] / float(k), name="Mean")
-    sq = te.compute((b, s, 1), lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2), name="V")
-    y = te.compute((b, s, k), lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c], name="Y")
+    sq = te.compute(
+        (b, s, 1),
+        lambda i, j, u: te.sum((x[i, j, r2] - mean[i, j, u]) * (x[i, j, r2] - mean[i, j, u]), axis=r2),
+        name="V",
+    )
+    y = te.compute(
+        (b, s, k),
+        lambda i, j, c: (x[i, j, c] - mean[i, j, 0]) / tir.sqrt(sq[i, j, 0] / float(k) + 1e-5) * g[c],
+        name="Y",
+    )
     sch = compare(te.create_prim_func([x, g, y]), rand(*shape), rand(k), np.zeros(shape, np.float32), rtol=1e-4)
     assert len(root_loops(sch)) == 1
 
@@ -154,11 +164,15 @@ def test_max_pool_nhwc(shape):
     x = te.placeholder(shape, name="X")
     pad = te.compute(
         (n, h + 2, w + 2, c),
-        lambda a, i, j, k: tir.if_then_else(tir.all(i >= 1, i < h + 1, j >= 1, j < w + 1), x[a, i - 1, j - 1, k], tir.const(-1e30, "float32")),
+        lambda a, i, j, k: tir.if_then_else(
+            tir.all(i >= 1, i < h + 1, j >= 1, j < w + 1), x[a, i - 1, j - 1, k], tir.const(-1e30, "float32")
+        ),
         name="pad",
     )
     kh, kw = te.reduce_axis((0, 3), "kh"), te.reduce_axis((0, 3), "kw")
-    y = te.compute((n, oh, ow, c), lambda a, i, j, k: te.max(pad[a, i * 2 + kh, j * 2 + kw, k], axis=[kh, kw]), name="Y")
+    y = te.compute(
+        (n, oh, ow, c), lambda a, i, j, k: te.max(pad[a, i * 2 + kh, j * 2 + kw, k], axis=[kh, kw]), name="Y"
+    )
     compare(te.create_prim_func([x, y]), rand(*shape), np.zeros((n, oh, ow, c), np.float32))
 
 
@@ -176,7 +190,11 @@ def test_two_outputs_and_an_argmax():
 
 
 def packed_gemm(m, n, k, panel, bias=True):
-    a, w, b = te.placeholder((m, k), name="A"), te.placeholder((-(-n // panel), k, panel), name="W"), te.placeholder((n,), name="B")
+    a, w, b = (
+        te.placeholder((m, k), name="A"),
+        te.placeholder((-(-n // panel), k, panel), name="W"),
+        te.placeholder((n,), name="B"),
+    )
     r = te.reduce_axis((0, k), name="k")
     c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * w[j // panel, r, j % panel], axis=r), name="C")
     if not bias:
@@ -231,10 +249,18 @@ def test_batched_matmul(shape, transposed, static, target):
     x = te.placeholder((sb, sm, k), name="X")
     y = te.placeholder((sb, sn, k) if transposed else (sb, k, sn), name="Y")
     r = te.reduce_axis((0, k), name="k")
-    c = te.compute((sb, sm, sn), lambda h, i, j: te.sum(x[h, i, r] * (y[h, j, r] if transposed else y[h, r, j]), axis=r), name="C")
+    c = te.compute(
+        (sb, sm, sn), lambda h, i, j: te.sum(x[h, i, r] * (y[h, j, r] if transposed else y[h, r, j]), axis=r), name="C"
+    )
     d = te.compute((sb, sm, sn), lambda h, i, j: c[h, i, j] * 0.5, name="D")
     func = te.create_prim_func([x, y, d])
-    compare(func, rand(b, m, k), rand(*((b, n, k) if transposed else (b, k, n))), np.zeros((b, m, n), np.float32), target=target)
+    compare(
+        func,
+        rand(b, m, k),
+        rand(*((b, n, k) if transposed else (b, k, n))),
+        np.zeros((b, m, n), np.float32),
+        target=target,
+    )
     if static and m * n * k >= 256 or not static:
         assert refusals(func, target) == []
 
@@ -249,35 +275,52 @@ def conv2d(n, h, w, ci, co, kernel, stride, pad, panel, epilogue=True):
         zero = tir.const(0, "float32")
         data = te.compute(
             (n, h + 2 * pad, w + 2 * pad, ci),
-            lambda b, i, j, c: tir.if_then_else(tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, c], zero),
+            lambda b, i, j, c: tir.if_then_else(
+                tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, c], zero
+            ),
             name="pad",
         )
     oh, ow = (h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1
     rh, rw, rc = te.reduce_axis((0, kh), "rh"), te.reduce_axis((0, kw), "rw"), te.reduce_axis((0, ci), "rc")
     c = te.compute(
         (n, oh, ow, co),
-        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, rc] * weight[o // panel, rh, rw, rc, o % panel], axis=[rh, rw, rc]),
+        lambda b, i, j, o: te.sum(
+            data[b, i * stride + rh, j * stride + rw, rc] * weight[o // panel, rh, rw, rc, o % panel], axis=[rh, rw, rc]
+        ),
         name="conv",
     )
-    y = te.compute((n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y")
+    y = te.compute(
+        (n, oh, ow, co), lambda b, i, j, o: tir.max(c[b, i, j, o] + bias[o], tir.const(0, "float32")), name="Y"
+    )
     return te.create_prim_func([x, weight, bias, y])
 
 
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize(
-    "case", [(1, 7, 7, 8, 16, (3, 3), 1, 1), (2, 5, 6, 3, 20, (3, 2), 2, 0), (1, 6, 9, 8, 40, (1, 1), 1, 0), (2, 9, 7, 4, 32, (1, 1), 2, 0), (1, 1, 1, 8, 8, (1, 1), 1, 0)]
+    "case",
+    [
+        (1, 7, 7, 8, 16, (3, 3), 1, 1),
+        (2, 5, 6, 3, 20, (3, 2), 2, 0),
+        (1, 6, 9, 8, 40, (1, 1), 1, 0),
+        (2, 9, 7, 4, 32, (1, 1), 2, 0),
+        (1, 1, 1, 8, 8, (1, 1), 1, 0),
+    ],
 )
 def test_conv2d(case, static):
     n, h, w, ci, co, kernel, stride, pad = case
     func = conv2d(n, sym(static, h, "h"), sym(static, w, "w"), ci, co, kernel, stride, pad, 16)
     oh, ow = (h + 2 * pad - kernel[0]) // stride + 1, (w + 2 * pad - kernel[1]) // stride + 1
-    compare(func, rand(n, h, w, ci), rand(-(-co // 16), *kernel, ci, 16), rand(co), np.zeros((n, oh, ow, co), np.float32))
+    compare(
+        func, rand(n, h, w, ci), rand(-(-co // 16), *kernel, ci, 16), rand(co), np.zeros((n, oh, ow, co), np.float32)
+    )
     if case[1] > 1:
         assert refusals(func, TARGET) == []
 
 
 @pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("case", [(1, 7, 7, 8, 3, 1, 1), (2, 9, 6, 5, 3, 2, 1), (1, 12, 8, 33, 5, 1, 2), (1, 5, 5, 16, 3, 1, 0)])
+@pytest.mark.parametrize(
+    "case", [(1, 7, 7, 8, 3, 1, 1), (2, 9, 6, 5, 3, 2, 1), (1, 12, 8, 33, 5, 1, 2), (1, 5, 5, 16, 3, 1, 0)]
+)
 def test_depthwise(case, static):
     n, h, w, c, k, stride, pad = case
     sh, sw = sym(static, h, "h"), sym(static, w, "w")
@@ -287,12 +330,18 @@ def test_depthwise(case, static):
         zero = tir.const(0, "float32")
         data = te.compute(
             (n, sh + 2 * pad, sw + 2 * pad, c),
-            lambda b, i, j, o: tir.if_then_else(tir.all(i >= pad, i < sh + pad, j >= pad, j < sw + pad), x[b, i - pad, j - pad, o], zero),
+            lambda b, i, j, o: tir.if_then_else(
+                tir.all(i >= pad, i < sh + pad, j >= pad, j < sw + pad), x[b, i - pad, j - pad, o], zero
+            ),
             name="pad",
         )
     oh, ow = (sh + 2 * pad - k) // stride + 1, (sw + 2 * pad - k) // stride + 1
     rh, rw = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
-    d = te.compute((n, oh, ow, c), lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]), name="dw")
+    d = te.compute(
+        (n, oh, ow, c),
+        lambda b, i, j, o: te.sum(data[b, i * stride + rh, j * stride + rw, o] * weight[rh, rw, o], axis=[rh, rw]),
+        name="dw",
+    )
     y = te.compute((n, oh, ow, c), lambda b, i, j, o: tir.max(d[b, i, j, o], tir.const(0, "float32")), name="Y")
     func = te.create_prim_func([x, weight, y])
     ho, wo = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
@@ -300,14 +349,19 @@ def test_depthwise(case, static):
     assert refusals(func, TARGET) == []
 
 
-@pytest.mark.parametrize("make", [lambda: softmax(5, 40), lambda: packed_gemm(29, 64, 9, 32), lambda: conv2d(1, 7, 7, 8, 16, (3, 3), 1, 1, 16)])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: softmax(5, 40), lambda: packed_gemm(29, 64, 9, 32), lambda: conv2d(1, 7, 7, 8, 16, (3, 3), 1, 1, 16)],
+)
 def test_a_rule_is_a_list_of_primitives(make):
     """What a rule did replays on a fresh copy of the function from its printable trace alone."""
     sch = schedule_of(make(), WIDE)
     again = tir.schedule.Schedule(make())
     sch.trace.apply_to_schedule(again)
     assert again.state.block_names() == sch.state.block_names()
-    assert [type(s).__name__ for s in statements(again.func.body)] == [type(s).__name__ for s in statements(sch.func.body)]
+    assert [type(s).__name__ for s in statements(again.func.body)] == [
+        type(s).__name__ for s in statements(sch.func.body)
+    ]
     assert kinds(again) == kinds(sch)
     assert "RV(" not in str(sch.trace)
 
@@ -319,7 +373,12 @@ def test_concat_gather_pad_and_strided_slice(shape, static):
     x, idx = te.placeholder((n, m), name="X"), te.placeholder((4,), "int64", name="I")
     cat = te.compute((n, 2 * m), lambda i, j: tir.if_then_else(j < m, x[i, j], x[i, j - m] * 2.0), name="cat")
     out = te.compute((n, 4), lambda i, j: cat[i, idx[j]], name="Y")
-    compare(te.create_prim_func([x, idx, out]), rand(*shape), np.array([0, 2, 2 * m - 1, m], "int64"), np.zeros((shape[0], 4), np.float32))
+    compare(
+        te.create_prim_func([x, idx, out]),
+        rand(*shape),
+        np.array([0, 2, 2 * m - 1, m], "int64"),
+        np.zeros((shape[0], 4), np.float32),
+    )
     step = te.compute((n, (m + 1) // 2), lambda i, j: x[i, j * 2], name="Y")
     compare(te.create_prim_func([x, step]), rand(*shape), np.zeros((shape[0], (m + 1) // 2), np.float32))
 
@@ -327,25 +386,47 @@ def test_concat_gather_pad_and_strided_slice(shape, static):
 def test_grouped_and_transposed_convolution_and_resize():
     x, w = te.placeholder((1, 6, 5, 8), name="X"), te.placeholder((3, 3, 4, 6), name="W")
     rh, rw, rc = te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw"), te.reduce_axis((0, 4), "rc")
-    y = te.compute((1, 4, 3, 6), lambda b, i, j, o: te.sum(x[b, i + rh, j + rw, o // 3 * 4 + rc] * w[rh, rw, rc, o], axis=[rh, rw, rc]), name="Y")
+    y = te.compute(
+        (1, 4, 3, 6),
+        lambda b, i, j, o: te.sum(x[b, i + rh, j + rw, o // 3 * 4 + rc] * w[rh, rw, rc, o], axis=[rh, rw, rc]),
+        name="Y",
+    )
     compare(te.create_prim_func([x, w, y]), rand(1, 6, 5, 8), rand(3, 3, 4, 6), np.zeros((1, 4, 3, 6), np.float32))
     dilated = te.compute(
         (1, 13, 11, 8),
-        lambda b, i, j, c: tir.if_then_else(tir.all(i >= 1, j >= 1, (i - 1) % 2 == 0, (j - 1) % 2 == 0, i < 13, j < 11), x[b, (i - 1) // 2, (j - 1) // 2, c], 0.0),
+        lambda b, i, j, c: tir.if_then_else(
+            tir.all(i >= 1, j >= 1, (i - 1) % 2 == 0, (j - 1) % 2 == 0, i < 13, j < 11),
+            x[b, (i - 1) // 2, (j - 1) // 2, c],
+            0.0,
+        ),
         name="dilated",
     )
     w2 = te.placeholder((1, 3, 3, 8, 16), name="W2")
     rc = te.reduce_axis((0, 8), "rc")
-    y = te.compute((1, 11, 9, 10), lambda b, i, j, o: te.sum(dilated[b, i + rh, j + rw, rc] * w2[o // 16, rh, rw, rc, o % 16], axis=[rh, rw, rc]), name="Y")
-    compare(te.create_prim_func([x, w2, y]), rand(1, 6, 5, 8), rand(1, 3, 3, 8, 16), np.zeros((1, 11, 9, 10), np.float32))
-    near = te.compute((1, 9, 10, 8), lambda b, i, j, c: x[b, i * 6 // 9, j * 5 // 10, c] + x[b, tir.min(i * 6 // 9 + 1, 5), j // 2, c], name="Y")
+    y = te.compute(
+        (1, 11, 9, 10),
+        lambda b, i, j, o: te.sum(dilated[b, i + rh, j + rw, rc] * w2[o // 16, rh, rw, rc, o % 16], axis=[rh, rw, rc]),
+        name="Y",
+    )
+    compare(
+        te.create_prim_func([x, w2, y]), rand(1, 6, 5, 8), rand(1, 3, 3, 8, 16), np.zeros((1, 11, 9, 10), np.float32)
+    )
+    near = te.compute(
+        (1, 9, 10, 8),
+        lambda b, i, j, c: x[b, i * 6 // 9, j * 5 // 10, c] + x[b, tir.min(i * 6 // 9 + 1, 5), j // 2, c],
+        name="Y",
+    )
     compare(te.create_prim_func([x, near]), rand(1, 6, 5, 8), np.zeros((1, 9, 10, 8), np.float32))
 
 
 def test_nchw_convolution_and_pool():
     x, w = te.placeholder((1, 4, 6, 7), name="X"), te.placeholder((8, 4, 3, 3), name="W")
     rc, rh, rw = te.reduce_axis((0, 4), "rc"), te.reduce_axis((0, 3), "rh"), te.reduce_axis((0, 3), "rw")
-    y = te.compute((1, 8, 4, 5), lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]), name="Y")
+    y = te.compute(
+        (1, 8, 4, 5),
+        lambda b, o, i, j: te.sum(x[b, rc, i + rh, j + rw] * w[o, rc, rh, rw], axis=[rc, rh, rw]),
+        name="Y",
+    )
     compare(te.create_prim_func([x, w, y]), rand(1, 4, 6, 7), rand(8, 4, 3, 3), np.zeros((1, 8, 4, 5), np.float32))
     ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
     y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")

@@ -1,6 +1,7 @@
 """Facts about TIR that schedules and passes ask for.
 
-Read in this order: ``structure`` (the tree), ``access`` (regions), ``dependence`` (producers, consumers, kinds of block),
+Read in this order: ``structure`` (the tree), ``access`` (regions), ``dependence`` (producers, consumers, kinds of
+block),
 ``pattern`` (what a block computes: contractions, reductions, how operands are addressed).
 """
 
@@ -44,8 +45,11 @@ from weft.tir.analysis.structure import (
 )
 
 __all__ = [
-    "access_regions", "accessed_buffers", "blocks_in", "child_realizes", "clone_fresh", "consumers_of", "evaluate_interval", "is_complete",
-    "is_data_parallel", "is_plain_store", "is_reduction", "loads_of", "map_children", "path_to", "plain_indices", "point_region", "producers_of",
-    "reads_buffer", "reduce_vars", "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt", "spatial_vars", "statements",
+    "access_regions", "accessed_buffers", "blocks_in", "child_realizes", "clone_fresh", "consumers_of",
+    "evaluate_interval", "is_complete",
+    "is_data_parallel", "is_plain_store", "is_reduction", "loads_of", "map_children", "path_to", "plain_indices",
+    "point_region", "producers_of",
+    "reads_buffer", "reduce_vars", "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt",
+    "spatial_vars", "statements",
     "stmt_children", "stores_of", "subst_stmt", "union_regions", "used_vars", "writes_buffer",
 ]  # fmt: skip

@@ -37,7 +37,8 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 
 __all__ = [
-    "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region", "region_extents", "relax_region", "stores_of", "union_regions",
+    "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region",
+    "region_extents", "relax_region", "stores_of", "union_regions",
 ]  # fmt: skip
 
 Interval = tuple[PrimExpr, PrimExpr]
@@ -109,7 +110,7 @@ def _combine(expr: BinaryOp, a: Interval, b: Interval) -> Interval | None:
         return (fn(a[0], b[0]), fn(a[1], b[1]))
     if a[0] is a[1] and isinstance(expr, Mul):
         a, b = b, a
-    if not (b[0] is b[1]):
+    if b[0] is not b[1]:
         return None
     c = b[0]
     if isinstance(expr, Mul):
@@ -125,11 +126,20 @@ def _combine(expr: BinaryOp, a: Interval, b: Interval) -> Interval | None:
 
 def _is_size(expr: PrimExpr) -> bool:
     """Whether an expression is a product of dimensions, which are never negative."""
-    return isinstance(expr, Var) or (isinstance(expr, Mul) and _is_size(expr.a) and _is_size(expr.b)) or (isinstance(expr, IntImm) and expr.value >= 0)
+    return (
+        isinstance(expr, Var)
+        or (isinstance(expr, Mul) and _is_size(expr.a) and _is_size(expr.b))
+        or (isinstance(expr, IntImm) and expr.value >= 0)
+    )
 
 
-def relax_region(ranges: tuple[Range, ...], domain: Mapping[Var, Range], analyzer: Analyzer) -> tuple[Range | None, ...]:
-    """Return the box that `ranges` cover while the variables of `domain` run over theirs; None for an unbounded dimension."""
+def relax_region(
+    ranges: tuple[Range, ...], domain: Mapping[Var, Range], analyzer: Analyzer
+) -> tuple[Range | None, ...]:
+    """Return the box that `ranges` cover while the variables of `domain` run over theirs.
+
+    None for an unbounded dimension.
+    """
     intervals = {v: (r.min, r.min + r.extent - 1) for v, r in domain.items()}
     result: list[Range | None] = []
     for r in ranges:
@@ -145,7 +155,9 @@ def relax_region(ranges: tuple[Range, ...], domain: Mapping[Var, Range], analyze
     return tuple(result)
 
 
-def union_regions(a: tuple[Range | None, ...], b: tuple[Range | None, ...], analyzer: Analyzer) -> tuple[Range | None, ...]:
+def union_regions(
+    a: tuple[Range | None, ...], b: tuple[Range | None, ...], analyzer: Analyzer
+) -> tuple[Range | None, ...]:
     """Return the smallest box around two."""
     result: list[Range | None] = []
     for x, y in zip(a, b, strict=True):
@@ -182,7 +194,12 @@ def access_regions(
     writes: dict[int, tuple[Buffer, tuple[Range | None, ...]]] = {}
     hidden = {id(b) for b in skip}
 
-    def note(table: dict[int, tuple[Buffer, tuple[Range | None, ...]]], buffer: Buffer, ranges: tuple[Range, ...], domain: dict[Var, Range]) -> None:
+    def note(
+        table: dict[int, tuple[Buffer, tuple[Range | None, ...]]],
+        buffer: Buffer,
+        ranges: tuple[Range, ...],
+        domain: dict[Var, Range],
+    ) -> None:
         if id(buffer) in hidden:
             return
         box = relax_region(ranges, domain, analyzer)
@@ -232,7 +249,10 @@ def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]
 
 def _boxes(table: dict[int, tuple[Buffer, tuple[Range | None, ...]]]) -> tuple[BufferRegion, ...]:
     return tuple(
-        BufferRegion(b, tuple(r if r is not None else Range(const(0, d.dtype), d) for r, d in zip(box, b.shape, strict=True))) for b, box in table.values()
+        BufferRegion(
+            b, tuple(r if r is not None else Range(const(0, d.dtype), d) for r, d in zip(box, b.shape, strict=True))
+        )
+        for b, box in table.values()
     )
 
 

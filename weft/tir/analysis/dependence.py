@@ -1,15 +1,18 @@
-"""Who feeds whom: producers and consumers among the blocks of a scope, and the kinds of block that schedules may move."""
+"""Who feeds whom: producers and consumers among the blocks of a scope, and the kinds of block that schedules may
+move.
+"""
 
 from __future__ import annotations
 
-from weft.ir import IntImm, PrimExpr, TRUE, Var, is_const_int
+from weft.ir import TRUE, IntImm, PrimExpr, Var, is_const_int
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.structure import child_realizes, statements, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse
 
 __all__ = [
-    "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction", "plain_indices", "producers_of", "reads_buffer", "reduce_vars",
+    "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction", "plain_indices",
+    "producers_of", "reads_buffer", "reduce_vars",
     "spatial_vars", "writes_buffer",
 ]  # fmt: skip
 
@@ -26,12 +29,20 @@ def reads_buffer(block: Block, buffer: Buffer) -> bool:
 
 def producers_of(block: Block, scope: Block) -> list[BlockRealize]:
     """List the realizations in `scope` that write a buffer which `block` reads."""
-    return [r for r in child_realizes(scope) if r.block is not block and any(reads_buffer(block, w.buffer) for w in r.block.writes)]
+    return [
+        r
+        for r in child_realizes(scope)
+        if r.block is not block and any(reads_buffer(block, w.buffer) for w in r.block.writes)
+    ]
 
 
 def consumers_of(block: Block, scope: Block) -> list[BlockRealize]:
     """List the realizations in `scope` that read a buffer which `block` writes."""
-    return [r for r in child_realizes(scope) if r.block is not block and any(reads_buffer(r.block, w.buffer) for w in block.writes)]
+    return [
+        r
+        for r in child_realizes(scope)
+        if r.block is not block and any(reads_buffer(r.block, w.buffer) for w in block.writes)
+    ]
 
 
 def spatial_vars(block: Block) -> list[Var]:

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import Add, CallIntrin, Cast, Div, FloorDiv, FloorMod, IntImm, Mul, Node, PrimExpr, Sub, Var, is_const_int, rewrite, substitute, walk
+from weft.ir import (
+    Add,
+    CallIntrin,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Node,
+    PrimExpr,
+    Sub,
+    Var,
+    is_const_int,
+    rewrite,
+    substitute,
+    walk,
+)
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
@@ -35,7 +52,9 @@ def element_cost(node: Node) -> int:
 
 def is_costly(node: Node) -> bool:
     """Whether computing a value again costs more than storing it once and loading it."""
-    return any((isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY) for n in walk(node))
+    return any(
+        (isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY) for n in walk(node)
+    )
 
 
 def stride_along(load: BufferLoad | BufferStore, var: Var, analyzer: Analyzer | None = None) -> int | None:
@@ -97,14 +116,19 @@ def unit_stride_var(access: BufferLoad | BufferStore) -> Var | None:
 
 def same_point(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
     """Whether two lists of indices are the same expressions, without proof."""
-    return len(a) == len(b) and all(x is y or (is_const_int(x, 0) and is_const_int(y, 0)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x is y or (is_const_int(x, 0) and is_const_int(y, 0)) for x, y in zip(a, b, strict=True)
+    )
 
 
 class Contraction:
-    """A sum of products: ``C[..] += A[..] * B[..]`` where the output is contiguous along `vector`, and so `B` must move with it.
+    """A sum of products: ``C[..] += A[..] * B[..]`` where the output is contiguous along `vector`, and so `B` must
+    move with it.
 
-    ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it only as ``vector // group``.
-    ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch`` those of both, ``reduce`` the summed ones.
+    ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it
+    only as ``vector // group``.
+    ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch`` those of both, ``reduce``
+    the summed ones.
     """
 
     __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "reduce", "rows", "vector")
@@ -125,7 +149,9 @@ class Contraction:
 
 def group_size(load: BufferLoad, var: Var) -> int | None:
     """Return `g` where a load contains a variable only as ``var // g``; None where it does not, or otherwise."""
-    sizes = {n.b.value for n in walk(load.indices) if isinstance(n, FloorDiv) and n.a is var and isinstance(n.b, IntImm)}
+    sizes = {
+        n.b.value for n in walk(load.indices) if isinstance(n, FloorDiv) and n.a is var and isinstance(n.b, IntImm)
+    }
     if len(sizes) != 1:
         return None
     hidden = Var("g", var.dtype)
@@ -134,7 +160,10 @@ def group_size(load: BufferLoad, var: Var) -> int | None:
 
 
 def contraction_of(block: Block) -> Contraction | None:
-    """Recognise a sum over products of two loads; the operand that moves along the output's contiguous variable is `b`."""
+    """Recognise a sum over products of two loads.
+
+    The operand that moves along the output's contiguous variable is `b`.
+    """
     stores = stores_of(block.body)
     if len(stores) != 1 or block.init is None or not isinstance(block.body, BufferStore):
         return None

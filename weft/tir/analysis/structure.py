@@ -12,14 +12,18 @@ from weft.tir.buffer import BufferRegion
 from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = [
-    "blocks_in", "child_realizes", "clone_fresh", "map_children", "path_to", "remove_stmt", "replace_node", "replace_stmt", "statements", "stmt_children",
+    "blocks_in", "child_realizes", "clone_fresh", "map_children", "path_to", "remove_stmt", "replace_node",
+    "replace_stmt", "statements", "stmt_children",
     "subst_stmt", "used_vars",
 ]  # fmt: skip
 
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
 
-_children = Dispatch("statement children", default=lambda s: tuple(v for f in s.__struct_fields__ if isinstance(v := getattr(s, f), Stmt)))
+_children = Dispatch(
+    "statement children",
+    default=lambda s: tuple(v for f in s.__struct_fields__ if isinstance(v := getattr(s, f), Stmt)),
+)
 _children.on(SeqStmt)(lambda s: s.seq)
 _children.on(For)(lambda s: (s.body,))
 _children.on(BlockRealize)(lambda s: (s.block,))
@@ -76,7 +80,10 @@ def _rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
 
 
 def remove_stmt(root: Stmt, old: Stmt) -> Stmt:
-    """Remove `old` below `root`, with the loops and sequences that it leaves empty; its enclosing block must keep something."""
+    """Remove `old` below `root`, with the loops and sequences that it leaves empty.
+
+    Its enclosing block must keep something.
+    """
     path = path_to(root, lambda s: s is old)
     assert path is not None
     while len(path) > 1 and not (isinstance(path[-2], SeqStmt) and len(path[-2].seq) > 1):
@@ -135,7 +142,8 @@ def subst_stmt(stmt: Any, mapping: Mapping[Any, PrimExpr]) -> Any:
 
 
 def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Var, Var], dict[str, str]]:
-    """Copy a statement with fresh loop variables, block variables and block names, so that it can stand beside the original.
+    """Copy a statement with fresh loop variables, block variables and block names, so that it can stand beside the
+    original.
 
     Returns
     -------

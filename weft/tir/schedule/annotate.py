@@ -1,4 +1,7 @@
-"""Primitives that change how a loop runs or note something on a loop or block: parallel, vectorize, unroll, bind, annotate."""
+"""Primitives that change how a loop runs or note something on a loop or block.
+
+Parallel, vectorize, unroll, bind, annotate.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,12 @@ def vectorize(state: ScheduleState, var: Var) -> None:
     """Run the iterations of a loop as lanes of vectors."""
     loop = state.loop(var)
     if not isinstance(loop.extent, IntImm):
-        raise refuse("vectorize", f"the extent {loop.extent} is not a constant", loops=loop, help="split off a constant factor first")
+        raise refuse(
+            "vectorize",
+            f"the extent {loop.extent} is not a constant",
+            loops=loop,
+            help="split off a constant factor first",
+        )
     _set_kind(state, var, ForKind.VECTORIZED, "vectorize")
 
 
@@ -74,7 +82,11 @@ def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
     """Remove a note."""
     node = _target(state, target)
     if key not in node.annotations:
-        raise refuse("unannotate", f"there is no annotation '{key}'", help="there are: " + (", ".join(node.annotations.keys()) or "none"))
+        raise refuse(
+            "unannotate",
+            f"there is no annotation '{key}'",
+            help="there are: " + (", ".join(node.annotations.keys()) or "none"),
+        )
     state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
 
 

@@ -1,10 +1,20 @@
-"""Inlining primitives: compute_inline puts a producer into its consumers, reverse_compute_inline a consumer into its producer."""
+"""Inlining primitives: compute_inline puts a producer into its consumers, reverse_compute_inline a consumer into its
+producer.
+"""
 
 from __future__ import annotations
 
 from weft.ir import PrimExpr, Var, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import access_regions, loads_of
-from weft.tir.analysis.dependence import consumers_of, has_trivial_predicate, is_complete, is_data_parallel, is_plain_store, is_reduction, producers_of
+from weft.tir.analysis.dependence import (
+    consumers_of,
+    has_trivial_predicate,
+    is_complete,
+    is_data_parallel,
+    is_plain_store,
+    is_reduction,
+    producers_of,
+)
 from weft.tir.analysis.structure import child_realizes, clone_fresh, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -23,18 +33,25 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     index_vars = _index_vars(store, realize, "compute_inline")
     consumers = consumers_of(realize.block, scope)
     if not consumers:
-        raise refuse("compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined")
+        raise refuse(
+            "compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined"
+        )
 
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
-            return substitute(store.value, {v: i for v, i in zip(index_vars, node.indices, strict=True) if v is not None})
+            return substitute(
+                store.value, {v: i for v, i in zip(index_vars, node.indices, strict=True) if v is not None}
+            )
         return node
 
     for consumer in consumers:
         current = state.realize(consumer.block.name_hint)
         body = rewrite(current.block.body, inline)
         init = rewrite(current.block.init, inline) if current.block.init is not None else None
-        state.replace(current.block, refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint))
+        state.replace(
+            current.block,
+            refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint),
+        )
     state.remove(state.realize(name))
     state.dealloc(store.buffer)
 
@@ -44,11 +61,18 @@ def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, 
     block = realize.block
     store = is_plain_store(block)
     if store is None or not is_data_parallel(block):
-        raise refuse(primitive, "the block is not one element-wise store", block=block.name_hint, help="reductions and blocks with several statements cannot be inlined")
+        raise refuse(
+            primitive,
+            "the block is not one element-wise store",
+            block=block.name_hint,
+            help="reductions and blocks with several statements cannot be inlined",
+        )
     if state.is_argument(store.buffer):
         raise refuse(primitive, f"'{store.buffer.name}' is an output of the function", block=block.name_hint)
     if not is_complete(realize, scope):
-        raise refuse(primitive, "another block writes the same buffer, or the block reads what it writes", block=block.name_hint)
+        raise refuse(
+            primitive, "another block writes the same buffer, or the block reads what it writes", block=block.name_hint
+        )
     if not has_trivial_predicate(realize):
         raise refuse(primitive, f"the block runs only where {realize.predicate}", block=block.name_hint)
     return store
@@ -64,16 +88,28 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
         elif is_const_int(i, 0):
             result.append(None)
         else:
-            raise refuse(primitive, f"an element is stored at [{', '.join(map(str, store.indices))}], which is not a plain list of block variables", block=realize.block.name_hint)
+            raise refuse(
+                primitive,
+                f"an element is stored at [{', '.join(map(str, store.indices))}], which is not a plain list of block variables",
+                block=realize.block.name_hint,
+            )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
-    units = {iv.var: iv.dom.min for iv in realize.block.iter_vars if iv.dom is not None and is_const_int(iv.dom.extent, 1)}
+    units = {
+        iv.var: iv.dom.min for iv in realize.block.iter_vars if iv.dom is not None and is_const_int(iv.dom.extent, 1)
+    }
     if free - set(units):
-        raise refuse(primitive, "the value depends on a variable that the store's indices do not have", block=realize.block.name_hint)
+        raise refuse(
+            primitive,
+            "the value depends on a variable that the store's indices do not have",
+            block=realize.block.name_hint,
+        )
     return result
 
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
-    """Apply an element-wise consumer to the elements of its only producer where they are stored, and drop the buffer between."""
+    """Apply an element-wise consumer to the elements of its only producer where they are stored, and drop the buffer
+    between.
+    """
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
@@ -88,9 +124,16 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     producer = producers[0]
     target = is_plain_store(producer.block)
     if target is None or not is_complete(producer, scope):
-        raise refuse("reverse_compute_inline", "the producer is not one element-wise store", block=producer.block.name_hint, help="decompose a reduction first, or use reverse_compute_at")
+        raise refuse(
+            "reverse_compute_inline",
+            "the producer is not one element-wise store",
+            block=producer.block.name_hint,
+            help="decompose a reduction first, or use reverse_compute_at",
+        )
     if len(consumers_of(producer.block, scope)) != 1 or state.is_argument(target.buffer):
-        raise refuse("reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint)
+        raise refuse(
+            "reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint
+        )
     if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
         raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
     mapping = _inverse(store, target, realize, state)
@@ -99,19 +142,23 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     def forward(node: object) -> object:
         return target.value if isinstance(node, BufferLoad) and node.buffer is target.buffer else node
 
-    new_store = replace_node(store, value=rewrite(value, forward), indices=tuple(substitute(i, mapping) for i in store.indices))
+    new_store = replace_node(
+        store, value=rewrite(value, forward), indices=tuple(substitute(i, mapping) for i in store.indices)
+    )
     new_block = refresh_accesses(state, replace_node(producer.block, body=new_store), producer.block.name_hint)
     state.replace(producer.block, new_block)
     state.remove(state.realize(name))
     state.dealloc(target.buffer)
 
 
-def _inverse(store: BufferStore, target: BufferStore, realize: BlockRealize, state: ScheduleState) -> dict[Var, PrimExpr]:
+def _inverse(
+    store: BufferStore, target: BufferStore, realize: BlockRealize, state: ScheduleState
+) -> dict[Var, PrimExpr]:
     """Express the consumer's variables in those of the producer: each must appear alone as an index of the load."""
     name = realize.block.name_hint
     loads = loads_of(store.value, target.buffer)
     first = loads[0]
-    if any(any(not (a is b) for a, b in zip(x.indices, first.indices, strict=True)) for x in loads):
+    if any(any(a is not b for a, b in zip(x.indices, first.indices, strict=True)) for x in loads):
         raise refuse("reverse_compute_inline", "the consumer reads the producer at several places", block=name)
     analyzer = state.analyzer_at(state.path_to_block(name))
     domains = {iv.var: iv.dom for iv in realize.block.iter_vars}
@@ -120,13 +167,24 @@ def _inverse(store: BufferStore, target: BufferStore, realize: BlockRealize, sta
         if isinstance(read, Var) and read in domains and read not in mapping:
             dom = domains[read]
             if dom is None or not analyzer.can_prove_equal(dom.extent, size):
-                raise refuse("reverse_compute_inline", f"the consumer reads only a part of '{target.buffer.name}'", block=name)
+                raise refuse(
+                    "reverse_compute_inline", f"the consumer reads only a part of '{target.buffer.name}'", block=name
+                )
             mapping[read] = written
         elif not (is_const_int(read, 0) and is_const_int(size, 1)):
-            raise refuse("reverse_compute_inline", "the consumer's read is not a plain list of its variables", block=name)
-    missing = [v for v, dom in domains.items() if v not in mapping and not (dom is not None and is_const_int(dom.extent, 1))]
+            raise refuse(
+                "reverse_compute_inline", "the consumer's read is not a plain list of its variables", block=name
+            )
+    missing = [
+        v for v, dom in domains.items() if v not in mapping and not (dom is not None and is_const_int(dom.extent, 1))
+    ]
     if missing:
-        raise refuse("reverse_compute_inline", "the consumer writes each element of the producer several times", block=name, loops=missing)
+        raise refuse(
+            "reverse_compute_inline",
+            "the consumer writes each element of the producer several times",
+            block=name,
+            loops=missing,
+        )
     for v, dom in domains.items():
         if v not in mapping and dom is not None:
             mapping[v] = dom.min
@@ -157,7 +215,12 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
         raise refuse("split_consumers", "the block is neither complete nor a whole reduction", block=name)
     actual = {c.block.name_hint for c in consumers_of(block, scope)}
     if actual != set(consumers):
-        raise refuse("split_consumers", "the list is not that of all consumers", block=name, help="they are " + ", ".join(sorted(actual)))
+        raise refuse(
+            "split_consumers",
+            "the list is not that of all consumers",
+            block=name,
+            help="they are " + ", ".join(sorted(actual)),
+        )
     at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1
     nest, old = path[at], block.writes[0].buffer
     if len(child_realizes(nest)) != 1:
@@ -186,4 +249,3 @@ def _rename_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
         return node
 
     return rewrite(stmt, rule)
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.ir import Range, TRUE, IterVar, Var, const, rewrite
+from weft.ir import TRUE, IterVar, Range, Var, const, rewrite
 from weft.tir.analysis.access import point_region, relax_region, substitute_ranges
 from weft.tir.analysis.dependence import consumers_of
 from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
@@ -40,8 +40,13 @@ def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope
     return copy_name
 
 
-def cache_read(state: ScheduleState, name: str, read_index: int, storage_scope: str, consumers: list[str] | None = None) -> str:
-    """Copy what a block reads into a new buffer first, and let it (or the listed blocks) read that. Returns the name of the copy."""
+def cache_read(
+    state: ScheduleState, name: str, read_index: int, storage_scope: str, consumers: list[str] | None = None
+) -> str:
+    """Copy what a block reads into a new buffer first, and let it (or the listed blocks) read that.
+
+    Returns the name of the copy.
+    """
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
@@ -55,7 +60,11 @@ def cache_read(state: ScheduleState, name: str, read_index: int, storage_scope: 
     top = _top_child(scope, path)
     if any(any(w.buffer is old for w in r.block.writes) for r in child_realizes(top)):
         raise refuse("cache_read", f"'{old.name}' is written in the same loop nest", block=name)
-    box = tuple(Range(const(0, d.dtype), d) for d in old.shape) if len(users) > 1 else _whole_region(state, path, realize, region)
+    box = (
+        tuple(Range(const(0, d.dtype), d) for d in old.shape)
+        if len(users) > 1
+        else _whole_region(state, path, realize, region)
+    )
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name), top))
     for user in users:
@@ -67,13 +76,20 @@ def cache_read(state: ScheduleState, name: str, read_index: int, storage_scope: 
 
 def _region(regions: tuple[BufferRegion, ...], index: int, name: str, primitive: str) -> BufferRegion:
     if not 0 <= index < len(regions):
-        raise refuse(primitive, f"buffer index {index} is out of range", block=name, help="the buffers are " + ", ".join(r.buffer.name for r in regions))
+        raise refuse(
+            primitive,
+            f"buffer index {index} is out of range",
+            block=name,
+            help="the buffers are " + ", ".join(r.buffer.name for r in regions),
+        )
     return regions[index]
 
 
 def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
     name = f"{old.name}_{storage_scope.replace('.', '_')}"
-    return replace_node(old, data=Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0)
+    return replace_node(
+        old, data=Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0
+    )
 
 
 def _top_child(scope: Block, path: list[Stmt]) -> Stmt:
@@ -83,7 +99,9 @@ def _top_child(scope: Block, path: list[Stmt]) -> Stmt:
     return path[at + 2] if isinstance(child, SeqStmt) else child
 
 
-def _whole_region(state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion) -> tuple[Range, ...]:
+def _whole_region(
+    state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion
+) -> tuple[Range, ...]:
     """Return what all instances of a block touch, cut to the buffer."""
     at = max(i for i, s in enumerate(path[:-1]) if isinstance(s, Block))
     analyzer = state.analyzer_at(path)
@@ -99,10 +117,16 @@ def _whole_region(state: ScheduleState, path: list[Stmt], realize: BlockRealize,
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
     """Build the loops and the block that copy a box of one buffer to the same place of another."""
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
-    iters = [IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)]
+    iters = [
+        IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)
+    ]
     index = tuple(iv.var for iv in iters)
     block = Block(
-        tuple(iters), (point_region(source, index),), (point_region(target, index),), name, BufferStore(target, BufferLoad(source, index), index)
+        tuple(iters),
+        (point_region(source, index),),
+        (point_region(target, index),),
+        name,
+        BufferStore(target, BufferLoad(source, index), index),
     )
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     body: Stmt = BlockRealize(values, TRUE, block)

@@ -1,9 +1,25 @@
-"""compute_at and reverse_compute_at: move a block under a loop of its consumers or producers, over the region needed there."""
+"""compute_at and reverse_compute_at.
+
+Move a block under a loop of its consumers or producers, over the region needed there.
+"""
 
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import TRUE, CallIntrin, IntImm, PrimExpr, Range, Var, cast, children, const, is_const_int, logical_and, substitute
+from weft.ir import (
+    TRUE,
+    CallIntrin,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    cast,
+    children,
+    const,
+    is_const_int,
+    logical_and,
+    substitute,
+)
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_reduction, producers_of, reduce_vars
 from weft.tir.analysis.structure import child_realizes, iter_values_of, path_to, replace_node, subst_stmt, used_vars
@@ -15,17 +31,29 @@ from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
 __all__ = ["compute_at", "replace_buffer", "reverse_compute_at"]
 
 
-def compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> list[Var]:
-    """Compute, in each iteration of a loop, the part of a block that the consumers in it need. Returns the new loops."""
+def compute_at(
+    state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1
+) -> list[Var]:
+    """Compute, in each iteration of a loop, the part of a block that the consumers in it need.
+
+    Returns the new loops.
+    """
     scope, realize, loop = _common_scope(state, name, var, "compute_at")
     block = realize.block
     if any(state.is_argument(w.buffer) for w in block.writes):
-        raise refuse("compute_at", "the block writes an output of the function, all of which must be computed", block=name)
+        raise refuse(
+            "compute_at", "the block writes an output of the function, all of which must be computed", block=name
+        )
     consumers = consumers_of(block, scope)
     inside = child_realizes(loop.body)
     outside = [c.block.name_hint for c in consumers if not any(c is r for r in inside)]
     if not consumers or outside:
-        raise refuse("compute_at", "a consumer is not under the loop" if consumers else "the block has no consumer", loops=loop, block=outside[0] if outside else name)
+        raise refuse(
+            "compute_at",
+            "a consumer is not under the loop" if consumers else "the block has no consumer",
+            loops=loop,
+            block=outside[0] if outside else name,
+        )
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[int, tuple[Range | None, ...]] = {}
     for c in consumers:
@@ -33,13 +61,20 @@ def compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_loops: b
             if any(w.buffer is r.buffer for w in block.writes):
                 _add_region(regions, r, c, loop, analyzer)
     domain = _solve_domain(block, block.writes, regions, analyzer)
-    positions = [i for i, s in enumerate(_items(loop.body)) if any(any(c is r for r in child_realizes(s)) for c in consumers)]
+    positions = [
+        i for i, s in enumerate(_items(loop.body)) if any(any(c is r for r in child_realizes(s)) for c in consumers)
+    ]
     position = positions[0] if index == -1 else 0 if index == -2 else min(index, positions[0])
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=True)
 
 
-def reverse_compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> list[Var]:
-    """Run, in each iteration of a loop, the part of a block that consumes what its producers made in it. Returns the new loops."""
+def reverse_compute_at(
+    state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1
+) -> list[Var]:
+    """Run, in each iteration of a loop, the part of a block that consumes what its producers made in it.
+
+    Returns the new loops.
+    """
     scope, realize, loop = _common_scope(state, name, var, "reverse_compute_at")
     block = realize.block
     inside = child_realizes(loop.body)
@@ -50,8 +85,16 @@ def reverse_compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[int, tuple[Range | None, ...]] = {}
     for p in under:
-        if any(iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var)) for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)):
-            raise refuse("reverse_compute_at", "the producer's result is not complete at this loop: its reduction runs around it", loops=loop, block=p.block.name_hint)
+        if any(
+            iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
+            for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)
+        ):
+            raise refuse(
+                "reverse_compute_at",
+                "the producer's result is not complete at this loop: its reduction runs around it",
+                loops=loop,
+                block=p.block.name_hint,
+            )
         for w in p.block.writes:
             if any(w.buffer is r.buffer for r in block.reads):
                 _add_region(regions, w, p, loop, analyzer)
@@ -62,7 +105,9 @@ def reverse_compute_at(state: ScheduleState, name: str, var: Var, preserve_unit_
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
     later = [c for c in consumers_of(block, scope) if any(c is r for r in inside)]
     if later:
-        position = min(position, min(i for i, s in enumerate(items) if any(any(c is r for r in child_realizes(s)) for c in later)))
+        position = min(
+            position, min(i for i, s in enumerate(items) if any(any(c is r for r in child_realizes(s)) for c in later))
+        )
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
 
@@ -71,7 +116,12 @@ def _check_partition(state: ScheduleState, block: Block, domain: dict[Var, Range
     around = {f.loop_var for f in _loops_outside(state, var)}
     for v in reduce_vars(block):
         if v in domain and not used_vars(domain[v].min, domain[v].extent).isdisjoint(around):
-            raise refuse("reverse_compute_at", f"each iteration would see only a part of the reduction '{v.name}'", block=name, help="use rfactor, or a loop outside of it")
+            raise refuse(
+                "reverse_compute_at",
+                f"each iteration would see only a part of the reduction '{v.name}'",
+                block=name,
+                help="use rfactor, or a loop outside of it",
+            )
 
 
 def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
@@ -91,11 +141,22 @@ def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> 
     if any(s is loop for s in path):
         raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
     if not is_complete(realize, scope) and not is_reduction(realize, scope):
-        raise refuse(primitive, "the block is neither complete nor a whole reduction", block=name, help="move a reduction before decomposing it")
+        raise refuse(
+            primitive,
+            "the block is neither complete nor a whole reduction",
+            block=name,
+            help="move a reduction before decomposing it",
+        )
     return scope, realize, loop
 
 
-def _add_region(table: dict[int, tuple[Range | None, ...]], region: BufferRegion, realize: BlockRealize, loop: For, analyzer: Analyzer) -> None:
+def _add_region(
+    table: dict[int, tuple[Range | None, ...]],
+    region: BufferRegion,
+    realize: BlockRealize,
+    loop: For,
+    analyzer: Analyzer,
+) -> None:
     """Add to `table` what a block touches while the loops between `loop` and the block run."""
     path = path_to(loop, lambda s: s is realize)
     assert path is not None
@@ -107,8 +168,13 @@ def _add_region(table: dict[int, tuple[Range | None, ...]], region: BufferRegion
     table[id(region.buffer)] = box if old is None else union_regions(old, box, analyzer)
 
 
-def _solve_domain(block: Block, accesses: tuple[BufferRegion, ...], regions: dict[int, tuple[Range | None, ...]], analyzer: Analyzer) -> dict[Var, Range]:
-    """Find for block variables the values with which `accesses` cover `regions`; a variable without entry runs over its whole domain."""
+def _solve_domain(
+    block: Block, accesses: tuple[BufferRegion, ...], regions: dict[int, tuple[Range | None, ...]], analyzer: Analyzer
+) -> dict[Var, Range]:
+    """Find for block variables the values with which `accesses` cover `regions`.
+
+    A variable without entry runs over its whole domain.
+    """
     own = {iv.var for iv in block.iter_vars}
     domain: dict[Var, Range] = {}
     for access in accesses:
@@ -139,7 +205,14 @@ def _items(body: Stmt) -> list[Stmt]:
 
 
 def _move(
-    state: ScheduleState, realize: BlockRealize, loop: For, domain: dict[Var, Range], position: int, analyzer: Analyzer, unit_loops: bool, over_compute: bool
+    state: ScheduleState,
+    realize: BlockRealize,
+    loop: For,
+    domain: dict[Var, Range],
+    position: int,
+    analyzer: Analyzer,
+    unit_loops: bool,
+    over_compute: bool,
 ) -> list[Var]:
     """Put a new nest for the block at `position` in the body of `loop` and take the old one away."""
     block = realize.block
@@ -151,10 +224,18 @@ def _move(
         dom = iv.dom
         assert dom is not None
         needed = domain.get(iv.var, dom)
-        if needed is not dom and not isinstance(needed.extent, IntImm) and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var)) :
+        if (
+            needed is not dom
+            and not isinstance(needed.extent, IntImm)
+            and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var))
+        ):
             needed = dom  # the box grows with a loop: cover everything rather than guess
         if needed is not dom and analyzer.can_prove(needed.extent >= dom.extent):
-            wider = over_compute and isinstance(dom.extent, IntImm) and not analyzer.can_prove_equal(needed.extent, dom.extent)
+            wider = (
+                over_compute
+                and isinstance(dom.extent, IntImm)
+                and not analyzer.can_prove_equal(needed.extent, dom.extent)
+            )
             if not (wider and _roundup(state, block, iv.var, needed, loop, analyzer) is not None):
                 needed = dom
         dtype = iv.var.dtype
@@ -197,7 +278,9 @@ def _carry_predicate(realize: BlockRealize, values: list[PrimExpr], analyzer: An
             continue
         free = {v for v in used_vars(c) if v not in plain}
         if any(v in used_vars(realize.iter_values) for v in free):
-            raise refuse("compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint)
+            raise refuse(
+                "compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint
+            )
         result = logical_and(result, analyzer.simplify(subst_stmt(c, plain)))
     return result
 
@@ -210,12 +293,16 @@ def _is_domain_guard(condition: PrimExpr, realize: BlockRealize) -> bool:
     analyzer = Analyzer()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iv.dom is not None and is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
-            if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(from_split[1], iv.dom.extent):
+            if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(
+                from_split[1], iv.dom.extent
+            ):
                 return True
     return False
 
 
-def _roundup(state: ScheduleState, block: Block, var: Var, needed: Range, loop: For, analyzer: Analyzer) -> PrimExpr | None:
+def _roundup(
+    state: ScheduleState, block: Block, var: Var, needed: Range, loop: For, analyzer: Analyzer
+) -> PrimExpr | None:
     """Return a larger extent for a variable with which no predicate is needed, if the block may run that far.
 
     It may where each of its loads stays inside its buffer, so that the surplus elements are computed and never read.
@@ -252,14 +339,19 @@ def _loads_inside(node: object, var: Var, own: Buffer, analyzer: Analyzer) -> bo
 def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
     """Enlarge the domains of block variables and the buffer that they index."""
     block = state.realize(name).block
-    iter_vars = tuple(replace_node(iv, dom=Range(iv.dom.min, larger[iv.var])) if iv.var in larger and iv.dom is not None else iv for iv in block.iter_vars)
+    iter_vars = tuple(
+        replace_node(iv, dom=Range(iv.dom.min, larger[iv.var])) if iv.var in larger and iv.dom is not None else iv
+        for iv in block.iter_vars
+    )
     state.replace(block, replace_node(block, iter_vars=iter_vars))
     write = block.writes[0]
-    shape = tuple(cast(d.dtype, larger[r.min]) if isinstance(r.min, Var) and r.min in larger else d for r, d in zip(write.region, write.buffer.shape, strict=True))
+    shape = tuple(
+        cast(d.dtype, larger[r.min]) if isinstance(r.min, Var) and r.min in larger else d
+        for r, d in zip(write.region, write.buffer.shape, strict=True)
+    )
     replace_buffer(state, write.buffer, replace_node(write.buffer, shape=shape))
 
 
 def replace_buffer(state: ScheduleState, old: Buffer, new: Buffer) -> None:
     """Let every statement use `new` instead of `old`."""
     state.rewrite_body(lambda body: substitute(body, {old: new}))
-

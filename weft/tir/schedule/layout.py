@@ -17,7 +17,9 @@ from weft.tir.stmt import Block, BufferStore
 __all__ = ["storage_align", "transform_layout"]
 
 
-def transform_layout(state: ScheduleState, name: str, buffer_type: str, buffer_index: int, index_map: Callable[..., Sequence[Any]]) -> None:
+def transform_layout(
+    state: ScheduleState, name: str, buffer_type: str, buffer_index: int, index_map: Callable[..., Sequence[Any]]
+) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
     The buffer grows where the map does not fill its image; the surplus is never read.
@@ -28,7 +30,12 @@ def transform_layout(state: ScheduleState, name: str, buffer_type: str, buffer_i
     own = {id(w.buffer) for w in block.writes}
     regions = block.writes if buffer_type == "write" else tuple(r for r in block.reads if id(r.buffer) not in own)
     if not 0 <= buffer_index < len(regions):
-        raise refuse("transform_layout", f"buffer index {buffer_index} is out of range", block=name, help="the buffers are " + ", ".join(r.buffer.name for r in regions))
+        raise refuse(
+            "transform_layout",
+            f"buffer index {buffer_index} is out of range",
+            block=name,
+            help="the buffers are " + ", ".join(r.buffer.name for r in regions),
+        )
     old = regions[buffer_index].buffer
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
@@ -55,10 +62,14 @@ def transform_layout(state: ScheduleState, name: str, buffer_type: str, buffer_i
         current = state.realize(user).block
         state.replace(current, _simplified(refresh_accesses(state, current, user), new))
     if state.is_argument(old):
-        state.func = replace_node(state.func, buffer_map=tuple((p, new if b is old else b) for p, b in state.func.buffer_map))
+        state.func = replace_node(
+            state.func, buffer_map=tuple((p, new if b is old else b) for p, b in state.func.buffer_map)
+        )
 
 
-def _image_shape(image: list[PrimExpr], sources: list[Var], old: Buffer, analyzer: Analyzer, name: str) -> tuple[PrimExpr, ...]:
+def _image_shape(
+    image: list[PrimExpr], sources: list[Var], old: Buffer, analyzer: Analyzer, name: str
+) -> tuple[PrimExpr, ...]:
     """Find how far each component of the map reaches."""
     domain = {v: (const(0, v.dtype), d - 1) for v, d in zip(sources, old.shape, strict=True)}
     shape = []
@@ -98,7 +109,9 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
     if factor <= 0:
         raise refuse("storage_align", f"factor {factor} is not positive", block=name)
     if state.is_argument(buffer):
-        raise refuse("storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first")
+        raise refuse(
+            "storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first"
+        )
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=Attrs.of(block.annotations, buffer_dim_align=notes)))

@@ -8,7 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.arith import Analyzer
-from weft.ir import NO_ATTRS, TRUE, And, IntImm, PrimExpr, Range, Var, as_expr, cast, ceildiv, const, is_const_int, logical_and
+from weft.ir import (
+    NO_ATTRS,
+    TRUE,
+    And,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    as_expr,
+    cast,
+    ceildiv,
+    const,
+    is_const_int,
+    logical_and,
+)
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.structure import child_realizes, clone_fresh, map_children, replace_node, subst_stmt, used_vars
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -17,8 +31,13 @@ from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, s
 __all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "split"]
 
 
-def split(state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True) -> list[Var]:
-    """Split a loop into nested loops; a product of factors larger than the extent gets a predicate on the blocks inside."""
+def split(
+    state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True
+) -> list[Var]:
+    """Split a loop into nested loops.
+
+    A product of factors larger than the extent gets a predicate on the blocks inside.
+    """
     path = state.path_to_loop(var)
     loop = path[-1]
     assert isinstance(loop, For)
@@ -49,7 +68,9 @@ def split(state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | Non
         body = _guard(body, index < loop.extent)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     for v, s in reversed(kept or [(new_vars[-1], sizes[-1])]):
-        body = For(v, const(0, dtype), s, loop.kind, body, annotations=loop.annotations if v is new_vars[0] else NO_ATTRS)
+        body = For(
+            v, const(0, dtype), s, loop.kind, body, annotations=loop.annotations if v is new_vars[0] else NO_ATTRS
+        )
     state.replace(loop, body)
     return [v for v, _ in kept] or [new_vars[-1]]
 
@@ -72,7 +93,12 @@ def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer
     if open_at:
         sizes[open_at[0]] = analyzer.simplify(ceildiv(cast(dtype, loop.extent), product))
     elif not analyzer.can_prove(product >= loop.extent):
-        raise refuse("split", f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}", loops=loop, help="leave one factor None")
+        raise refuse(
+            "split",
+            f"the factors cover {analyzer.simplify(product)} iterations of {loop.extent}",
+            loops=loop,
+            help="leave one factor None",
+        )
     return sizes
 
 
@@ -94,7 +120,12 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
     for v in loops[1:]:
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
-            raise refuse("fuse", "the loops are not directly nested in this order", loops=list(loops), help="reorder them next to each other first")
+            raise refuse(
+                "fuse",
+                "the loops are not directly nested in this order",
+                loops=list(loops),
+                help="reorder them next to each other first",
+            )
         chain.append(inner)
     for f in chain:
         if not is_const_int(f.min, 0):
@@ -117,13 +148,17 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
         size = cast(dtype, chain[i].extent)
         if is_const_int(size, 0):
             size = const(1, dtype)  # the loop never runs; what it would compute does not matter
-        mapping[chain[i].loop_var] = cast(chain[i].loop_var.dtype, rest % size if not is_const_int(size, 1) else const(0, dtype))
+        mapping[chain[i].loop_var] = cast(
+            chain[i].loop_var.dtype, rest % size if not is_const_int(size, 1) else const(0, dtype)
+        )
         rest = rest // size
     mapping[outer.loop_var] = rest
     analyzer.bind(fused, Range(const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = subst_stmt(chain[-1].body, mapping)
-    state.replace(outer, For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations))
+    state.replace(
+        outer, For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
+    )
     return fused
 
 
@@ -143,13 +178,20 @@ def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:
         raise refuse("reorder", "the loops are not nested in one another", loops=list(missing))
     for s in chain:
         if not isinstance(s, For):
-            raise refuse("reorder", f"a {type(s).__name__} stands between the loops", loops=list(loops), help="a loop with several children cannot move past them")
+            raise refuse(
+                "reorder",
+                f"a {type(s).__name__} stands between the loops",
+                loops=list(loops),
+                help="a loop with several children cannot move past them",
+            )
     inner_body = chain[-1].body  # type: ignore[union-attr]
     for r in child_realizes(inner_body):
         if not isinstance(r.block, Block):
             continue
         if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
-            raise refuse("reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops))
+            raise refuse(
+                "reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops)
+            )
     queue = list(loops)
     order = [state.loop(queue.pop(0)) if s.loop_var in wanted else s for s in chain]  # type: ignore[union-attr]
     for i, f in enumerate(order):
@@ -169,16 +211,36 @@ def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequenc
         return
     for r in realizes:
         if reduce_vars(r.block):
-            raise refuse("reorder", "several blocks stand below the loops and one of them is a reduction", block=r.block.name_hint, loops=list(loops))
+            raise refuse(
+                "reorder",
+                "several blocks stand below the loops and one of them is a reduction",
+                block=r.block.name_hint,
+                loops=list(loops),
+            )
 
 
-def loop_partition(state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True) -> list[Var]:
+def loop_partition(
+    state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True
+) -> list[Var]:
     """Cut a loop into consecutive loops of the given lengths; blocks in the later ones are copies with new names."""
     path = state.path_to_loop(var)
     loop = path[-1]
     assert isinstance(loop, For)
-    if any(r.block.init is not None and any(var in used_vars(v) for iv, v in zip(r.block.iter_vars, r.iter_values, strict=True) if iv.iter_type == "reduce") for r in child_realizes(loop.body)):
-        raise refuse("loop_partition", "the loop runs over a reduction that still holds its init", loops=loop, help="decompose_reduction first")
+    if any(
+        r.block.init is not None
+        and any(
+            var in used_vars(v)
+            for iv, v in zip(r.block.iter_vars, r.iter_values, strict=True)
+            if iv.iter_type == "reduce"
+        )
+        for r in child_realizes(loop.body)
+    ):
+        raise refuse(
+            "loop_partition",
+            "the loop runs over a reduction that still holds its init",
+            loops=loop,
+            help="decompose_reduction first",
+        )
     dtype = var.dtype
     analyzer = state.analyzer_at(path)
     lengths = _partition_lengths(loop, factors, analyzer)
@@ -277,11 +339,15 @@ def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[lis
     path = state.path_to_loop(var)
     loop = path[-1]
     assert isinstance(loop, For)
-    defined = {s.loop_var for s in path[:-1] if isinstance(s, For)} | {v for s in path for v in ([iv.var for iv in s.iter_vars] if isinstance(s, Block) else [])}
+    defined = {s.loop_var for s in path[:-1] if isinstance(s, For)} | {
+        v for s in path for v in ([iv.var for iv in s.iter_vars] if isinstance(s, Block) else [])
+    }
     dims = {v for _, b in state.func.buffer_map for v in used_vars(b.shape)} | set(state.func.params)
     unknown = used_vars(condition) - defined - dims
     if unknown:
-        raise refuse("specialize", "the condition uses variables that are not known at the loop", loops=[v.name for v in unknown])
+        raise refuse(
+            "specialize", "the condition uses variables that are not known at the loop", loops=[v.name for v in unknown]
+        )
     copy, variables, names = clone_fresh(loop, _namer(state, 1))
     state.replace(loop, IfThenElse(condition, loop, copy))
     return [s.block.name_hint for s in child_realizes(copy)], variables, names

@@ -1,12 +1,38 @@
-"""Primitives on reductions: decompose_reduction splits off the init, rfactor turns a reduction loop into a spatial one."""
+"""Primitives on reductions.
+
+Decompose_reduction splits off the init, rfactor turns a reduction loop into a spatial one.
+"""
 
 from __future__ import annotations
 
 from weft.arith import Analyzer
-from weft.ir import TRUE, Add, FloatImm, IntImm, IterVar, Max, Min, Mul, PrimExpr, Range, Var, const, if_then_else, logical_and
+from weft.ir import (
+    TRUE,
+    Add,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Range,
+    Var,
+    const,
+    if_then_else,
+    logical_and,
+)
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_reduction
-from weft.tir.analysis.structure import child_realizes, fresh_iter_var, replace_node, replace_stmt, subst_regions, subst_stmt, used_vars
+from weft.tir.analysis.structure import (
+    child_realizes,
+    fresh_iter_var,
+    replace_node,
+    replace_stmt,
+    subst_regions,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.schedule.loops import conjuncts
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -26,7 +52,10 @@ def _is_number(value: PrimExpr, number: int) -> bool:
 
 
 def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str, str]:
-    """Put the init of a reduction into a block of its own before a loop. Returns the names of the init and the update block."""
+    """Put the init of a reduction into a block of its own before a loop.
+
+    Returns the names of the init and the update block.
+    """
     path = state.path_to_block(name)
     realize = path[-1]
     scope = state.scope_of(path)
@@ -46,7 +75,13 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
             reducing |= used_vars(value)
     outer = [f for f in loops[:at] if f.loop_var in reducing]
     if outer:
-        raise refuse("decompose_reduction", "a reduction loop runs outside of the given one", loops=outer, block=name, help="give the outermost reduction loop")
+        raise refuse(
+            "decompose_reduction",
+            "a reduction loop runs outside of the given one",
+            loops=outer,
+            block=name,
+            help="give the outermost reduction loop",
+        )
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
     nest = _init_nest(realize, loops[at:], init_name)
     update = replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
@@ -63,7 +98,11 @@ def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
 def _init_nest(realize: BlockRealize, loops: list[For], init_name: str) -> Stmt:
     """Build the loops over the spatial variables that run the init."""
     block = realize.block
-    pairs = [(fresh_iter_var(iv), iv.var, value) for iv, value in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"]
+    pairs = [
+        (fresh_iter_var(iv), iv.var, value)
+        for iv, value in zip(block.iter_vars, realize.iter_values, strict=True)
+        if iv.iter_type == "data_par"
+    ]
     to_new = {old: iv.var for iv, old, _ in pairs}
     needed: set[Var] = set()
     for _, _, value in pairs:
@@ -76,7 +115,14 @@ def _init_nest(realize: BlockRealize, loops: list[For], init_name: str) -> Stmt:
         if used_vars(c).isdisjoint(dropped):
             predicate = logical_and(predicate, subst_stmt(c, loop_map))
     assert block.init is not None
-    init_block = Block(tuple(iv for iv, _, _ in pairs), (), subst_regions(block.writes, to_new), init_name, subst_stmt(block.init, to_new), annotations=block.annotations)
+    init_block = Block(
+        tuple(iv for iv, _, _ in pairs),
+        (),
+        subst_regions(block.writes, to_new),
+        init_name,
+        subst_stmt(block.init, to_new),
+        annotations=block.annotations,
+    )
     body: Stmt = BlockRealize(tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block)
     for f in reversed(chosen):
         body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
@@ -101,7 +147,9 @@ def _same_indices(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
 
 
 def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
-    """Turn a reduction loop into a spatial one: partial results per iteration in a new buffer, then a reduction over them.
+    """Turn a reduction loop into a spatial one.
+
+    Partial results per iteration in a new buffer, then a reduction over them.
 
     The new dimension stands at `factor_axis` of the new buffer. Returns the name of the block of partial results.
     """
@@ -114,20 +162,38 @@ def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
     realize = realizes[0]
     block, name = realize.block, realize.block.name_hint
     found = combiner_of(block)
-    if found is None or block.init is None or not isinstance(block.init, BufferStore) or not is_reduction(realize, state.scope_of(path)):
-        raise refuse("rfactor", "the block is not a reduction of the form B[i] = B[i] op f with a commutative op", block=name, help="+, *, max and min are known")
+    if (
+        found is None
+        or block.init is None
+        or not isinstance(block.init, BufferStore)
+        or not is_reduction(realize, state.scope_of(path))
+    ):
+        raise refuse(
+            "rfactor",
+            "the block is not a reduction of the form B[i] = B[i] op f with a commutative op",
+            block=name,
+            help="+, *, max and min are known",
+        )
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
-        raise refuse("rfactor", f"the reduction starts from {block.init.value}, which each partial result would add again", block=name)
+        raise refuse(
+            "rfactor",
+            f"the reduction starts from {block.init.value}, which each partial result would add again",
+            block=name,
+        )
     analyzer = state.analyzer_at(path)
     reduce_value = [iv for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if var in used_vars(v)]
     if not reduce_value or any(iv.iter_type != "reduce" for iv in reduce_value):
         raise refuse("rfactor", "the loop is not a reduction loop of the block", loops=loop, block=name)
     axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
     if not 0 <= axis <= len(store.buffer.shape):
-        raise refuse("rfactor", f"factor_axis {factor_axis} is outside the {len(store.buffer.shape) + 1} dimensions of the new buffer", block=name)
+        raise refuse(
+            "rfactor",
+            f"factor_axis {factor_axis} is outside the {len(store.buffer.shape) + 1} dimensions of the new buffer",
+            block=name,
+        )
     loops = state.loops_of(name)
-    shape = store.buffer.shape[:axis] + (loop.extent,) + store.buffer.shape[axis:]
+    shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
     partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
     rf = _partial_block(realize, loops, var, axis, partial, source, combine, state.fresh_name(f"{name}_rf"), analyzer)
     final = _final_nest(realize, loops, loop, axis, partial, combine, store)
@@ -139,7 +205,17 @@ def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
     return rf.block.name_hint
 
 
-def _partial_block(realize: BlockRealize, loops: list[For], var: Var, axis: int, partial: Buffer, source: PrimExpr, combine: type, name: str, analyzer: Analyzer) -> BlockRealize:
+def _partial_block(
+    realize: BlockRealize,
+    loops: list[For],
+    var: Var,
+    axis: int,
+    partial: Buffer,
+    source: PrimExpr,
+    combine: type,
+    name: str,
+    analyzer: Analyzer,
+) -> BlockRealize:
     """Build the block that computes one partial result per iteration of the factored loop."""
     block = realize.block
     extents = {f.loop_var: f for f in loops}
@@ -155,7 +231,10 @@ def _partial_block(realize: BlockRealize, loops: list[For], var: Var, axis: int,
             values.append(value)
             mapping[iv.var] = new.var
             continue
-        for v in sorted((v for v in used_vars(value) if v in extents and v not in inner), key=lambda v: [f.loop_var for f in loops].index(v)):
+        for v in sorted(
+            (v for v in used_vars(value) if v in extents and v not in inner),
+            key=lambda v: [f.loop_var for f in loops].index(v),
+        ):
             new = IterVar(Range(const(0, v.dtype), extents[v].extent), Var(f"v{v.name}", v.dtype), "reduce")
             iter_vars.append(new)
             values.append(v)
@@ -166,25 +245,40 @@ def _partial_block(realize: BlockRealize, loops: list[For], var: Var, axis: int,
     store = block.body
     assert isinstance(store, BufferStore) and isinstance(block.init, BufferStore)
     indices = tuple(subst_stmt(i, mapping) for i in store.indices)
-    indices = indices[:axis] + (factored.var,) + indices[axis:]
+    indices = (*indices[:axis], factored.var, *indices[axis:])
     own = BufferLoad(partial, indices)
     identity = subst_stmt(block.init.value, mapping)
-    condition = subst_stmt(realize.predicate, {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, Var)}})
+    condition = subst_stmt(
+        realize.predicate,
+        {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, Var)}},
+    )
     # a surplus iteration adds the identity, so that every element of the partial results is stored without a condition
     body = BufferStore(partial, combine(own, if_then_else(condition, subst_stmt(source, mapping), identity)), indices)
     init = BufferStore(partial, identity, indices)
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is not partial)
-    return BlockRealize(tuple(values), TRUE, Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations))
+    return BlockRealize(
+        tuple(values), TRUE, Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations)
+    )
 
 
-def _final_nest(realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer, combine: type, store: BufferStore) -> Stmt:
+def _final_nest(
+    realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer, combine: type, store: BufferStore
+) -> Stmt:
     """Build the nest that reduces the partial results; it keeps the name of the block."""
     block = realize.block
-    spatial = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"]
-    over = IterVar(Range(const(0, loop.loop_var.dtype), loop.extent), replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"), "reduce")
-    indices = store.indices[:axis] + (over.var,) + store.indices[axis:]
-    body = BufferStore(store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices)
+    spatial = [
+        (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"
+    ]
+    over = IterVar(
+        Range(const(0, loop.loop_var.dtype), loop.extent),
+        replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
+        "reduce",
+    )
+    indices = (*store.indices[:axis], over.var, *store.indices[axis:])
+    body = BufferStore(
+        store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices
+    )
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is partial)
     new_block = replace_node(block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body)
@@ -203,4 +297,3 @@ def _final_nest(realize: BlockRealize, loops: list[For], loop: For, axis: int, p
     for f in reversed(kept):
         stmt = replace_node(f, loop_var=fresh[f.loop_var], body=stmt)
     return stmt
-

@@ -51,7 +51,9 @@ def _primitive(fn: F) -> F:
 
 
 class Schedule:
-    """A function with the transformations applied to it so far. Each primitive keeps what the function computes, or is refused.
+    """A function with the transformations applied to it so far.
+
+    Each primitive keeps what the function computes, or is refused.
 
     Parameters
     ----------
@@ -82,7 +84,9 @@ class Schedule:
     @property
     def mod(self) -> IRModule:
         """The module with the function as it is now."""
-        return self._mod.with_functions({v: self.state.func if v.name_hint == self._name else f for v, f in self._mod.items()})
+        return self._mod.with_functions(
+            {v: self.state.func if v.name_hint == self._name else f for v, f in self._mod.items()}
+        )
 
     def work_on(self, func_name: str) -> None:
         """Turn to another function of the module."""
@@ -120,7 +124,10 @@ class Schedule:
             self._handles[_handle_key(h)] = h
 
     def _known(self, value: Any) -> Any:
-        """Replace handles by those that the trace returned for the same block or loop; look up in the trace what it never named."""
+        """Replace handles by those that the trace returned for the same block or loop.
+
+        Look up in the trace what it never named.
+        """
         if isinstance(value, (list, tuple)):
             return type(value)(self._known(v) for v in value)
         if not isinstance(value, (BlockRV, LoopRV)):
@@ -178,13 +185,26 @@ class Schedule:
     def get_output_blocks(self, scope_block: BlockRV | str = "root") -> list[BlockRV]:
         """List the blocks that write parameters of the function."""
         name = scope_block if isinstance(scope_block, str) else scope_block.name
-        return [BlockRV(r.block.name_hint) for r in child_realizes(self.state.realize(name).block) if any(self.state.is_argument(w.buffer) for w in r.block.writes)]
+        return [
+            BlockRV(r.block.name_hint)
+            for r in child_realizes(self.state.realize(name).block)
+            if any(self.state.is_argument(w.buffer) for w in r.block.writes)
+        ]
 
     # --- loops ---
 
     @_primitive
-    def split(self, loop: LoopRV, factors: Sequence[Factor], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
-        """Split a loop by `factors`, outermost first; one may be None. Where the product is too large, blocks get a predicate."""
+    def split(
+        self,
+        loop: LoopRV,
+        factors: Sequence[Factor],
+        preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
+    ) -> list[LoopRV]:
+        """Split a loop by `factors`, outermost first.
+
+        One may be None. Where the product is too large, blocks get a predicate.
+        """
         return [LoopRV(v) for v in loops.split(self.state, loop.var, factors, preserve_unit_iters)]
 
     @_primitive
@@ -204,13 +224,20 @@ class Schedule:
 
     @_primitive
     def specialize(self, loop: LoopRV, condition: PrimExpr) -> list[BlockRV]:
-        """Copy a loop nest: the original runs where `condition` holds, the copy elsewhere. Returns the blocks of the copy."""
+        """Copy a loop nest: the original runs where `condition` holds, the copy elsewhere.
+
+        Returns the blocks of the copy.
+        """
         return [BlockRV(n) for n in loops.specialize(self.state, loop.var, condition)[0]]
 
     @_primitive
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV) -> LoopRV:
         """Put a loop of one iteration around a block or loop."""
-        return LoopRV(loops.add_unit_loop(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var))
+        return LoopRV(
+            loops.add_unit_loop(
+                self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var
+            )
+        )
 
     # --- how loops run ---
 
@@ -237,12 +264,19 @@ class Schedule:
     @_primitive
     def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
         """Note something on a block or loop."""
-        annotate.annotate(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key, ann_val)
+        annotate.annotate(
+            self.state,
+            block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var,
+            ann_key,
+            ann_val,
+        )
 
     @_primitive
     def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
         """Remove a note."""
-        annotate.unannotate(self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key)
+        annotate.unannotate(
+            self.state, block_or_loop.name if isinstance(block_or_loop, BlockRV) else block_or_loop.var, ann_key
+        )
 
     # --- where blocks run ---
 
@@ -262,7 +296,9 @@ class Schedule:
         compute_at.compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
     @_primitive
-    def reverse_compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
+    def reverse_compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
         """Run in each iteration of `loop` the part of `block` that uses what was made there."""
         compute_at.reverse_compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
@@ -276,7 +312,9 @@ class Schedule:
     @_primitive
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
         """Put the init of a reduction before `loop`; returns the init block, and `block` becomes the update."""
-        init, update = reduction.decompose_reduction(self.state, self.state.realize(block.name).block.name_hint, loop.var)
+        init, update = reduction.decompose_reduction(
+            self.state, self.state.realize(block.name).block.name_hint, loop.var
+        )
         self.state.renamed[block.name] = update
         return BlockRV(init)
 
@@ -288,9 +326,15 @@ class Schedule:
     # --- buffers ---
 
     @_primitive
-    def cache_read(self, block: BlockRV, read_buffer_index: int, storage_scope: str, consumer_blocks: Sequence[BlockRV] = ()) -> BlockRV:
+    def cache_read(
+        self, block: BlockRV, read_buffer_index: int, storage_scope: str, consumer_blocks: Sequence[BlockRV] = ()
+    ) -> BlockRV:
         """Copy what a block reads to a new buffer first."""
-        return BlockRV(cache.cache_read(self.state, block.name, read_buffer_index, storage_scope, [b.name for b in consumer_blocks]))
+        return BlockRV(
+            cache.cache_read(
+                self.state, block.name, read_buffer_index, storage_scope, [b.name for b in consumer_blocks]
+            )
+        )
 
     @_primitive
     def cache_write(self, block: BlockRV, write_buffer_index: int, storage_scope: str) -> BlockRV:
@@ -303,7 +347,9 @@ class Schedule:
         cache.set_scope(self.state, block.name, buffer_index, storage_scope)
 
     @_primitive
-    def transform_layout(self, block: BlockRV, buffer: tuple[str, int], index_map: Callable[..., Sequence[Any]]) -> None:
+    def transform_layout(
+        self, block: BlockRV, buffer: tuple[str, int], index_map: Callable[..., Sequence[Any]]
+    ) -> None:
         """Store the buffer ``("read" or "write", index)`` of a block in another order."""
         layout.transform_layout(self.state, block.name, buffer[0], buffer[1], index_map)
 
@@ -318,13 +364,18 @@ class Schedule:
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
         """Draw one of `candidates`; `decision` is the index to take instead."""
         if len(candidates) != len(probs) or not candidates:
-            raise ScheduleError("sample_categorical: candidates and probabilities differ in number", found=f"{len(candidates)} and {len(probs)}")
+            raise ScheduleError(
+                "sample_categorical: candidates and probabilities differ in number",
+                found=f"{len(candidates)} and {len(probs)}",
+            )
         choice = decision if decision is not None else self._random.choices(range(len(candidates)), probs)[0]
         self._drawn = choice
         return candidates[choice]
 
     @_primitive
-    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[int]:
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
+    ) -> list[int]:
         """Draw `n` factors whose product is the extent of a loop."""
         extent = self.state.loop(loop.var).extent
         if decision is not None:

@@ -1,4 +1,7 @@
-"""The function being scheduled: looking up blocks and loops, replacing statements, and the facts that hold at a place."""
+"""The function being scheduled.
+
+Looking up blocks and loops, replacing statements, and the facts that hold at a place.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,31 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import BinaryOp, Cast, DataType, IntImm, PrimExpr, Range, Var, int64, is_const_int, logical_not, rewrite, walk
+from weft.ir import (
+    BinaryOp,
+    Cast,
+    DataType,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    int64,
+    is_const_int,
+    logical_not,
+    rewrite,
+    walk,
+)
 from weft.tir.analysis.access import access_regions
-from weft.tir.analysis.structure import map_children, path_to, remove_stmt, replace_node, replace_stmt, statements, subst_stmt, used_vars
+from weft.tir.analysis.structure import (
+    map_children,
+    path_to,
+    remove_stmt,
+    replace_node,
+    replace_stmt,
+    statements,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
@@ -17,10 +42,19 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Let
 __all__ = ["ScheduleState", "refuse"]
 
 
-def refuse(primitive: str, reason: str, *, loops: object = None, block: str | None = None, help: str | None = None) -> ScheduleError:  # noqa: A002
+def refuse(
+    primitive: str, reason: str, *, loops: object = None, block: str | None = None, help: str | None = None
+) -> ScheduleError:
     """Make the error of a primitive that cannot be applied."""
     where = f"block '{block}'" if block is not None else None
-    names = ", ".join(v.loop_var.name if isinstance(v, For) else str(v) for v in (loops if isinstance(loops, (list, tuple)) else [loops])) if loops is not None else None
+    names = (
+        ", ".join(
+            v.loop_var.name if isinstance(v, For) else str(v)
+            for v in (loops if isinstance(loops, (list, tuple)) else [loops])
+        )
+        if loops is not None
+        else None
+    )
     return ScheduleError(f"{primitive}: {reason}", where=where, found=f"loops {names}" if names else None, help=help)
 
 
@@ -33,7 +67,9 @@ class ScheduleState:
     def __init__(self, func: PrimFunc) -> None:
         if not isinstance(func.body, BlockRealize):
             raise ScheduleError(
-                "the function has no root block", found=type(func.body).__name__, help="schedules work on functions made by te.create_prim_func or TVMScript blocks"
+                "the function has no root block",
+                found=type(func.body).__name__,
+                help="schedules work on functions made by te.create_prim_func or TVMScript blocks",
             )
         self.func = make_unique(func)
         self._facts: list[Any] = []
@@ -45,12 +81,20 @@ class ScheduleState:
         """Compute anew the regions of blocks that name whole dimensions where their loads are more precise."""
 
         def exact(s: Stmt) -> Stmt:
-            if isinstance(s, Block) and s.iter_vars and any(not is_const_int(r.extent, 1) or _has_cast(r.min) for a in (*s.reads, *s.writes) for r in a.region):
+            if (
+                isinstance(s, Block)
+                and s.iter_vars
+                and any(
+                    not is_const_int(r.extent, 1) or _has_cast(r.min) for a in (*s.reads, *s.writes) for r in a.region
+                )
+            ):
                 analyzer = Analyzer()
                 for iv in s.iter_vars:
                     if iv.dom is not None:
                         analyzer.bind(iv.var, iv.dom)
-                reads, writes = access_regions([x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers)
+                reads, writes = access_regions(
+                    [x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers
+                )
                 own = {id(w.buffer) for w in writes} if s.init is not None else set()
                 s = replace_node(s, reads=tuple(r for r in reads if id(r.buffer) not in own), writes=writes)
             return map_children(s, exact)
@@ -87,7 +131,10 @@ class ScheduleState:
         """Return the statements from the root realization down to a loop."""
         path = path_to(self.body, lambda s: isinstance(s, For) and s.loop_var is var)
         if path is None:
-            raise ScheduleError(f"the loop '{var.name}' is no longer in the function", help="a split, fused or removed loop is gone; use the loops that the primitive returned")
+            raise ScheduleError(
+                f"the loop '{var.name}' is no longer in the function",
+                help="a split, fused or removed loop is gone; use the loops that the primitive returned",
+            )
         return path
 
     def realize(self, name: str) -> BlockRealize:
@@ -145,7 +192,9 @@ class ScheduleState:
         return f"{hint}_{n}"
 
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
-        """Return an analyzer that knows the ranges of the loops and the conditions around the end of a path (with `inside`, the end too)."""
+        """Return an analyzer that knows the ranges of the loops and the conditions around the end of a path (with
+        `inside`, the end too).
+        """
         analyzer = Analyzer()
         for v in self._dimensions():
             analyzer.mark_global_non_neg(v)
@@ -153,7 +202,9 @@ class ScheduleState:
             if isinstance(outer, For):
                 analyzer.bind(outer.loop_var, Range(outer.min, outer.extent))
             elif isinstance(outer, IfThenElse):
-                fact = analyzer.constraint_scope(outer.condition if inner is outer.then_case else logical_not(outer.condition))
+                fact = analyzer.constraint_scope(
+                    outer.condition if inner is outer.then_case else logical_not(outer.condition)
+                )
                 fact.__enter__()
                 self._facts.append(fact)  # kept alive: it holds for as long as the analyzer is used
             elif isinstance(outer, LetStmt):
@@ -190,7 +241,9 @@ class ScheduleState:
         """Drop the allocation of a buffer."""
         owner = self.allocating_block(buffer)
         if owner is not None:
-            self.replace(owner, replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer)))
+            self.replace(
+                owner, replace_node(owner, alloc_buffers=tuple(b for b in owner.alloc_buffers if b is not buffer))
+            )
 
 
 def _has_cast(expr: PrimExpr) -> bool:
@@ -201,16 +254,23 @@ def _plain_indices(body: Stmt) -> Stmt:
     """Take conversions between integer types out of indices, so that an index is again the variable it converts."""
 
     def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore)) and any(isinstance(i, PrimExpr) and _has_cast(i) for i in node.indices):
+        if isinstance(node, (BufferLoad, BufferStore)) and any(
+            isinstance(i, PrimExpr) and _has_cast(i) for i in node.indices
+        ):
             wide = [_widened(i) for i in node.indices]
-            return replace_node(node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True)))
+            return replace_node(
+                node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True))
+            )
         return node
 
     return rewrite(body, rule)
 
 
 def _widened(expr: PrimExpr) -> PrimExpr | None:
-    """Write an index in int64 without conversions; None where it holds something else than 64-bit variables and constants."""
+    """Write an index in int64 without conversions.
+
+    None where it holds something else than 64-bit variables and constants.
+    """
     if isinstance(expr, IntImm):
         return int64(expr.value)
     if isinstance(expr, Cast) and DataType(expr.value.dtype).is_integer and DataType(expr.dtype).is_integer:

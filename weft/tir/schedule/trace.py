@@ -1,4 +1,7 @@
-"""The record of a schedule: a list of primitives that prints as Python, saves as JSON and runs again on another function."""
+"""The record of a schedule.
+
+A list of primitives that prints as Python, saves as JSON and runs again on another function.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ class Instruction:
 
     __slots__ = ("args", "decision", "kind", "kwargs", "outputs")
 
-    def __init__(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any, decision: Any = None) -> None:
+    def __init__(
+        self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any, decision: Any = None
+    ) -> None:
         self.kind, self.args, self.kwargs, self.outputs, self.decision = kind, args, kwargs, outputs, decision
 
     @property
@@ -102,7 +107,11 @@ class Trace:
         handles: list[Any] = []
         for kind, args, kwargs, count, decision in data:
             extra = {"decision": decision} if decision is not None else {}
-            out = _flat(getattr(sch, kind)(*[_unpack(a, handles) for a in args], **{k: _unpack(v, handles) for k, v in kwargs.items()}, **extra))
+            out = _flat(
+                getattr(sch, kind)(
+                    *[_unpack(a, handles) for a in args], **{k: _unpack(v, handles) for k, v in kwargs.items()}, **extra
+                )
+            )
             _check_count(kind, count, out)
             handles += out
 
@@ -111,7 +120,11 @@ class Trace:
         table: dict[int, Any] = {}
         for inst in self.insts:
             extra = {"decision": inst.decision} if inst.decision is not None else {}
-            out = getattr(sch, inst.kind)(*[_translate(a, table) for a in inst.args], **{k: _translate(v, table) for k, v in inst.kwargs.items()}, **extra)
+            out = getattr(sch, inst.kind)(
+                *[_translate(a, table) for a in inst.args],
+                **{k: _translate(v, table) for k, v in inst.kwargs.items()},
+                **extra,
+            )
             new = _flat(out)
             _check_count(inst.kind, len(inst.handles), new)
             table.update({id(old): n for old, n in zip(inst.handles, new, strict=True)})
@@ -119,7 +132,12 @@ class Trace:
 
 def _check_count(kind: str, expected: int, found: list[Any]) -> None:
     if len(found) != expected:
-        raise ScheduleError(f"replay: {kind} returned another number of blocks or loops", expected=str(expected), found=str(len(found)), help="the trace belongs to a function of another form")
+        raise ScheduleError(
+            f"replay: {kind} returned another number of blocks or loops",
+            expected=str(expected),
+            found=str(len(found)),
+            help="the trace belongs to a function of another form",
+        )
 
 
 def _flat(value: Any) -> list[Any]:

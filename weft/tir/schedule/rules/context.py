@@ -131,7 +131,10 @@ class RuleContext:
         return outer, [outer, rest_outer]
 
     def static_work(self, rv: BlockRV, from_loop: int = 0) -> int | None:
-        """Estimate the work of one iteration of the loop before position `from_loop` of a block; None where symbolic."""
+        """Estimate the work of one iteration of the loop before position `from_loop` of a block.
+
+        None where symbolic.
+        """
         work = element_cost(self.block(rv).body)
         for f in self.loops(rv)[from_loop:]:
             if not isinstance(f.extent, IntImm):

@@ -1,8 +1,13 @@
-"""Matrix products and convolutions as one rule: register tiles over rows and columns, the sum innermost, the epilogue at the write-back.
+"""Matrix products and convolutions as one rule.
 
-A contraction has rows (variables of the first operand alone), columns (of the second alone), batch variables (of both) and summed
-variables. For a product these are ``i``, ``j``, ``b`` and ``k``; for a convolution over channels-last data, pixels, output channels,
-nothing, and taps with input channels. The second operand is expected in panels ``[.., column // P, summed.., column % P]``, as
+Register tiles over rows and columns, the sum innermost, the epilogue at the write-back.
+
+A contraction has rows (variables of the first operand alone), columns (of the second alone), batch variables (of
+both) and summed
+variables. For a product these are ``i``, ``j``, ``b`` and ``k``; for a convolution over channels-last data, pixels,
+output channels,
+nothing, and taps with input channels. The second operand is expected in panels ``[.., column // P, summed.., column
+% P]``, as
 constant weights are packed; one that is not, or that does not divide into tiles, is packed by a stage of its own.
 """
 
@@ -66,7 +71,9 @@ class _Product:
             if self._packable():
                 packed = self._pack(tile.width)
             elif stride_along(c.b, c.vector) != 1:
-                raise ScheduleError("contraction: the second operand neither is contiguous along the column nor can be packed")
+                raise ScheduleError(
+                    "contraction: the second operand neither is contiguous along the column nor can be packed"
+                )
         sink, loop_of = attach_epilogue(ctx, self.rv)
         row = ctx.fuse(self._adjacent(sink, [loop_of[v] for v in row_vars if v in loop_of]))
         if row is None:
@@ -93,9 +100,14 @@ class _Product:
         return total
 
     def _row_vars(self) -> list[Var]:
-        """Choose the rows that tiles cover: all trailing row variables that the first operand walks plainly, else the last one."""
+        """Choose the rows that tiles cover.
+
+        All trailing row variables that the first operand walks plainly, else the last one.
+        """
         c = self.c
-        order = [i for i in c.output.indices if isinstance(i, Var) and i in c.rows and not is_const_int(self.extents[i], 1)]
+        order = [
+            i for i in c.output.indices if isinstance(i, Var) and i in c.rows and not is_const_int(self.extents[i], 1)
+        ]
         if not order:
             return []
         positions = {v: [n for n, i in enumerate(c.a.indices) if v in used_vars(i)] for v in order}
@@ -113,7 +125,9 @@ class _Product:
         return chosen
 
     def _adjacent(self, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        """Bring loops of the sink next to each other, at the place of the first, and leave out those of one iteration."""
+        """Bring loops of the sink next to each other, at the place of the first, and leave out those of one
+        iteration.
+        """
         if len(loops) > 1:
             everything = self.sch.get_loops(sink)
             inside = {x.var for x in loops}
@@ -152,7 +166,11 @@ class _Product:
         first = [n for n in range(len(c.b.indices)) if n not in sums and n != column_dims[0]]
         copy = sch.cache_read(self.rv, at, "global")
         col = column_dims[0]
-        sch.transform_layout(copy, ("write", 0), lambda *i: [*[i[n] for n in first], i[col] // width, *[i[n] for n in sums], i[col] % width])
+        sch.transform_layout(
+            copy,
+            ("write", 0),
+            lambda *i: [*[i[n] for n in first], i[col] // width, *[i[n] for n in sums], i[col] % width],
+        )
         loops = sch.get_loops(copy)
         if len(loops) != len(c.b.indices):
             raise ScheduleError("contraction: the copy of the second operand has lost dimensions")
@@ -172,7 +190,10 @@ class _Product:
     def _tile_sink(
         self, sink: BlockRV, row: LoopRV, column: LoopRV, parts: list[RowPart], tile: Tile, rows_first: bool
     ) -> list[tuple[BlockRV, LoopRV, RowPart]]:
-        """Tile the loops of the sink. Returns, for each stretch of rows, its block, the loop around one tile, and the stretch."""
+        """Tile the loops of the sink.
+
+        Returns, for each stretch of rows, its block, the loop around one tile, and the stretch.
+        """
         sch, ctx = self.sch, self.ctx
         everything = sch.get_loops(sink)
         outer = [x for x in everything if x.var is not row.var and x.var is not column.var]
@@ -243,7 +264,12 @@ class _Product:
         loops = sch.get_loops(anchor)
         at = next(i for i, x in enumerate(loops) if x.var is tile_loop.var)
         inner = loops[at + 1 :]
-        owner = {x.var: iv for x in inner for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if x.var in used_vars(v)}
+        owner = {
+            x.var: iv
+            for x in inner
+            for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)
+            if x.var in used_vars(v)
+        }
         reduce_loops = [x for x in inner if owner[x.var].iter_type == "reduce"]
         vector_var = contraction_vector(block)
         column = [x for x in inner if owner[x.var].var is vector_var]

@@ -1,4 +1,7 @@
-"""Depthwise products: each output channel sums over its own taps; channels are lanes, neighbouring pixels accumulators."""
+"""Depthwise products: each output channel sums over its own taps.
+
+Channels are lanes, neighbouring pixels accumulators.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from weft.tir.schedule.rules.elementwise import vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
-
 
 __all__ = ["schedule_depthwise"]
 
@@ -95,7 +97,12 @@ def _sum(ctx: RuleContext, rv: BlockRV, place: LoopRV, c: Contraction) -> None:
     realize = sch.state.realize(rv.name)
     loops = sch.get_loops(rv)
     at = next(i for i, x in enumerate(loops) if x.var is place.var)
-    owner = {x.var: iv for x in loops[at + 1 :] for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if x.var in used_vars(v)}
+    owner = {
+        x.var: iv
+        for x in loops[at + 1 :]
+        for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)
+        if x.var in used_vars(v)
+    }
     reducing = [x for x in loops[at + 1 :] if owner[x.var].iter_type == "reduce"]
     spatial = [x for x in loops[at + 1 :] if x not in reducing]
     sch.reorder(*reducing, *spatial)
@@ -147,4 +154,3 @@ def _work(ctx: RuleContext, sink: BlockRV, task: LoopRV, taps: int) -> int | Non
             total *= n
         inside = inside or f.loop_var is task.var
     return max(1, total // 8)
-

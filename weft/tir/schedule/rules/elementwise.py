@@ -40,7 +40,10 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
 
 
 def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list[LoopRV], LoopRV]:
-    """Fuse the innermost loops that all accesses run through contiguously; return the loops outside and the fused one."""
+    """Fuse the innermost loops that all accesses run through contiguously.
+
+    Return the loops outside and the fused one.
+    """
     suffix = flat_suffix(ctx, rv, loops)
     inner = ctx.fuse(loops[len(loops) - suffix :])
     assert inner is not None
@@ -48,7 +51,9 @@ def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list
 
 
 def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
-    """Count the innermost loops along which every access either stays, or walks whole trailing dimensions of its buffer."""
+    """Count the innermost loops along which every access either stays, or walks whole trailing dimensions of its
+    buffer.
+    """
     realize = ctx.sch.state.realize(rv.name)
     block = realize.block
     of_loop = {v: iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
@@ -93,7 +98,9 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
-    """Return the position of the loop along which a load is contiguous while the store is contiguous along the innermost."""
+    """Return the position of the loop along which a load is contiguous while the store is contiguous along the
+    innermost.
+    """
     realize = ctx.sch.state.realize(rv.name)
     of_var = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
     order = [x.var for x in loops]

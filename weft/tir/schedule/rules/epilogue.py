@@ -15,7 +15,10 @@ __all__ = ["attach_epilogue"]
 
 
 def attach_epilogue(ctx: RuleContext, rv: BlockRV) -> tuple[BlockRV, dict[Var, LoopRV]]:
-    """Find the element-wise block that takes the result, or add a copy; map the anchor's spatial variables to its loops."""
+    """Find the element-wise block that takes the result, or add a copy.
+
+    Map the anchor's spatial variables to its loops.
+    """
     sch = ctx.sch
     block = ctx.block(rv)
     consumers = consumers_of(block, sch.state.root)
@@ -33,7 +36,10 @@ def attach_epilogue(ctx: RuleContext, rv: BlockRV) -> tuple[BlockRV, dict[Var, L
 
 
 def _map_loops(ctx: RuleContext, block: Block, sink: BlockRV) -> dict[Var, LoopRV] | None:
-    """Map each spatial variable of the anchor to the loop of the sink that stands for it; None where an index is not one variable."""
+    """Map each spatial variable of the anchor to the loop of the sink that stands for it.
+
+    None where an index is not one variable.
+    """
     realize = ctx.sch.state.realize(sink.name)
     value_of = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     loads = loads_of(realize.block.body, block.writes[0].buffer)
@@ -44,7 +50,9 @@ def _map_loops(ctx: RuleContext, block: Block, sink: BlockRV) -> dict[Var, LoopR
         value = value_of.get(index) if isinstance(index, Var) else None
         if isinstance(w.min, Var) and isinstance(value, Var):
             mapping[w.min] = LoopRV(value)
-        elif not is_const_int(index if value is None else value, 0) and not (isinstance(value, Var) and is_const_int(ctx.extent(LoopRV(value)), 1)):
+        elif not is_const_int(index if value is None else value, 0) and not (
+            isinstance(value, Var) and is_const_int(ctx.extent(LoopRV(value)), 1)
+        ):
             return None
     covered = {x.var for x in mapping.values()}
     loops = {x.var for x in ctx.sch.get_loops(sink)}

@@ -1,4 +1,7 @@
-"""The rule for everything else: outer loops in parallel, contiguous inner loops in vectors, reductions decomposed. Always applicable."""
+"""The rule for everything else: outer loops in parallel, contiguous inner loops in vectors, reductions decomposed.
+
+Always applicable.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def _outer_parallel(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> None:
 
 
 def _reduction(ctx: RuleContext, rv: BlockRV, block: Block) -> None:
-    """Parallel over outputs; where the output and the input are contiguous along the last output axis, in vectors over it."""
+    """Parallel over outputs.
+
+    Where the output and the input are contiguous along the last output axis, in vectors over it.
+    """
     sch = ctx.sch
     realize = sch.state.realize(rv.name)
     loops = sch.get_loops(rv)

@@ -1,4 +1,7 @@
-"""Inlining before a rule: element-wise blocks disappear into their consumers where that saves memory traffic and repeats little work."""
+"""Inlining before a rule.
+
+Element-wise blocks disappear into their consumers where that saves memory traffic and repeats little work.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
 
 
 def _repeats(block: Block, buffer: Buffer) -> bool:
-    """Whether a block reads each element of a buffer in several iterations: some variable of more than one value is in no index."""
+    """Whether a block reads each element of a buffer in several iterations.
+
+    Some variable of more than one value is in no index.
+    """
     varying = {iv.var for iv in block.iter_vars if iv.dom is not None and not is_const_int(iv.dom.extent, 1)}
     return any(varying - used_vars(load.indices) for load in loads_of(block.body, buffer))
 
@@ -65,4 +71,7 @@ def _window(block: Block) -> bool:
 
 
 def _has_condition(value: object) -> bool:
-    return any(isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else") for n in walk(value))
+    return any(
+        isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
+        for n in walk(value)
+    )

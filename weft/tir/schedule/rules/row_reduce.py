@@ -1,7 +1,11 @@
-"""Reductions with element-wise work around them: softmax, norms, means, pooling. One pass over rows in parallel, all stages inside.
+"""Reductions with element-wise work around them: softmax, norms, means, pooling.
 
-Two modes. *Rows*: the reduced axis is contiguous, so each row is reduced by vectors of partial results and a short tree.
-*Columns*: the output is contiguous along an axis that is not reduced, so neighbouring outputs are lanes of one accumulator.
+One pass over rows in parallel, all stages inside.
+
+Two modes. *Rows*: the reduced axis is contiguous, so each row is reduced by vectors of partial results and a short
+tree.
+*Columns*: the output is contiguous along an axis that is not reduced, so neighbouring outputs are lanes of one
+accumulator.
 """
 
 from __future__ import annotations
@@ -96,7 +100,10 @@ def _row_axes(ctx: RuleContext, sink: BlockRV, reductions: list[str]) -> set[int
 
 
 def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
-    """Whether neighbouring outputs are lanes: most reductions read contiguously along the innermost output, or at least not against it."""
+    """Whether neighbouring outputs are lanes.
+
+    Most reductions read contiguously along the innermost output, or at least not against it.
+    """
     votes = 0
     for name in reductions:
         block = ctx.sch.state.realize(name).block
@@ -192,7 +199,10 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
 
 def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bool:
     realize = ctx.sch.state.realize(name)
-    return any(iv.var in variables and loop.var in used_vars(v) for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True))
+    return any(
+        iv.var in variables and loop.var in used_vars(v)
+        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    )
 
 
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
@@ -207,7 +217,12 @@ def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
 
 def _spatial_loop_vars(ctx: RuleContext, rv: BlockRV) -> set[Var]:
     realize = ctx.sch.state.realize(rv.name)
-    return {x for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par" for x in used_vars(v)}
+    return {
+        x
+        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if iv.iter_type == "data_par"
+        for x in used_vars(v)
+    }
 
 
 def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
@@ -241,7 +256,9 @@ def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
     """Run the steps whose lanes are all inside apart, so that only the last one asks."""
     whole = ctx.whole_steps.get(rv.name)
     block = ctx.block(rv)
-    if whole is not None and any(getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)):
+    if whole is not None and any(
+        getattr(getattr(n, "op", None), "name", "") == "tir.if_then_else" for n in _values(block)
+    ):
         n = as_int(ctx.analyzer(rv).simplify(whole))
         if n != 0:
             ctx.sch.loop_partition(loop, [whole, None])

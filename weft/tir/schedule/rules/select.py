@@ -59,12 +59,15 @@ def schedule_of(func: PrimFunc, target: Any) -> Schedule:
 
 
 def _attempt(ctx: RuleContext, rule: Callable[[], set[str]]) -> set[str]:
-    """Apply a rule, or leave the function as it was where it fails (``ctx.refusals`` keeps why). Returns the blocks that are scheduled."""
+    """Apply a rule, or leave the function as it was where it fails (``ctx.refusals`` keeps why).
+
+    Returns the blocks that are scheduled.
+    """
     before = ctx.sch.checkpoint()
     names = set(ctx.sch.state.block_names())
     try:
         finished = rule()
-    except Exception as error:  # noqa: BLE001 - whatever stops a rule, the generic one still gives a correct kernel
+    except Exception as error:
         ctx.sch.rollback(before)
         ctx.refusals.append(error)
         return set()
@@ -77,7 +80,10 @@ def _rows(ctx: RuleContext, group: list[Block]) -> set[str]:
 
 
 def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
-    """Group blocks with reductions: each group is what leads to one last block, in order, nothing of it used outside."""
+    """Group blocks with reductions.
+
+    Each group is what leads to one last block, in order, nothing of it used outside.
+    """
     root = ctx.sch.state.root
     blocks = [b for b in ctx.blocks() if b.name_hint not in done]
     known = {b.name_hint for b in blocks}
@@ -88,7 +94,9 @@ def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
             continue
         members = _ancestors(ctx, sink, known, taken)
         ordered = [b for b in blocks if b.name_hint in members]
-        if any(is_reduction_block(b) for b in ordered) and all(is_reduction_block(b) or is_plain_store(b) for b in ordered):
+        if any(is_reduction_block(b) for b in ordered) and all(
+            is_reduction_block(b) or is_plain_store(b) for b in ordered
+        ):
             groups.append(ordered)
             taken |= members
     return groups

@@ -29,7 +29,9 @@ class RowPart(NamedTuple):
     rows: int
 
 
-def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None, group: int | None = None) -> Tile:
+def choose_tile(
+    rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None, group: int | None = None
+) -> Tile:
     """Choose a register tile.
 
     Parameters
@@ -46,7 +48,11 @@ def choose_tile(rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, p
     choices = []
     for vectors in (2, 4, 1, 3, 8):
         width = vectors * lanes
-        if vectors > most or (panel is not None and panel % width and width % panel) or (group is not None and group % width):
+        if (
+            vectors > most
+            or (panel is not None and panel % width and width % panel)
+            or (group is not None and group % width)
+        ):
             continue
         tallest = min(registers - vectors - 1, registers * 7 // 8) // vectors
         if vectors > 4 and m is not None and m > 3:
@@ -67,7 +73,10 @@ def _even(m: int | None, tallest: int, vectors: int) -> int:
 
 
 def _score(m: int | None, n: int | None, tallest: int, vectors: int, lanes: int) -> float:
-    """Estimate the share of the peak: multiply-adds over the larger of the issue time, the load time and the latency bound."""
+    """Estimate the share of the peak.
+
+    Multiply-adds over the larger of the issue time, the load time and the latency bound.
+    """
     rows = _even(m, tallest, vectors)
     accumulators = rows * vectors
     cycles = max(accumulators / 2, (rows + vectors) / 2, 4.0)

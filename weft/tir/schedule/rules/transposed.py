@@ -1,6 +1,7 @@
 """Transposed convolutions in gather form: outputs of one phase (their position modulo the stride) share their taps.
 
-The sum reads ``x[.., (o + p - k) // s]`` where that divides. With the phase and the tap unrolled the test of divisibility is decided
+The sum reads ``x[.., (o + p - k) // s]`` where that divides. With the phase and the tap unrolled the test of
+divisibility is decided
 while compiling, so that only taps that count are left; neighbouring outputs of a phase then read neighbouring inputs.
 """
 
@@ -27,7 +28,11 @@ def guarded_product(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     store = block.body
     if block.init is None or not isinstance(store, BufferStore) or not isinstance(store.value, Add):
         return None
-    product = store.value.b if isinstance(store.value.a, BufferLoad) and store.value.a.buffer is store.buffer else store.value.a
+    product = (
+        store.value.b
+        if isinstance(store.value.a, BufferLoad) and store.value.a.buffer is store.buffer
+        else store.value.a
+    )
     if not isinstance(product, Mul):
         return None
     for guarded, plain in ((product.a, product.b), (product.b, product.a)):
@@ -40,7 +45,7 @@ def guarded_product(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a guarded sum of products. Returns the blocks that are done."""
-    sch, rv = ctx.sch, BlockRV(name)
+    rv = BlockRV(name)
     block = ctx.block(rv)
     found = guarded_product(block)
     store = block.body
@@ -66,12 +71,24 @@ def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
 
 def _stride(load: BufferLoad, var: Var) -> int:
     """Return by what an index divides a variable; 1 where it does not."""
-    found = [n.b.value for i in load.indices for n in walk(i) if isinstance(n, FloorDiv) and var in used_vars(n.a) and isinstance(n.b, IntImm)]
+    found = [
+        n.b.value
+        for i in load.indices
+        for n in walk(i)
+        if isinstance(n, FloorDiv) and var in used_vars(n.a) and isinstance(n.b, IntImm)
+    ]
     return found[0] if found else 1
 
 
 def _tile(
-    ctx: RuleContext, rv: BlockRV, sink: BlockRV, loop_of: dict[Var, LoopRV], spatial: list[Var], channel: Var | None, strides: dict[Var, int], taps: list[Var]
+    ctx: RuleContext,
+    rv: BlockRV,
+    sink: BlockRV,
+    loop_of: dict[Var, LoopRV],
+    spatial: list[Var],
+    channel: Var | None,
+    strides: dict[Var, int],
+    taps: list[Var],
 ) -> set[str]:
     sch = ctx.sch
     work = ctx.static_work(rv) or 0
@@ -114,7 +131,12 @@ def _sum(ctx: RuleContext, rv: BlockRV, column: LoopRV, pixel: Var, taps: list[V
     realize = sch.state.realize(rv.name)
     loops = sch.get_loops(rv)
     at = next(i for i, x in enumerate(loops) if x.var is column.var)
-    owner = {x.var: iv for x in loops[at + 1 :] for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if x.var in used_vars(v)}
+    owner = {
+        x.var: iv
+        for x in loops[at + 1 :]
+        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if x.var in used_vars(v)
+    }
     inner = [x for x in loops[at + 1 :] if x.var in owner]
     pixels = next((x for x in inner if owner[x.var].var is pixel), None)
     if pixels is None:
@@ -129,4 +151,3 @@ def _sum(ctx: RuleContext, rv: BlockRV, column: LoopRV, pixel: Var, taps: list[V
         sch.unroll(x)
     if sums or tap_loops:
         sch.decompose_reduction(rv, [*sums, *tap_loops][0])
-
