@@ -1,18 +1,19 @@
 """Structural equality and hashing, generic over node fields and indifferent to the names of variables.
 
-Both rest on one canonical walk. Variables and buffers are numbered where they are first met, so two functions that differ in names
-only are equal; spans and name hints never take part. ``fingerprint`` is the same walk fed to SHA-256, for keys that outlive a process.
+Both rest on the same walk: parents before children, fields that introduce variables first. Variables and buffers are numbered where they
+are first met, so two functions that differ in names only are equal; spans, name hints and types that follow from a node's other fields
+never take part. ``fingerprint`` is that walk written as bytes and fed to SHA-256, for keys that outlive a process. The walks keep their
+own stack, so that long chains cost no recursion.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from weft.ir.expr import Constant, GlobalVar
+from weft.ir.expr import Constant, DataTypeImm, ExprStringImm, ExternFunc, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, TupleGetItem
 from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node
@@ -20,104 +21,7 @@ from weft.ir.scalar import Op, Var
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
-_HINTS = {"name", "name_hint"}
-_NUMBERED = (Var, ExprVar)
-
-
-def _is_numbered(node: Any) -> bool:
-    """Whether identity, not content, distinguishes a node: variables and buffers."""
-    return isinstance(node, _NUMBERED) or type(node).__name__ == "Buffer"
-
-
-def _fields(node: Node) -> Iterator[tuple[str, Any]]:
-    skip_hints = _is_numbered(node) or type(node).__name__ in ("Block",)
-    for f in node.__struct_fields__:
-        if f != "span" and not (skip_hints and f in _HINTS):
-            yield f, getattr(node, f)
-
-
-def _array(data: Any) -> np.ndarray:
-    return np.asarray(data.numpy() if hasattr(data, "numpy") else data)
-
-
-class _Mismatch(Exception):
-    """The first difference: the path to it and both sides."""
-
-    def __init__(self, path: str, lhs: Any, rhs: Any) -> None:
-        self.path, self.lhs, self.rhs = path, lhs, rhs
-        super().__init__(path)
-
-
-class _Equal:
-    """Compares two structures, mapping the variables of one to those of the other."""
-
-    def __init__(self, map_free_vars: bool) -> None:
-        self.map_free_vars = map_free_vars
-        self.forward: dict[int, Any] = {}
-        self.backward: dict[int, Any] = {}
-        self.keep: list[Any] = []
-
-    def check(self, a: Any, b: Any, path: str, defining: bool = False) -> None:
-        """Raise :class:`_Mismatch` at the first difference."""
-        if isinstance(a, Node) or isinstance(b, Node):
-            self._nodes(a, b, path, defining)
-        elif isinstance(a, tuple) and isinstance(b, tuple):
-            if len(a) != len(b):
-                raise _Mismatch(f"{path} (length)", a, b)
-            for i, (x, y) in enumerate(zip(a, b, strict=True)):
-                self.check(x, y, f"{path}[{i}]", defining)
-        elif hasattr(a, "__dlpack__") and hasattr(b, "__dlpack__"):
-            x, y = _array(a), _array(b)
-            if x.dtype != y.dtype or x.shape != y.shape or x.tobytes() != y.tobytes():
-                raise _Mismatch(path, f"tensor {x.shape} {x.dtype}", f"tensor {y.shape} {y.dtype}")
-        elif a is not b and (type(a) is not type(b) and not (isinstance(a, str) and isinstance(b, str)) or not _same_scalar(a, b)):
-            raise _Mismatch(path, a, b)
-
-    def _nodes(self, a: Any, b: Any, path: str, defining: bool) -> None:
-        if type(a) is not type(b):
-            raise _Mismatch(path, a, b)
-        if isinstance(a, (Op, GlobalVar)):
-            name = "name" if isinstance(a, Op) else "name_hint"
-            if getattr(a, name) != getattr(b, name):
-                raise _Mismatch(path, getattr(a, name), getattr(b, name))
-            return
-        if isinstance(a, Attrs):
-            self._attrs(a, b, path)
-            return
-        if _is_numbered(a) or type(a).__name__ == "Buffer":
-            self._variables(a, b, path, defining)
-            return
-        binders = _BINDERS.get(type(a).__name__, ())
-        for f in binders:
-            self.check(getattr(a, f), getattr(b, f), f"{path}.{f}", defining=True)
-        for f, x in _fields(a):
-            if f not in binders:
-                self.check(x, getattr(b, f), f"{path}.{f}", defining)
-
-    def _attrs(self, a: Attrs, b: Attrs, path: str) -> None:
-        if set(a.keys()) != set(b.keys()):
-            raise _Mismatch(path, a.keys(), b.keys())
-        for k, v in a.items:
-            self.check(v, b[k], f"{path}[{k!r}]")
-
-    def _variables(self, a: Any, b: Any, path: str, defining: bool) -> None:
-        if id(a) in self.forward or id(b) in self.backward:
-            if self.forward.get(id(a)) is not b or self.backward.get(id(b)) is not a:
-                raise _Mismatch(path, a, b)
-            return
-        if a is not b and not (defining or self.map_free_vars or type(a).__name__ == "Buffer"):
-            raise _Mismatch(f"{path} (a variable that neither side defines)", a, b)
-        self.forward[id(a)], self.backward[id(b)] = b, a
-        self.keep += [a, b]
-        for f, x in _fields(a):
-            self.check(x, getattr(b, f), f"{path}.{f}", defining=True)
-
-
-def _same_scalar(a: Any, b: Any) -> bool:
-    return a == b or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)
-
-
-# Fields that introduce variables, compared before the others.
+# Fields that introduce variables, compared before the others, by class name (the classes live on higher floors).
 _BINDERS: dict[str, tuple[str, ...]] = {
     "Function": ("params",),
     "PrimFunc": ("params", "buffer_map"),
@@ -133,21 +37,185 @@ _BINDERS: dict[str, tuple[str, ...]] = {
     "CommReducer": ("lhs", "rhs"),
     "FuncType": ("params",),
 }
+# Classes whose type follows from their other fields.
+_DERIVED_TYPE = (Constant, DataTypeImm, ExprStringImm, ExternFunc, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, TupleGetItem)
+_DERIVED_NAMES = {"SeqExpr"}
+
+_PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR = range(8)
+
+
+class _Plan:
+    """How values of one class are walked."""
+
+    __slots__ = ("binders", "fields", "kind", "tag")
+
+    def __init__(self, cls: type) -> None:
+        self.tag = cls.__name__.encode() + b"("
+        self.kind = _kind_of(cls)
+        name = cls.__name__
+        if not issubclass(cls, Node):
+            self.binders: tuple[str, ...] = ()
+            self.fields: tuple[str, ...] = ()
+            return
+        skip = {"span"}
+        if self.kind == _NUMBERED or name == "Block":
+            skip |= {"name", "name_hint"}
+        if issubclass(cls, _DERIVED_TYPE) or name in _DERIVED_NAMES:
+            skip.add("ty")
+        self.binders = _BINDERS.get(name, ())
+        self.fields = tuple(f for f in cls.__struct_fields__ if f not in skip and f not in self.binders)
+
+
+def _kind_of(cls: type) -> int:
+    if issubclass(cls, Node):
+        if issubclass(cls, (Op, GlobalVar)):
+            return _NAMED
+        if issubclass(cls, Attrs):
+            return _ATTRS
+        if issubclass(cls, (Var, ExprVar)) or cls.__name__ == "Buffer":
+            return _NUMBERED
+        return _CONSTANT if issubclass(cls, Constant) else _PLAIN
+    if issubclass(cls, tuple):
+        return _TUPLE
+    return _TENSOR if hasattr(cls, "__dlpack__") else _SCALAR
+
+
+_PLANS: dict[type, _Plan] = {}
+
+
+def _plan(cls: type) -> _Plan:
+    plan = _PLANS[cls] = _Plan(cls)
+    return plan
+
+
+def _array(data: Any) -> np.ndarray:
+    return np.ascontiguousarray(data.numpy() if hasattr(data, "numpy") else data)
+
+
+def _name_of(node: Any) -> str:
+    return node.name if isinstance(node, Op) else node.name_hint
+
+
+# --- equality ---------------------------------------------------------------------------------------------------------
+
+
+class _Mismatch(Exception):
+    """The first difference: the path to it and both sides."""
+
+    def __init__(self, path: Any, lhs: Any, rhs: Any, note: str = "") -> None:
+        self.lhs, self.rhs = lhs, rhs
+        self.path = _path_text(path) + note
+        super().__init__(self.path)
+
+
+def _path_text(path: Any) -> str:
+    """Write the linked path ``(parent, label)`` from its root."""
+    labels: list[str] = []
+    while path is not None:
+        path, label = path
+        labels.append(label if isinstance(label, str) else f"[{label}]")
+    return "".join(reversed(labels))
+
+
+class _Equal:
+    """Compares two structures, mapping the variables of one to those of the other."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.forward: dict[int, Any] = {}
+        self.backward: dict[int, Any] = {}
+        self.stack: list[tuple[Any, Any, Any, bool]] = []
+
+    def check(self, lhs: Any, rhs: Any, path: Any) -> None:
+        """Raise :class:`_Mismatch` at the first difference."""
+        stack = self.stack
+        stack.append((lhs, rhs, path, False))
+        while stack:
+            a, b, where, defining = stack.pop()
+            cls = type(a)
+            plan = _PLANS.get(cls) or _plan(cls)
+            kind = plan.kind
+            if kind == _SCALAR:
+                self._scalars(a, b, where)
+            elif kind == _TUPLE:
+                if not isinstance(b, tuple) or len(a) != len(b):
+                    raise _Mismatch(where, a, b, " (length)" if isinstance(b, tuple) else "")
+                for i in range(len(a) - 1, -1, -1):
+                    stack.append((a[i], b[i], (where, i), defining))
+            elif kind == _TENSOR:
+                self._tensors(a, b, where)
+            elif cls is not type(b):
+                raise _Mismatch(where, a, b)
+            elif kind == _PLAIN:
+                self._push(plan, a, b, where, defining)
+            elif kind == _NUMBERED:
+                self._variables(plan, a, b, where, defining)
+            elif kind == _NAMED:
+                if _name_of(a) != _name_of(b):
+                    raise _Mismatch(where, _name_of(a), _name_of(b))
+            elif kind == _ATTRS:
+                if set(a.keys()) != set(b.keys()):
+                    raise _Mismatch(where, a.keys(), b.keys(), " (names of attributes)")
+                for k, v in reversed(a.items):
+                    stack.append((v, b[k], (where, f"[{k!r}]"), defining))
+            else:
+                self._tensors(a.data, b.data, (where, ".data"))
+
+    def _push(self, plan: _Plan, a: Any, b: Any, where: Any, defining: bool) -> None:
+        for f in reversed(plan.fields):
+            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), defining))
+        for f in reversed(plan.binders):
+            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), True))
+
+    def _variables(self, plan: _Plan, a: Any, b: Any, where: Any, defining: bool) -> None:
+        if id(a) in self.forward or id(b) in self.backward:
+            if self.forward.get(id(a)) is not b or self.backward.get(id(b)) is not a:
+                raise _Mismatch(where, a, b)
+            return
+        if a is not b and not (defining or self.map_free_vars or plan.tag == b"Buffer("):
+            raise _Mismatch(where, a, b, " (a variable that neither side defines)")
+        self.forward[id(a)], self.backward[id(b)] = b, a
+        self._push(plan, a, b, where, True)
+
+    @staticmethod
+    def _scalars(a: Any, b: Any, where: Any) -> None:
+        if a is b:
+            return
+        same_type = type(a) is type(b) or (isinstance(a, str) and isinstance(b, str))
+        if not same_type or not (a == b or (a != a and b != b)):
+            raise _Mismatch(where, a, b)
+
+    @staticmethod
+    def _tensors(a: Any, b: Any, where: Any) -> None:
+        if a is b:
+            return
+        if not hasattr(b, "__dlpack__"):
+            raise _Mismatch(where, a, b)
+        x, y = _array(a), _array(b)
+        if x.dtype != y.dtype or x.shape != y.shape:
+            raise _Mismatch(where, f"tensor {x.shape} {x.dtype}", f"tensor {y.shape} {y.dtype}")
+        if x.tobytes() != y.tobytes():
+            at = tuple(int(i[0]) for i in np.nonzero(x != y)) if x.ndim and (x != y).any() else ()
+            raise _Mismatch(where, f"tensor {x.shape} {x.dtype} with {x[at]}", f"{y[at]}", f" at {list(at)}" if at else "")
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
     state = _Equal(map_free_vars)
-    if isinstance(lhs, IRModule) or isinstance(rhs, IRModule):
-        if type(lhs) is not type(rhs):
-            raise _Mismatch("module", type(lhs).__name__, type(rhs).__name__)
-        names = [{v.name_hint for v in m.functions} for m in (lhs, rhs)]
-        if names[0] != names[1]:
-            raise _Mismatch("module (function names)", sorted(names[0] - names[1]), sorted(names[1] - names[0]))
-        for var, func in lhs.items():
-            state.check(func, rhs[var.name_hint], f"module['{var.name_hint}']")
-        state.check(lhs.attrs, rhs.attrs, "module.attrs")
+    if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
+        state.check(lhs, rhs, (None, "root"))
         return
-    state.check(lhs, rhs, "root")
+    root = (None, "module")
+    if type(lhs) is not type(rhs):
+        raise _Mismatch(root, type(lhs).__name__, type(rhs).__name__)
+    names = [{v.name_hint for v in m.functions} for m in (lhs, rhs)]
+    if names[0] != names[1]:
+        only = [", ".join(sorted(a - b)) or "no other function" for a, b in (names, names[::-1])]
+        raise _Mismatch(root, f"has {only[0]}", f"has {only[1]}", " (names of functions)")
+    for var, func in lhs.items():
+        state.check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
+    state.check(lhs.attrs, rhs.attrs, (root, ".attrs"))
+    infos = [tuple(sorted(m.global_infos.items())) for m in (lhs, rhs)]
+    state.check(infos[0], infos[1], (root, ".global_infos"))
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
@@ -170,82 +238,87 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     try:
         _compare(lhs, rhs, map_free_vars)
     except _Mismatch as e:
-        raise ValueError(f"the structures differ at {e.path}\n  left:  {e.lhs}\n  right: {e.rhs}") from None
+        raise ValueError(f"the structures differ at {e.path}\n  left:  {_shown(e.lhs)}\n  right: {_shown(e.rhs)}") from None
 
 
-def _encode(node: Any, write: Callable[[bytes], Any]) -> None:
-    """Feed the canonical encoding to ``write``."""
+def _shown(value: Any) -> str:
+    lines = str(value).splitlines()
+    return "\n         ".join(lines if len(lines) <= 12 else [*lines[:12], "..."])
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------------
+
+
+def _encode(root: Any, out: list[bytes]) -> None:
+    """Append the canonical encoding of a value. Prefix form: the class and the lengths say how many values follow."""
     numbers: dict[int, int] = {}
-    keep: list[Any] = []
-
-    def number(value: Any) -> None:
-        known = numbers.get(id(value))
-        if known is not None:
-            write(b"#%d" % known)
-            return
-        numbers[id(value)] = len(numbers)
-        keep.append(value)
-        write(b"@%d" % numbers[id(value)])
-        content(value)
-
-    def content(value: Node) -> None:
-        write(type(value).__name__.encode() + b"(")
-        names = _BINDERS.get(type(value).__name__, ())
-        for f in names:
-            go(getattr(value, f))
-        for f, x in _fields(value):
-            if f not in names:
-                write(b",")
-                go(x)
-        write(b")")
-
-    def go(value: Any) -> None:
-        if isinstance(value, Node):
-            if isinstance(value, Op):
-                write(b"op:" + value.name.encode())
-            elif isinstance(value, GlobalVar):
-                write(b"global:" + value.name_hint.encode())
-            elif isinstance(value, Attrs):
-                write(b"{")
-                for k, v in sorted(value.items, key=lambda kv: kv[0]):
-                    write(k.encode() + b"=")
-                    go(v)
-                write(b"}")
-            elif _is_numbered(value):
-                number(value)
-            elif isinstance(value, Constant):
-                array = _array(value.data)
-                write(f"constant:{array.dtype}{array.shape}".encode())
-                write(np.ascontiguousarray(array).tobytes())
-            else:
-                content(value)
-        elif isinstance(value, tuple):
-            write(b"(%d:" % len(value))
-            for x in value:
-                go(x)
-            write(b")")
-        elif hasattr(value, "__dlpack__"):
-            array = _array(value)
-            write(f"tensor:{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    stack: list[Any] = [root]
+    pop, push, write, plans = stack.pop, stack.append, out.append, _PLANS
+    while stack:
+        v = pop()
+        cls = type(v)
+        plan = plans.get(cls) or _plan(cls)
+        kind = plan.kind
+        if kind == _SCALAR:
+            write(_scalar_bytes(v))
+        elif kind == _PLAIN:
+            write(plan.tag)
+            for f in reversed(plan.fields):
+                push(getattr(v, f))
+            for f in reversed(plan.binders):
+                push(getattr(v, f))
+        elif kind == _TUPLE:
+            write(b"%d:" % len(v))
+            stack.extend(reversed(v))
+        elif kind == _NUMBERED:
+            known = numbers.get(id(v))
+            if known is not None:
+                write(b"#%d;" % known)
+                continue
+            write(b"@" + plan.tag)
+            numbers[id(v)] = len(numbers)
+            for f in reversed(plan.fields):
+                push(getattr(v, f))
+        elif kind == _NAMED:
+            write(plan.tag + _name_of(v).encode() + b";")
+        elif kind == _ATTRS:
+            items = sorted(v.items, key=lambda kv: kv[0])
+            write(b"{%d:" % len(items))
+            for k, x in reversed(items):
+                push(x)
+                push(k)
         else:
-            write(f"{type(value).__name__ if not isinstance(value, str) else 'str'}:{value!s};".encode())
+            array = _array(v.data if kind == _CONSTANT else v)
+            write(f"tensor:{array.dtype}{array.shape}".encode())
+            write(array.tobytes())
 
-    if isinstance(node, IRModule):
-        for var, func in sorted(node.items(), key=lambda vf: vf[0].name_hint):
-            write(var.name_hint.encode())
-            go(func)
-        go(node.attrs)
-    else:
-        go(node)
+
+def _scalar_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return b"s%d:%s" % (len(value), value.encode())
+    return f"{type(value).__name__}:{value!s};".encode()
+
+
+def _encoding(node: Any) -> list[bytes]:
+    out: list[bytes] = []
+    if not isinstance(node, IRModule):
+        _encode(node, out)
+        return out
+    for var, func in sorted(node.items(), key=lambda vf: vf[0].name_hint):
+        out.append(b"def " + var.name_hint.encode() + b";")
+        _encode(func, out)
+    _encode((node.attrs, tuple(sorted(node.global_infos.items()))), out)
+    return out
 
 
 def fingerprint(node: Any) -> str:
-    """Return the SHA-256 of the canonical encoding, in hexadecimal: equal for alpha-equivalent structures, in every process."""
-    chunks: list[bytes] = []
-    _encode(node, chunks.append)
-    return hashlib.sha256(b"".join(chunks)).hexdigest()
+    """Return the SHA-256 of the canonical encoding, in hexadecimal: equal for alpha-equivalent structures, in every process.
+
+    Variables that nothing defines are numbered too, so fragments that differ in free variables only have one fingerprint.
+    """
+    return hashlib.sha256(b"".join(_encoding(node))).hexdigest()
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """Return a 64-bit hash that agrees with :func:`structural_equal`."""
+    """Return a 64-bit hash that agrees with :func:`structural_equal`, with free variables mapped or not."""
     return int(fingerprint(node)[:16], 16)

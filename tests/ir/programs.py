@@ -1,0 +1,61 @@
+"""Nodes and modules for tests of printing, equality and JSON, built by hand."""
+
+import numpy as np
+
+from weft import ir, relax, tir
+from weft.ir import Attrs, IntImm, SizeVar, Var, const
+from weft.tir import BlockRealize, Block, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range, SeqStmt
+
+
+def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
+    """A scheduled matrix product."""
+    a, b, c = (tir.decl_buffer(s, dtype, x) for s, x in (((m, k), "A"), ((k, n), "B"), ((m, n), "C")))
+    params = tuple(Var(x.name.lower(), "handle") for x in (a, b, c))
+    loops = [Var(x, "int32") for x in names]
+    vs = [Var("v" + x, "int32") for x in names]
+    ivs = tuple(
+        IterVar(Range(const(0), const(e)), v, t) for v, e, t in zip(vs, (m, n, k), ("data_par", "data_par", "reduce"))
+    )
+    one = const(1)
+    region = lambda buf, idx: BufferRegion(buf, tuple(Range(i, one) for i in idx))
+    body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
+    block = Block(
+        ivs, (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))), (region(c, vs[:2]),), "C", body,
+        BufferStore(c, const(0.0, dtype), (vs[0], vs[1])),
+    )
+    stmt = BlockRealize(tuple(loops), ir.TRUE, block)
+    for v, e in zip(reversed(loops), (k, n, m)):
+        stmt = For(v, const(0), const(e), ForKind.SERIAL, stmt)
+    root = BlockRealize((), ir.TRUE, Block((), (), (), "root", stmt))
+    return PrimFunc(params, root, None, tuple(zip(params, (a, b, c))), Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}))
+
+
+def relax_module(dim="n"):
+    """A module with a symbolic dimension, a constant and a TIR function."""
+    n = SizeVar(dim, "int64")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.tensor_type((n, 16), "float32"))
+    w = relax.constant(np.arange(128, dtype="float32").reshape(16, 8))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(relax.op.matmul(x, w))
+            z = bb.emit_output(relax.op.nn.softmax(relax.op.nn.relu(y), axis=-1))
+        bb.emit_func_output(z)
+    mod = bb.get()
+    mod["matmul"] = matmul_func()
+    return mod
+
+
+def long_chain(length):
+    """A sum of `length` terms, nested to the left."""
+    x = Var("x", "int64")
+    e = x
+    for i in range(length):
+        e = ir.Add(e, ir.Mul(x, IntImm("int64", i + 2)))
+    return e
+
+
+def long_sequence(length):
+    """Statements one after another."""
+    a = tir.decl_buffer((8,), "float32", "A")
+    return SeqStmt(tuple(BufferStore(a, const(float(i), "float32"), (const(i % 8),)) for i in range(length)))

@@ -1,0 +1,93 @@
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.ir.programs import long_chain, matmul_func, relax_module
+from weft import ir, relax
+from weft.error import InvalidArgument
+from weft.ir import Attrs, Span, Var, load_json, save_json, structural_equal
+
+
+@pytest.mark.parametrize("make", [matmul_func, relax_module])
+def test_round_trip(make):
+    node = make()
+    assert structural_equal(node, load_json(save_json(node)))
+
+
+def test_sharing_is_kept():
+    x = Var("x") + 1
+    back = load_json(save_json(ir.Mul(x, x)))
+    assert back.a is back.b
+    a, b = load_json(save_json((x.a, x.a)))
+    assert a is b
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float16", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 5)])
+def test_constants(dtype, shape):
+    data = (np.arange(int(np.prod(shape)) or 0).reshape(shape) if shape else np.array(1)).astype(dtype)
+    back = load_json(save_json(relax.constant(data)))
+    got = back.data.numpy()
+    assert got.dtype == data.dtype and got.shape == data.shape
+    assert got.tobytes() == data.tobytes()
+
+
+def test_scalars():
+    values = Attrs.of(a=1, b=True, c=None, d="é\n", e=(1.5, float("inf"), float("-inf")), f=2**70)
+    back = load_json(save_json(values))
+    assert back.items == values.items
+    assert isinstance(back["b"], bool)
+    nan = load_json(save_json(ir.FloatImm("float32", float("nan"))))
+    assert nan.value != nan.value
+
+
+def test_spans_and_dtypes_survive():
+    node = load_json(save_json(Var("x", ir.DataType("float32x4"), span=Span("model.py", 3, 4))))
+    assert node.span == Span("model.py", 3, 4)
+    assert node.dtype.lanes == 4
+
+
+def test_operators_stay_unique():
+    op = ir.Op.get("relax.add")
+    assert load_json(save_json(ir.Call(op, ()))).op is op
+
+
+def test_long_chains():
+    e = long_chain(20000)
+    assert structural_equal(e, load_json(save_json(e)), map_free_vars=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1, column 1"),
+        ("[]", "expected weft_ir 1, found list"),
+        ('{"weft_ir": 7}', "expected weft_ir 1, found 7"),
+        ('{"weft_ir": 1}', "a part is missing"),
+        ('{"weft_ir": 1, "root": {"n": 3}, "nodes": []}', "a part is missing"),
+        ('{"weft_ir": 1, "root": {"n": 0}, "nodes": [["ir.scalar.Nope", {}]]}', "no node class 'ir.scalar.Nope'"),
+        ('{"weft_ir": 1, "root": {"n": 0}, "nodes": [["os.path", {}]]}', "no node class"),
+        ('{"weft_ir": 1, "root": {"n": 0}, "nodes": [["ir.scalar.Add", {"c": 1}]]}', "node 0 is no ir.scalar.Add"),
+        ('{"weft_ir": 1, "root": {"z": 0}}', "unknown kind"),
+        ('{"weft_ir": 1, "root": {"t": 0}, "tensors": [["float32", [2], "AAAA"]]}', "a part is missing"),
+    ],
+)
+def test_malformed(text, message):
+    with pytest.raises(InvalidArgument) as e:
+        load_json(text)
+    assert message in str(e.value)
+
+
+def test_every_cut_of_a_text_is_an_error():
+    text = save_json(matmul_func())
+    for end in range(0, len(text) - 1, max(1, len(text) // 60)):
+        with pytest.raises(InvalidArgument):
+            load_json(text[:end])
+    assert json.loads(text)["weft_ir"] == 1
+
+
+def test_what_has_no_json_form_is_refused():
+    with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
+        save_json(Attrs((("x", object()),)))

@@ -1,0 +1,221 @@
+"""JSON for nodes and modules: a list of nodes in which sharing is kept, children before parents, tensors in base64.
+
+Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape, base64], ...]}``. A value is
+a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t`` tensor number, ``d`` data type, ``f`` non-finite
+float, ``e`` enumeration member, ``s`` span, ``m`` module. A reader accepts its own version only; fields that it lacks are an error, fields
+that are missing take their defaults.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import json
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.ir.dtype import DataType, numpy_dtype
+from weft.ir.expr import constant
+from weft.ir.module import IRModule
+from weft.ir.node import Attrs, Node, Span
+from weft.ir.scalar import Op
+
+__all__ = ["load_json", "save_json"]
+
+VERSION = 1
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Numbers nodes and tensors as they are met, children first."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._keep: list[Any] = []
+
+    def root(self, value: Any) -> Any:
+        """Write everything below `value` and return its encoding."""
+        if isinstance(value, IRModule):
+            functions = [[self.root(v), self.root(f)] for v, f in value.items()]
+            infos = {k: self.root(tuple(v)) for k, v in value.global_infos.items()}
+            return {"m": {"functions": functions, "attrs": self.root(value.attrs), "global_infos": infos}}
+        stack: list[tuple[Any, bool]] = [(value, False)]
+        while stack:
+            v, ready = stack.pop()
+            if type(v) is tuple:
+                stack.extend((x, False) for x in reversed(v))
+            elif isinstance(v, Node) and id(v) not in self._numbers:
+                if ready:
+                    self._add(v)
+                else:
+                    stack.append((v, True))
+                    stack.extend((getattr(v, f), False) for f in reversed(v.__struct_fields__))
+        return self.value(value)
+
+    def _add(self, node: Node) -> None:
+        cls = type(node)
+        fields = {f: self.value(x) for f in cls.__struct_fields__ if (x := getattr(node, f)) is not None}
+        self._numbers[id(node)] = len(self.nodes)
+        self._keep.append(node)
+        self.nodes.append([f"{cls.__module__.removeprefix('weft.')}.{cls.__name__}", fields])
+
+    def value(self, v: Any) -> Any:
+        """Encode a value whose nodes are written."""
+        if isinstance(v, Node):
+            return {"n": self._numbers[id(v)]}
+        if isinstance(v, (tuple, list)):
+            return [self.value(x) for x in v]
+        if v is None or isinstance(v, bool):
+            return v
+        if isinstance(v, DataType):
+            return {"d": str(v)}
+        if isinstance(v, IntEnum):
+            return {"e": [f"{type(v).__module__.removeprefix('weft.')}.{type(v).__name__}", int(v)]}
+        if isinstance(v, (str, int)):
+            return v
+        if isinstance(v, float):
+            return v if math.isfinite(v) else {"f": str(v)}
+        if isinstance(v, Span):
+            return {"s": [v.file, v.line, v.column, v.end_line, v.end_column, v.origin]}
+        if hasattr(v, "__dlpack__"):
+            return {"t": self._tensor(v)}
+        raise InvalidArgument("a value cannot be written as JSON", expected="nodes, tuples, numbers, strings and tensors", found=repr(v))
+
+    def _tensor(self, data: Any) -> int:
+        known = self._numbers.get(id(data))
+        if known is None:
+            array = np.ascontiguousarray(data.numpy() if hasattr(data, "numpy") else data)
+            text = base64.b64encode(array.tobytes()).decode()
+            known = self._numbers[id(data)] = len(self.tensors)
+            self._keep.append(data)
+            self.tensors.append([str(array.dtype), list(data.shape), text])
+        return known
+
+
+def save_json(node: Any, indent: int | None = None) -> str:
+    """Write a node or a module as JSON, with constants and the sharing of nodes.
+
+    Parameters
+    ----------
+    node : Node, IRModule or tuple of nodes
+        What to write.
+    indent : int, optional
+        Spaces per level; by default one line.
+    """
+    writer = _Writer()
+    root = writer.root(node)
+    document = {"weft_ir": VERSION, "root": root, "nodes": writer.nodes, "tensors": writer.tensors}
+    return json.dumps(document, indent=indent, allow_nan=False)
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def _malformed(what: str, **details: Any) -> InvalidArgument:
+    return InvalidArgument(f"the JSON text of an IR is malformed: {what}", **details)
+
+
+def _class_named(name: str) -> type:
+    module, _, short = name.rpartition(".")
+    try:
+        cls = getattr(importlib.import_module("weft." + module), short, None) if module else None
+    except ImportError:
+        cls = None
+    if not isinstance(cls, type) or not issubclass(cls, (Node, IntEnum)):
+        raise _malformed(f"there is no node class '{name}'", help="the text may come from another version of Weft")
+    return cls
+
+
+class _Reader:
+    """Rebuilds nodes in the order of the list."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.tensors = [_read_tensor(t) for t in document.get("tensors", [])]
+        self.nodes: list[Node] = []
+        self._classes: dict[str, type] = {}
+        for entry in document.get("nodes", []):
+            self.nodes.append(self._node(entry))
+
+    def _node(self, entry: Any) -> Node:
+        name, fields = entry
+        cls = self._classes.get(name)
+        if cls is None:
+            cls = self._classes[name] = _class_named(name)
+        values = {k: self.value(v) for k, v in fields.items()}
+        if cls is Op:
+            return Op.get(values["name"])
+        try:
+            return cls(**values)
+        except TypeError as e:
+            raise _malformed(f"node {len(self.nodes)} is no {name}", found=str(e)) from None
+
+    def value(self, v: Any) -> Any:
+        """Decode a value; the nodes that it names come before it."""
+        if isinstance(v, list):
+            return tuple([self.value(x) for x in v])
+        if not isinstance(v, dict):
+            return v
+        ((kind, x),) = v.items()
+        decode: Callable[[_Reader, Any], Any] | None = _DECODE.get(kind)
+        if decode is None:
+            raise _malformed("a value of unknown kind", found=kind)
+        return decode(self, x)
+
+    def module(self, fields: dict[str, Any]) -> IRModule:
+        """Decode a module."""
+        functions = {self.value(v): self.value(f) for v, f in fields["functions"]}
+        infos = {k: self.value(v) for k, v in fields["global_infos"].items()}
+        attrs = self.value(fields["attrs"])
+        if not isinstance(attrs, Attrs):
+            raise _malformed("the module's attributes are no attributes", found=type(attrs).__name__)
+        return IRModule(functions, attrs, infos)
+
+
+_DECODE: dict[str, Callable[[_Reader, Any], Any]] = {
+    "n": lambda r, x: r.nodes[x],
+    "t": lambda r, x: r.tensors[x],
+    "d": lambda r, x: DataType(x),
+    "f": lambda r, x: float(x),
+    "e": lambda r, x: _class_named(x[0])(x[1]),
+    "s": lambda r, x: Span(*x),
+    "m": lambda r, x: r.module(x),
+}
+
+
+def _read_tensor(entry: Any) -> Any:
+    dtype, shape, text = entry
+    array = np.frombuffer(base64.b64decode(text, validate=True), numpy_dtype(dtype)).reshape(shape).copy()
+    return constant(array).data
+
+
+def load_json(text: str) -> Any:
+    """Read what :func:`save_json` wrote.
+
+    Raises
+    ------
+    InvalidArgument
+        When the text is no JSON, of another version, or malformed.
+    """
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise _malformed(f"line {e.lineno}, column {e.colno}: {e.msg}") from None
+    if not isinstance(document, dict) or document.get("weft_ir") != VERSION:
+        found = document.get("weft_ir", "no version") if isinstance(document, dict) else type(document).__name__
+        raise _malformed("unknown version", expected=f"weft_ir {VERSION}", found=str(found))
+    try:
+        return _Reader(document).value(document["root"])
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, binascii.Error) as e:
+        if isinstance(e, InvalidArgument):
+            raise
+        raise _malformed("a part is missing or of a wrong kind", found=f"{type(e).__name__}: {e}") from None
