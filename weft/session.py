@@ -21,6 +21,7 @@ from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load
 __all__ = ["Session", "TensorInfo"]
 
 _METADATA = "weft.metadata"
+_LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 _LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")
 
 
@@ -252,15 +253,17 @@ def open_library(path: str | os.PathLike[str]) -> VMExecutable:
 
 
 def _is_library(model: Any) -> bool:
-    """Whether `model` is a file that was compiled, by what its first bytes say."""
+    """Whether `model` is a file that was compiled, by its suffix or its first bytes."""
     if not isinstance(model, (str, os.PathLike)):
         return False
     path = Path(model)
+    if path.suffix in _LIBRARY_SUFFIXES:
+        return True
     try:
         with path.open("rb") as f:
             start = f.read(8)
     except OSError:
-        return path.suffix in (".so", ".dylib", ".dll")
+        return False
     return start.startswith(_LIBRARY_MAGIC)
 
 

@@ -13,6 +13,7 @@ import tvm_ffi
 from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import PackedFunc, register_wrapper, wrap
 from weft.runtime import link
+from weft.runtime.elf import check_complete
 from weft.runtime.timing import BenchmarkResult, time_function
 
 __all__ = ["Module", "jit_module", "load_module"]
@@ -310,6 +311,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         if blob is None:
             return code
         return Module(_load_tree(blob, code))
+    check_complete(file)
     return Module(_load_library(str(file.resolve())))
 
 

@@ -1,0 +1,54 @@
+"""Small ONNX models that several test files build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ELEMENT = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int64": TensorProto.INT64,
+    "int32": TensorProto.INT32,
+    "bool": TensorProto.BOOL,
+}
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    outputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    weights: Mapping[str, Any] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    """A model of some nodes; inputs and outputs map names to dtype and shape."""
+
+    def infos(values: Mapping[str, tuple[str, Sequence[int | str]]]) -> list[onnx.ValueInfoProto]:
+        return [helper.make_tensor_value_info(n, ELEMENT[d], list(s)) for n, (d, s) in values.items()]
+
+    initializers = [numpy_helper.from_array(np.asarray(v), n) for n, v in (weights or {}).items()]
+    graph = helper.make_graph(list(nodes), "test", infos(inputs), infos(outputs), initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def add(shape: Sequence[int | str] = ("n", 4)) -> onnx.ModelProto:
+    """``z = x + y``, both of one symbolic shape."""
+    spec = ("float32", shape)
+    return model([helper.make_node("Add", ["x", "y"], ["z"])], {"x": spec, "y": spec}, {"z": spec})
+
+
+def linear(seed: int = 0) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
+    """``y = relu(x @ w + b)`` for any number of rows, with its weights."""
+    rng = np.random.default_rng(seed)
+    w, b = rng.standard_normal((8, 5), np.float32), rng.standard_normal(5, np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="/dense/MatMul"),
+        helper.make_node("Add", ["p", "b"], ["q"], name="/dense/Add"),
+        helper.make_node("Relu", ["q"], ["y"], name="/Relu"),
+    ]
+    proto = model(nodes, {"x": ("float32", ("rows", 8))}, {"y": ("float32", ("rows", 5))}, {"w": w, "b": b})
+    return proto, w, b

@@ -1,0 +1,86 @@
+"""Checks that a shared library is all there before the dynamic linker maps it.
+
+The linker maps segments without comparing them with the file's length; touching a page behind the end of a file that
+was cut short kills the process (SIGBUS). Layout: System V ABI, ELF header, program headers, section headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+from weft.error import ExecutableError
+
+__all__ = ["check_complete"]
+
+_MAGIC = b"\x7fELF"
+_HEADER_BYTES = {1: 52, 2: 64}
+# e_phoff, e_shoff, e_flags, e_ehsize, e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx
+_HEADER = {1: "IIIHHHHHH", 2: "QQIHHHHHH"}
+_HEADER_AT = {1: 28, 2: 32}
+# Where a program header has its file offset and size, and a section header its type, offset and size.
+_SEGMENT = {1: (4, 16, "I"), 2: (8, 32, "Q")}
+_SECTION = {1: (16, 20, "I"), 2: (24, 32, "Q")}
+_NOBITS = 8
+
+
+def check_complete(path: Path) -> None:
+    """Compare the parts that an ELF file announces with its length; other files are left to the linker.
+
+    Raises
+    ------
+    ExecutableError
+        When the file ends before one of its parts does; it names the part and the offset.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(64)
+        if not start.startswith(_MAGIC):
+            return
+        width = start[4] if len(start) > 5 else 0
+        if width not in _HEADER_BYTES or len(start) < _HEADER_BYTES[width]:
+            raise _cut_short(path, "the ELF header", 64, size)
+        order = ">" if start[5] == 2 else "<"
+        fields = struct.unpack_from(order + _HEADER[width], start, _HEADER_AT[width])
+        segments_at, sections_at, _, _, segment_bytes, n_segments, section_bytes, n_sections, _ = fields
+        segments = _table(file, path, size, "the program headers", segments_at, segment_bytes, n_segments)
+        sections = _table(file, path, size, "the section headers", sections_at, section_bytes, n_sections)
+    for index, entry in enumerate(segments):
+        _check_extent(path, size, f"segment {index}", entry, _SEGMENT[width], order)
+    for index, entry in enumerate(sections):
+        if struct.unpack_from(order + "I", entry, 4)[0] != _NOBITS:
+            _check_extent(path, size, f"section {index}", entry, _SECTION[width], order)
+
+
+def _table(file: BinaryIO, path: Path, size: int, what: str, offset: int, entry_bytes: int, count: int) -> list[bytes]:
+    if count == 0:
+        return []
+    if entry_bytes < 32:
+        raise ExecutableError("this library is damaged", where=str(path), found=f"{what} of {entry_bytes} bytes each")
+    end = offset + entry_bytes * count
+    if end > size:
+        raise _cut_short(path, what, end, size)
+    file.seek(offset)
+    data = file.read(entry_bytes * count)
+    return [data[i * entry_bytes : (i + 1) * entry_bytes] for i in range(count)]
+
+
+def _check_extent(path: Path, size: int, what: str, entry: bytes, places: tuple[int, int, str], order: str) -> None:
+    offset_at, size_at, kind = places
+    if size_at + struct.calcsize(kind) > len(entry):
+        raise ExecutableError("this library is damaged", where=str(path), found=f"a header of {what} that is too short")
+    offset = struct.unpack_from(order + kind, entry, offset_at)[0]
+    length = struct.unpack_from(order + kind, entry, size_at)[0]
+    if offset + length > size:
+        raise _cut_short(path, f"{what} at offset {offset}", offset + length, size)
+
+
+def _cut_short(path: Path, what: str, needed: int, size: int) -> ExecutableError:
+    return ExecutableError(
+        "this library is cut short",
+        where=f"{path}, offset {size}",
+        expected=f"{needed} bytes, to the end of {what}",
+        found=f"{size} bytes",
+        help="compile or copy it again",
+    )
