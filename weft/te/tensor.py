@@ -194,8 +194,32 @@ class _ScalarOperators:
     def __rtruediv__(self, other: Any) -> Any:
         return _binary(s.div, other, self)
 
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary(s.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary(s.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary(s.floormod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary(s.floormod, other, self)
+
     def __neg__(self) -> Any:
         return _binary(s.mul, self, -1)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary(s.less, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary(s.less_equal, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary(s.greater, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary(s.greater_equal, self, other)
 
 
 _TENSOR_BINARY: list[Any] = []
@@ -226,6 +250,10 @@ class TensorSlice(_ScalarOperators):
     def asobject(self) -> PrimExpr:
         """Return the element as an expression."""
         return self.tensor(*self.indices)
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """Return the element converted to another data type."""
+        return self.asobject().astype(dtype)
 
     @property
     def dtype(self) -> str:

@@ -12,6 +12,7 @@ from weft.ir import max_ as max  # noqa: A004
 from weft.ir import min_ as min  # noqa: A004
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
 from weft.tir.function import PrimFunc
+from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
 from weft.tir.stmt import (

@@ -1,0 +1,366 @@
+"""The meaning of TIR: an interpreter, slow and plain, with which every schedule, pass and code generator is compared.
+
+Scheduled and lowered functions run alike; loops of every kind run in order, vectors are NumPy arrays. Scalars are NumPy scalars of
+their data type, so integer arithmetic wraps as it does on the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, LoweringError, ShapeMismatch
+from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    CallIntrin,
+    Cast,
+    DataType,
+    Dispatch,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+    Var,
+    numpy_dtype,
+)
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.intrin import INTRINSICS
+from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BlockRealize, BufferStore, DeclBuffer, Evaluate, For, IfThenElse, LetStmt, SeqStmt, While
+
+__all__ = ["interpret"]
+
+_TILE = 64
+
+
+def interpret(func: PrimFunc, *args: Any) -> None:
+    """Run a function; arrays are changed in place.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        Scheduled or lowered.
+    args : numpy.ndarray or number
+        One for each parameter: C-contiguous arrays for buffers.
+
+    Raises
+    ------
+    ShapeMismatch
+        When an array has another shape than its buffer.
+    """
+    if len(args) != len(func.params):
+        raise InvalidArgument("wrong number of arguments", expected=str(len(func.params)), found=str(len(args)))
+    state = _State()
+    buffers = {id(p): b for p, b in func.buffer_map}
+    late: list[tuple[Buffer, np.ndarray]] = []
+    with np.errstate(all="ignore"):
+        for p, a in zip(func.params, args, strict=True):
+            buffer = buffers.get(id(p))
+            if buffer is None:
+                state.env[id(p)] = numpy_dtype(p.dtype).type(a)
+                continue
+            if not isinstance(a, np.ndarray) or not a.flags.c_contiguous or len(a.shape) != len(buffer.shape):
+                raise InvalidArgument(f"'{buffer.name}' takes a C-contiguous array of {len(buffer.shape)} dimensions", found=repr(type(a)))
+            for d, n in zip(buffer.shape, a.shape, strict=True):
+                if isinstance(d, Var):
+                    state.env.setdefault(id(d), numpy_dtype(d.dtype).type(n))
+            state.memory[id(buffer.data)] = a.reshape(-1)
+            late.append((buffer, a))
+        for buffer, a in late:
+            expected = tuple(int(state.expr(d)) for d in buffer.shape)
+            if expected != a.shape:
+                raise ShapeMismatch(f"'{buffer.name}' has another shape", expected=str(expected), found=str(a.shape))
+        state.stmt(func.body)
+
+
+class _State:
+    """Values of variables and the memory behind buffers."""
+
+    def __init__(self) -> None:
+        self.env: dict[int, Any] = {}
+        self.memory: dict[int, np.ndarray] = {}
+        self.padded: dict[int, list[int]] = {}
+
+    def expr(self, e: Any) -> Any:
+        """Evaluate an expression."""
+        return _EXPR(e, self)
+
+    def stmt(self, s: Any) -> None:
+        """Run a statement."""
+        _STMT(s, self)
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Give a buffer fresh memory, filled with a value that no computation expects."""
+        dims = [int(self.expr(d)) for d in buffer.shape]
+        if buffer.scope == "local":  # has room for whole tiles, which may end behind the tensor
+            dims = self.padded[id(buffer)] = [d + _TILE for d in dims]
+        size = int(np.prod(dims, dtype=np.int64))
+        dtype = numpy_dtype(buffer.dtype)
+        self.memory[id(buffer.data)] = np.full(max(size, 1), 77 if dtype.kind in "iu" else (True if dtype.kind == "b" else np.nan), dtype)
+
+    def offset(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """The flat offset(s) of an element or of the elements of a vector."""
+        values = [self.expr(i) for i in indices]
+        total: Any = np.int64(0 if buffer.elem_offset is None else int(self.expr(buffer.elem_offset)))
+        if buffer.strides:
+            for v, s in zip(values, buffer.strides, strict=True):
+                total = total + np.asarray(v, np.int64) * int(self.expr(s))
+            return total
+        dims = self.padded.get(id(buffer)) or [int(self.expr(d)) for d in buffer.shape]
+        for v, d in zip(values, dims, strict=True):
+            total = total * d + np.asarray(v, np.int64)
+        return total
+
+
+_EXPR = Dispatch("interpret an expression")
+_STMT = Dispatch("interpret a statement")
+
+
+@_EXPR.on(IntImm, FloatImm)
+def _number(e: Any, s: _State) -> Any:
+    return numpy_dtype(e.dtype).type(e.value)
+
+
+@_EXPR.on(StringImm)
+def _string(e: StringImm, s: _State) -> Any:
+    return e.value
+
+
+@_EXPR.on(Var)
+def _var(e: Var, s: _State) -> Any:
+    if id(e) not in s.env:
+        raise LoweringError(f"variable '{e.name}' has no value")
+    return s.env[id(e)]
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))).astype(np.asarray(a).dtype)
+
+
+def _floormod(a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))).astype(np.asarray(a).dtype)
+
+
+def _div(a: Any, b: Any) -> Any:
+    if np.asarray(a).dtype.kind not in "iu":
+        return np.divide(a, b)
+    quotient = _floordiv(np.abs(a), np.abs(b))
+    return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient).astype(np.asarray(a).dtype)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return np.fmod(a, b) if np.asarray(a).dtype.kind not in "iu" else (a - _div(a, b) * b).astype(np.asarray(a).dtype)
+
+
+_BINARY = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: _div, Mod: _mod, FloorDiv: _floordiv, FloorMod: _floormod, Min: np.minimum, Max: np.maximum,
+    EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
+}  # fmt: skip
+
+
+@_EXPR.on(*_BINARY)
+def _binary(e: Any, s: _State) -> Any:
+    result = _BINARY[type(e)](s.expr(e.a), s.expr(e.b))
+    return np.asarray(result).astype(numpy_dtype(e.dtype))[()]
+
+
+@_EXPR.on(And)
+def _and(e: And, s: _State) -> Any:
+    a = s.expr(e.a)
+    return np.logical_and(a, s.expr(e.b)) if np.ndim(a) or a else a  # the right side may only be valid where the left holds
+
+
+@_EXPR.on(Or)
+def _or(e: Or, s: _State) -> Any:
+    a = s.expr(e.a)
+    return np.logical_or(a, s.expr(e.b)) if np.ndim(a) or not a else a
+
+
+@_EXPR.on(Not)
+def _not(e: Not, s: _State) -> Any:
+    return np.logical_not(s.expr(e.a))
+
+
+@_EXPR.on(Select)
+def _select(e: Select, s: _State) -> Any:
+    return np.where(s.expr(e.condition), s.expr(e.true_value), s.expr(e.false_value))[()]
+
+
+@_EXPR.on(Cast)
+def _cast(e: Cast, s: _State) -> Any:
+    value, target = np.asarray(s.expr(e.value)), DataType(e.dtype)
+    if target.is_integer and value.dtype.kind not in "iub":
+        limits = np.iinfo(numpy_dtype(target))
+        value = np.clip(np.nan_to_num(np.trunc(value.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min), limits.min, limits.max)
+        if target.bits == 64:
+            return np.asarray([int(v) for v in value.reshape(-1)], numpy_dtype(target)).reshape(value.shape)[()]
+    return value.astype(numpy_dtype(e.dtype))[()]
+
+
+@_EXPR.on(Let)
+def _let(e: Let, s: _State) -> Any:
+    s.env[id(e.var)] = s.expr(e.value)
+    return s.expr(e.body)
+
+
+@_EXPR.on(Ramp)
+def _ramp(e: Ramp, s: _State) -> Any:
+    return s.expr(e.base) + s.expr(e.stride) * np.arange(e.lanes, dtype=numpy_dtype(e.base.dtype))
+
+
+@_EXPR.on(Broadcast)
+def _broadcast(e: Broadcast, s: _State) -> Any:
+    return np.full(e.lanes, s.expr(e.value))
+
+
+@_EXPR.on(Shuffle)
+def _shuffle(e: Shuffle, s: _State) -> Any:
+    lanes = np.concatenate([np.atleast_1d(s.expr(v)) for v in e.vectors])
+    picked = lanes[[int(s.expr(i)) for i in e.indices]]
+    return picked[0] if len(e.indices) == 1 else picked
+
+
+@_EXPR.on(BufferLoad)
+def _load(e: BufferLoad, s: _State) -> Any:
+    memory, offset = s.memory[id(e.buffer.data)], s.offset(e.buffer, e.indices)
+    if e.predicate is not None:
+        mask = np.broadcast_to(s.expr(e.predicate), np.shape(offset))
+        out = np.zeros(np.shape(offset), memory.dtype)
+        out[mask] = _at(memory, offset[mask], e.buffer)
+        return out
+    return _at(memory, offset, e.buffer)
+
+
+def _at(memory: np.ndarray, offset: Any, buffer: Buffer) -> Any:
+    if np.size(offset) and (np.min(offset) < 0 or np.max(offset) >= memory.size):
+        raise LoweringError(f"access outside of buffer '{buffer.name}'", expected=f"offset in 0..{memory.size - 1}", found=str(offset))
+    return memory[offset]
+
+
+@_EXPR.on(CallIntrin)
+def _call(e: CallIntrin, s: _State) -> Any:
+    name = e.op.name.removeprefix("tir.")
+    if name == "if_then_else":
+        condition = s.expr(e.args[0])
+        if np.ndim(condition):
+            return np.where(condition, s.expr(e.args[1]), s.expr(e.args[2]))
+        return s.expr(e.args[1] if condition else e.args[2])
+    if name in ("likely", "assume"):
+        return s.expr(e.args[0])
+    if name == "reinterpret":
+        return np.asarray(s.expr(e.args[0])).view(numpy_dtype(e.dtype))[()]
+    intrinsic = INTRINSICS.get(name)
+    if intrinsic is None:
+        raise LoweringError(f"the interpreter does not know the intrinsic '{name}'", where=e.span)
+    args = [s.expr(a) for a in e.args]
+    wide = [np.asarray(a, np.float32) if DataType(x.dtype).is_float and DataType(x.dtype).bits == 16 else a for a, x in zip(args, e.args, strict=True)]
+    return np.asarray(intrinsic.reference(*wide)).astype(numpy_dtype(e.dtype))[()]
+
+
+@_STMT.on(SeqStmt)
+def _seq(node: SeqStmt, s: _State) -> None:
+    for x in node.seq:
+        s.stmt(x)
+
+
+@_STMT.on(BufferStore)
+def _store(node: BufferStore, s: _State) -> None:
+    memory, offset, value = s.memory[id(node.buffer.data)], s.offset(node.buffer, node.indices), s.expr(node.value)
+    if node.predicate is not None:
+        mask = np.broadcast_to(s.expr(node.predicate), np.shape(offset))
+        offset, value = offset[mask], np.broadcast_to(value, mask.shape)[mask]
+    _at(memory, offset, node.buffer)
+    memory[offset] = value
+
+
+@_STMT.on(For)
+def _for(node: For, s: _State) -> None:
+    low, dtype = int(s.expr(node.min)), numpy_dtype(node.loop_var.dtype).type
+    for i in range(low, low + int(s.expr(node.extent))):
+        s.env[id(node.loop_var)] = dtype(i)
+        s.stmt(node.body)
+
+
+@_STMT.on(While)
+def _while(node: While, s: _State) -> None:
+    while s.expr(node.condition):
+        s.stmt(node.body)
+
+
+@_STMT.on(IfThenElse)
+def _if(node: IfThenElse, s: _State) -> None:
+    if s.expr(node.condition):
+        s.stmt(node.then_case)
+    elif node.else_case is not None:
+        s.stmt(node.else_case)
+
+
+@_STMT.on(LetStmt)
+def _let_stmt(node: LetStmt, s: _State) -> None:
+    s.env[id(node.var)] = s.expr(node.value)
+    s.stmt(node.body)
+
+
+@_STMT.on(AllocBuffer)
+def _alloc(node: AllocBuffer, s: _State) -> None:
+    s.allocate(node.buffer)
+    s.stmt(node.body)
+
+
+@_STMT.on(AttrStmt, DeclBuffer)
+def _wrapper(node: Any, s: _State) -> None:
+    s.stmt(node.body)
+
+
+@_STMT.on(AssertStmt)
+def _assert(node: AssertStmt, s: _State) -> None:
+    if not s.expr(node.condition):
+        raise InvalidArgument(str(s.expr(node.message)))
+    s.stmt(node.body)
+
+
+@_STMT.on(Evaluate)
+def _evaluate(node: Evaluate, s: _State) -> None:
+    s.expr(node.value)
+
+
+@_STMT.on(BlockRealize)
+def _block(node: BlockRealize, s: _State) -> None:
+    block = node.block
+    if block.match_buffers:
+        raise LoweringError(f"block '{block.name_hint}': the interpreter does not know match_buffer")
+    values = [s.expr(v) for v in node.iter_values]
+    for iv, v in zip(block.iter_vars, values, strict=True):
+        s.env[id(iv.var)] = v
+    if not s.expr(node.predicate):
+        return
+    for buffer in block.alloc_buffers:
+        s.allocate(buffer)
+    if block.init is not None:
+        reduce = [(iv, v) for iv, v in zip(block.iter_vars, values, strict=True) if iv.iter_type == "reduce"]
+        if all(v == s.expr(iv.dom.min) for iv, v in reduce):  # type: ignore[union-attr]
+            s.stmt(block.init)
+    s.stmt(block.body)
