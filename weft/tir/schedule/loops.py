@@ -186,8 +186,6 @@ def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:
             )
     inner_body = chain[-1].body  # type: ignore[union-attr]
     for r in child_realizes(inner_body):
-        if not isinstance(r.block, Block):
-            continue
         if any(iv.iter_type not in ("data_par", "reduce") for iv in r.block.iter_vars):
             raise refuse(
                 "reorder", "the block has ordered or opaque iterations", block=r.block.name_hint, loops=list(loops)

@@ -28,24 +28,7 @@ def _primitive(fn: F) -> F:
 
     @functools.wraps(fn)
     def wrapper(self: Schedule, *args: Any, **kwargs: Any) -> Any:
-        if self._depth == 0:
-            args = tuple(self._known(a) for a in args)
-            kwargs = {k: self._known(v) for k, v in kwargs.items()}
-        self._depth += 1
-        before = self.state.func
-        try:
-            result = fn(self, *args, **kwargs)
-        except Exception:
-            self.state.func = before  # a refused primitive leaves the function as it was
-            raise
-        finally:
-            self._depth -= 1
-        if self._depth == 0:
-            decision = self._drawn
-            self._drawn = None
-            kwargs.pop("decision", None)
-            self._note(Instruction(fn.__name__, args, kwargs, result, decision))
-        return result
+        return self.record(fn, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
 
@@ -116,6 +99,26 @@ class Schedule:
         print(self.trace)
 
     # --- handles in the trace ---
+
+    def record(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a primitive and add it to the trace; a refused one leaves the function as it was."""
+        if self._depth == 0:
+            args = tuple(self._known(a) for a in args)
+            kwargs = {k: self._known(v) for k, v in kwargs.items()}
+        self._depth += 1
+        before = self.state.func
+        try:
+            result = fn(self, *args, **kwargs)
+        except Exception:
+            self.state.func = before
+            raise
+        finally:
+            self._depth -= 1
+        if self._depth == 0:
+            decision, self._drawn = self._drawn, None
+            kwargs.pop("decision", None)
+            self._note(Instruction(fn.__name__, args, kwargs, result, decision))
+        return result
 
     def _note(self, inst: Instruction) -> None:
         """Add an instruction to the trace and remember which handles it returned."""

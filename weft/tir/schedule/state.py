@@ -255,7 +255,7 @@ def _plain_indices(body: Stmt) -> Stmt:
 
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and any(
-            isinstance(i, PrimExpr) and _has_cast(i) for i in node.indices
+            _has_cast(i) for i in node.indices
         ):
             wide = [_widened(i) for i in node.indices]
             return replace_node(
@@ -305,6 +305,7 @@ def make_unique(func: PrimFunc) -> PrimFunc:
         elif isinstance(s, Block):
             repeated = {iv.var: replace_node(iv.var) for iv in s.iter_vars if id(iv.var) in seen}
             s = subst_stmt(s, repeated)
+            assert isinstance(s, Block)
             seen.update(id(iv.var) for iv in s.iter_vars)
             name = unique_name(s.name_hint)
             s = s if name == s.name_hint else replace_node(s, name_hint=name)

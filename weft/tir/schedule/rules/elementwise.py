@@ -35,7 +35,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     if flat:
         if main is not inner:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
-    elif row is not None:
+    else:
         ctx.parallel(row, None if n is None else max(1, cost * n // lanes))
 
 
