@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft.ir import Add, Cast, Dispatch, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Select, Sub, Var, cast, const, floordiv, max_, min_, walk
+from weft.tir.buffer import BufferLoad
 
 __all__ = ["bound_over"]
 
-Domains = Mapping[int, tuple[PrimExpr, PrimExpr]]
+Domains = Mapping[int, tuple[PrimExpr, PrimExpr] | None]
 Interval = tuple[PrimExpr, PrimExpr]
 
 
@@ -17,15 +18,15 @@ def bound_over(expr: PrimExpr, domains: Domains) -> Interval | None:
 
     Parameters
     ----------
-    domains : mapping of ``id(variable)`` to (least, greatest)
-        The bounds may use variables outside of the mapping.
+    domains : mapping of ``id(variable)`` to (least, greatest), or to None where no bound is known
+        The bounds may use variables outside of the mapping. What is read from memory has no bound.
 
     Returns
     -------
     pair of PrimExpr or None
         None where no bound is known.
     """
-    if not any(id(v) in domains for v in walk(expr) if isinstance(v, Var)):
+    if not any(isinstance(v, BufferLoad) or (isinstance(v, Var) and id(v) in domains) for v in walk(expr)):
         return expr, expr
     return _BOUND(expr, domains)
 
@@ -35,7 +36,10 @@ _BOUND = Dispatch("bound of an index", default=lambda e, d: None)
 
 @_BOUND.on(Var)
 def _var(e: Var, d: Domains) -> Interval | None:
-    low, high = d[id(e)]
+    domain = d[id(e)]
+    if domain is None:
+        return None
+    low, high = domain
     lo, hi = bound_over(low, d), bound_over(high, d)
     return (lo[0], hi[1]) if lo is not None and hi is not None else None
 

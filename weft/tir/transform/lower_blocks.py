@@ -74,6 +74,7 @@ class _Lower:
             loops = frozenset(id(n) for _, v in reduce_values for n in walk(v) if isinstance(n, Var))
             for region in block.writes:
                 self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
+        self.opaque_loops(block)
         if block.init is not None:
             first: PrimExpr = TRUE
             for iv, value in reduce_values:
@@ -83,6 +84,15 @@ class _Lower:
         body = substitute(body, env)
         predicate = realize.predicate
         return body if isinstance(predicate, IntImm) and predicate.value else IfThenElse(predicate, body)
+
+    def opaque_loops(self, block: Block) -> None:
+        """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""
+        nodes = list(walk(block.body))
+        loops = frozenset(id(n.loop_var) for n in nodes if isinstance(n, For))
+        if loops and not any(isinstance(n, BlockRealize) for n in nodes):
+            for n in nodes:
+                if isinstance(n, Buffer):
+                    self.carried[id(n)] = self.carried.get(id(n), frozenset()) | loops
 
 
 def _place(body: Stmt, buffer: Buffer, carried: frozenset[int]) -> Stmt:
