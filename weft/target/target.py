@@ -145,6 +145,10 @@ class Target:
         on = self.features
         if not self.is_host:
             return ",".join("+" + f for f in sorted(on))
+        if "mcpu" in self.attrs:  # the model's own features hold; only what the target says on top is named
+            explicit = self.attrs.get("mattr") or ()
+            named = explicit.split(",") if isinstance(explicit, str) else list(explicit)
+            return ",".join([*("+" + f for f in sorted(on)), *(n for n in named if n.startswith("-"))])
         return ",".join([("+" if f in on else "-") + f for f in sorted(host_features() | on)])
 
     @property

@@ -1,0 +1,50 @@
+"""Facts about generated code: the tiles of products and convolutions stay in registers and multiply-add in full vectors."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tir.schedule.test_rules import conv2d, packed_gemm
+from weft.target import Target, get_source
+from weft.tir.schedule import default_schedule
+
+TARGETS = {
+    "zmm": "llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu",
+    "ymm": "llvm -mcpu=haswell -mtriple=x86_64-unknown-linux-gnu",
+}
+FUNCTIONS = {
+    "gemm": lambda: packed_gemm(128, 768, 768, 32),
+    "conv": lambda: conv2d(1, 28, 28, 64, 64, (3, 3), 1, 1, 32),
+    "pointwise": lambda: conv2d(1, 28, 28, 64, 64, (1, 1), 1, 0, 32),
+}
+
+
+def hot_loop(assembly: str) -> list[str]:
+    """Return the instructions between a label and a jump back to it that hold the most multiply-adds."""
+    best: list[str] = []
+    lines = assembly.split("\n")
+    labels = {m[1]: n for n, line in enumerate(lines) if (m := re.match(r"(\.LBB\w+):", line))}
+    for n, line in enumerate(lines):
+        m = re.match(r"\s+j\w+\s+(\.LBB\w+)", line)
+        if m and labels.get(m[1], n) < n:
+            body = lines[labels[m[1]] : n]
+            if not any(re.match(r"\.LBB\w+:", x) for x in body[1:]) and count(body, "vfmadd") > count(best, "vfmadd"):
+                best = body
+    return best
+
+
+def count(lines: list[str], word: str) -> int:
+    return sum(word in x for x in lines)
+
+
+@pytest.mark.parametrize("register", list(TARGETS))
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+def test_hot_loop_does_not_spill(name, register):
+    target = Target(TARGETS[register])
+    body = hot_loop(get_source(default_schedule(FUNCTIONS[name](), target), target, "asm"))
+    assert count(body, "vfmadd") >= 16
+    assert all(register in x for x in body if "vfmadd" in x)
+    spills = [x for x in body if re.search(r"%[yz]mm", x) and re.search(r"\(%r[sb]p\)", x)]
+    assert not spills, spills
