@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from typing import Any
 
 from weft.ir import IRModule, function_pass
@@ -26,4 +28,17 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
     """
     if func.attrs.get("tir.is_scheduled"):
         return func
-    return default_schedule(func, target).with_attr("tir.is_scheduled", True)
+    try:
+        scheduled = default_schedule(func, target)
+    except Exception as e:  # a defect in a rule costs speed, not the model
+        if os.environ.get("WEFT_DEBUG"):
+            raise
+        name = func.attrs.get("global_symbol")
+        warnings.warn(
+            f"no schedule rule worked for '{name}', which will be slow: {type(e).__name__}: {e}\n"
+            "  this is a defect of Weft; please report it (WEFT_DEBUG=1 shows where it happens)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        scheduled = func
+    return scheduled.with_attr("tir.is_scheduled", True)

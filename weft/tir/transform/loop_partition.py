@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import TRUE, And, IntImm, IRModule, PrimExpr, Range, Var, function_pass, logical_and, rebuild, rewrite, walk
+from weft.ir import TRUE, And, IntImm, IRModule, PrimExpr, Range, Var, function_pass, logical_and, rebuild, rewrite, structural_equal, walk
 from weft.ir import scalar as s
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
@@ -132,7 +132,7 @@ def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
 
 
 def _same_in(worst: PrimExpr, c: PrimExpr) -> bool:
-    return any(x is c or (type(x) is type(c) and str(x) == str(c)) for x in _conjuncts(worst)) if worst is not TRUE else False
+    return worst is not TRUE and any(x is c or structural_equal(x, c) for x in _conjuncts(worst))
 
 
 def _assume(body: Stmt, true: set[int]) -> Stmt:
