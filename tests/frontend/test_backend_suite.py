@@ -27,7 +27,6 @@ OPERATORS = """
 # Element types, sequences and random numbers that Weft does not have; and rules where ONNX Runtime and the text of the
 # specification (the length of the resized tensor, an integer) differ from the suite's expected values.
 REFUSED = (
-    "FNUZ",
     "FLOAT8E8M0",
     "INT4",
     "INT2",

@@ -13,12 +13,13 @@ from weft.error import InvalidArgument
 
 __all__ = ["DataType", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
 
-_PATTERN = re.compile(r"^(bool|handle|void|bfloat|float8_e4m3fn|float8_e5m2|float|uint|int)(\d*)(?:x(\d+))?$")
-_DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "float8_e4m3fn": 8, "float8_e5m2": 8, "int": 32, "uint": 32, "float": 32}
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
+_PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+))?$")
+_DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "int": 32, "uint": 32, "float": 32, **dict.fromkeys(_FLOAT8, 8)}
 _EXTENDED = {
     "bfloat16": ml_dtypes.bfloat16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
+    **{name: getattr(ml_dtypes, name) for name in _FLOAT8},
 }
 
 
@@ -52,7 +53,7 @@ class DataType(str):
     @property
     def is_float(self) -> bool:
         """Whether values are floating-point, bfloat16 and float8 included."""
-        return self.code in ("float", "bfloat", "float8_e4m3fn", "float8_e5m2")
+        return self.code in _FLOATS
 
     @property
     def is_integer(self) -> bool:

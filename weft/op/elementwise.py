@@ -13,6 +13,7 @@ from weft.ir import DataType, Expr, FloatImm, IntImm, TensorType, as_expr, cast,
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.broadcast import elementwise
+from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
 
 __all__: list[str] = []
 
@@ -237,6 +238,10 @@ declare(
 
 def _to_dtype(x: Any, dtype: str) -> Any:
     source, target = DataType(x.dtype), DataType(dtype)
+    if source != target and source.code in FLOAT8:
+        return _to_dtype(float8_to_float32(x), dtype)
+    if source != target and target.code in FLOAT8:
+        return float32_to_float8(_to_dtype(x, "float32"), target)
     if target == "bool" and source != "bool":
         return x != const(0, x.dtype)
     return cast(target, x)

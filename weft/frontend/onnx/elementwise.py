@@ -23,7 +23,7 @@ _BINARY = {
     "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Div": "divide", "Mul": "multiply",
     "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
 }  # fmt: skip
-_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
 
 

@@ -33,6 +33,8 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     _T.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
     _T.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
     _T.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    _T.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    _T.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
 _FIELD = {
     _T.FLOAT: "float_data",
@@ -41,7 +43,10 @@ _FIELD = {
     _T.UINT32: "uint64_data",
     _T.UINT64: "uint64_data",
 }
-_BITS_IN_INT32 = {_T.FLOAT16: "uint16", _T.BFLOAT16: "uint16", _T.FLOAT8E4M3FN: "uint8", _T.FLOAT8E5M2: "uint8"}
+_BITS_IN_INT32 = {
+    **dict.fromkeys((_T.FLOAT16, _T.BFLOAT16), "uint16"),
+    **dict.fromkeys((_T.FLOAT8E4M3FN, _T.FLOAT8E5M2, _T.FLOAT8E4M3FNUZ, _T.FLOAT8E5M2FNUZ), "uint8"),
+}
 
 
 def load_model(model: Any) -> tuple[Any, Path | None]:

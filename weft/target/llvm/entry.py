@@ -17,7 +17,9 @@ from weft.tir import Buffer, PrimFunc
 
 __all__ = ["emit_function"]
 
-_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+_CODES = {
+    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13,
+}  # fmt: skip
 _WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC = range(11)
 _ANY = "{ i32, i32, i64 }"
 _COLD = ", !prof !0"
