@@ -115,7 +115,12 @@ def same_shape(a, b):
         return False
     if type(a) is IntImm:
         return a.value == b.value
-    return all(same_shape(p, q) for f in a.__struct_fields__ if f != "span" and hasattr(p := getattr(a, f), "span") for q in [getattr(b, f)])
+    return all(
+        same_shape(p, q)
+        for f in a.__struct_fields__
+        if f != "span" and hasattr(p := getattr(a, f), "span")
+        for q in [getattr(b, f)]
+    )
 
 
 @settings(max_examples=300, deadline=None)

@@ -3,7 +3,29 @@
 import numpy as np
 
 from weft.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, CallIntrin, Cast, Div, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Not, Or, Select, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    CallIntrin,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
+    Var,
     numpy_dtype,
 )  # fmt: skip
 from weft.tir import AllocBuffer, AttrStmt, BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt
@@ -70,7 +92,9 @@ class Program:
             for x in s.seq:
                 self.stmt(x, depth)
         elif kind is For:
-            self.lines.append(f"{pad}for {self.name(s.loop_var)} in range({self.expr(s.min)}, {self.expr(s.min)} + {self.expr(s.extent)}):")
+            self.lines.append(
+                f"{pad}for {self.name(s.loop_var)} in range({self.expr(s.min)}, {self.expr(s.min)} + {self.expr(s.extent)}):"
+            )
             self.stmt(s.body, depth + 1)
         elif kind is IfThenElse:
             self.lines.append(f"{pad}if {self.expr(s.condition)}:")
@@ -99,7 +123,9 @@ def run(func, *args):
     program = Program(func)
 
     def load(array, *index):
-        assert all(0 <= i < n for i, n in zip(index, array.shape, strict=True)), f"load at {index} of shape {array.shape}"
+        assert all(0 <= i < n for i, n in zip(index, array.shape, strict=True)), (
+            f"load at {index} of shape {array.shape}"
+        )
         return array[index].item()
 
     program.run.__globals__["load"] = load

@@ -8,8 +8,8 @@ import pytest
 
 from weft import te
 from weft.error import ScheduleError
-from weft.tir import AllocBuffer, For, ForKind, if_then_else
 from weft.ir import walk
+from weft.tir import AllocBuffer, For, ForKind, if_then_else
 
 sys.path.insert(0, str(Path(__file__).parent))
 from python_tir import run  # noqa: E402
@@ -137,7 +137,11 @@ def test_caches():
     s[CC].reorder(ko, *s[CC].op.axis, ki)
     s[AA].compute_at(s[CC], ko)
     func = te.schedule_to_prim_func(s, [A, B, C])
-    scopes = {n.buffer.name: (n.buffer.scope, [d.value for d in n.buffer.shape]) for n in walk(func.body) if isinstance(n, AllocBuffer)}
+    scopes = {
+        n.buffer.name: (n.buffer.scope, [d.value for d in n.buffer.shape])
+        for n in walk(func.body)
+        if isinstance(n, AllocBuffer)
+    }
     assert scopes == {"C_local": ("local", [4, 4]), "A_shared": ("shared", [4, 2])}
     check_matmul(s, A, B, C, 6, 10, 7)
 
@@ -164,7 +168,8 @@ def test_argmax_and_two_outputs():
     def combine(x, y):
         return te_select(x[1] >= y[1], x[0], y[0]), te_select(x[1] >= y[1], x[1], y[1])
 
-    from weft.ir import const, select as te_select
+    from weft.ir import const
+    from weft.ir import select as te_select
 
     argmax = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), te.lowest(t1)), name="argmax")
     index, value = te.compute((4,), lambda i: argmax((k.var, A[i, k]), axis=k), name="T")
@@ -196,7 +201,9 @@ def test_extern_stage():
         from weft.tir import BufferStore, For, Var
 
         i = Var("i", "int32")
-        return For(i, te.const(0, "int32"), te.const(5, "int32"), ForKind.SERIAL, BufferStore(outs[0], ins[0][i] * 3.0, (i,)))
+        return For(
+            i, te.const(0, "int32"), te.const(5, "int32"), ForKind.SERIAL, BufferStore(outs[0], ins[0][i] * 3.0, (i,))
+        )
 
     C = te.extern((5,), [B], fill, name="C")
     s = te.create_schedule(C.op)

@@ -1,7 +1,8 @@
 """Reasoning about integer expressions: bounds, proofs, simplification, sets and iteration maps.
 
-Read in this order: ``linear`` (polynomials), ``context`` (atoms and facts), ``bounds``, ``prove``, ``terms`` (normal forms), ``form``
-(expressions to polynomials and back), ``rule`` and ``rules_*``, ``simplify``, ``analyzer``; then ``int_set``, ``iter_map``, ``solve``.
+Read in this order: ``linear`` (polynomials), ``context`` (atoms and facts), ``bounds``, ``prove``, ``terms`` (normal
+forms), ``form`` (expressions to polynomials and back), ``rule`` and ``rules_*``, ``simplify``, ``analyzer``; then
+``int_set``, ``iter_map``, ``solve``.
 """
 
 from weft.arith.analyzer import Analyzer
@@ -27,11 +28,17 @@ from weft.arith.iter_map import (
     iter_map_simplify,
     normalize_iter_map_to_expr,
 )
-from weft.arith.solve import detect_clip_bound, detect_linear_equation, solve_linear_equations, solve_linear_inequalities
+from weft.arith.solve import (
+    detect_clip_bound,
+    detect_linear_equation,
+    solve_linear_equations,
+    solve_linear_inequalities,
+)
 
 __all__ = [
-    "Analyzer", "ConstIntBound", "IntervalSet", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet",
-    "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
-    "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr",
+    "Analyzer", "ConstIntBound", "IntervalSet", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr",
+    "IterSumExpr", "ModularSet", "detect_clip_bound", "detect_iter_map", "detect_linear_equation",
+    "estimate_region_lower_bound", "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect",
+    "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr",
     "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "union",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Constant bounds and residues of polynomials and atoms.
 
-``bound_of`` gives inclusive integer limits, with ``NEG_INF``/``POS_INF`` where there is none. A divisor that is known to be at
-least zero counts as positive: a division by a zero extent is never executed.
+``bound_of`` gives inclusive integer limits, with ``NEG_INF``/``POS_INF`` where there is none. A divisor that is known
+to be at least zero counts as positive: a division by a zero extent is never executed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an analyzer knows: atoms, ranges of variables, facts in force, and memo tables that hold while these do not change.
+"""What an analyzer knows: atoms, ranges of variables, facts in force, and memo tables that hold meanwhile.
 
-An *atom* is what a polynomial is made of: a variable, a quotient or remainder that does not divide out, a minimum or maximum
-that is not decided, a choice, or any other expression taken as a whole. Atoms are numbered per context and found by a
-structural key, so that equal expressions are the same atom whatever objects they are made of.
+An *atom* is what a polynomial is made of: a variable, a quotient or remainder that does not divide out, a minimum or
+maximum that is not decided, a choice, or any other expression taken as a whole. Atoms are numbered per context and
+found by a structural key, so that equal expressions are the same atom whatever objects they are made of.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _MEMO_LIMIT = 200_000
 class Atom:
     """One indivisible term.
 
-    ``kind`` is ``var``, ``div``, ``mod``, ``min``, ``max``, ``select`` or ``opaque``; ``args`` are the polynomials it is made
-    of (for ``select``: the condition, then two polynomials); ``node`` the expression to write for it, None until it is written.
+    ``kind`` is ``var``, ``div``, ``mod``, ``min``, ``max``, ``select`` or ``opaque``; ``args`` are the polynomials it
+    is made of (for ``select``: the condition, then two polynomials); ``node`` the expression to write for it, None
+    until it is written.
     """
 
     __slots__ = ("args", "dtype", "index", "kind", "node")

@@ -1,7 +1,7 @@
-"""Between expressions and polynomials: ``poly_of`` reads one, ``to_expr`` writes one, ``cost`` says which of two is simpler.
+"""Between expressions and polynomials: ``poly_of`` reads, ``to_expr`` writes, ``cost`` says which is simpler.
 
-Only int32 and int64 scalars have polynomials; the width does not matter to them, so widening casts, and narrowing ones that lose
-nothing, disappear. Everything else of an integer type is an opaque atom.
+Only int32 and int64 scalars have polynomials; the width does not matter to them, so widening casts, and narrowing ones
+that lose nothing, disappear. Everything else of an integer type is an opaque atom.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.arith.bounds import bound_of
 from weft.arith.context import Context, structural_key
-from weft.arith.linear import Mono, Poly, add, constant, key, mul, scale
+from weft.arith.linear import Mono, Poly, add, atoms_of, constant, key, mul, scale
 from weft.arith.terms import floordiv, floormod, minimum, select
 from weft.ir import (
     Add,
@@ -85,7 +85,10 @@ def _mul(e: Mul, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
-    return mul(a, b) if len(a) * len(b) <= _MAX_PRODUCT else _opaque(cx, e)
+    if len(a) * len(b) <= _MAX_PRODUCT:
+        return mul(a, b)
+    # The key must not ask for this polynomial again, as `expr_key` of the product would.
+    return {(cx.intern(("product", key(a), key(b)), "opaque", (a, b), e, e.dtype),): 1}
 
 
 @lift.on(FloorDiv)
@@ -123,7 +126,14 @@ def _minmax(e: Min, cx: Context) -> Poly | None:
 @lift.on(Select)
 def _select(e: Select, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.true_value), poly_of(cx, e.false_value)
-    return None if a is None or b is None else select(cx, expr_key(cx, e.condition), a, b, e.dtype)
+    if a is None or b is None:
+        return None
+    result = select(cx, expr_key(cx, e.condition), a, b, e.dtype)
+    for atom in atoms_of(result):
+        info = cx.atoms[atom]
+        if info.kind == "select" and info.node is None:
+            info.node = e
+    return result
 
 
 @lift.on(Cast)
@@ -148,9 +158,6 @@ def _call(e: CallIntrin, cx: Context) -> Poly | None:
     name = getattr(e.op, "name", "")
     if name == "tir.likely":
         return poly_of(cx, e.args[0])
-    if name == "tir.if_then_else":
-        a, b = poly_of(cx, e.args[1]), poly_of(cx, e.args[2])
-        return None if a is None or b is None else select(cx, expr_key(cx, e.args[0]), a, b, e.dtype)
     if name in ("tir.shift_left", "tir.shift_right") and isinstance(e.args[1], IntImm) and 0 <= e.args[1].value < 63:
         a = poly_of(cx, e.args[0])
         if a is not None:
@@ -162,7 +169,9 @@ def _call(e: CallIntrin, cx: Context) -> Poly | None:
 def _opaque(cx: Context, e: PrimExpr) -> Poly | None:
     if e.dtype not in _INDEX_TYPES:
         return None
-    args = tuple(p for p in (poly_of(cx, a) for a in getattr(e, "args", ()) if isinstance(a, PrimExpr)) if p is not None)
+    args = tuple(
+        p for p in (poly_of(cx, a) for a in getattr(e, "args", ()) if isinstance(a, PrimExpr)) if p is not None
+    )
     index = cx.intern(expr_key(cx, e), "opaque", args, e, e.dtype)
     return {(index,): 1}
 
@@ -260,7 +269,19 @@ def _write(cx: Context, info: Any) -> PrimExpr:
     return result
 
 
-_COSTS = {Add: 10, Sub: 10, Mul: 10, FloorDiv: 25, FloorMod: 26, Div: 25, Mod: 25, Min: 15, Max: 15, Select: 15, Cast: 6}
+_COSTS = {
+    Add: 10,
+    Sub: 10,
+    Mul: 10,
+    FloorDiv: 25,
+    FloorMod: 26,
+    Div: 25,
+    Mod: 25,
+    Min: 15,
+    Max: 15,
+    Select: 15,
+    Cast: 6,
+}
 
 
 def cost(cx: Context, e: Any) -> int:

@@ -1,8 +1,8 @@
-"""Sets of integers as intervals with symbolic ends: what an expression covers while loop variables run over their domains.
+"""Intervals with symbolic ends: what an expression covers while loop variables run over their domains.
 
-Works on polynomials: variables that run are eliminated one after another by the end of their domain that the sign of their factor
-asks for, so affine indices with symbolic extents stay exact. Quotients, remainders, minima and choices become variables with intervals
-of their own.
+Works on polynomials: variables that run are eliminated one after another by the end of their domain that the sign of
+their factor asks for, so affine indices with symbolic extents stay exact. Quotients, remainders, minima and choices
+become variables with intervals of their own.
 """
 
 from __future__ import annotations
@@ -193,7 +193,9 @@ class _Running:
             return lo, hi
         if info.kind == "select":
             parts = [self.of(p) for p in info.args[1:]]
-            return self._combine("min", [p[0] for p in parts], info.dtype), self._combine("max", [p[1] for p in parts], info.dtype)
+            return self._combine("min", [p[0] for p in parts], info.dtype), self._combine(
+                "max", [p[1] for p in parts], info.dtype
+            )
         return self._constant_ends({(atom,): 1})
 
     def _combine(self, kind: str, parts: list[Poly | None], dtype: str, drop_open: bool = False) -> Poly | None:
@@ -285,7 +287,9 @@ def estimate_region_upper_bound(
     return result
 
 
-def _cut(interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mapping[Var, Range], analyzer: Any) -> IntervalSet:
+def _cut(
+    interval: IntervalSet, dom: Range, predicate: PrimExpr, var_dom: Mapping[Var, Range], analyzer: Any
+) -> IntervalSet:
     """Narrow an interval by the parts of the predicate that bound the range itself."""
     cx: Context = analyzer.context
     running = _Running(cx, var_dom)
@@ -326,7 +330,7 @@ def estimate_region_lower_bound(
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr, analyzer: Any
 ) -> list[IntervalSet] | None:
-    """Return the intervals that `region` covers exactly, or None where it may leave holes or depend across dimensions."""
+    """Return the intervals that `region` covers exactly; None where it may leave holes or tie dimensions."""
     cx: Context = analyzer.context
     used: set[int] = set()
     for dom in region:

@@ -1,7 +1,8 @@
-"""Index expressions as maps of iterators: which parts of which loops an index is made of, and whether the map can be undone.
+"""Index expressions as maps of iterators: which parts of which loops make an index, and how to undo the map.
 
-Each index is read as a sum of *splits* ``((mark // lower_factor) % extent) * scale`` plus a base, where a *mark* is an input iterator or a
-compact sum of splits. The map is surjective when no part of a mark is used twice, and bijective when all parts are used.
+Each index is read as a sum of *splits* ``((mark // lower_factor) % extent) * scale`` plus a base, where a *mark* is an
+input iterator or a compact sum of splits. The map is surjective when no part of a mark is used twice, and bijective
+when all parts are used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,24 @@ from weft.arith.analyzer import Analyzer
 from weft.arith.form import poly_of, to_expr
 from weft.arith.int_set import inequalities
 from weft.arith.linear import Poly, add, atoms_of, key
-from weft.ir import TRUE, Add, FloorDiv, FloorMod, Mul, Node, PrimExpr, Range, Sub, Var, as_expr, const, floordiv, floormod, is_const_int, walk
+from weft.ir import (
+    TRUE,
+    Add,
+    FloorDiv,
+    FloorMod,
+    Mul,
+    Node,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    as_expr,
+    const,
+    floordiv,
+    floormod,
+    is_const_int,
+    walk,
+)
 
 __all__ = [
     "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map", "inverse_affine_iter_map",
@@ -55,7 +73,11 @@ class IterMapLevel(IntEnum):
     @staticmethod
     def of(level: Any) -> IterMapLevel:
         """Convert from the level or its name in lower case."""
-        names = {"bijective": IterMapLevel.BIJECTIVE, "surjective": IterMapLevel.SURJECTIVE, "nocheck": IterMapLevel.NO_CHECK}
+        names = {
+            "bijective": IterMapLevel.BIJECTIVE,
+            "surjective": IterMapLevel.SURJECTIVE,
+            "nocheck": IterMapLevel.NO_CHECK,
+        }
         return names[level] if isinstance(level, str) else IterMapLevel(level)
 
 
@@ -81,7 +103,10 @@ class _Detector:
         self.inputs: dict[int, tuple[IterMark, PrimExpr]] = {}
         for var, dom in input_iters.items():
             an.bind(var, dom, allow_override=True)
-            self.inputs[self.cx.var_atom(var)] = (IterMark(var if is_const_int(dom.min, 0) else var - dom.min, dom.extent), dom.min)
+            self.inputs[self.cx.var_atom(var)] = (
+                IterMark(var if is_const_int(dom.min, 0) else var - dom.min, dom.extent),
+                dom.min,
+            )
         self.running: dict[int, tuple[PrimExpr, bool]] = {}
         self.fused: dict[Any, IterMark] = {}
         self.limits: dict[Any, Poly] = {}
@@ -97,7 +122,7 @@ class _Detector:
         return any(self._moves(a) for p in info.args if isinstance(p, dict) for a in atoms_of(p))
 
     def index(self, e: PrimExpr) -> IterSumExpr:
-        """Read an expression as a sum of splits. It is read as written: normal forms would mix the parts of a remainder."""
+        """Read an expression as a sum of splits, as written: normal forms would mix the parts of a remainder."""
         splits: list[IterSplitExpr] = []
         base = self._collect(e, const(1, e.dtype), splits)
         return self._normalize(splits, self.an.simplify(base), e)
@@ -139,12 +164,18 @@ class _Detector:
         whole = self._fuse(self.index(e.a), dtype)
         divisor, one = an.simplify(e.b), const(1, dtype)
         if an.can_prove(divisor >= whole.extent):
-            return whole if isinstance(e, FloorMod) else IterSplitExpr(whole.source, an.simplify(whole.lower_factor * whole.extent), one, one)
+            return (
+                whole
+                if isinstance(e, FloorMod)
+                else IterSplitExpr(whole.source, an.simplify(whole.lower_factor * whole.extent), one, one)
+            )
         if not an.can_prove_equal(floormod(whole.extent, divisor), 0):
             raise _NoMap(f"extent {whole.extent} is not divisible by {divisor}")
         if isinstance(e, FloorMod):
             return IterSplitExpr(whole.source, whole.lower_factor, divisor, one)
-        return IterSplitExpr(whole.source, an.simplify(whole.lower_factor * divisor), an.simplify(floordiv(whole.extent, divisor)), one)
+        return IterSplitExpr(
+            whole.source, an.simplify(whole.lower_factor * divisor), an.simplify(floordiv(whole.extent, divisor)), one
+        )
 
     def _fuse(self, total: IterSumExpr, dtype: str) -> IterSplitExpr:
         """Return a compact sum as one split with scale 1."""
@@ -195,7 +226,9 @@ class _Detector:
     def _larger(self, a: IterSplitExpr, b: IterSplitExpr) -> bool:
         if self.an.can_prove_equal(a.scale, b.scale):
             return is_const_int(b.extent, 1)
-        return self.an.can_prove(a.scale > b.scale) or self.an.can_prove(floordiv(a.scale, b.scale) * b.scale >= b.scale * 2)
+        return self.an.can_prove(a.scale > b.scale) or self.an.can_prove(
+            floordiv(a.scale, b.scale) * b.scale >= b.scale * 2
+        )
 
     def _continues(self, outer: IterSplitExpr, inner: IterSplitExpr) -> bool:
         return (
@@ -233,10 +266,17 @@ class _Detector:
                 if level is IterMapLevel.BIJECTIVE:
                     raise _NoMap(f"parts of {mark.source} overlap or are missing")
                 match = next(
-                    (s for s in left if self.an.can_prove_equal(floormod(s.lower_factor, expected), 0) and self.an.can_prove(s.lower_factor >= expected)),
+                    (
+                        s
+                        for s in left
+                        if self.an.can_prove_equal(floormod(s.lower_factor, expected), 0)
+                        and self.an.can_prove(s.lower_factor >= expected)
+                    ),
                     None,
                 )
-                if match is None or any(o is not match and self.an.can_prove(o.lower_factor < match.lower_factor) for o in left):
+                if match is None or any(
+                    o is not match and self.an.can_prove(o.lower_factor < match.lower_factor) for o in left
+                ):
                     raise _NoMap(f"parts of {mark.source} overlap")
             left.remove(match)
             expected = self.an.simplify(match.lower_factor * match.extent)
@@ -300,7 +340,10 @@ def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
 
 
 def iter_map_simplify(
-    indices: Iterable[PrimExpr], input_iters: Mapping[Var, Range], predicate: Any = TRUE, check_level: Any = "surjective"
+    indices: Iterable[PrimExpr],
+    input_iters: Mapping[Var, Range],
+    predicate: Any = TRUE,
+    check_level: Any = "surjective",
 ) -> list[PrimExpr]:
     """Simplify indices knowing the ranges of their iterators and a predicate."""
     listed = list(indices)

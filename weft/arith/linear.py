@@ -1,15 +1,30 @@
 """Polynomials over atoms: the canonical form in which integer expressions are compared and combined.
 
-A polynomial is a ``dict`` from monomial to nonzero integer coefficient; a monomial is a sorted tuple of atom numbers and ``()``
-is the constant one. The zero polynomial is the empty dict. Polynomials are values: no function here changes its arguments.
-Insertion order is order of first appearance, so that what is rebuilt from a polynomial reads like what it came from.
+A polynomial is a ``dict`` from monomial to nonzero integer coefficient; a monomial is a sorted tuple of atom numbers
+and ``()`` is the constant one. The zero polynomial is the empty dict. Polynomials are values: no function here changes
+its arguments. Insertion order is order of first appearance, so that what is rebuilt from a polynomial reads like what
+it came from.
 """
 
 from __future__ import annotations
 
 from math import gcd
 
-__all__ = ["Mono", "Poly", "add", "atoms_of", "coefficient_of", "constant", "content", "divide_exact", "divmod_poly", "key", "mono_quotient", "mul", "scale"]
+__all__ = [
+    "Mono",
+    "Poly",
+    "add",
+    "atoms_of",
+    "coefficient_of",
+    "constant",
+    "content",
+    "divide_exact",
+    "divmod_poly",
+    "key",
+    "mono_quotient",
+    "mul",
+    "scale",
+]
 
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
@@ -93,7 +108,7 @@ def mono_quotient(m: Mono, divisor: Mono) -> Mono | None:
 
 
 def coefficient_of(p: Poly, atom: int) -> tuple[Poly, Poly] | None:
-    """Split ``p`` into ``(c, r)`` with ``p == c * atom + r`` and no `atom` in either; None where `atom` is not linear."""
+    """Return ``(c, r)`` with ``p == c * atom + r`` and no `atom` in either; None where `atom` is not linear."""
     factor: Poly = {}
     rest: Poly = {}
     for m, c in p.items():

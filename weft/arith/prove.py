@@ -1,10 +1,11 @@
 """Proofs that a polynomial is never negative.
 
-A proof eliminates atoms, the most deeply defined first. Each atom stands under *facts*, polynomials known to be at least zero:
-a loop variable ``i`` in ``[0, n)`` under ``i`` and ``n - 1 - i``; a quotient ``t = a // b`` under ``a - b*t`` and ``b*t - a + b - 1``;
-a minimum under its operands; and the conditions in scope. If ``p = C*x + R`` and the fact is ``A*x + S >= 0`` with ``A`` and ``C`` of the
-same sign, then ``|A|*p - |C|*fact`` no longer holds ``x``; as ``p`` is an integer, it is nonnegative where that plus ``|A| - 1`` is. Undecided minima, maxima and choices
-are also split into cases. The search has a step budget, so a failure costs bounded time.
+A proof eliminates atoms, the most deeply defined first. Each atom stands under *facts*, polynomials known to be at
+least zero: a loop variable ``i`` in ``[0, n)`` under ``i`` and ``n - 1 - i``; a quotient ``t = a // b`` under ``a -
+b*t`` and ``b*t - a + b - 1``; a minimum under its operands; and the conditions in scope. If ``p = C*x + R`` and the
+fact is ``A*x + S >= 0`` with ``A`` and ``C`` of the same sign, then ``|A|*p - |C|*fact`` no longer holds ``x``; as
+``p`` is an integer, it is nonnegative where that plus ``|A| - 1`` is. Undecided minima, maxima and choices are also split into
+cases. The search has a step budget, so a failure costs bounded time.
 """
 
 from __future__ import annotations

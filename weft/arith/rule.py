@@ -1,8 +1,9 @@
 """Rewrite rules as text: ``"min(max(x, y), y) => y"``, ``"x // c1 < c2 => x < c1 * c2 if c1 > 0"``.
 
-In a pattern ``c``, ``c1``, ... match integer constants, ``n``, ``m`` lane counts, number literals themselves, and other names
-anything; a name that occurs twice matches equal terms. Functions: ``min max select ramp broadcast``. A condition is Python over the
-constants and lane counts; ``prove(p)`` in it holds when the analyzer proves ``p``. The first rule that matches is applied.
+In a pattern ``c``, ``c1``, ... match integer constants, ``n``, ``m`` lane counts, number literals themselves, and
+other names anything; a name that occurs twice matches equal terms. Functions: ``min max select ramp broadcast``. A
+condition is Python over the constants and lane counts; ``prove(p)`` in it holds when the analyzer proves ``p``. The
+first rule that matches is applied.
 """
 
 from __future__ import annotations
@@ -202,7 +203,11 @@ def _template(p: ast.AST) -> Builder:
         return lambda env, an: literal
     root, parts = _shape(p)
     assert root is not None
-    make = next(fn for table in (_BINARY, _CALLS) for cls, fn in table.values() if cls is root) if root is not Not else logical_not
+    make = (
+        next(fn for table in (_BINARY, _CALLS) for cls, fn in table.values() if cls is root)
+        if root is not Not
+        else logical_not
+    )
     builders = [_template(part) for part in parts]
 
     def build(env: Env, an: Any) -> Any:

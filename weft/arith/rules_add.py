@@ -1,4 +1,4 @@
-"""Rules of sums, differences and products beyond the linear normal form: vectors, and choices with a common condition."""
+"""Rules of sums, differences and products beyond the linear normal form: vectors and choices."""
 
 from weft.arith.rule import RuleTable
 

@@ -54,4 +54,4 @@ LOGIC = RuleTable("""
     broadcast(x, n) or broadcast(y, n) => broadcast(x or y, n)
     not broadcast(x, n) => broadcast(not x, n)
 """)
-"""Comparisons of floats keep their sense under ``not`` only without NaN, so these rules are used on integers and bools."""
+"""Used on integers and bools: with NaN, ``not (x < y)`` is not ``y <= x``."""

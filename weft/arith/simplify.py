@@ -1,7 +1,7 @@
-"""The simplifier: a table from node class to rule, bottom-up, with polynomials for integers and rule tables for the rest.
+"""The simplifier: a table from node class to rule, bottom-up; polynomials for integers, rule tables for the rest.
 
-Each function takes a node and returns a simpler equal one or the node itself. An integer expression is replaced by what its
-polynomial writes only where that costs less, so that expressions keep the shape their author gave them.
+Each function takes a node and returns a simpler equal one or the node itself. An integer expression is replaced by
+what its polynomial writes only where that costs less, so that expressions keep the shape their author gave them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
 from weft.arith.bounds import bound_of
 from weft.arith.form import cost, expr_key, poly_of, to_expr
-from weft.arith.linear import Poly, add, atoms_of, constant, content, divide_exact, coefficient_of, key, mul, scale
+from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
 from weft.ir import (
@@ -54,7 +54,6 @@ from weft.ir import (
     div,
     equal,
     floordiv,
-    floormod as floormod_expr,
     less,
     less_equal,
     logical_and,
@@ -62,15 +61,22 @@ from weft.ir import (
     logical_or,
     max_,
     min_,
-    mul as mul_expr,
     not_equal,
     rebuild,
-    select as select_expr,
     sub,
     substitute,
     truncmod,
 )
 from weft.ir import add as add_expr
+from weft.ir import (
+    floormod as floormod_expr,
+)
+from weft.ir import (
+    mul as mul_expr,
+)
+from weft.ir import (
+    select as select_expr,
+)
 
 __all__ = ["holds_nonneg", "simplify"]
 

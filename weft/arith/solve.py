@@ -16,7 +16,7 @@ __all__ = ["detect_clip_bound", "detect_linear_equation", "solve_linear_equation
 
 
 def detect_linear_equation(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr]:
-    """Return ``[c0, ..., cn, base]`` with ``expr == c0*v0 + ... + cn*vn + base``, or an empty list where there is none."""
+    """Return ``[c0, ..., cn, base]`` with ``expr == c0*v0 + ... + cn*vn + base``, or an empty list."""
     an = Analyzer()
     p = poly_of(an.context, an.simplify(expr))
     if p is None:
@@ -74,7 +74,7 @@ def _nonneg_form(an: Analyzer, c: PrimExpr) -> list[Poly] | None:
 
 
 def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr | None]:
-    """Return ``[min0, max0, min1, max1, ...]`` that a conjunction of comparisons sets for variables, None where it sets none.
+    """Return ``[min0, max0, min1, max1, ...]`` that comparisons set for variables, None where they set none.
 
     The list is empty where a comparison is not linear with coefficient 1 in at most one of the variables.
     """
@@ -91,7 +91,11 @@ def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr
                 return []
             i = touched[0]
             split = coefficient_of(p, atoms[i])
-            if split is None or split[0] not in ({(): 1}, {(): -1}) or any(_mentions(an, x, {atoms[i]}) for x in atoms_of(split[1])):
+            if (
+                split is None
+                or split[0] not in ({(): 1}, {(): -1})
+                or any(_mentions(an, x, {atoms[i]}) for x in atoms_of(split[1]))
+            ):
                 return []
             low, high = bounds[i]
             if split[0][()] == 1:
@@ -99,7 +103,11 @@ def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr
             else:
                 high = _tighter(an, high, split[1], "min")
             bounds[i] = (low, high)
-    return [None if p is None else to_expr(an.context, p, v.dtype) for v, pair in zip(variables, bounds, strict=True) for p in pair]
+    return [
+        None if p is None else to_expr(an.context, p, v.dtype)
+        for v, pair in zip(variables, bounds, strict=True)
+        for p in pair
+    ]
 
 
 def _tighter(an: Analyzer, old: Poly | None, new: Poly, kind: str) -> Poly:
@@ -114,8 +122,9 @@ def solve_linear_equations(
     Returns
     -------
     dict or None
-        The value of each variable that is determined, in terms of the others and of what is not listed; None where the equations
-        contradict each other. A variable is only eliminated where its coefficient divides the rest of the equation.
+        The value of each variable that is determined, in terms of the others and of what is not listed; None where the
+        equations contradict each other. A variable is only eliminated where its coefficient divides the rest of the
+        equation.
     """
     an = Analyzer()
     for v, dom in (ranges or {}).items():
@@ -161,12 +170,13 @@ def _eliminate(cx: Any, p: Poly, atoms: Sequence[int]) -> tuple[int, Poly] | Non
 def solve_linear_inequalities(
     inequalities: Sequence[PrimExpr], variables: Sequence[Var], ranges: Mapping[Var, Any] | None = None
 ) -> dict[Var, tuple[PrimExpr | None, PrimExpr | None]]:
-    """Bound each variable by what the inequalities say of it and of the variables before it (Fourier and Motzkin's elimination).
+    """Bound each variable by inequalities, eliminating one after another (Fourier and Motzkin).
 
     Returns
     -------
     dict
-        From variable to inclusive (least, largest) values; the bounds of a variable name only variables listed after it.
+        From variable to inclusive (least, largest) values; the bounds of a variable name only variables listed after
+        it.
     """
     an = Analyzer()
     for v, dom in (ranges or {}).items():
@@ -191,7 +201,10 @@ def solve_linear_inequalities(
                 upper.append((-split[0][()], split[1]))
         low = _bound_from([floordiv(cx, add(scale(q, -1), {(): c - 1}), {(): c}, v.dtype) for c, q in lower], an, "max")
         high = _bound_from([floordiv(cx, q, {(): c}, v.dtype) for c, q in upper], an, "min")
-        result[v] = (None if low is None else to_expr(cx, low, v.dtype), None if high is None else to_expr(cx, high, v.dtype))
+        result[v] = (
+            None if low is None else to_expr(cx, low, v.dtype),
+            None if high is None else to_expr(cx, high, v.dtype),
+        )
         forms = rest + [add(scale(lq, uc), scale(uq, lc)) for lc, lq in lower for uc, uq in upper]
     return result
 

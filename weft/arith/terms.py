@@ -1,8 +1,9 @@
 """Normal forms of quotients, remainders, minima and choices of polynomials.
 
-``floordiv(p, q)`` takes out what divides exactly, drops what stays below the divisor, cancels common factors and merges nested
-quotients; only what is left becomes an atom. It works the same for constant and symbolic divisors. ``expand`` writes every
-remainder ``a % b`` as ``a - b*(a // b)``, the form in which all equal index expressions coincide.
+``floordiv(p, q)`` takes out what divides exactly, drops what stays below the divisor, cancels common factors and
+merges nested quotients; only what is left becomes an atom. It works the same for constant and symbolic divisors.
+``expand`` writes every remainder ``a % b`` as ``a - b*(a // b)``, the form in which all equal index expressions
+coincide.
 """
 
 from __future__ import annotations
@@ -285,7 +286,14 @@ def _expand_atom(cx: Context, atom: int) -> Poly | None:
     known = cx.expanded.get(atom)
     if known is None:
         num, den = expand(cx, info.args[0]), expand(cx, info.args[1])
-        quotient = floordiv(cx, num, den, info.dtype)
+        mono = _single(den)
+        if mono is not None and not mono[0] and mono[1] > 0:
+            # multiples of the divisor leave the quotient as they leave the remainder, so that the two meet again
+            c = mono[1]
+            whole = {rm: rc // c for rm, rc in num.items() if rm and rc >= c}
+            quotient = add(whole, floordiv(cx, add(num, scale(whole, c), -1), den, info.dtype))
+        else:
+            quotient = floordiv(cx, num, den, info.dtype)
         known = add(num, mul(den, quotient), -1) if info.kind == "mod" else quotient
         cx.expanded[atom] = known
     return known

@@ -1,8 +1,9 @@
 """Bound inference: how far each loop of each stage goes.
 
-Stages are visited consumers first. A stage at the root computes its whole tensor. A stage inside a loop of another one computes the
-region that its consumers read during one iteration of that loop: the consumers' indices are evaluated as intervals, with the loops around
-the place held fixed and those inside it running. From the ranges of its axes follow those of the loops that split and fuse made.
+Stages are visited consumers first. A stage at the root computes its whole tensor. A stage inside a loop of another one
+computes the region that its consumers read during one iteration of that loop: the consumers' indices are evaluated as
+intervals, with the loops around the place held fixed and those inside it running. From the ranges of its axes follow
+those of the loops that split and fuse made.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Bounds(dict[IterVar, Range]):
     """The range of each iteration variable (identity distinguishes variables)."""
 
 
-def InferBound(sch: Schedule) -> Bounds:  # noqa: N802 - TVM's name
+def InferBound(sch: Schedule) -> Bounds:
     """Infer the ranges of all loops of a schedule.
 
     Parameters
@@ -110,7 +111,9 @@ def _is_inside(consumer: Stage, stage: Stage) -> bool:
     return any(iv is stage.attach_ivar for _, iv in enclosing_loops(consumer))
 
 
-def _region_read(stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds, an: Analyzer) -> list[list[IntervalSet]]:
+def _region_read(
+    stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds, an: Analyzer
+) -> list[list[IntervalSet]]:
     """Return, per axis of `stage`, the intervals that the loads of one consumer cover."""
     if not isinstance(consumer.op, ComputeOp):
         return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
@@ -160,7 +163,11 @@ def root_values(stage: Stage, bounds: Bounds) -> dict[IterVar, PrimExpr]:
     values: dict[int, PrimExpr] = {}
     for iv in stage.leaf_iter_vars:
         extent = bounds[iv].extent
-        values[id(iv)] = const(0, iv.var.dtype) if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None else iv.var
+        values[id(iv)] = (
+            const(0, iv.var.dtype)
+            if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None
+            else iv.var
+        )
     for r in reversed(stage.relations):
         if isinstance(r, Split):
             values[id(r.parent)] = values[id(r.outer)] * bounds[r.inner].extent + values[id(r.inner)]

@@ -1,4 +1,4 @@
-"""Turn realized regions into allocations: a buffer that exists over a region becomes one of the region's size, indexed from its start."""
+"""Turn realized regions into allocations: buffers of the region's size, indexed from its start."""
 
 from __future__ import annotations
 
@@ -23,14 +23,23 @@ def realize_buffers(stmt: Stmt) -> Stmt:
         if isinstance(node, BufferRealize):
             buffer = node.buffer
             shape = tuple(analyzer.simplify(r.extent) for r in node.bounds)
-            small = decl_buffer(shape, buffer.dtype, buffer.name, data=buffer.data, scope=buffer.scope, data_alignment=buffer.data_alignment)
+            small = decl_buffer(
+                shape,
+                buffer.dtype,
+                buffer.name,
+                data=buffer.data,
+                scope=buffer.scope,
+                data_alignment=buffer.data_alignment,
+            )
             regions[id(buffer)] = (small, node.bounds)
         return None
 
     rewrite(stmt, lambda n: n, pre=collect)
 
     def shift(indices: tuple[PrimExpr, ...], bounds: tuple[Range, ...]) -> tuple[PrimExpr, ...]:
-        return tuple(i if is_const_int(r.min, 0) else analyzer.simplify(i - r.min) for i, r in zip(indices, bounds, strict=True))
+        return tuple(
+            i if is_const_int(r.min, 0) else analyzer.simplify(i - r.min) for i, r in zip(indices, bounds, strict=True)
+        )
 
     def replace(node: Any) -> Any:
         if isinstance(node, BufferLoad) and id(node.buffer) in regions:

@@ -1,4 +1,4 @@
-"""From a schedule and its bounds to statements: loops, stores, allocations of intermediate tensors, guards where a loop overshoots."""
+"""From a schedule and its bounds to statements: loops, stores, allocations, guards where a loop overshoots."""
 
 from __future__ import annotations
 
@@ -48,10 +48,15 @@ from weft.tir import (
 
 __all__ = ["ScheduleOps", "schedule_to_prim_func"]
 
-_KINDS = {"serial": ForKind.SERIAL, "parallel": ForKind.PARALLEL, "vectorized": ForKind.VECTORIZED, "unrolled": ForKind.UNROLLED}
+_KINDS = {
+    "serial": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorized": ForKind.VECTORIZED,
+    "unrolled": ForKind.UNROLLED,
+}
 
 
-def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> Stmt:  # noqa: N802 - TVM's name
+def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> Stmt:
     """Write the loop nests of a schedule.
 
     Parameters
@@ -102,14 +107,18 @@ class _Writer:
             return body
         for i in range(stage.op.num_outputs):
             tensor = stage.op.output(i)
-            dims = tuple(self.bounds[iv] for iv in stage.axis) or tuple(Range(const(0, d.dtype), d) for d in tensor.shape)
+            dims = tuple(self.bounds[iv] for iv in stage.axis) or tuple(
+                Range(const(0, d.dtype), d) for d in tensor.shape
+            )
             buffer = self.sch.buffer(tensor)
             body = BufferRealize(buffer, dims, TRUE, body)
             if stage.double_buffered:
                 body = AttrStmt(buffer, "double_buffer_scope", as_expr(1), body)
         for axis, factor, offset in stage.alignments:
             where = next(i for i, iv in enumerate(stage.axis) if iv is axis)
-            body = AttrStmt(self.sch.buffer(stage.op.output(0)), "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body)
+            body = AttrStmt(
+                self.sch.buffer(stage.op.output(0)), "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body
+            )
         return body
 
     # --- one stage ---
@@ -119,18 +128,24 @@ class _Writer:
         if isinstance(stage.op, ExternOp):
             return self._extern(stage.op)
         if not isinstance(stage.op, ComputeOp):
-            raise ScheduleError(f"stages of {type(stage.op).__name__} ('{stage.op.name}') cannot be scheduled", help="write the recurrence with te.extern")
+            raise ScheduleError(
+                f"stages of {type(stage.op).__name__} ('{stage.op.name}') cannot be scheduled",
+                help="write the recurrence with te.extern",
+            )
         values = root_values(stage, self.bounds)
         analyzer = self._analyzer(stage)
         if isinstance(stage.body[0], Reduce):
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, Reduce) for n in walk(stage.body)):
             raise ScheduleError(
-                f"'{stage.op.name}': a reduction must be the whole body of a compute", help="compute the reduction as a tensor of its own"
+                f"'{stage.op.name}': a reduction must be the whole body of a compute",
+                help="compute the reduction as a tensor of its own",
             )
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
         env = {iv.var: e for iv, e in zip(stage.axis, indices, strict=True)}
-        stores = seq(*[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)])
+        stores = seq(
+            *[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)]
+        )
         body = _guard(self._conditions(stage, stage.axis, values, analyzer), stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 
@@ -141,7 +156,10 @@ class _Writer:
     def _scalar(self, expr: PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> PrimExpr:
         """Substitute index values and turn reads of tensors into reads of buffers."""
         sch = self.sch
-        loaded = rewrite(substitute(expr, env), lambda n: BufferLoad(sch.buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n)
+        loaded = rewrite(
+            substitute(expr, env),
+            lambda n: BufferLoad(sch.buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n,
+        )
         return an.simplify(loaded)
 
     def _reduction(self, stage: Stage, values: dict[IterVar, PrimExpr], an: Analyzer) -> Stmt:
@@ -157,7 +175,12 @@ class _Writer:
         if not (isinstance(condition, IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
-        init = seq(*[self._store(stage, i, self._scalar(e, env, an), indices) for i, e in enumerate(reduce.init or reduce.combiner.identity_element)])
+        init = seq(
+            *[
+                self._store(stage, i, self._scalar(e, env, an), indices)
+                for i, e in enumerate(reduce.init or reduce.combiner.identity_element)
+            ]
+        )
         init = _guard(spatial, init)
         inner = [iv for iv in leaves[first:] if iv.iter_type != "reduce"]
         fresh = {iv.var: Var(iv.var.name + "_init", iv.var.dtype) for iv in inner}
@@ -166,7 +189,9 @@ class _Writer:
             init = self._loop(stage, iv, fresh[iv.var], init)
         return self._loops(stage, leaves[:first], seq(init, update))
 
-    def _update(self, stage: Stage, reduce: Any, indices: tuple[PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer) -> Stmt:
+    def _update(
+        self, stage: Stage, reduce: Any, indices: tuple[PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
+    ) -> Stmt:
         buffers = [self.sch.buffer(stage.op.output(i)) for i in range(len(stage.body))]
         mapping: dict[Any, Any] = {v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)}
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
@@ -198,7 +223,9 @@ class _Writer:
             an.bind(iv.var, Range(const(0, iv.var.dtype), dom.extent), allow_override=True)
         return an
 
-    def _conditions(self, stage: Stage, axes: Sequence[IterVar], values: Mapping[IterVar, PrimExpr], an: Analyzer) -> list[PrimExpr]:
+    def _conditions(
+        self, stage: Stage, axes: Sequence[IterVar], values: Mapping[IterVar, PrimExpr], an: Analyzer
+    ) -> list[PrimExpr]:
         """List what must hold for a point to be inside the tensor and inside the region that is computed."""
         result: list[PrimExpr] = []
         for iv in axes:
@@ -231,10 +258,20 @@ class _Writer:
         zero = const(0, var.dtype)
         if attr.bind_thread is not None:
             thread = IterVar(Range(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
-            return For(var, zero, extent, ForKind.THREAD_BINDING, body, thread, Attrs.of({f"pragma_{k}": v for k, v in loose.items()}))
+            return For(
+                var,
+                zero,
+                extent,
+                ForKind.THREAD_BINDING,
+                body,
+                thread,
+                Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
+            )
         if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
             return substitute(body, {var: zero})
-        return For(var, zero, extent, _KINDS[attr.kind], body, None, Attrs.of({f"pragma_{k}": v for k, v in loose.items()}))
+        return For(
+            var, zero, extent, _KINDS[attr.kind], body, None, Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
+        )
 
 
 def _guard(conditions: Sequence[PrimExpr], body: Stmt) -> Stmt:
@@ -285,7 +322,9 @@ def schedule_to_prim_func(
             sch[arg].is_output = True
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
-    return PrimFunc(tuple(params), body, None, tuple(buffer_map), Attrs.of({"global_symbol": name, "tir.noalias": True}))
+    return PrimFunc(
+        tuple(params), body, None, tuple(buffer_map), Attrs.of({"global_symbol": name, "tir.noalias": True})
+    )
 
 
 def _check_arguments(sch: Schedule, given: set[int]) -> None:
@@ -293,6 +332,8 @@ def _check_arguments(sch: Schedule, given: set[int]) -> None:
         if isinstance(stage.op, PlaceholderOp) or any(stage.op is op for op in sch.outputs):
             for i in range(stage.op.num_outputs):
                 tensor = stage.op.output(i)
-                if id(sch.buffer(tensor)) not in given and (sch.consumers(stage) or any(stage.op is op for op in sch.outputs)):
+                if id(sch.buffer(tensor)) not in given and (
+                    sch.consumers(stage) or any(stage.op is op for op in sch.outputs)
+                ):
                     kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

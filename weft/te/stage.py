@@ -1,8 +1,9 @@
 """Schedules of tensor expressions: one stage per operation, and the primitives that shape its loops.
 
-A stage starts with one loop per axis of its operation. ``split`` and ``fuse`` record relations between loops; ``compute_at`` says inside
-which loop of another stage this one runs. Nothing is computed here: ``bound`` finds how far each loop goes, ``schedule_ops`` writes the loops.
-Operations are immutable; what inlining and caches change is the stage's own copy of the body.
+A stage starts with one loop per axis of its operation. ``split`` and ``fuse`` record relations between loops;
+``compute_at`` says inside which loop of another stage this one runs. Nothing is computed here: ``bound`` finds how far
+each loop goes, ``schedule_ops`` writes the loops. Operations are immutable; what inlining and caches change is the
+stage's own copy of the body.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Split:
 
     __slots__ = ("factor", "inner", "nparts", "outer", "parent")
 
-    def __init__(self, parent: IterVar, outer: IterVar, inner: IterVar, factor: PrimExpr | None, nparts: PrimExpr | None) -> None:
+    def __init__(
+        self, parent: IterVar, outer: IterVar, inner: IterVar, factor: PrimExpr | None, nparts: PrimExpr | None
+    ) -> None:
         self.parent, self.outer, self.inner, self.factor, self.nparts = parent, outer, inner, factor, nparts
 
 
@@ -82,7 +85,8 @@ class Stage:
         self.leaf_iter_vars: list[IterVar] = list(self.all_iter_vars)
 
     def __repr__(self) -> str:
-        return f"Stage({self.op.name}, loops=[{', '.join(iv.var.name for iv in self.leaf_iter_vars)}], attach={self.attach_type})"
+        loops = ", ".join(iv.var.name for iv in self.leaf_iter_vars)
+        return f"Stage({self.op.name}, loops=[{loops}], attach={self.attach_type})"
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
@@ -124,7 +128,9 @@ class Stage:
             help="it was split or fused; use the loops that gave" if known else None,
         )
 
-    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False) -> tuple[IterVar, IterVar]:
+    def split(
+        self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False
+    ) -> tuple[IterVar, IterVar]:
         """Split a loop in two.
 
         Parameters
@@ -141,14 +147,22 @@ class Stage:
         (outer, inner) : tuple of IterVar
         """
         if (factor is None) == (nparts is None):
-            raise ScheduleError(f"split of '{parent.var.name}' takes either factor or nparts", found="both" if factor is not None else "neither")
+            raise ScheduleError(
+                f"split of '{parent.var.name}' takes either factor or nparts",
+                found="both" if factor is not None else "neither",
+            )
         position = self._position(parent, "split")
         amount = as_expr(nparts if factor is None else factor, parent.var.dtype)
         if getattr(amount, "value", 1) <= 0:
-            raise ScheduleError(f"split of '{parent.var.name}' by a size that is not positive", found=str(getattr(amount, "value", amount)))
+            raise ScheduleError(
+                f"split of '{parent.var.name}' by a size that is not positive",
+                found=str(getattr(amount, "value", amount)),
+            )
         outer = IterVar(None, Var(parent.var.name + "_outer", parent.var.dtype), parent.iter_type)
         inner = IterVar(None, Var(parent.var.name + "_inner", parent.var.dtype), parent.iter_type)
-        self.relations.append(Split(parent, outer, inner, amount if factor is not None else None, amount if nparts is not None else None))
+        self.relations.append(
+            Split(parent, outer, inner, amount if factor is not None else None, amount if nparts is not None else None)
+        )
         self.all_iter_vars += [outer, inner]
         self.leaf_iter_vars[position : position + 1] = [outer, inner]
         return outer, inner
@@ -175,7 +189,9 @@ class Stage:
             raise ScheduleError(f"fuse: the scan axis of '{self.op.name}' cannot be fused")
         kind = "reduce" if "reduce" in (outer.iter_type, inner.iter_type) else outer.iter_type
         if outer.iter_type != inner.iter_type and kind == "reduce":
-            raise ScheduleError(f"fuse: '{outer.var.name}' and '{inner.var.name}' are a reduction and a data-parallel loop")
+            raise ScheduleError(
+                f"fuse: '{outer.var.name}' and '{inner.var.name}' are a reduction and a data-parallel loop"
+            )
         dtype = "int64" if "int64" in (outer.var.dtype, inner.var.dtype) else outer.var.dtype
         fused = IterVar(None, Var(f"{outer.var.name}_{inner.var.name}_fused", dtype), kind)
         self.relations.append(Fuse(outer, inner, fused))
@@ -183,7 +199,9 @@ class Stage:
         self.leaf_iter_vars[i : j + 1] = [fused]
         return fused
 
-    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Split two loops and order the four ``x_outer, y_outer, x_inner, y_inner``."""
         x_outer, x_inner = self.split(x_parent, factor=x_factor)
         y_outer, y_inner = self.split(y_parent, factor=y_factor)
@@ -204,7 +222,7 @@ class Stage:
         self._position(iv, what)
         if kind in ("vectorized", "parallel") and iv.iter_type in ("reduce", "ordered"):
             raise ScheduleError(
-                f"{what}: '{iv.var.name}' of stage '{self.op.name}' is a reduction, its iterations depend on each other",
+                f"{what}: '{iv.var.name}' of stage '{self.op.name}' is a reduction: its iterations depend on each other",
                 help="use rfactor to make part of the reduction data-parallel",
             )
         self.attr(iv).kind = kind
@@ -292,7 +310,10 @@ class Schedule:
         op = key.op if isinstance(key, Tensor) else key
         stage = self.stage_map.get(id(op))
         if stage is None:
-            raise ScheduleError(f"the schedule has no stage for '{getattr(op, 'name', op)}'", expected=", ".join(s.op.name for s in self.stages))
+            raise ScheduleError(
+                f"the schedule has no stage for '{getattr(op, 'name', op)}'",
+                expected=", ".join(s.op.name for s in self.stages),
+            )
         return stage
 
     def producer(self, tensor: Tensor) -> Stage:
@@ -351,7 +372,9 @@ class Schedule:
 
         for consumer in self.consumers(stage):
             if not isinstance(consumer.op, ComputeOp):
-                raise ScheduleError(f"compute_inline: '{consumer.op.name}' reads '{stage.op.name}' as memory, so it cannot be inlined")
+                raise ScheduleError(
+                    f"compute_inline: '{consumer.op.name}' reads '{stage.op.name}' as memory, so it cannot be inlined"
+                )
             consumer.body = rewrite(consumer.body, replace)
 
     # --- caches ---
@@ -367,12 +390,15 @@ class Schedule:
                 raise ScheduleError(f"cache_read: stage '{stage.op.name}' does not read '{tensor.name}'")
             if not isinstance(stage.op, ComputeOp):
                 raise ScheduleError(f"cache_read: '{stage.op.name}' is no compute operation")
-            stage.body = rewrite(stage.body, lambda n: ProducerLoad(copy, n.indices) if isinstance(n, ProducerLoad) and n.producer is tensor else n)
+            stage.body = rewrite(
+                stage.body,
+                lambda n: ProducerLoad(copy, n.indices) if isinstance(n, ProducerLoad) and n.producer is tensor else n,
+            )
         self._insert(op, scope, after=self[tensor])
         return copy
 
     def cache_write(self, tensor: Any, scope: str) -> Tensor:
-        """Compute a tensor in `scope` first and copy it to its place; returns the computed tensor, whose stage does the work."""
+        """Compute a tensor in `scope` first and copy it to its place; returns the tensor that is computed."""
         if isinstance(tensor, (list, tuple)):
             if len(tensor) != 1:
                 raise ScheduleError("cache_write takes one output at a time")
@@ -381,7 +407,10 @@ class Schedule:
         if not isinstance(stage.op, ComputeOp) or len(stage.body) != 1:
             raise ScheduleError(f"cache_write: '{tensor.name}' is not the only output of a compute operation")
         if stage.relations:
-            raise ScheduleError(f"cache_write: the loops of '{tensor.name}' are scheduled already", help="call cache_write before split, fuse and tile")
+            raise ScheduleError(
+                f"cache_write: the loops of '{tensor.name}' are scheduled already",
+                help="call cache_write before split, fuse and tile",
+            )
         axis = tuple(IterVar(iv.dom, Var(f"{iv.var.name}_c", iv.var.dtype)) for iv in stage.axis)
         mapping = {iv.var: new.var for iv, new in zip(stage.axis, axis, strict=True)}
         op = ComputeOp(f"{stage.op.name}_{scope}", axis=axis, body=substitute(stage.body, mapping))
@@ -453,7 +482,11 @@ def factor_reduction(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_a
     values, extents, guards = _reduce_loops(stage)
     leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
     part = IterVar(Range(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype))
-    inner = {id(iv): IterVar(Range(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce") for iv in leaves if iv is not axis}
+    inner = {
+        id(iv): IterVar(Range(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce")
+        for iv in leaves
+        if iv is not axis
+    }
     spatial = [IterVar(iv.dom, Var(iv.var.name + "_rf", iv.var.dtype)) for iv in stage.axis]
     rename: dict[Any, Any] = {iv.var: new.var for iv, new in zip(stage.axis, spatial, strict=True)}
     to_leaf = {axis.var: part.var, **{iv.var: inner[id(iv)].var for iv in leaves if iv is not axis}}
@@ -466,7 +499,11 @@ def factor_reduction(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_a
     if axes:
         part_body: PrimExpr = Reduce(reduce.combiner, source, axes, condition)
     else:
-        part_body = source[0] if getattr(condition, "value", 0) else if_then_else(condition, source[0], reduce.combiner.identity_element[0])
+        part_body = (
+            source[0]
+            if getattr(condition, "value", 0)
+            else if_then_else(condition, source[0], reduce.combiner.identity_element[0])
+        )
     position = factor_axis if factor_axis >= 0 else len(spatial) + 1 + factor_axis
     part_axis = (*spatial[:position], part, *spatial[position:])
     op = ComputeOp(f"{stage.op.name}_rf", axis=part_axis, body=(part_body,))
@@ -482,7 +519,7 @@ def factor_reduction(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_a
 
 
 def _reduce_loops(stage: Stage) -> tuple[dict[int, PrimExpr], dict[int, PrimExpr], list[PrimExpr]]:
-    """Return the value of each reduction loop in terms of the leaves, the extents of all, and what must hold of the axes."""
+    """Return the values of reduction loops in terms of the leaves, all extents, and what must hold of the axes."""
     extents: dict[int, PrimExpr] = {id(iv): iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
     values: dict[int, PrimExpr] = {id(iv): iv.var for iv in stage.leaf_iter_vars}
     for r in stage.relations:
@@ -495,7 +532,11 @@ def _reduce_loops(stage: Stage) -> tuple[dict[int, PrimExpr], dict[int, PrimExpr
             extents[id(r.fused)] = extents[id(r.outer)] * extents[id(r.inner)]
     for r in reversed(stage.relations):
         if isinstance(r, Split):
-            values[id(r.parent)] = values[id(r.outer)] * extents[id(r.inner)] + values[id(r.inner)] if id(r.inner) in extents else r.parent.var
+            values[id(r.parent)] = (
+                values[id(r.outer)] * extents[id(r.inner)] + values[id(r.inner)]
+                if id(r.inner) in extents
+                else r.parent.var
+            )
         else:
             fused = values[id(r.fused)]
             if id(r.inner) in extents:
