@@ -44,7 +44,9 @@ def _softmax(x: Any, axis: int = -1) -> Any:
     top = reduce("max", x, axes, True, name="T_softmax_max")
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
-    return _narrow(te.compute(x.shape, lambda *i: e(*i) / total(*_at(i, axes)), name="T_softmax_norm"), dtype)
+    # one division a row: a vector division costs as much as a dozen products
+    inverse = te.compute(total.shape, lambda *i: const(1.0, x.dtype) / total(*i), name="T_softmax_inverse")
+    return _narrow(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
 
 
 def _softmax_ref(x: Any, axis: int) -> Any:
@@ -65,7 +67,10 @@ def _log_softmax(x: Any, axis: int = -1) -> Any:
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     log_total = te.compute(total.shape, lambda *i: tir.log(total(*i)), name="T_softmax_log")
-    return _narrow(te.compute(x.shape, lambda *i: x(*i) - top(*_at(i, axes)) - log_total(*_at(i, axes)), name="T_log_softmax"), dtype)
+    return _narrow(
+        te.compute(x.shape, lambda *i: x(*i) - top(*_at(i, axes)) - log_total(*_at(i, axes)), name="T_log_softmax"),
+        dtype,
+    )
 
 
 declare(
@@ -82,11 +87,15 @@ def _moments(x: Any, axes: Any, epsilon: float, prefix: str) -> tuple[Any, Any]:
     n: Any = int64(1)
     for a in axes:
         n = n * x.shape[a]
-    scale = const(1.0, x.dtype) / cast(x.dtype, n) if not isinstance(n, IntImm) else const(1.0 / max(n.value, 1), x.dtype)
+    scale = (
+        const(1.0, x.dtype) / cast(x.dtype, n) if not isinstance(n, IntImm) else const(1.0 / max(n.value, 1), x.dtype)
+    )
     total = reduce("sum", x, axes, True, name=prefix + "_sum")
     mean = te.compute(total.shape, lambda *i: total(*i) * scale, name=prefix + "_mean")
     square = reduce_centred(x, mean, axes, prefix)
-    inverse = te.compute(total.shape, lambda *i: tir.rsqrt(square(*i) * scale + const(epsilon, x.dtype)), name=prefix + "_rstd")
+    inverse = te.compute(
+        total.shape, lambda *i: tir.rsqrt(square(*i) * scale + const(epsilon, x.dtype)), name=prefix + "_rstd"
+    )
     return mean, inverse
 
 
@@ -102,7 +111,15 @@ def reduce_centred(x: Any, mean: Any, axes: Any, prefix: str) -> Any:
     return te.compute(mean.shape, element, name=prefix + "_var")
 
 
-def _layer_norm(x: Any, gamma: Any, beta: Any = None, axes: Any = (-1,), epsilon: float = 1e-5, center: bool = True, scale: bool = True) -> Any:
+def _layer_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any = None,
+    axes: Any = (-1,),
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Any:
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
     dtype, x = x.dtype, _wide(x)
     mean, inverse = _moments(x, over, epsilon, "T_layer_norm")
@@ -116,7 +133,15 @@ def _layer_norm(x: Any, gamma: Any, beta: Any = None, axes: Any = (-1,), epsilon
     return _narrow(te.compute(x.shape, element, name="T_layer_norm"), dtype)
 
 
-def _layer_norm_ref(x: Any, gamma: Any, beta: Any = None, axes: Any = (-1,), epsilon: float = 1e-5, center: bool = True, scale: bool = True) -> Any:
+def _layer_norm_ref(
+    x: Any,
+    gamma: Any,
+    beta: Any = None,
+    axes: Any = (-1,),
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Any:
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
     y = x.astype(np.float64)
     y = (y - y.mean(over, keepdims=True)) / np.sqrt(y.var(over, keepdims=True) + epsilon)
@@ -134,8 +159,16 @@ def _rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> 
     dtype, x = x.dtype, _wide(x)
     n: Any = product([x.shape[a] for a in over])
     total = reduce("sum", x, over, True, lambda v: v * v, name="T_rms_norm_sum")
-    inverse = te.compute(total.shape, lambda *i: tir.rsqrt(total(*i) / cast(x.dtype, n) + const(epsilon, x.dtype)), name="T_rms_norm_rstd")
-    y = te.compute(x.shape, lambda *i: x(*i) * inverse(*_at(i, over)) * cast(x.dtype, weight(*[i[a] for a in over])), name="T_rms_norm")
+    inverse = te.compute(
+        total.shape,
+        lambda *i: tir.rsqrt(total(*i) / cast(x.dtype, n) + const(epsilon, x.dtype)),
+        name="T_rms_norm_rstd",
+    )
+    y = te.compute(
+        x.shape,
+        lambda *i: x(*i) * inverse(*_at(i, over)) * cast(x.dtype, weight(*[i[a] for a in over])),
+        name="T_rms_norm",
+    )
     return _narrow(y, dtype)
 
 
@@ -154,7 +187,10 @@ def _instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
     mean, inverse = _moments(x, over, epsilon, "T_instance_norm")
     y = te.compute(
         x.shape,
-        lambda *i: (x(*i) - mean(*_at(i, over))) * inverse(*_at(i, over)) * cast(x.dtype, gamma(i[1])) + cast(x.dtype, beta(i[1])),
+        lambda *i: (
+            (x(*i) - mean(*_at(i, over))) * inverse(*_at(i, over)) * cast(x.dtype, gamma(i[1]))
+            + cast(x.dtype, beta(i[1]))
+        ),
         name="T_instance_norm",
     )
     return _narrow(y, dtype)
@@ -172,21 +208,29 @@ declare(
 )  # fmt: skip
 
 
-def _group_norm(x: Any, gamma: Any, beta: Any, num_groups: int = 1, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5) -> Any:
+def _group_norm(
+    x: Any, gamma: Any, beta: Any, num_groups: int = 1, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5
+) -> Any:
     n, c, *spatial = x.shape
     size = c // num_groups
-    view = te.compute((n, int64(num_groups), size, *spatial), lambda b, g, k, *i: x(b, g * size + k, *i), name="grouped")
+    view = te.compute(
+        (n, int64(num_groups), size, *spatial), lambda b, g, k, *i: x(b, g * size + k, *i), name="grouped"
+    )
     over = tuple(range(2, view.ndim))
     mean, inverse = _moments(view, over, epsilon, "T_group_norm")
     zeros = [int64(0)] * len(over)
     return te.compute(
         x.shape,
-        lambda b, k, *i: (x(b, k, *i) - mean(b, k // size, *zeros)) * inverse(b, k // size, *zeros) * gamma(k) + beta(k),
+        lambda b, k, *i: (
+            (x(b, k, *i) - mean(b, k // size, *zeros)) * inverse(b, k // size, *zeros) * gamma(k) + beta(k)
+        ),
         name="T_group_norm",
     )
 
 
-def _group_norm_ref(x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float) -> Any:
+def _group_norm_ref(
+    x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float
+) -> Any:
     y = x.astype(np.float64).reshape(x.shape[0], num_groups, -1)
     y = ((y - y.mean(2, keepdims=True)) / np.sqrt(y.var(2, keepdims=True) + epsilon)).reshape(x.shape)
     shape = (1, -1, *[1] * (x.ndim - 2))
@@ -203,10 +247,27 @@ declare(
 
 
 def _batch_norm_infer(data: Expr, gamma: Expr, beta: Expr, mean: Expr, var: Expr, **_: Any) -> TupleType:
-    return TupleType((tensor_arg("nn.batch_norm", "data", data), tensor_arg("nn.batch_norm", "mean", mean), tensor_arg("nn.batch_norm", "var", var)))
+    return TupleType(
+        (
+            tensor_arg("nn.batch_norm", "data", data),
+            tensor_arg("nn.batch_norm", "mean", mean),
+            tensor_arg("nn.batch_norm", "var", var),
+        )
+    )
 
 
-def _batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True, **_: Any) -> Any:
+def _batch_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    mean: Any,
+    var: Any,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    **_: Any,
+) -> Any:
     a = normalize_axis("nn.batch_norm", axis, x.ndim)
 
     def element(*i: Any) -> Any:
@@ -216,10 +277,16 @@ def _batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int = 
         return y + cast(x.dtype, beta(c)) if center else y
 
     out = te.compute(x.shape, element, name="T_batch_norm")
-    return out, te.compute(mean.shape, lambda i: mean(i), name="mean"), te.compute(var.shape, lambda i: var(i), name="var")
+    return (
+        out,
+        te.compute(mean.shape, lambda i: mean(i), name="mean"),
+        te.compute(var.shape, lambda i: var(i), name="var"),
+    )
 
 
-def _batch_norm_ref(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool, scale: bool, **_: Any) -> Any:
+def _batch_norm_ref(
+    x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool, scale: bool, **_: Any
+) -> Any:
     shape = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
     y = (x.astype(np.float64) - mean.reshape(shape)) / np.sqrt(var.astype(np.float64).reshape(shape) + epsilon)
     y = (y * gamma.reshape(shape) if scale else y) + (beta.reshape(shape) if center else 0)
@@ -247,7 +314,11 @@ def _lrn(x: Any, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float =
 
     total = te.compute(x.shape, windowed, name="T_lrn_sum")
     return te.compute(
-        x.shape, lambda *i: x(*i) / tir.power(const(bias, x.dtype) + const(alpha / size, x.dtype) * total(*i), const(beta, x.dtype)), name="T_lrn"
+        x.shape,
+        lambda *i: (
+            x(*i) / tir.power(const(bias, x.dtype) + const(alpha / size, x.dtype) * total(*i), const(beta, x.dtype))
+        ),
+        name="T_lrn",
     )
 
 

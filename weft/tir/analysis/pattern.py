@@ -8,6 +8,7 @@ from weft.ir import (
     CallIntrin,
     Cast,
     Div,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -52,9 +53,12 @@ def element_cost(node: Node) -> int:
 
 def is_costly(node: Node) -> bool:
     """Whether computing a value again costs more than storing it once and loading it."""
-    return any(
-        (isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY) for n in walk(node)
-    )
+    for n in walk(node):
+        if isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY:
+            return True
+        if isinstance(n, Div) and not isinstance(n.b, (FloatImm, IntImm)):
+            return True
+    return False
 
 
 def stride_along(load: BufferLoad | BufferStore, var: Var, analyzer: Analyzer | None = None) -> int | None:
