@@ -98,7 +98,9 @@ class IRModule:
         """
         var = self._by_name.get(name)
         if var is None:
-            raise InvalidArgument(f"the module has no function '{name}'", found=", ".join(self._by_name) or "no functions at all")
+            raise InvalidArgument(
+                f"the module has no function '{name}'", found=", ".join(self._by_name) or "no functions at all"
+            )
         return var
 
     def get_global_vars(self) -> list[GlobalVar]:
@@ -120,7 +122,9 @@ class IRModule:
 
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
         """Return a module with these functions and this module's attributes; this module itself where nothing changed."""
-        if len(functions) == len(self.functions) and all(self.functions.get(v) is f for v, f in functions.items() if isinstance(v, GlobalVar)):
+        if len(functions) == len(self.functions) and all(
+            self.functions.get(v) is f for v, f in functions.items() if isinstance(v, GlobalVar)
+        ):
             return self
         return IRModule(functions, self.attrs, self.global_infos)
 

@@ -17,7 +17,17 @@ from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc
 from weft.ir.module import IRModule
 
-__all__ = ["Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "TimePasses", "function_pass", "module_pass", "passes_named"]
+__all__ = [
+    "Pass",
+    "PassContext",
+    "PassInstrument",
+    "PrintIR",
+    "Sequential",
+    "TimePasses",
+    "function_pass",
+    "module_pass",
+    "passes_named",
+]
 
 _PASSES: dict[str, Callable[..., Pass]] = {}
 
@@ -124,7 +134,12 @@ class Pass:
     """A pass with its options bound; calling it with a module runs it under the current context."""
 
     def __init__(
-        self, name: str, run: Callable[[IRModule], IRModule], opt_level: int = 0, doc: str | None = None, ensures: str | None = None
+        self,
+        name: str,
+        run: Callable[[IRModule], IRModule],
+        opt_level: int = 0,
+        doc: str | None = None,
+        ensures: str | None = None,
     ) -> None:
         self.name, self._run, self.opt_level, self.__doc__, self.ensures = name, run, opt_level, doc, ensures
 
@@ -163,7 +178,9 @@ class Sequential(Pass):
     def _run_all(self, mod: IRModule) -> IRModule:
         context = PassContext.current()
         for p in self.passes:
-            if p.name in context.disabled_pass or (p.opt_level > context.opt_level and p.name not in context.required_pass):
+            if p.name in context.disabled_pass or (
+                p.opt_level > context.opt_level and p.name not in context.required_pass
+            ):
                 continue
             mod = p(mod)
         return mod
@@ -196,14 +213,23 @@ def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, 
     return make
 
 
-def function_pass(fn: Any = None, *, kind: type | tuple[type, ...] = BaseFunc, name: str | None = None, opt_level: int = 0, ensures: str | None = None) -> Any:
+def function_pass(
+    fn: Any = None,
+    *,
+    kind: type | tuple[type, ...] = BaseFunc,
+    name: str | None = None,
+    opt_level: int = 0,
+    ensures: str | None = None,
+) -> Any:
     """Turn ``fn(func, mod, **options) -> function`` into a pass factory over the functions of class `kind`."""
     if fn is None:
         return functools.partial(function_pass, kind=kind, name=name, opt_level=opt_level, ensures=ensures)
 
     @functools.wraps(fn)
     def over_module(mod: IRModule, *args: Any, **options: Any) -> IRModule:
-        return mod.with_functions({v: fn(f, mod, *args, **options) if isinstance(f, kind) else f for v, f in mod.items()})
+        return mod.with_functions(
+            {v: fn(f, mod, *args, **options) if isinstance(f, kind) else f for v, f in mod.items()}
+        )
 
     return module_pass(over_module, name=name, opt_level=opt_level, ensures=ensures)
 
@@ -218,5 +244,7 @@ def passes_named(name: str) -> Callable[..., Pass]:
     """
     if name not in _PASSES:
         near = [p for p in _PASSES if p.lower().startswith(name[:3].lower())]
-        raise InvalidArgument(f"no pass is called '{name}'", help=f"near names: {', '.join(near) or ', '.join(sorted(_PASSES))}")
+        raise InvalidArgument(
+            f"no pass is called '{name}'", help=f"near names: {', '.join(near) or ', '.join(sorted(_PASSES))}"
+        )
     return _PASSES[name]

@@ -86,12 +86,18 @@ class FuncType(Type):
 def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:
     """Convert ints and expressions to a tuple of int64 scalar expressions."""
     return tuple(
-        int64(d) if isinstance(d, int) else int64(d.value) if isinstance(d, IntImm) and d.dtype != "int64" else as_expr(d, "int64")
+        int64(d)
+        if isinstance(d, int)
+        else int64(d.value)
+        if isinstance(d, IntImm) and d.dtype != "int64"
+        else as_expr(d, "int64")
         for d in shape
     )
 
 
-def tensor_type(shape: Iterable[Any] | None, dtype: str = "", ndim: int | None = None, vdevice: VDevice | None = None) -> TensorType:
+def tensor_type(
+    shape: Iterable[Any] | None, dtype: str = "", ndim: int | None = None, vdevice: VDevice | None = None
+) -> TensorType:
     """Make a tensor type from ints or expressions.
 
     Parameters

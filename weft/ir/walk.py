@@ -18,7 +18,9 @@ N = TypeVar("N")
 
 def children(node: Any) -> Iterator[Node]:
     """Yield the nodes that are fields of `node`, or stand in tuples that are."""
-    stack: list[Any] = [getattr(node, f) for f in reversed(node.__struct_fields__)] if isinstance(node, Node) else [node]
+    stack: list[Any] = (
+        [getattr(node, f) for f in reversed(node.__struct_fields__)] if isinstance(node, Node) else [node]
+    )
     while stack:
         value = stack.pop()
         if isinstance(value, Node):

@@ -31,7 +31,9 @@ def paddings(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]
     elif len(values) == rank:
         values = values * 2
     if len(values) != 2 * rank:
-        raise ShapeMismatch("padding has a wrong length", expected=f"1, {rank} or {2 * rank} numbers", found=str(len(values)))
+        raise ShapeMismatch(
+            "padding has a wrong length", expected=f"1, {rank} or {2 * rank} numbers", found=str(len(values))
+        )
     return values[:rank], values[rank:]
 
 
@@ -45,7 +47,11 @@ _PACKED = re.compile(r"^O[DHW]*I(\d+)o$|^O[DHW]+I(\d+)o$")
 def _weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
     """Return (output channels, spatial extents of the kernel, kind) of weights in a layout."""
     if _PACKED.match(layout):
-        return (int64(int(channels)) if channels is not None else shape[0] * shape[-1]), list(shape[1 : 1 + rank]), "packed"
+        return (
+            (int64(int(channels)) if channels is not None else shape[0] * shape[-1]),
+            list(shape[1 : 1 + rank]),
+            "packed",
+        )
     if layout.startswith("OI"):
         return shape[0], list(shape[2:]), "first"
     if layout.endswith("IO"):
@@ -74,7 +80,12 @@ def _conv_infer(rank: int) -> Any:
         out_channels, kernel, kind = _weight_info(w.shape, kernel_layout or "OI", rank, channels)
         last = _last(data_layout)
         spatial, c = (x.shape[1:-1], x.shape[-1]) if last else (x.shape[2:], x.shape[1])
-        if kind == "first" and as_int(c) is not None and as_int(w.shape[1]) is not None and as_int(c) != as_int(w.shape[1]) * groups:  # type: ignore[operator]
+        if (
+            kind == "first"
+            and as_int(c) is not None
+            and as_int(w.shape[1]) is not None
+            and as_int(c) != as_int(w.shape[1]) * groups
+        ):  # type: ignore[operator]
             raise ShapeMismatch(
                 f"{name}: channels do not fit", expected=f"data channels == weight.shape[1] * groups = {as_int(w.shape[1]) * groups}",  # type: ignore[operator]
                 found=str(c), where=data.span,
@@ -186,7 +197,11 @@ def _conv_ref(rank: int) -> Any:
         for g in range(groups):
             for t in np.ndindex(*w.shape[2:]):
                 at = tuple(slice(t[i] * d[i], t[i] * d[i] + (outs[i] - 1) * s[i] + 1, s[i]) for i in range(rank))
-                y[:, g * og : (g + 1) * og] += np.einsum("nc...,oc->no...", x[(slice(None), slice(g * cg, (g + 1) * cg), *at)], w[(slice(g * og, (g + 1) * og), slice(None), *t)])
+                y[:, g * og : (g + 1) * og] += np.einsum(
+                    "nc...,oc->no...",
+                    x[(slice(None), slice(g * cg, (g + 1) * cg), *at)],
+                    w[(slice(g * og, (g + 1) * og), slice(None), *t)],
+                )
         return np.ascontiguousarray(np.moveaxis(y, 1, -1) if _last(data_layout) else y).astype(dtype)
 
     return reference
@@ -211,7 +226,12 @@ for _rank in (1, 2, 3):
 
 
 def _transpose_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int, extra: int) -> Any:
-    return simplify((size - int64(1)) * int64(stride) - int64(before + after) + (kernel - int64(1)) * int64(dilation) + int64(1 + extra))
+    return simplify(
+        (size - int64(1)) * int64(stride)
+        - int64(before + after)
+        + (kernel - int64(1)) * int64(dilation)
+        + int64(1 + extra)
+    )
 
 
 def _transpose_infer(rank: int) -> Any:
@@ -225,8 +245,15 @@ def _transpose_infer(rank: int) -> Any:
         dtype = out_dtype or same_dtype(name, data, weight)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
-        s, d, e, (before, after) = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank), paddings(padding, rank)
-        outs = [_transpose_size(x.shape[2 + i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)]
+        s, d, e, (before, after) = (
+            pair(strides, rank),
+            pair(dilation, rank),
+            pair(output_padding, rank),
+            paddings(padding, rank),
+        )
+        outs = [
+            _transpose_size(x.shape[2 + i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)
+        ]
         return TensorType((x.shape[0], simplify(w.shape[1] * int64(groups)), *outs), dtype, rank + 2)
 
     return infer
@@ -237,8 +264,15 @@ def _transpose_lower(rank: int) -> Any:
         x: Any, w: Any, strides: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1, data_layout: str = "",
         kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
     ) -> Any:  # fmt: skip
-        s, d, e, (before, after) = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank), paddings(padding, rank)
-        outs = [_transpose_size(x.shape[2 + i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)]
+        s, d, e, (before, after) = (
+            pair(strides, rank),
+            pair(dilation, rank),
+            pair(output_padding, rank),
+            paddings(padding, rank),
+        )
+        outs = [
+            _transpose_size(x.shape[2 + i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)
+        ]
         per_out = w.shape[1]
         per_in = simplify(floordiv(x.shape[1], int64(groups)))
         ks = [te.reduce_axis((int64(0), w.shape[2 + i]), f"k{i}") for i in range(rank)]
@@ -269,14 +303,23 @@ def _transpose_ref(rank: int) -> Any:
         x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str, out_layout: Any,
         out_dtype: str,
     ) -> Any:  # fmt: skip
-        s, d, e, (before, after) = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank), paddings(padding, rank)
+        s, d, e, (before, after) = (
+            pair(strides, rank),
+            pair(dilation, rank),
+            pair(output_padding, rank),
+            paddings(padding, rank),
+        )
         full = [(x.shape[2 + i] - 1) * s[i] + (w.shape[2 + i] - 1) * d[i] + 1 + e[i] for i in range(rank)]
         og, cg = w.shape[1], x.shape[1] // groups
         y = np.zeros((x.shape[0], og * groups, *full))
         for g in range(groups):
             for t in np.ndindex(*w.shape[2:]):
                 at = tuple(slice(t[i] * d[i], t[i] * d[i] + (x.shape[2 + i] - 1) * s[i] + 1, s[i]) for i in range(rank))
-                part = np.einsum("nc...,co->no...", x[:, g * cg : (g + 1) * cg].astype(np.float64), w[(slice(g * cg, (g + 1) * cg), slice(None), *t)].astype(np.float64))
+                part = np.einsum(
+                    "nc...,co->no...",
+                    x[:, g * cg : (g + 1) * cg].astype(np.float64),
+                    w[(slice(g * cg, (g + 1) * cg), slice(None), *t)].astype(np.float64),
+                )
                 y[(slice(None), slice(g * og, (g + 1) * og), *at)] += part
         crop = tuple(slice(before[i], full[i] - after[i]) for i in range(rank))
         return np.ascontiguousarray(y[(slice(None), slice(None), *crop)]).astype(out_dtype or x.dtype)

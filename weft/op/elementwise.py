@@ -18,7 +18,16 @@ from weft.topi.float8 import FLOAT8, float8_to_float32, float32_to_float8
 __all__: list[str] = []
 
 
-def _unary(name: str, fn: Any, reference: Any, *, dtype: str | None = None, rtol: float = 1e-5, doc: str = "", tags: tuple[str, ...] = ()) -> None:
+def _unary(
+    name: str,
+    fn: Any,
+    reference: Any,
+    *,
+    dtype: str | None = None,
+    rtol: float = 1e-5,
+    doc: str = "",
+    tags: tuple[str, ...] = (),
+) -> None:
     short = name.rsplit(".", 1)[-1]
     declare(
         name,
@@ -86,7 +95,11 @@ _unary("isfinite", tir.isfinite, np.isfinite, dtype="bool")
 def _sign(x: Any) -> Any:
     zero = const(0, x.dtype)
     nan_or_zero = x if DataType(x.dtype).is_float else zero
-    return select(x > zero, const(1, x.dtype), select(x < zero, const(-1, x.dtype) if DataType(x.dtype).code != "uint" else zero, nan_or_zero))
+    return select(
+        x > zero,
+        const(1, x.dtype),
+        select(x < zero, const(-1, x.dtype) if DataType(x.dtype).code != "uint" else zero, nan_or_zero),
+    )
 
 
 _unary("sign", _sign, np.sign)
@@ -117,18 +130,34 @@ def _hardsigmoid(x: Any) -> Any:
 
 
 _unary("nn.relu", _relu, lambda x: np.maximum(x, 0))
-_unary("nn.gelu", _gelu, lambda x: 0.5 * np.asarray(x, np.float64) * (1 + _float(math.erf)(np.asarray(x, np.float64) / math.sqrt(2))), rtol=1e-4)
+_unary(
+    "nn.gelu",
+    _gelu,
+    lambda x: 0.5 * np.asarray(x, np.float64) * (1 + _float(math.erf)(np.asarray(x, np.float64) / math.sqrt(2))),
+    rtol=1e-4,
+)
 _unary(
     "nn.gelu_tanh",
     _gelu_tanh,
-    lambda x: 0.5 * np.asarray(x, np.float64) * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * np.asarray(x, np.float64) ** 3))),
+    lambda x: (
+        0.5
+        * np.asarray(x, np.float64)
+        * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * np.asarray(x, np.float64) ** 3)))
+    ),
     rtol=1e-4,
 )
 _unary("nn.silu", lambda x: x * tir.sigmoid(x), lambda x: x * _sigmoid_ref(x))
 _unary("nn.softplus", _softplus, lambda x: np.logaddexp(np.asarray(x, np.float64), 0))
-_unary("nn.mish", lambda x: x * tir.tanh(_softplus(x)), lambda x: x * np.tanh(np.logaddexp(np.asarray(x, np.float64), 0)), rtol=1e-4)
+_unary(
+    "nn.mish",
+    lambda x: x * tir.tanh(_softplus(x)),
+    lambda x: x * np.tanh(np.logaddexp(np.asarray(x, np.float64), 0)),
+    rtol=1e-4,
+)
 _unary("nn.hardswish", lambda x: x * _hardsigmoid(x), lambda x: x * np.clip(np.asarray(x, np.float64) / 6 + 0.5, 0, 1))
-_unary("nn.softsign", lambda x: x / (const(1, x.dtype) + tir.abs(x)), lambda x: x / (1 + np.abs(np.asarray(x, np.float64))))
+_unary(
+    "nn.softsign", lambda x: x / (const(1, x.dtype) + tir.abs(x)), lambda x: x / (1 + np.abs(np.asarray(x, np.float64)))
+)
 
 
 def _parametric(name: str, attrs: dict[str, Any], fn: Any, reference: Any, doc: str) -> None:
@@ -155,30 +184,44 @@ _parametric(
 _parametric(
     "nn.elu",
     {"alpha": 1.0},
-    lambda x, alpha: select(x > const(0, x.dtype), x, const(alpha, x.dtype) * (tir.exp(tir.min(x, const(0, x.dtype))) - const(1, x.dtype))),
+    lambda x, alpha: select(
+        x > const(0, x.dtype), x, const(alpha, x.dtype) * (tir.exp(tir.min(x, const(0, x.dtype))) - const(1, x.dtype))
+    ),
     lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     "``x`` where positive, else ``alpha * (exp(x) - 1)``.",
 )
 _parametric(
     "nn.selu",
     {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805},
-    lambda x, alpha, gamma: const(gamma, x.dtype)
-    * select(x > const(0, x.dtype), x, const(alpha, x.dtype) * (tir.exp(tir.min(x, const(0, x.dtype))) - const(1, x.dtype))),
+    lambda x, alpha, gamma: (
+        const(gamma, x.dtype)
+        * select(
+            x > const(0, x.dtype),
+            x,
+            const(alpha, x.dtype) * (tir.exp(tir.min(x, const(0, x.dtype))) - const(1, x.dtype)),
+        )
+    ),
     lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     "Scaled exponential linear unit.",
 )
 _parametric(
     "nn.hardsigmoid",
     {"alpha": 1 / 6, "beta": 0.5},
-    lambda x, alpha, beta: tir.min(tir.max(x * const(alpha, x.dtype) + const(beta, x.dtype), const(0, x.dtype)), const(1, x.dtype)),
+    lambda x, alpha, beta: tir.min(
+        tir.max(x * const(alpha, x.dtype) + const(beta, x.dtype), const(0, x.dtype)), const(1, x.dtype)
+    ),
     lambda x, alpha, beta: np.clip(x * alpha + beta, 0, 1),
     "``clip(alpha * x + beta, 0, 1)``.",
 )
 _parametric(
     "nn.celu",
     {"alpha": 1.0},
-    lambda x, alpha: tir.max(x, const(0, x.dtype))
-    + tir.min(const(0, x.dtype), const(alpha, x.dtype) * (tir.exp(x * const(1 / alpha, x.dtype)) - const(1, x.dtype))),
+    lambda x, alpha: (
+        tir.max(x, const(0, x.dtype))
+        + tir.min(
+            const(0, x.dtype), const(alpha, x.dtype) * (tir.exp(x * const(1 / alpha, x.dtype)) - const(1, x.dtype))
+        )
+    ),
     lambda x, alpha: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
     "Continuously differentiable exponential linear unit.",
 )
@@ -193,7 +236,9 @@ _parametric(
     "nn.shrink",
     {"bias": 0.0, "lambd": 0.5},
     lambda x, bias, lambd: select(
-        x < const(-lambd, x.dtype), x + const(bias, x.dtype), select(x > const(lambd, x.dtype), x - const(bias, x.dtype), const(0, x.dtype))
+        x < const(-lambd, x.dtype),
+        x + const(bias, x.dtype),
+        select(x > const(lambd, x.dtype), x - const(bias, x.dtype), const(0, x.dtype)),
     ),
     lambda x, bias, lambd: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)),
     "Shrink towards zero.",
@@ -228,9 +273,11 @@ declare(
     {"min": None, "max": None},
     infer=same_as("clip"),
     lower=lambda x, min, max: elementwise(lambda v: _clip(v, min, max), x, name="T_clip"),
-    reference=lambda x, min, max: np.minimum(np.maximum(x, min if min is not None else x), max if max is not None else np.inf).astype(x.dtype)
-    if max is not None
-    else np.maximum(x, min if min is not None else x).astype(x.dtype),
+    reference=lambda x, min, max: (
+        np.minimum(np.maximum(x, min if min is not None else x), max if max is not None else np.inf).astype(x.dtype)
+        if max is not None
+        else np.maximum(x, min if min is not None else x).astype(x.dtype)
+    ),
     fusion=Fusion.ELEMENTWISE,
     doc="Limit to ``min..max``; either may be None.",
 )
@@ -372,16 +419,36 @@ _EXPONENTS = {
 _binary("add", lambda a, b: a + b, np.add)
 _binary("subtract", lambda a, b: a - b, np.subtract)
 _binary("multiply", lambda a, b: a * b, np.multiply)
-_binary("divide", _safe(lambda a, b: a / b), _trunc_divide, doc="Division; integers round towards zero and a zero divisor gives 0.")
-_binary("floor_divide", _safe(lambda a, b: tir.floordiv(a, b)), lambda a, b: np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.floor(a / b))
-_binary("mod", _safe(_floor_mod), lambda a, b: np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.mod(a, b), doc="Remainder with the sign of the divisor.")
+_binary(
+    "divide",
+    _safe(lambda a, b: a / b),
+    _trunc_divide,
+    doc="Division; integers round towards zero and a zero divisor gives 0.",
+)
+_binary(
+    "floor_divide",
+    _safe(lambda a, b: tir.floordiv(a, b)),
+    lambda a, b: (
+        np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.floor(a / b)
+    ),
+)
+_binary(
+    "mod",
+    _safe(_floor_mod),
+    lambda a, b: np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.mod(a, b),
+    doc="Remainder with the sign of the divisor.",
+)
 _binary(
     "fmod",
     _safe(lambda a, b: tir.fmod(a, b) if DataType(a.dtype).is_float else tir.truncmod(a, b)),
     lambda a, b: np.where(b == 0, 0, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b),
     doc="Remainder with the sign of the dividend, as C's fmod.",
 )
-_binary("power", _pow, lambda a, b: np.power(a.astype(np.float64), b.astype(np.float64)) if a.dtype.kind == "f" else np.power(a, b))
+_binary(
+    "power",
+    _pow,
+    lambda a, b: np.power(a.astype(np.float64), b.astype(np.float64)) if a.dtype.kind == "f" else np.power(a, b),
+)
 _binary("maximum", _bool_or(tir.logical_or, tir.max), np.maximum)
 _binary("minimum", _bool_or(tir.logical_and, tir.min), np.minimum)
 _binary("atan2", lambda a, b: tir.atan2(a, b), np.arctan2)
@@ -404,7 +471,9 @@ _binary("right_shift", lambda a, b: a >> b, np.right_shift)
 def _where_infer(condition: Expr, x1: Expr, x2: Expr) -> TensorType:
     c = tensor_arg("where", "condition", condition)
     if c.dtype and c.dtype != "bool":
-        raise DTypeMismatch("where: 'condition' has the wrong data type", expected="bool", found=c.dtype, where=condition.span)
+        raise DTypeMismatch(
+            "where: 'condition' has the wrong data type", expected="bool", found=c.dtype, where=condition.span
+        )
     dtype = same_dtype("where", x1, x2)
     shapes = [tensor_arg("where", n, a).shape for n, a in (("condition", condition), ("x1", x1), ("x2", x2))]
     if any(s is None for s in shapes):

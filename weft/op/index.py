@@ -18,7 +18,9 @@ __all__: list[str] = []
 def _index_type(op: str, indices: Expr) -> TensorType:
     ty = tensor_arg(op, "indices", indices)
     if ty.dtype and not ty.dtype.startswith(("int", "uint")):
-        raise DTypeMismatch(f"{op}: indices must be integers", expected="int32 or int64", found=ty.dtype, where=indices.span)
+        raise DTypeMismatch(
+            f"{op}: indices must be integers", expected="int32 or int64", found=ty.dtype, where=indices.span
+        )
     return ty
 
 
@@ -65,7 +67,9 @@ def _gather_elements_infer(data: Expr, indices: Expr, axis: int = 0) -> TensorTy
 def _gather_elements_lower(data: Any, indices: Any, axis: int = 0) -> Any:
     a = normalize_axis("gather_elements", axis, data.ndim)
     return te.compute(
-        indices.shape, lambda *i: data(*(_clamped(indices(*i), data.shape[a]) if d == a else v for d, v in enumerate(i))), name="T_gather_elements"
+        indices.shape,
+        lambda *i: data(*(_clamped(indices(*i), data.shape[a]) if d == a else v for d, v in enumerate(i))),
+        name="T_gather_elements",
     )
 
 
@@ -184,7 +188,9 @@ def _data_type(op: str) -> Any:
         ty, ut = tensor_arg(op, "data", data), tensor_arg(op, "updates", updates)
         _index_type(op, indices)
         if ty.dtype and ut.dtype and ty.dtype != ut.dtype:
-            raise DTypeMismatch(f"{op}: 'updates' has another data type", expected=ty.dtype, found=ut.dtype, where=data.span)
+            raise DTypeMismatch(
+                f"{op}: 'updates' has another data type", expected=ty.dtype, found=ut.dtype, where=data.span
+            )
         return ty
 
     return infer
@@ -226,4 +232,3 @@ declare(
     "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_data_type("scatter_nd"), lower=_scatter_nd_lower, reference=_scatter_nd_ref,
     fusion=Fusion.OPAQUE, doc="Write slices by tuples of indices; indices outside are skipped.",
 )  # fmt: skip
-

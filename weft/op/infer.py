@@ -9,7 +9,19 @@ from weft.arith import Analyzer
 from weft.error import DTypeMismatch, ShapeMismatch, TypeInferenceError
 from weft.ir import Expr, IntImm, PrimExpr, ShapeExpr, ShapeType, TensorType, as_int, int64, max_
 
-__all__ = ["broadcast", "broadcast_dims", "dims_of", "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of"]
+__all__ = [
+    "broadcast",
+    "broadcast_dims",
+    "dims_of",
+    "normalize_axes",
+    "normalize_axis",
+    "product",
+    "same_as",
+    "same_dtype",
+    "simplify",
+    "tensor_arg",
+    "values_of",
+]
 
 _ANALYZER = Analyzer()
 
@@ -49,7 +61,9 @@ def tensor_arg(op: str, name: str, arg: Expr, ndim: int | None = None, dtype: st
     if not isinstance(ty, TensorType):
         raise TypeInferenceError(f"{op}: '{name}' must be a tensor", found=str(ty), where=arg.span)
     if ndim is not None and ty.ndim not in (-1, ndim):
-        raise ShapeMismatch(f"{op}: '{name}' has the wrong rank", expected=f"{ndim} dimensions", found=f"{ty.ndim}", where=arg.span)
+        raise ShapeMismatch(
+            f"{op}: '{name}' has the wrong rank", expected=f"{ndim} dimensions", found=f"{ty.ndim}", where=arg.span
+        )
     if dtype is not None and ty.dtype and not ty.dtype.startswith(dtype):
         raise DTypeMismatch(f"{op}: '{name}' has the wrong data type", expected=dtype, found=ty.dtype, where=arg.span)
     return ty
@@ -83,7 +97,12 @@ def same_dtype(op: str, *args: Expr) -> str:
     known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, TensorType) and a.ty.dtype]  # type: ignore[attr-defined]
     for _i, d in known[1:]:
         if d != known[0][1]:
-            raise DTypeMismatch(f"{op}: operands have different data types", found=" and ".join(d for _, d in known), help="use astype", where=args[0].span)
+            raise DTypeMismatch(
+                f"{op}: operands have different data types",
+                found=" and ".join(d for _, d in known),
+                help="use astype",
+                where=args[0].span,
+            )
     return known[0][1] if len(known) == len(args) else ""
 
 

@@ -55,7 +55,10 @@ def _view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
 
 def _reshape_dims(ty: TensorType, values: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
     """Resolve 0 (copy) and -1 (the rest) in a target shape."""
-    dims = [ty.shape[i] if as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and not _has_zero(ty.shape) else v for i, v in enumerate(values)]
+    dims = [
+        ty.shape[i] if as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and not _has_zero(ty.shape) else v
+        for i, v in enumerate(values)
+    ]
     unknown = [i for i, v in enumerate(dims) if as_int(v) == -1]
     if len(unknown) > 1:
         raise ShapeMismatch("reshape: more than one dimension is -1", found=", ".join(map(str, values)))
@@ -79,7 +82,12 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
         old, new = product(ty.shape), product(dims)
         if isinstance(old, IntImm) and isinstance(new, IntImm) and old.value != new.value:
             shown = ", ".join(map(str, ty.shape))
-            raise ShapeMismatch("reshape: the number of elements changes", expected=f"{old.value} elements, of ({shown})", found=f"{new.value}", where=x.span)
+            raise ShapeMismatch(
+                "reshape: the number of elements changes",
+                expected=f"{old.value} elements, of ({shown})",
+                found=f"{new.value}",
+                where=x.span,
+            )
     return TensorType(dims, ty.dtype, len(dims))
 
 
@@ -101,9 +109,13 @@ declare(
 
 
 def _permute_axes(axes: Any, ndim: int) -> tuple[int, ...]:
-    order = tuple(reversed(range(ndim))) if axes is None else tuple(normalize_axis("permute_dims", a, ndim) for a in axes)
+    order = (
+        tuple(reversed(range(ndim))) if axes is None else tuple(normalize_axis("permute_dims", a, ndim) for a in axes)
+    )
     if sorted(order) != list(range(ndim)):
-        raise ShapeMismatch("permute_dims: axes are no permutation", expected=f"each of 0..{ndim - 1} once", found=str(tuple(axes)))
+        raise ShapeMismatch(
+            "permute_dims: axes are no permutation", expected=f"each of 0..{ndim - 1} once", found=str(tuple(axes))
+        )
     return order
 
 
@@ -192,7 +204,9 @@ def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
     total: PrimExpr = int64(0)
     for t in types:
         if t.ndim != types[0].ndim:
-            raise ShapeMismatch("concat: ranks differ", expected=str(types[0].ndim), found=str(t.ndim), where=tensors.span)
+            raise ShapeMismatch(
+                "concat: ranks differ", expected=str(types[0].ndim), found=str(t.ndim), where=tensors.span
+            )
         for i, (d, e) in enumerate(zip(t.shape, types[0].shape, strict=True)):
             if i != a and as_int(d) is not None and as_int(e) is not None and as_int(d) != as_int(e):
                 raise ShapeMismatch(f"concat: dimension {i} differs", expected=str(e), found=str(d), where=tensors.span)
@@ -213,7 +227,9 @@ def _concat_lower(tensors: Any, axis: int = 0) -> Any:
         value = tensors[-1](*(v if d != a else v - (ends[-2] if len(ends) > 1 else int64(0)) for d, v in enumerate(i)))
         for n in reversed(range(len(tensors) - 1)):
             begin = ends[n - 1] if n else int64(0)
-            value = if_then_else(i[a] < ends[n], tensors[n](*(v if d != a else v - begin for d, v in enumerate(i))), value)
+            value = if_then_else(
+                i[a] < ends[n], tensors[n](*(v if d != a else v - begin for d, v in enumerate(i))), value
+            )
         return value
 
     return te.compute(tuple(total if d == a else e for d, e in enumerate(tensors[0].shape)), element, name="T_concat")
@@ -242,14 +258,20 @@ def _split_infer(x: Expr, indices_or_sections: Any, axis: int = 0) -> TupleType:
         return TupleType((TensorType(None, ty.dtype, ty.ndim),) * n)
     a = normalize_axis("split", axis, ty.ndim)
     parts = _split_points(ty.shape[a], indices_or_sections)
-    return TupleType(tuple(TensorType(tuple(e if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim) for _, e in parts))
+    return TupleType(
+        tuple(
+            TensorType(tuple(e if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim) for _, e in parts
+        )
+    )
 
 
 def _split_lower(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     a = normalize_axis("split", axis, x.ndim)
     return tuple(
         te.compute(
-            tuple(e if d == a else s for d, s in enumerate(x.shape)), lambda *i, b=b: x(*(v + b if d == a else v for d, v in enumerate(i))), name="T_split"
+            tuple(e if d == a else s for d, s in enumerate(x.shape)),
+            lambda *i, b=b: x(*(v + b if d == a else v for d, v in enumerate(i))),
+            name="T_split",
         )
         for b, e in _split_points(x.shape[a], indices_or_sections)
     )
@@ -297,10 +319,17 @@ def _broadcast_to_infer(x: Expr, shape: Expr) -> TensorType:
         return TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     if ty.shape is not None:
         if len(ty.shape) > len(values):
-            raise ShapeMismatch("broadcast_to: the target has fewer dimensions", expected=f"at least {len(ty.shape)}", found=str(len(values)), where=x.span)
+            raise ShapeMismatch(
+                "broadcast_to: the target has fewer dimensions",
+                expected=f"at least {len(ty.shape)}",
+                found=str(len(values)),
+                where=x.span,
+            )
         for d, v in zip(reversed(ty.shape), reversed(values), strict=False):
             if as_int(d) not in (1, None) and as_int(v) is not None and as_int(d) != as_int(v):
-                raise ShapeMismatch("broadcast_to: a dimension cannot be repeated", expected=f"1 or {v}", found=str(d), where=x.span)
+                raise ShapeMismatch(
+                    "broadcast_to: a dimension cannot be repeated", expected=f"1 or {v}", found=str(d), where=x.span
+                )
     return TensorType(values, ty.dtype, len(values))
 
 
@@ -330,7 +359,9 @@ def _tile_lower(x: Any, repeats: Any) -> Any:
     skip = len(dims) - x.ndim
     return te.compute(
         tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)),
-        lambda *i: x(*(v if as_int(r) == 1 else floormod(v, d) for v, d, r in zip(i[skip:], x.shape, reps[skip:], strict=True))),
+        lambda *i: x(
+            *(v if as_int(r) == 1 else floormod(v, d) for v, d, r in zip(i[skip:], x.shape, reps[skip:], strict=True))
+        ),
         name="T_tile",
     )
 
@@ -355,7 +386,9 @@ def _repeat_lower(x: Any, repeats: int, axis: Any = None) -> Any:
     x = _view(x, (product(x.shape),)) if axis is None else x
     a = normalize_axis("repeat", axis or 0, x.ndim)
     shape = tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(x.shape))
-    return te.compute(shape, lambda *i: x(*(floordiv(v, int64(repeats)) if d == a else v for d, v in enumerate(i))), name="T_repeat")
+    return te.compute(
+        shape, lambda *i: x(*(floordiv(v, int64(repeats)) if d == a else v for d, v in enumerate(i))), name="T_repeat"
+    )
 
 
 declare(
@@ -373,7 +406,9 @@ def _same_type(op: str) -> Any:
 
 def _flip_lower(x: Any, axis: int) -> Any:
     a = normalize_axis("flip", axis, x.ndim)
-    return te.compute(x.shape, lambda *i: x(*(x.shape[a] - int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip")
+    return te.compute(
+        x.shape, lambda *i: x(*(x.shape[a] - int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip"
+    )
 
 
 declare(
@@ -418,7 +453,9 @@ def _slice_plan(shape: Any, axes: Any, begin: Any, end: Any, strides: Any) -> di
     return plan
 
 
-def _slice_infer(x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> TensorType:
+def _slice_infer(
+    x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
+) -> TensorType:
     ty = tensor_arg("strided_slice", "x", x)
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
@@ -461,7 +498,9 @@ def _pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
 def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> TensorType:
     ty = tensor_arg("nn.pad", "data", data)
     if pad_mode not in ("constant", "reflect", "edge", "replicate", "wrap", "circular"):
-        raise InvalidArgument(f"nn.pad: unknown mode '{pad_mode}'", expected="constant, reflect, edge or wrap", where=data.span)
+        raise InvalidArgument(
+            f"nn.pad: unknown mode '{pad_mode}'", expected="constant, reflect, edge or wrap", where=data.span
+        )
     if ty.shape is None:
         return ty
     pairs = _pad_pairs(ty.ndim, pad_width)
@@ -485,7 +524,12 @@ def _pad_lower(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value:
         return if_then_else(inside, data(*at), const(pad_value, data.dtype))
 
     def mapped(*i: Any) -> Any:
-        return data(*(v if as_int(b) == 0 and as_int(a) == 0 else _pad_index(v - b, d, pad_mode) for v, d, (b, a) in zip(i, data.shape, pairs, strict=True)))
+        return data(
+            *(
+                v if as_int(b) == 0 and as_int(a) == 0 else _pad_index(v - b, d, pad_mode)
+                for v, d, (b, a) in zip(i, data.shape, pairs, strict=True)
+            )
+        )
 
     return te.compute(shape, constant if pad_mode == "constant" else mapped, name="T_pad")
 
@@ -557,7 +601,11 @@ def _prim(value: Any) -> Any:
 
 def _arange_infer(start: Any, end: Any, step: Any, dtype: str = "int64") -> TensorType:
     b, e, s = (as_shape((_prim(v),))[0] for v in (start, end, step))
-    length = max_(ceildiv(e - b, s), int64(0)) if as_int(s) is None or as_int(s) > 0 else max_(ceildiv(b - e, int64(0) - s), int64(0))  # type: ignore[operator]
+    length = (
+        max_(ceildiv(e - b, s), int64(0))
+        if as_int(s) is None or as_int(s) > 0
+        else max_(ceildiv(b - e, int64(0) - s), int64(0))
+    )  # type: ignore[operator]
     if as_int(b) == 0 and as_int(s) == 1:
         length = e
     return TensorType((simplify(length),), DataType(dtype), 1)
@@ -594,4 +642,3 @@ for _name, _fn in (("tril", np.tril), ("triu", np.triu)):
         _name, "x", {"k": 0}, infer=_same_type(_name), lower=_triangle(_name == "tril"), reference=lambda x, k, _fn=_fn: _fn(x, int(k)),
         fusion=Fusion.INJECTIVE, doc="The triangle of each matrix, shifted by k.",
     )  # fmt: skip
-

@@ -20,7 +20,9 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
     a, b = tensor_arg("matmul", "x1", x1), tensor_arg("matmul", "x2", x2)
     dtype = out_dtype or same_dtype("matmul", x1, x2)
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeMismatch("matmul: operands need at least one dimension", found=f"{a.ndim} and {b.ndim} dimensions", where=x1.span)
+        raise ShapeMismatch(
+            "matmul: operands need at least one dimension", found=f"{a.ndim} and {b.ndim} dimensions", where=x1.span
+        )
     if a.ndim < 0 or b.ndim < 0:
         return TensorType(None, dtype, -1)
     ndim = max(a.ndim, b.ndim, 2) - (a.ndim == 1) - (b.ndim == 1)
@@ -30,7 +32,13 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
     if not equal_dims(k1, k2) and hasattr(k1, "value") and hasattr(k2, "value"):
         shown = f"x1: ({', '.join(map(str, a.shape))})   x2: ({', '.join(map(str, b.shape))})"
         hint = "x2 looks transposed; use permute_dims(x2)" if b.ndim > 1 and equal_dims(k1, b.shape[-1]) else None
-        raise ShapeMismatch(f"matmul: inner dimensions differ: {shown}", expected=f"x2.shape[-2] == {k1}", found=str(k2), help=hint, where=x1.span)
+        raise ShapeMismatch(
+            f"matmul: inner dimensions differ: {shown}",
+            expected=f"x2.shape[-2] == {k1}",
+            found=str(k2),
+            help=hint,
+            where=x1.span,
+        )
     batch = broadcast_dims("matmul", a.shape[:-2], b.shape[:-2])
     dims = (*batch, *(() if a.ndim == 1 else (a.shape[-2],)), *(() if b.ndim == 1 else (b.shape[-1],)))
     return TensorType(dims, dtype, len(dims))
@@ -55,7 +63,9 @@ def _matmul_lower(a: Any, b: Any, out_dtype: str = "") -> Any:
 
 def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
     wide = np.float64 if a.dtype.kind in "fV" else a.dtype
-    return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(numpy_dtype(out_dtype) if out_dtype else a.dtype)
+    return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(
+        numpy_dtype(out_dtype) if out_dtype else a.dtype
+    )
 
 
 declare(
@@ -101,9 +111,12 @@ def _einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, di
     if len(terms) != len(shapes):
         raise ShapeMismatch("einsum: number of operands", expected=str(len(terms)), found=str(len(shapes)))
     spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in text]
-    width = max((len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True) if "..." in t), default=0)
+    width = max(
+        (len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True) if "..." in t), default=0
+    )
     terms = [
-        t.replace("...", "".join(spare[width - (len(s) - len(t) + 3) : width])) if "..." in t else t for t, s in zip(terms, shapes, strict=True)
+        t.replace("...", "".join(spare[width - (len(s) - len(t) + 3) : width])) if "..." in t else t
+        for t, s in zip(terms, shapes, strict=True)
     ]
     ellipsis = "".join(spare[:width])
     if arrow:

@@ -36,7 +36,9 @@ def _spatial(shape: Any, last: bool) -> Any:
     return shape[1:-1] if last else shape[2:]
 
 
-def _pool_shape(rank: int, shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str) -> Any:
+def _pool_shape(
+    rank: int, shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str
+) -> Any:
     k, s, d, b, a = _window(rank, pool_size, strides, dilation, padding)
     last = layout.endswith("C")
     outs = [_out_size(x, k[i], s[i], d[i], b[i], a[i], ceil_mode) for i, x in enumerate(_spatial(shape, last))]
@@ -113,15 +115,31 @@ def _count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode:
 
 def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, fill: Any) -> Any:
     outs = [int(_out_size(int64(x.shape[2 + i]), k[i], s[i], d[i], b[i], a[i], ceil_mode)) for i in range(rank)]
-    pads = [(b[i], max(a[i], (outs[i] - 1) * s[i] + (k[i] - 1) * d[i] + 1 - x.shape[2 + i] - b[i])) for i in range(rank)]
+    pads = [
+        (b[i], max(a[i], (outs[i] - 1) * s[i] + (k[i] - 1) * d[i] + 1 - x.shape[2 + i] - b[i])) for i in range(rank)
+    ]
     padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill)
     for t in np.ndindex(*k):
-        yield padded[(slice(None), slice(None), *(slice(t[i] * d[i], t[i] * d[i] + (outs[i] - 1) * s[i] + 1, s[i]) for i in range(rank)))]
+        yield padded[
+            (
+                slice(None),
+                slice(None),
+                *(slice(t[i] * d[i], t[i] * d[i] + (outs[i] - 1) * s[i] + 1, s[i]) for i in range(rank)),
+            )
+        ]
 
 
 def _reference(rank: int, kind: str) -> Any:
     def reference(
-        x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, count_include_pad: bool, layout: str, out_layout: Any
+        x: Any,
+        pool_size: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        layout: str,
+        out_layout: Any,
     ) -> Any:
         last = layout.endswith("C")
         k, s, d, b, a = _window(rank, pool_size, strides, dilation, padding)
@@ -182,7 +200,9 @@ def _adaptive_lower(kind: str) -> Any:
             return floordiv(o * size, out), floordiv((o + int64(1)) * size + out - int64(1), out)
 
         longest = [simplify(floordiv(sizes[j] + outs[j] - int64(1), outs[j]) + int64(1)) for j in range(2)]
-        ks = [te.reduce_axis((int64(0), n if as_int(outs[j]) != 1 else sizes[j]), f"k{j}") for j, n in enumerate(longest)]
+        ks = [
+            te.reduce_axis((int64(0), n if as_int(outs[j]) != 1 else sizes[j]), f"k{j}") for j, n in enumerate(longest)
+        ]
         fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
 
         def element(*i: Any) -> Any:
@@ -220,7 +240,12 @@ def _adaptive_ref(kind: str) -> Any:
         oh, ow = pair(output_size, 2) if output_size is not None else y.shape[2:]
         out = np.empty((*y.shape[:2], oh, ow), x.dtype)
         for i, j in np.ndindex(oh, ow):
-            part = y[:, :, i * y.shape[2] // oh : -(-(i + 1) * y.shape[2] // oh), j * y.shape[3] // ow : -(-(j + 1) * y.shape[3] // ow)]
+            part = y[
+                :,
+                :,
+                i * y.shape[2] // oh : -(-(i + 1) * y.shape[2] // oh),
+                j * y.shape[3] // ow : -(-(j + 1) * y.shape[3] // ow),
+            ]
             out[:, :, i, j] = part.max((2, 3)) if kind == "max" else part.mean((2, 3), dtype=np.float64)
         return np.ascontiguousarray(np.moveaxis(out, 1, -1) if layout.endswith("C") else out)
 
@@ -238,15 +263,33 @@ for _kind in ("max", "avg"):
 
 
 def _indices_infer(
-    data: Expr, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, storage_order: int = 0
+    data: Expr,
+    pool_size: Any = 1,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    storage_order: int = 0,
 ) -> TupleType:
     ty = tensor_arg("nn.max_pool_with_indices", "data", data)
     rank = ty.ndim - 2
-    dims = None if ty.shape is None else _pool_shape(rank, ty.shape, pool_size, strides, dilation, padding, ceil_mode, _LAYOUTS[rank])
+    dims = (
+        None
+        if ty.shape is None
+        else _pool_shape(rank, ty.shape, pool_size, strides, dilation, padding, ceil_mode, _LAYOUTS[rank])
+    )
     return TupleType((TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, "int64", ty.ndim)))
 
 
-def _indices_lower(x: Any, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, storage_order: int = 0) -> Any:
+def _indices_lower(
+    x: Any,
+    pool_size: Any = 1,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    storage_order: int = 0,
+) -> Any:
     rank = x.ndim - 2
     k, s, d, b, a = _window(rank, pool_size, strides, dilation, padding)
     shape = _pool_shape(rank, x.shape, pool_size, strides, dilation, padding, ceil_mode, _LAYOUTS[rank])
@@ -275,16 +318,25 @@ def _indices_lower(x: Any, pool_size: Any = 1, strides: Any = 1, padding: Any = 
     return value, index
 
 
-def _indices_ref(x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, storage_order: int) -> Any:
+def _indices_ref(
+    x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, storage_order: int
+) -> Any:
     rank = x.ndim - 2
     k, s, d, b, a = _window(rank, pool_size, strides, dilation, padding)
     flat = np.arange(x.size).reshape(x.shape)
     if storage_order:
         base = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2]) * int(np.prod(x.shape[2:]))
-        flat = base.reshape(*x.shape[:2], *[1] * rank) + np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[:1:-1]).transpose()[None, None]
+        flat = (
+            base.reshape(*x.shape[:2], *[1] * rank)
+            + np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[:1:-1]).transpose()[None, None]
+        )
     best, where = None, None
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    for v, i in zip(_windows(x, rank, k, s, d, b, a, ceil_mode, lowest), _windows(flat, rank, k, s, d, b, a, ceil_mode, -1), strict=True):
+    for v, i in zip(
+        _windows(x, rank, k, s, d, b, a, ceil_mode, lowest),
+        _windows(flat, rank, k, s, d, b, a, ceil_mode, -1),
+        strict=True,
+    ):
         better = np.ones(v.shape, bool) if best is None else (v > best) | ((where < 0) & (i >= 0))
         best, where = (v, i) if best is None else (np.where(better, v, best), np.where(better, i, where))
     return best, where.astype(np.int64)  # type: ignore[union-attr]

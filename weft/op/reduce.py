@@ -40,7 +40,9 @@ def _reduction(name: str, kind: str, reference: Any, dtype: str | None = None) -
         {"axis": None, "keepdims": False},
         infer=_infer(name, dtype),
         lower=lambda x, axis, keepdims: topi.reduce(kind, x, normalize_axes(name, axis, x.ndim), keepdims),
-        reference=lambda x, axis, keepdims: np.asarray(reference(x, axis=_axis(axis), keepdims=keepdims)).astype(numpy_dtype(dtype) if dtype else x.dtype),
+        reference=lambda x, axis, keepdims: np.asarray(reference(x, axis=_axis(axis), keepdims=keepdims)).astype(
+            numpy_dtype(dtype) if dtype else x.dtype
+        ),
         fusion=Fusion.REDUCTION,
         rtol=1e-4,
         doc=f"The {name} over axes; all axes when `axis` is None.",
@@ -49,7 +51,9 @@ def _reduction(name: str, kind: str, reference: Any, dtype: str | None = None) -
 
 def _wide(fn: Any) -> Any:
     """Accumulate float references in float64."""
-    return lambda x, axis, keepdims: fn(x.astype(np.float64) if x.dtype.kind == "f" or x.dtype.name == "bfloat16" else x, axis=axis, keepdims=keepdims)
+    return lambda x, axis, keepdims: fn(
+        x.astype(np.float64) if x.dtype.kind == "f" or x.dtype.name == "bfloat16" else x, axis=axis, keepdims=keepdims
+    )
 
 
 def _initial(fn: Any, largest: bool) -> Any:
@@ -88,7 +92,9 @@ def _mean(x: Any, axis: Any, keepdims: bool) -> Any:
     n = _count(x, axes)
     if DataType(x.dtype).is_float:
         return te.compute(total.shape, lambda *i: total(*i) * (const(1.0, x.dtype) / cast(x.dtype, n)), name="T_mean")
-    return te.compute(total.shape, lambda *i: tir.truncdiv(total(*i), tir.max(cast(x.dtype, n), const(1, x.dtype))), name="T_mean")
+    return te.compute(
+        total.shape, lambda *i: tir.truncdiv(total(*i), tir.max(cast(x.dtype, n), const(1, x.dtype))), name="T_mean"
+    )
 
 
 def _mean_ref(x: Any, axis: Any, keepdims: bool) -> Any:
@@ -105,7 +111,11 @@ declare(
 def _variance(x: Any, axis: Any, keepdims: bool) -> Any:
     axes = normalize_axes("variance", axis, x.ndim)
     mean = _mean(x, axis, True)
-    centred = te.compute(x.shape, lambda *i: x(*i) - mean(*[const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]), name="centred")
+    centred = te.compute(
+        x.shape,
+        lambda *i: x(*i) - mean(*[const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]),
+        name="centred",
+    )
     return _mean(te.compute(x.shape, lambda *i: centred(*i) * centred(*i), name="squared"), axis, keepdims)
 
 
@@ -129,7 +139,9 @@ declare(
 
 
 def _arg_infer(op: str) -> Any:
-    def infer(x: Expr, axis: Any = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64") -> TensorType:
+    def infer(
+        x: Expr, axis: Any = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
+    ) -> TensorType:
         return _infer(op, dtype)(x, axis, keepdims)
 
     return infer
@@ -155,7 +167,12 @@ for _name, _kind, _fn in (("argmax", "max", np.argmax), ("argmin", "min", np.arg
         {"axis": None, "keepdims": False, "select_last_index": False, "dtype": "int64"},
         infer=_arg_infer(_name),
         lower=lambda x, axis, keepdims, select_last_index, dtype, _kind=_kind: topi.arg_reduce(
-            _kind, x, None if axis is None else normalize_axis("argmax", axis, x.ndim), keepdims, select_last_index, dtype
+            _kind,
+            x,
+            None if axis is None else normalize_axis("argmax", axis, x.ndim),
+            keepdims,
+            select_last_index,
+            dtype,
         ),
         reference=_arg_ref(_fn),
         fusion=Fusion.OPAQUE,

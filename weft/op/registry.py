@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.ir import Attrs, Call, Expr, Op, PrimExpr, PrimValue, TensorType, Tuple, constant, numpy_dtype, prim_value, shape_expr
+from weft.ir import (
+    Attrs,
+    Call,
+    Expr,
+    Op,
+    PrimExpr,
+    PrimValue,
+    TensorType,
+    Tuple,
+    constant,
+    numpy_dtype,
+    prim_value,
+    shape_expr,
+)
 
 __all__ = ["Fusion", "Input", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
 
@@ -106,7 +119,18 @@ def declare(
     if name in _OPS:
         raise InvalidArgument(f"operator '{name}' is declared twice")
     definition = OpDef(
-        name, tuple(Input.parse(i) for i in inputs.split()), dict(attrs or {}), fusion, infer, lower, reference, decompose, pure, rtol, doc, frozenset(tags)
+        name,
+        tuple(Input.parse(i) for i in inputs.split()),
+        dict(attrs or {}),
+        fusion,
+        infer,
+        lower,
+        reference,
+        decompose,
+        pure,
+        rtol,
+        doc,
+        frozenset(tags),
     )
     _OPS[name] = definition
     return definition
@@ -124,7 +148,9 @@ def get_op_def(op: Op | str) -> OpDef:
     definition = _OPS.get(name)
     if definition is None:
         near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == name.rsplit(".", 1)[-1][:4])
-        raise UnsupportedOperator(f"there is no operator '{name}'", help=f"near names: {', '.join(near)}" if near else None)
+        raise UnsupportedOperator(
+            f"there is no operator '{name}'", help=f"near names: {', '.join(near)}" if near else None
+        )
     return definition
 
 
@@ -154,7 +180,9 @@ def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """Distribute arguments over inputs and attributes."""
     names = [i.name for i in definition.inputs] + list(definition.attrs)
     if len(args) > len(names):
-        raise InvalidArgument(f"{definition.name}: too many arguments", expected=f"at most {len(names)}", found=str(len(args)))
+        raise InvalidArgument(
+            f"{definition.name}: too many arguments", expected=f"at most {len(names)}", found=str(len(args))
+        )
     values = dict(zip(names, args, strict=False))
     for key, value in kwargs.items():
         if key not in names:

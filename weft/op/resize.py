@@ -17,7 +17,15 @@ from weft.op.registry import Fusion, declare
 
 __all__: list[str] = []
 
-_MODES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize")
+_MODES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "round", "")
 _F = "float32"
 
@@ -65,7 +73,11 @@ class _Axis:
             return self._crop(x)
         half = over(x + _f(0.5)) - _f(0.5)
         if self.mode == "pytorch_half_pixel":
-            return half if as_int(self.out) is not None and as_int(self.out) > 1 else tir.Select(self.out > int64(1), half, _f(0.0))  # type: ignore[operator]
+            return (
+                half
+                if as_int(self.out) is not None and as_int(self.out) > 1
+                else tir.Select(self.out > int64(1), half, _f(0.0))
+            )  # type: ignore[operator]
         if self.mode == "half_pixel_symmetric":
             resized = _f(self.size) * scale
             adjustment = _f(self.out) / resized
@@ -86,7 +98,11 @@ def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:
     exact = axis.integer_scale
     if exact is not None and (
         (axis.mode == "asymmetric" and rounding == "floor")
-        or (axis.mode in ("half_pixel", "pytorch_half_pixel") and rounding in ("round_prefer_floor", "round", "", "round_prefer_ceil") and exact % 2 == 0)
+        or (
+            axis.mode in ("half_pixel", "pytorch_half_pixel")
+            and rounding in ("round_prefer_floor", "round", "", "round_prefer_ceil")
+            and exact % 2 == 0
+        )
     ):
         return floordiv(o, int64(exact))
     x = axis.source(o)
@@ -150,7 +166,9 @@ def _resize_lower(
         else:
             value = _interpolate(data, o, axes, "linear" if method == "linear" else "cubic", attrs)
         if mode == "tf_crop_and_resize":
-            inside = tir.all(*(tir.all(a.source(o[d]) >= _f(0.0), a.source(o[d]) <= _f(a.size) - _f(1.0)) for d, a in axes.items()))
+            inside = tir.all(
+                *(tir.all(a.source(o[d]) >= _f(0.0), a.source(o[d]) <= _f(a.size) - _f(1.0)) for d, a in axes.items())
+            )
             value = if_then_else(inside, value, const(extrapolation_value, data.dtype))
         return value
 
@@ -171,11 +189,21 @@ def _interpolate(data: Any, o: Any, axes: dict[int, _Axis], method: str, attrs: 
     return cast(data.dtype, tir.round(total) if not data.dtype.startswith(("float", "bfloat")) else total)
 
 
-def _resize_infer(data: Expr, size: Expr, scales: Any = None, roi: Any = None, method: str = "linear", **attrs: Any) -> TensorType:
+def _resize_infer(
+    data: Expr, size: Expr, scales: Any = None, roi: Any = None, method: str = "linear", **attrs: Any
+) -> TensorType:
     ty = tensor_arg("image.resize", "data", data)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    if method not in ("nearest", "nearest_neighbor", "linear", "cubic") or mode not in _MODES or attrs.get("rounding_method", "") not in _ROUNDING:
-        raise InvalidArgument("image.resize: unknown method or mode", found=f"{method}, {mode}, {attrs.get('rounding_method', '')}", where=data.span)
+    if (
+        method not in ("nearest", "nearest_neighbor", "linear", "cubic")
+        or mode not in _MODES
+        or attrs.get("rounding_method", "") not in _ROUNDING
+    ):
+        raise InvalidArgument(
+            "image.resize: unknown method or mode",
+            found=f"{method}, {mode}, {attrs.get('rounding_method', '')}",
+            where=data.span,
+        )
     values = values_of(size)
     return TensorType(values, ty.dtype, ty.ndim)
 
@@ -192,7 +220,11 @@ def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) 
     if mode == "tf_half_pixel_for_nn":
         return (o + 0.5) / scale
     if mode == "tf_crop_and_resize":
-        return roi[0] * (size - 1) + o * (roi[1] - roi[0]) * (size - 1) / (out - 1) if out > 1 else 0.5 * (roi[0] + roi[1]) * (size - 1) + o * 0
+        return (
+            roi[0] * (size - 1) + o * (roi[1] - roi[0]) * (size - 1) / (out - 1)
+            if out > 1
+            else 0.5 * (roi[0] + roi[1]) * (size - 1) + o * 0
+        )
     half = (o + 0.5) / scale - 0.5
     if mode == "pytorch_half_pixel":
         return half if out > 1 else half * 0
@@ -203,14 +235,19 @@ def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) 
 
 def _weights_ref(x: float, size: int, method: str, rounding: str, a: float, exclude: bool) -> dict[int, float]:
     if method.startswith("nearest"):
-        i = {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_ceil": math.floor(x + 0.5)}.get(rounding, math.ceil(x - 0.5))
+        i = {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_ceil": math.floor(x + 0.5)}.get(
+            rounding, math.ceil(x - 0.5)
+        )
         return {min(max(i, 0), size - 1): 1.0}
     base = math.floor(x)
     t = x - base
     if method == "linear":
         pairs = [(base, 1 - t), (base + 1, t)]
     else:
-        near, far = (lambda d: ((a + 2) * d - (a + 3)) * d * d + 1), (lambda d: ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+        near, far = (
+            (lambda d: ((a + 2) * d - (a + 3)) * d * d + 1),
+            (lambda d: ((a * d - 5 * a) * d + 8 * a) * d - 4 * a),
+        )
         pairs = [(base - 1, far(1 + t)), (base, near(t)), (base + 1, near(1 - t)), (base + 2, far(2 - t))]
     if exclude:
         pairs = [(i, w if 0 <= i < size else 0.0) for i, w in pairs]
@@ -237,7 +274,9 @@ def _resize_ref(
         x = _source_ref(np.arange(m), n, m, scale, mode, (roi[d], roi[d + rank]) if roi else (0, 1))
         matrix = np.zeros((m, n))
         for o in range(m):
-            for i, w in _weights_ref(float(np.float32(x[o])), n, method, rounding_method, cubic_alpha, cubic_exclude).items():
+            for i, w in _weights_ref(
+                float(np.float32(x[o])), n, method, rounding_method, cubic_alpha, cubic_exclude
+            ).items():
                 matrix[o, i] += w
         y = np.moveaxis(np.tensordot(matrix, y, (1, d)), 0, d)
         if mode == "tf_crop_and_resize":
@@ -261,7 +300,9 @@ def _full_size(shape: Any, size: Any, layout: str) -> tuple[Any, ...]:
     return (shape[0], *size, shape[3]) if layout.endswith("C") else (shape[0], shape[1], *size)
 
 
-def _resize2d_infer(data: Expr, size: Expr, scales: Any = None, roi: Any = None, layout: str = "NCHW", **_: Any) -> TensorType:
+def _resize2d_infer(
+    data: Expr, size: Expr, scales: Any = None, roi: Any = None, layout: str = "NCHW", **_: Any
+) -> TensorType:
     ty = tensor_arg("image.resize2d", "data", data, ndim=4)
     values = values_of(size)
     if ty.shape is None or values is None:
@@ -283,14 +324,20 @@ def _roi(roi: Any, layout: str) -> Any:
     return (*_spread(roi[:2], layout, 0.0), *_spread(roi[2:], layout, 1.0))
 
 
-def _resize2d_lower(data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any) -> Any:
+def _resize2d_lower(
+    data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any
+) -> Any:
     size = tuple(size) if len(size) == 2 else tuple(size) * 2
-    return _resize_lower(data, _full_size(data.shape, size, layout), _spread(scales, layout, 1.0), _roi(roi, layout), **attrs)
+    return _resize_lower(
+        data, _full_size(data.shape, size, layout), _spread(scales, layout, 1.0), _roi(roi, layout), **attrs
+    )
 
 
 def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, **attrs: Any) -> Any:
     size = pair([int(s) for s in size], 2)
-    return _resize_ref(data, _full_size(data.shape, size, layout), _spread(scales, layout, 1.0), _roi(roi, layout), **attrs)
+    return _resize_ref(
+        data, _full_size(data.shape, size, layout), _spread(scales, layout, 1.0), _roi(roi, layout), **attrs
+    )
 
 
 declare(

@@ -29,14 +29,18 @@ def _types(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str) -> 
 _ATTRS = {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False}
 
 
-def _lstm_infer(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any) -> TupleType:
+def _lstm_infer(
+    x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any
+) -> TupleType:
     ty, rt = tensor_arg("nn.lstm", "x", x, ndim=3), tensor_arg("nn.lstm", "r", r, ndim=3)
     if ty.shape is None or rt.shape is None:
         raise InvalidArgument("nn.lstm: shapes must be known (they may be symbolic)", where=x.span)
     return _types(ty.shape[0], ty.shape[1], rt.shape[2], rt.shape[0], ty.dtype)
 
 
-def _lstm_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **attrs: Any) -> Any:
+def _lstm_decompose(
+    x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **attrs: Any
+) -> Any:
     """Project all inputs by one product, then recur."""
     directions, gates, inputs = (as_int(d) for d in w.ty.shape)  # type: ignore[attr-defined]
     if directions is None or gates is None or inputs is None:
@@ -46,13 +50,21 @@ def _lstm_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, ini
     bias = make_call("add")(*(TupleGetItem(halves, i) for i in range(2)))
     projected = make_call("add")(make_call("matmul")(x, weights), make_call("reshape")(bias, (directions * gates,)))
     recurrent = make_call("permute_dims")(r, axes=(0, 2, 1))
-    return Call(Op.get("relax.nn.lstm_recurrence"), (projected, recurrent, sequence_lens, initial_h, initial_c, p), Attrs.of(attrs))
+    return Call(
+        Op.get("relax.nn.lstm_recurrence"),
+        (projected, recurrent, sequence_lens, initial_h, initial_c, p),
+        Attrs.of(attrs),
+    )
 
 
-def _lstm_ref(x: Any, w: Any, r: Any, b: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, **attrs: Any) -> Any:
+def _lstm_ref(
+    x: Any, w: Any, r: Any, b: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, **attrs: Any
+) -> Any:
     gates = w.shape[1]
     projected = np.einsum("tbi,dgi->tbdg", x, w).reshape(*x.shape[:2], -1) + (b[:, :gates] + b[:, gates:]).reshape(-1)
-    return _recurrence_ref(projected.astype(x.dtype), r.transpose(0, 2, 1), sequence_lens, initial_h, initial_c, p, **attrs)
+    return _recurrence_ref(
+        projected.astype(x.dtype), r.transpose(0, 2, 1), sequence_lens, initial_h, initial_c, p, **attrs
+    )
 
 
 declare(
@@ -66,7 +78,9 @@ declare(
 # --- the recurrence ----------------------------------------------------------------------------------------------------
 
 
-def _recurrence_infer(xw: Expr, r: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any) -> TupleType:
+def _recurrence_infer(
+    xw: Expr, r: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any
+) -> TupleType:
     ty, rt = tensor_arg("nn.lstm_recurrence", "xw", xw, ndim=3), tensor_arg("nn.lstm_recurrence", "r", r, ndim=3)
     return _types(ty.shape[0], ty.shape[1], rt.shape[1], rt.shape[0], ty.dtype)  # type: ignore[index]
 
@@ -76,7 +90,9 @@ _ACTIVATIONS = {
     "tanh": tir.tanh,
     "relu": lambda v: tir.max(v, const(0, v.dtype)),
     "affine": lambda v: v,
-    "hardsigmoid": lambda v: tir.min(tir.max(v * const(0.2, v.dtype) + const(0.5, v.dtype), const(0, v.dtype)), const(1, v.dtype)),
+    "hardsigmoid": lambda v: tir.min(
+        tir.max(v * const(0.2, v.dtype) + const(0.5, v.dtype), const(0, v.dtype)), const(1, v.dtype)
+    ),
     "softsign": lambda v: v / (const(1, v.dtype) + tir.abs(v)),
     "softplus": lambda v: tir.log(const(1, v.dtype) + tir.exp(v)),
     "elu": lambda v: select(v > const(0, v.dtype), v, tir.exp(v) - const(1, v.dtype)),
@@ -115,19 +131,43 @@ def _recurrence_lower(
 
     def body(ins: Any, outs: Any) -> Any:
         parts = [
-            _direction(d, d == 1 or direction == "reverse", ins, outs, steps, batch, hidden, tuple(activations)[3 * d : 3 * d + 3] or tuple(activations)[:3], clip, input_forget)
+            _direction(
+                d,
+                d == 1 or direction == "reverse",
+                ins,
+                outs,
+                steps,
+                batch,
+                hidden,
+                tuple(activations)[3 * d : 3 * d + 3] or tuple(activations)[:3],
+                clip,
+                input_forget,
+            )
             for d in range(directions)  # type: ignore[arg-type]
         ]
         return tir.seq(*parts)
 
     state = (int64(directions), batch, int64(hidden))
     return te.extern(
-        [(steps, int64(directions), batch, int64(hidden)), state, state], [xw, r, sequence_lens, initial_h, initial_c, p], body, name="lstm", dtype=[dtype] * 3
+        [(steps, int64(directions), batch, int64(hidden)), state, state],
+        [xw, r, sequence_lens, initial_h, initial_c, p],
+        body,
+        name="lstm",
+        dtype=[dtype] * 3,
     )
 
 
 def _direction(
-    d: int, reverse: bool, ins: Any, outs: Any, steps: Any, batch: Any, hidden: int, activations: tuple[str, ...], clip: float, input_forget: bool
+    d: int,
+    reverse: bool,
+    ins: Any,
+    outs: Any,
+    steps: Any,
+    batch: Any,
+    hidden: int,
+    activations: tuple[str, ...],
+    clip: float,
+    input_forget: bool,
 ) -> Any:
     """The loop over samples and steps of one direction; samples run in parallel."""
     xw, r, lens, h0, c0, p = ins
@@ -167,7 +207,9 @@ def _direction(
         store = tir.LetStmt(i, f_act(gate(0, 0, c_old)), tir.LetStmt(f, forget, store))
         return tir.LetStmt(c_old, load(yc, at_d, b, j), store)
 
-    one_step = tir.AllocBuffer(sums, tir.seq(_products(sums, xw, r, yh, d, step, b, hidden), _vector_loop(hidden, cell, "j")))
+    one_step = tir.AllocBuffer(
+        sums, tir.seq(_products(sums, xw, r, yh, d, step, b, hidden), _vector_loop(hidden, cell, "j"))
+    )
     clear = _vector_loop(hidden, lambda j: tir.BufferStore(y, const(0, xw.dtype), (t, at_d, b, j)), "z")
     padding = tir.For(t, int64(0), steps, tir.ForKind.SERIAL, tir.IfThenElse(t >= length, clear))
     t2 = tir.Var("t", "int64")
@@ -192,7 +234,9 @@ def _products(sums: Any, xw: Any, r: Any, yh: Any, d: int, step: Any, b: Any, hi
         inner = tir.For(v, int64(0), int64(lanes), tir.ForKind.VECTORIZED, body(u * int64(lanes) + v))
         return tir.For(u, int64(0), int64(block // lanes), tir.ForKind.UNROLLED, inner)
 
-    first = across(lambda e: tir.BufferStore(acc, tir.BufferLoad(xw, (step, b, int64(d * gates) + g * int64(block) + e)), (e,)))
+    first = across(
+        lambda e: tir.BufferStore(acc, tir.BufferLoad(xw, (step, b, int64(d * gates) + g * int64(block) + e)), (e,))
+    )
 
     def add(e: Any) -> Any:
         product = tir.BufferLoad(yh, (int64(d), b, k)) * tir.BufferLoad(r, (int64(d), k, g * int64(block) + e))
@@ -212,13 +256,24 @@ _NUMPY = {
 
 
 def _recurrence_ref(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any, clip: float, input_forget: bool
+    xw: Any,
+    r: Any,
+    sequence_lens: Any,
+    initial_h: Any,
+    initial_c: Any,
+    p: Any,
+    direction: str,
+    activations: Any,
+    clip: float,
+    input_forget: bool,
 ) -> Any:
     directions, n = r.shape[0], r.shape[1]
     steps, batch = xw.shape[:2]
     y, h, c = np.zeros((steps, directions, batch, n)), initial_h.astype(np.float64), initial_c.astype(np.float64)
     for d, b in np.ndindex(directions, batch):
-        f_act, g_act, h_act = (_NUMPY[a.lower()] for a in (tuple(activations)[3 * d : 3 * d + 3] or tuple(activations)[:3]))
+        f_act, g_act, h_act = (
+            _NUMPY[a.lower()] for a in (tuple(activations)[3 * d : 3 * d + 3] or tuple(activations)[:3])
+        )
         limit = (lambda v: np.clip(v, -clip, clip)) if clip > 0 else (lambda v: v)
         length = min(int(sequence_lens[b]), steps)
         for t in range(length):

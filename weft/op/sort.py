@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from weft import te, tir
-from weft.ir import DataType, Expr, PrimValue, TensorType, TupleType, as_shape, cast, const, int64, logical_and, logical_or, numpy_dtype
+from weft.ir import (
+    DataType,
+    Expr,
+    PrimValue,
+    TensorType,
+    TupleType,
+    as_shape,
+    cast,
+    const,
+    int64,
+    logical_and,
+    logical_or,
+    numpy_dtype,
+)
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 
@@ -20,7 +33,9 @@ def _before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
     equal = a.equal(b)
     if DataType(a.dtype).is_float:
         nan_a, nan_b = a != a, b != b  # noqa: PLR0124
-        first = logical_or(first, logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a)))
+        first = logical_or(
+            first, logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a))
+        )
         equal = logical_or(equal, logical_and(nan_a, nan_b))
     return logical_or(first, logical_and(equal, ia < ib))
 
@@ -42,7 +57,10 @@ def _topk(x: Any, k: Any, axis: int, largest: bool, dtype: str) -> Any:
         j, slot = tir.Var("j", "int64"), tir.decl_buffer((int64(1),), "int64", "slot", scope="local")
         position = tir.BufferLoad(slot, (int64(0),))
         element = tir.Var("element", x.dtype)
-        previous = (tir.BufferLoad(values, at(position - int64(1))), cast("int64", tir.BufferLoad(indices, at(position - int64(1)))))
+        previous = (
+            tir.BufferLoad(values, at(position - int64(1))),
+            cast("int64", tir.BufferLoad(indices, at(position - int64(1)))),
+        )
         move = tir.seq(
             tir.BufferStore(values, previous[0], at(position)),
             tir.BufferStore(indices, cast(dtype, previous[1]), at(position)),
@@ -54,7 +72,9 @@ def _topk(x: Any, k: Any, axis: int, largest: bool, dtype: str) -> Any:
         )
         last = (tir.BufferLoad(values, at(k - int64(1))), cast("int64", tir.BufferLoad(indices, at(k - int64(1)))))
         place = tir.seq(
-            shift, tir.BufferStore(values, element, at(position)), tir.BufferStore(indices, cast(dtype, j), at(position))
+            shift,
+            tir.BufferStore(values, element, at(position)),
+            tir.BufferStore(indices, cast(dtype, j), at(position)),
         )
         grow = tir.seq(tir.BufferStore(slot, j, (int64(0),)), place)
         replace = tir.IfThenElse(
@@ -75,7 +95,9 @@ def _count(k: Any, dim: Any) -> Any:
     return dim if getattr(value, "value", None) == -1 else value
 
 
-def _topk_infer(data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32") -> Any:
+def _topk_infer(
+    data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+) -> Any:
     ty = tensor_arg("topk", "data", data)
     dims = None
     if ty.shape is not None:
@@ -85,7 +107,9 @@ def _topk_infer(data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", 
     return TupleType((values, indices)) if ret_type == "both" else values if ret_type == "values" else indices
 
 
-def _topk_lower(data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32") -> Any:
+def _topk_lower(
+    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+) -> Any:
     a = normalize_axis("topk", axis, data.ndim)
     values, indices = _topk(data, _count(k, data.shape[a]), a, largest, dtype)
     if ret_type == "both":

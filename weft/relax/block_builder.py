@@ -61,7 +61,9 @@ class _Scope:
 
     __slots__ = ("attrs", "blocks", "frame", "is_pure", "name", "params", "private", "result")
 
-    def __init__(self, name: str | None, params: Sequence[Var], attrs: Any, is_pure: bool, private: bool = False) -> None:
+    def __init__(
+        self, name: str | None, params: Sequence[Var], attrs: Any, is_pure: bool, private: bool = False
+    ) -> None:
         self.name, self.params, self.attrs, self.is_pure, self.private = name, tuple(params), attrs, is_pure, private
         self.blocks: list[BindingBlock] = []
         self.frame: _Frame | None = None
@@ -116,7 +118,9 @@ class BlockBuilder:
             yield self
             scope = self._scopes[-1]
             if scope.result is None:
-                raise InvalidArgument(f"function '{name}' has no result", help="call bb.emit_func_output(expr) inside `with bb.function`")
+                raise InvalidArgument(
+                    f"function '{name}' has no result", help="call bb.emit_func_output(expr) inside `with bb.function`"
+                )
             self._finish_function(scope)
         finally:
             del self._scopes[depth:]
@@ -143,7 +147,9 @@ class BlockBuilder:
 
     def _scope(self) -> _Scope:
         if not self._scopes:
-            raise InvalidArgument("there is no function under construction", help="use `with bb.function(name, params):`")
+            raise InvalidArgument(
+                "there is no function under construction", help="use `with bb.function(name, params):`"
+            )
         return self._scopes[-1]
 
     def _frame(self) -> _Frame:
@@ -189,7 +195,13 @@ class BlockBuilder:
         """Return a variable name that this builder has not used."""
         n = self._names.get(hint)
         self._names[hint] = 0 if n is None else n + 1
-        return hint if n is None else self.fresh_name(f"{hint}{n}") if f"{hint}{n}" in self._names else self._remember(f"{hint}{n}")
+        return (
+            hint
+            if n is None
+            else self.fresh_name(f"{hint}{n}")
+            if f"{hint}{n}" in self._names
+            else self._remember(f"{hint}{n}")
+        )
 
     def _remember(self, name: str) -> str:
         self._names[name] = 0
@@ -229,13 +241,19 @@ class BlockBuilder:
             scope.params = (params,) if isinstance(params, ExprVar) else tuple(params)
         self._close_block(scope)
         result = self.normalize(as_relax(output), atom=False)
-        scope.result = result if isinstance(result, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)) else self.emit(result, "gv")
+        scope.result = (
+            result if isinstance(result, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)) else self.emit(result, "gv")
+        )
 
-    def emit_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Var:
+    def emit_te(
+        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any
+    ) -> Var:
         """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it."""
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs))
 
-    def call_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Call:
+    def call_te(
+        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any
+    ) -> Call:
         """Make the call of :meth:`emit_te` without binding it."""
         atoms = [self.normalize(a) if isinstance(a, Expr) else a for a in args]
         prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs)

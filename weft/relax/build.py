@@ -96,7 +96,9 @@ def bind_params(mod: IRModule, name: str, params: Mapping[str, Any]) -> IRModule
         raise InvalidArgument(f"'{name}' has no parameter '{next(iter(from_name))}'", expected=f"one of {known}")
     kept = tuple(p for p in func.params if id(p) not in renamed)
     body = rename_vars(func.body, renamed)
-    return mod.with_functions({v: func.replace(params=kept, body=body, ty=None) if f is func else f for v, f in mod.items()})
+    return mod.with_functions(
+        {v: func.replace(params=kept, body=body, ty=None) if f is func else f for v, f in mod.items()}
+    )
 
 
 def _metadata(mod: IRModule) -> str | None:
@@ -106,7 +108,10 @@ def _metadata(mod: IRModule) -> str | None:
 
 
 def compile_kernels(
-    mod: IRModule, target: Target, tir_pipeline: Pass | None = None, progress: Callable[[str, int, int], None] | None = None
+    mod: IRModule,
+    target: Target,
+    tir_pipeline: Pass | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Module | None:
     """Compile the TIR functions of a module to one native module, taking from the disk cache what it has.
 
@@ -132,7 +137,11 @@ def compile_kernels(
         key = _cache_key(func, name, target) if tir_pipeline is None else None
         code = cache.get(key) if key is not None else None
         if code is None:
-            scheduled = tir_pipeline(IRModule({name: func})) if tir_pipeline is not None else schedule_tir(target=target)(IRModule({name: func}))
+            scheduled = (
+                tir_pipeline(IRModule({name: func}))
+                if tir_pipeline is not None
+                else schedule_tir(target=target)(IRModule({name: func}))
+            )
             code = compile_func(scheduled[name], target)
             if key is not None:
                 cache.put(key, code)

@@ -172,7 +172,9 @@ def print_(*values: Any, format: str = "") -> Call:  # noqa: A002 - TVM's parame
 def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:  # noqa: A002 - TVM's parameter name
     """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
     extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
-    return Call(Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), Attrs.of(format=format))
+    return Call(
+        Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), Attrs.of(format=format)
+    )
 
 
 def to_vdevice(x: Expr, vdevice: Any) -> Call:
@@ -183,21 +185,35 @@ def to_vdevice(x: Expr, vdevice: Any) -> Call:
 def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> Call:
     """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
     shape = shape if isinstance(shape, Expr) else shape_expr(shape)
-    args = (shape, DataTypeImm(dtype, ty=AnyType()), prim_value(runtime_device_index), ExprStringImm(storage_scope, ty=AnyType()))
+    args = (
+        shape,
+        DataTypeImm(dtype, ty=AnyType()),
+        prim_value(runtime_device_index),
+        ExprStringImm(storage_scope, ty=AnyType()),
+    )
     return Call(Op.get("relax.builtin.alloc_tensor"), args)
 
 
-def alloc_storage(size: Any, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8") -> Call:
+def alloc_storage(
+    size: Any, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8"
+) -> Call:
     """Allocate a block of `size` (a 1-element shape, bytes)."""
     size = size if isinstance(size, Expr) else shape_expr(size)
-    args = (size, prim_value(virtual_device_index), ExprStringImm(storage_scope, ty=AnyType()), DataTypeImm(dtype, ty=AnyType()))
+    args = (
+        size,
+        prim_value(virtual_device_index),
+        ExprStringImm(storage_scope, ty=AnyType()),
+        DataTypeImm(dtype, ty=AnyType()),
+    )
     return Call(Op.get("relax.memory.alloc_storage"), args)
 
 
 def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
     """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
     shape = shape if isinstance(shape, Expr) else shape_expr(shape)
-    return Call(Op.get("relax.memory.alloc_tensor"), (storage, prim_value(offset), shape, DataTypeImm(dtype, ty=AnyType())))
+    return Call(
+        Op.get("relax.memory.alloc_tensor"), (storage, prim_value(offset), shape, DataTypeImm(dtype, ty=AnyType()))
+    )
 
 
 # --- type rules --------------------------------------------------------------------------------------------------------
@@ -290,5 +306,3 @@ def prim_of(expr: Expr) -> Any:
     if isinstance(expr, PrimValue):
         return expr.value
     return expr.ty.value if isinstance(expr.ty, PrimType) else None  # type: ignore[attr-defined]
-
-

@@ -95,7 +95,9 @@ def _get_item_atom(e: TupleGetItem) -> Type:
     ty = type_of(e.tuple_value)
     if isinstance(ty, TupleType):
         if not 0 <= e.index < len(ty.fields):
-            raise TypeInferenceError(f"tuple index {e.index} is out of range", expected=f"0..{len(ty.fields) - 1}", where=e.span)
+            raise TypeInferenceError(
+                f"tuple index {e.index} is out of range", expected=f"0..{len(ty.fields) - 1}", where=e.span
+            )
         return ty.fields[e.index]
     return AnyType()
 
@@ -161,7 +163,12 @@ def derive_call_type(ty: FuncType, call: Call) -> Type:
         return ty.ret
     if len(ty.params) != len(call.args):
         name = getattr(call.op, "name_hint", "function")
-        raise TypeInferenceError(f"{name}: wrong number of arguments", expected=str(len(ty.params)), found=str(len(call.args)), where=call.span)
+        raise TypeInferenceError(
+            f"{name}: wrong number of arguments",
+            expected=str(len(ty.params)),
+            found=str(len(call.args)),
+            where=call.span,
+        )
     binding: dict[Var, Any] = {}
     for param, arg in zip(ty.params, call.args, strict=True):
         _bind(param, type_of(arg), binding, call)
@@ -171,7 +178,9 @@ def derive_call_type(ty: FuncType, call: Call) -> Type:
 def _bind(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
     if isinstance(param, TensorType) and isinstance(arg, TensorType):
         if param.dtype and arg.dtype and param.dtype != arg.dtype:
-            raise TypeInferenceError("argument has another data type", expected=param.dtype, found=arg.dtype, where=call.span)
+            raise TypeInferenceError(
+                "argument has another data type", expected=param.dtype, found=arg.dtype, where=call.span
+            )
         if param.shape is not None and arg.shape is not None:
             unify_dims(param.shape, arg.shape, binding, call)
     elif isinstance(param, ShapeType) and isinstance(arg, ShapeType):
@@ -180,20 +189,31 @@ def _bind(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
     elif isinstance(param, TupleType) and isinstance(arg, TupleType) and len(param.fields) == len(arg.fields):
         for p, a in zip(param.fields, arg.fields, strict=True):
             _bind(p, a, binding, call)
-    elif isinstance(param, PrimType) and isinstance(arg, PrimType) and isinstance(param.value, Var) and arg.value is not None:
+    elif (
+        isinstance(param, PrimType)
+        and isinstance(arg, PrimType)
+        and isinstance(param.value, Var)
+        and arg.value is not None
+    ):
         binding.setdefault(param.value, arg.value)
 
 
-def unify_dims(params: tuple[Any, ...], args: tuple[Any, ...], binding: dict[Var, Any], call: Call | None = None) -> None:
+def unify_dims(
+    params: tuple[Any, ...], args: tuple[Any, ...], binding: dict[Var, Any], call: Call | None = None
+) -> None:
     """Bind the symbolic dimensions of `params` to those of `args`; constants must agree."""
     if len(params) != len(args):
-        raise ShapeMismatch("argument has another rank", expected=str(len(params)), found=str(len(args)), where=call and call.span)
+        raise ShapeMismatch(
+            "argument has another rank", expected=str(len(params)), found=str(len(args)), where=call and call.span
+        )
     analyzer = Analyzer()
     for p, a in zip(params, args, strict=True):
         if isinstance(p, Var) and p not in binding:
             binding[p] = a
         elif analyzer.can_prove(substitute(p, binding) != a):
-            raise ShapeMismatch("argument has another dimension", expected=str(p), found=str(a), where=call and call.span)
+            raise ShapeMismatch(
+                "argument has another dimension", expected=str(p), found=str(a), where=call and call.span
+            )
 
 
 def merge_types(a: Type, b: Type) -> Type:

@@ -58,7 +58,11 @@ def _zero_passes(_target: Any = None) -> list[Pass]:
     return [t.normalize(), t.legalize_ops(), *lowering_passes()]
 
 
-_PIPELINES: dict[str, Callable[..., list[Pass]]] = {"default": default_passes, "default_build": default_passes, "zero": _zero_passes}
+_PIPELINES: dict[str, Callable[..., list[Pass]]] = {
+    "default": default_passes,
+    "default_build": default_passes,
+    "zero": _zero_passes,
+}
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., list[Pass]]], Callable[..., list[Pass]]]:

@@ -69,7 +69,11 @@ def _rename_seq(expr: SeqExpr, renamed: dict[int, Expr]) -> Any:
 
 def _rename_block(block: BindingBlock, renamed: dict[int, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
-    return block if all(a is b for a, b in zip(bindings, block.bindings, strict=True)) else type(block)(bindings, span=block.span)
+    return (
+        block
+        if all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+        else type(block)(bindings, span=block.span)
+    )
 
 
 def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:

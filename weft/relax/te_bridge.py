@@ -14,7 +14,9 @@ from weft.tir import Buffer, For, LetStmt, PrimFunc
 __all__ = ["prim_func_from_te", "undefined_vars"]
 
 
-def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Expr], list[TensorType], list[Any]]:
+def prim_func_from_te(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, list[Expr], list[TensorType], list[Any]]:
     """Make a TIR function by running a te function on placeholders for Relax values.
 
     Returns
@@ -37,7 +39,11 @@ def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dic
         ty = getattr(value, "ty", None)
         if isinstance(value, Expr) and isinstance(ty, TensorType):
             if ty.shape is None or not ty.dtype:
-                raise InvalidArgument("a te function needs tensors of known shape and data type", found=str(ty), help="use match_cast first")
+                raise InvalidArgument(
+                    "a te function needs tensors of known shape and data type",
+                    found=str(ty),
+                    help="use match_cast first",
+                )
             for known, tensor in zip(inputs, tensors, strict=True):
                 if known is value:
                     return tensor

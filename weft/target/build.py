@@ -21,7 +21,11 @@ __all__ = ["build", "compile_func", "get_source", "load_objects"]
 def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     if isinstance(mod, PrimFunc):
         mod = IRModule({mod.attrs.get("global_symbol") or "main": mod})
-    return [f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", getattr(v, "name_hint", v)) for v, f in mod.items() if isinstance(f, PrimFunc)]
+    return [
+        f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", getattr(v, "name_hint", v))
+        for v, f in mod.items()
+        if isinstance(f, PrimFunc)
+    ]
 
 
 def compile_func(func: PrimFunc, target: Target) -> bytes:
@@ -57,7 +61,10 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
     target = target if isinstance(target, Target) else Target(target or "llvm")
     generator = get_global_func(f"weft.target.build.{target.kind.name}", allow_missing=True)
     if generator is None:
-        raise CodegenError(f"target '{target.kind.name}' has no code generator", help=f"register one as 'weft.target.build.{target.kind.name}'")
+        raise CodegenError(
+            f"target '{target.kind.name}' has no code generator",
+            help=f"register one as 'weft.target.build.{target.kind.name}'",
+        )
     return generator(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target)
 
 

@@ -16,7 +16,22 @@ from weft.error import InvalidArgument
 __all__ = ["Target", "TargetKind", "host_features"]
 
 _OPTIONS = {
-    "llvm": ("mcpu", "mattr", "mtriple", "mabi", "num-cores", "vector-width", "opt-level", "keys", "device", "model", "host", "system-lib", "tag", "libs"),
+    "llvm": (
+        "mcpu",
+        "mattr",
+        "mtriple",
+        "mabi",
+        "num-cores",
+        "vector-width",
+        "opt-level",
+        "keys",
+        "device",
+        "model",
+        "host",
+        "system-lib",
+        "tag",
+        "libs",
+    ),
     "c": ("mcpu", "march", "keys", "device", "model", "host", "tag"),
     "cuda": ("arch", "max_num_threads", "thread_warp_size", "keys", "device", "model", "host", "tag", "libs"),
 }
@@ -74,7 +89,11 @@ class Target:
             kind = attrs.pop("kind", "llvm")
         if kind not in _OPTIONS:
             near = difflib.get_close_matches(kind, _OPTIONS, 1)
-            raise InvalidArgument(f"unknown target kind '{kind}'", expected=", ".join(_OPTIONS), help=f"did you mean '{near[0]}'?" if near else None)
+            raise InvalidArgument(
+                f"unknown target kind '{kind}'",
+                expected=", ".join(_OPTIONS),
+                help=f"did you mean '{near[0]}'?" if near else None,
+            )
         for name in attrs:
             if name not in _OPTIONS[kind]:
                 near = difflib.get_close_matches(name, _OPTIONS[kind], 1)
@@ -124,7 +143,10 @@ class Target:
     @property
     def is_host(self) -> bool:
         """Whether code for this target runs in this process."""
-        return "mtriple" not in self.attrs or self.attrs["mtriple"].split("-")[0] == llvm.get_process_triple().split("-")[0]
+        return (
+            "mtriple" not in self.attrs
+            or self.attrs["mtriple"].split("-")[0] == llvm.get_process_triple().split("-")[0]
+        )
 
     @property
     def features(self) -> frozenset[str]:
@@ -189,8 +211,12 @@ class Target:
 _CPU_FEATURES: dict[str, frozenset[str]] = {
     "haswell": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
     "x86-64-v3": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
-    "skylake-avx512": frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}),
-    "x86-64-v4": frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}),
+    "skylake-avx512": frozenset(
+        {"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}
+    ),
+    "x86-64-v4": frozenset(
+        {"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}
+    ),
 }
 _IMPLIED = {"avx2": ("avx", "sse4.2"), "avx512f": ("avx2", "avx", "fma", "f16c", "sse4.2")}
 

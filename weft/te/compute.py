@@ -63,7 +63,14 @@ def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -
     return PlaceholderOp(name, shape=_dims(shape), dtype=DataType(dtype)).output(0)
 
 
-def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "", attrs: Any = None, varargs_names: Any = None) -> Any:
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Any = None,
+    varargs_names: Any = None,
+) -> Any:
     """Make a tensor whose elements `fcompute` gives.
 
     Parameters
@@ -102,7 +109,11 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) ->
     required = len(positional) - len(fcompute.__defaults__ or ())  # type: ignore[attr-defined]
     if required <= ndim <= len(positional):
         return positional[:ndim]
-    raise InvalidArgument("the compute function takes another number of indices", expected=f"{ndim} (the rank)", found=f"{len(positional)}")
+    raise InvalidArgument(
+        "the compute function takes another number of indices",
+        expected=f"{ndim} (the rank)",
+        found=f"{len(positional)}",
+    )
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
@@ -127,7 +138,9 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
     return IterVar(dom, Var(name or tag, "int32"), "thread", tag)
 
 
-def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
     """Make a reduction from a commutative, associative function and its identity.
 
     Parameters
@@ -145,7 +158,9 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
 
     def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         several = isinstance(expr, (tuple, list))
-        source = tuple(e.asobject() if isinstance(e, TensorSlice) else as_expr(e) for e in (expr if several else (expr,)))
+        source = tuple(
+            e.asobject() if isinstance(e, TensorSlice) else as_expr(e) for e in (expr if several else (expr,))
+        )
         dtypes = [e.dtype for e in source]
         lhs = tuple(Var(f"x{i}", d) for i, d in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}", d) for i, d in enumerate(dtypes))
@@ -158,8 +173,13 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
             tuple(as_expr(i) for i in (identity if isinstance(identity, (tuple, list)) else (identity,))),
         )
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-        inits = () if init is None else tuple(as_expr(i) for i in (init if isinstance(init, (tuple, list)) else (init,)))
-        parts = tuple(Reduce(combiner, source, axes, TRUE if where is None else as_expr(where), i, inits) for i in range(len(source)))
+        inits = (
+            () if init is None else tuple(as_expr(i) for i in (init if isinstance(init, (tuple, list)) else (init,)))
+        )
+        parts = tuple(
+            Reduce(combiner, source, axes, TRUE if where is None else as_expr(where), i, inits)
+            for i in range(len(source))
+        )
         return parts if several else parts[0]
 
     reducer.__name__ = name
@@ -188,7 +208,15 @@ max = comm_reducer(s.max_, lowest, name="max")  # noqa: A001
 min = comm_reducer(s.min_, highest, name="min")  # noqa: A001
 
 
-def scan(init: Any, update: Any, state_placeholder: Any, inputs: Any = (), name: str = "scan", tag: str = "", attrs: Any = None) -> Any:
+def scan(
+    init: Any,
+    update: Any,
+    state_placeholder: Any,
+    inputs: Any = (),
+    name: str = "scan",
+    tag: str = "",
+    attrs: Any = None,
+) -> Any:
     """Make a recurrence over the first axis.
 
     Parameters
@@ -196,10 +224,21 @@ def scan(init: Any, update: Any, state_placeholder: Any, inputs: Any = (), name:
     init, update, state_placeholder : Tensor or list of Tensor
         ``update`` computes row t from row t - 1 of ``state_placeholder``; ``init`` gives the first rows.
     """
-    inits, updates, states = (tuple(v) if isinstance(v, (list, tuple)) else (v,) for v in (init, update, state_placeholder))
+    inits, updates, states = (
+        tuple(v) if isinstance(v, (list, tuple)) else (v,) for v in (init, update, state_placeholder)
+    )
     first = inits[0].shape[0]
     axis = IterVar(Range(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered")
-    op = ScanOp(name, tag, Attrs.of(attrs), scan_axis=axis, init=inits, update=updates, state_placeholder=states, inputs=tuple(inputs or ()))
+    op = ScanOp(
+        name,
+        tag,
+        Attrs.of(attrs),
+        scan_axis=axis,
+        init=inits,
+        update=updates,
+        state_placeholder=states,
+        inputs=tuple(inputs or ()),
+    )
     outs = [op.output(i) for i in range(len(updates))]
     return outs[0] if len(outs) == 1 else outs
 
@@ -231,12 +270,24 @@ def extern(
             raise InvalidArgument("extern cannot tell the data type of its outputs", help="give dtype=")
         dtypes = [inputs[0].dtype] * len(shapes)
     ins = list(in_buffers or [decl_buffer(t.shape, t.dtype, t.name) for t in inputs])
-    outs = list(out_buffers or [decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}") for i, (x, d) in enumerate(zip(shapes, dtypes, strict=True))])
+    outs = list(
+        out_buffers
+        or [
+            decl_buffer(x, d, name if len(shapes) == 1 else f"{name}_{i}")
+            for i, (x, d) in enumerate(zip(shapes, dtypes, strict=True))
+        ]
+    )
     body = fcompute(ins, outs)
     if not isinstance(body, Stmt):
         body = Evaluate(body)
     op = ExternOp(
-        name, tag, Attrs.of(attrs), inputs=tuple(inputs), input_placeholders=tuple(ins), output_placeholders=tuple(outs), body=body
+        name,
+        tag,
+        Attrs.of(attrs),
+        inputs=tuple(inputs),
+        input_placeholders=tuple(ins),
+        output_placeholders=tuple(outs),
+        body=body,
     )
     tensors = [op.output(i) for i in range(len(outs))]
     return tensors[0] if len(tensors) == 1 else tensors

@@ -140,7 +140,9 @@ _STAGE = Dispatch("te stage to TIR", covers=(PlaceholderOp, ComputeOp, ExternOp,
 @_STAGE.on(PlaceholderOp)
 def _placeholder(op: PlaceholderOp, state: _State) -> list[Stmt]:
     if id(op.output(0)) not in state.arguments:
-        raise InvalidArgument(f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func")
+        raise InvalidArgument(
+            f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func"
+        )
     state.buffer(op.output(0))
     return []
 
@@ -156,7 +158,10 @@ def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
         return seq(*[BufferStore(b, cast(b.dtype, substitute(e, env)), indices) for b, e in outputs]), None
 
     if any(isinstance(n, Reduce) for b in op.body for n in walk(b)):
-        raise InvalidArgument(f"'{op.name}': a reduction must be the whole body of a compute", help="compute the reduction as a tensor of its own")
+        raise InvalidArgument(
+            f"'{op.name}': a reduction must be the whole body of a compute",
+            help="compute the reduction as a tensor of its own",
+        )
     return [_nest(op, state, op.axis, (), body)]
 
 
@@ -166,7 +171,12 @@ def _reduction(op: ComputeOp, state: _State, env: dict[Var, PrimExpr]) -> tuple[
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
     indices = tuple(env[iv.var] for iv in op.axis)
     inits = reduce.init or reduce.combiner.identity_element
-    init = seq(*[BufferStore(b, cast(b.dtype, substitute(state.loads(e), env)), indices) for b, e in zip(buffers, inits, strict=True)])
+    init = seq(
+        *[
+            BufferStore(b, cast(b.dtype, substitute(state.loads(e), env)), indices)
+            for b, e in zip(buffers, inits, strict=True)
+        ]
+    )
     sources = [substitute(state.loads(e), env) for e in reduce.source]
     values = {
         **{v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
@@ -187,7 +197,9 @@ def _reduction(op: ComputeOp, state: _State, env: dict[Var, PrimExpr]) -> tuple[
     return update, init
 
 
-def _nest(op: Operation, state: _State, axis: Sequence[IterVar], reduce_axis: Sequence[IterVar], make_body: Any) -> Stmt:
+def _nest(
+    op: Operation, state: _State, axis: Sequence[IterVar], reduce_axis: Sequence[IterVar], make_body: Any
+) -> Stmt:
     """Make the loops and the block of one stage."""
     loops: list[tuple[Var, PrimExpr, PrimExpr]] = []
     block_vars: list[IterVar] = []
@@ -201,9 +213,18 @@ def _nest(op: Operation, state: _State, axis: Sequence[IterVar], reduce_axis: Se
         block_vars.append(IterVar(dom, var, kind))
         env[iv.var] = var if iv.var.dtype == dtype else cast(iv.var.dtype, var)
     body, init = make_body(env)
-    writes = tuple(_region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs))
+    writes = tuple(
+        _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
+    )
     reads = _reads(body, {id(r.buffer) for r in writes} if init is not None else set())
-    block = Block(tuple(block_vars), reads, writes, state.unique("B_" + op.name) if op.name == "root" else op.output(0).name, body, init)
+    block = Block(
+        tuple(block_vars),
+        reads,
+        writes,
+        state.unique("B_" + op.name) if op.name == "root" else op.output(0).name,
+        body,
+        init,
+    )
     stmt: Stmt = BlockRealize(tuple(v for v, _, _ in loops), TRUE, block)
     for loop_var, low, extent in reversed(loops):
         stmt = For(loop_var, low, extent, ForKind.SERIAL, stmt)
@@ -237,7 +258,9 @@ def _extern(op: ExternOp, state: _State) -> list[Stmt]:
         mapping[declared] = real
         mapping[declared.data] = real.data
     body = substitute(op.body, mapping)
-    block = Block((), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body)
+    block = Block(
+        (), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body
+    )
     return [BlockRealize((), TRUE, block)]
 
 
@@ -248,5 +271,6 @@ def _whole(buffer: Buffer) -> BufferRegion:
 @_STAGE.on(ScanOp)
 def _scan(op: ScanOp, state: _State) -> list[Stmt]:
     raise InvalidArgument(
-        f"'{op.name}': a scan cannot become blocks", help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern"
+        f"'{op.name}': a scan cannot become blocks",
+        help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern",
     )

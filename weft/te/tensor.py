@@ -229,7 +229,9 @@ def _binary(op: Any, a: Any, b: Any) -> Any:
     """Apply to elements; whole tensors broadcast through the function that ``topi`` installs."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         if not _TENSOR_BINARY:
-            raise InvalidArgument("arithmetic on whole tensors needs weft.topi", help="import weft.topi, or index the tensors")
+            raise InvalidArgument(
+                "arithmetic on whole tensors needs weft.topi", help="import weft.topi, or index the tensors"
+            )
         return _TENSOR_BINARY[0](op, a, b)
     return op(a.asobject() if isinstance(a, TensorSlice) else a, b.asobject() if isinstance(b, TensorSlice) else b)
 
@@ -280,7 +282,9 @@ class Tensor(_ScalarOperators):
         flat = indices[0] if len(indices) == 1 and isinstance(indices[0], (tuple, list)) else indices
         if len(flat) != len(self.shape):
             raise InvalidArgument(
-                f"tensor '{self.name}' takes another number of indices", expected=str(len(self.shape)), found=str(len(flat))
+                f"tensor '{self.name}' takes another number of indices",
+                expected=str(len(self.shape)),
+                found=str(len(flat)),
             )
         return ProducerLoad(self, tuple(as_expr(i) for i in flat))
 

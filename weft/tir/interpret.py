@@ -49,7 +49,20 @@ from weft.ir import (
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
-from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BlockRealize, BufferStore, DeclBuffer, Evaluate, For, IfThenElse, LetStmt, SeqStmt, While
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    While,
+)
 
 __all__ = ["interpret"]
 
@@ -83,7 +96,9 @@ def interpret(func: PrimFunc, *args: Any) -> None:
                 state.env[id(p)] = numpy_dtype(p.dtype).type(a)
                 continue
             if not isinstance(a, np.ndarray) or not a.flags.c_contiguous or len(a.shape) != len(buffer.shape):
-                raise InvalidArgument(f"'{buffer.name}' takes a C-contiguous array of {len(buffer.shape)} dimensions", found=repr(type(a)))
+                raise InvalidArgument(
+                    f"'{buffer.name}' takes a C-contiguous array of {len(buffer.shape)} dimensions", found=repr(type(a))
+                )
             for d, n in zip(buffer.shape, a.shape, strict=True):
                 if isinstance(d, Var):
                     state.env.setdefault(id(d), numpy_dtype(d.dtype).type(n))
@@ -119,7 +134,9 @@ class _State:
             dims = self.padded[id(buffer)] = [d + _TILE for d in dims]
         size = int(np.prod(dims, dtype=np.int64))
         dtype = numpy_dtype(buffer.dtype)
-        self.memory[id(buffer.data)] = np.full(max(size, 1), 77 if dtype.kind in "iu" else (True if dtype.kind == "b" else np.nan), dtype)
+        self.memory[id(buffer.data)] = np.full(
+            max(size, 1), 77 if dtype.kind in "iu" else (True if dtype.kind == "b" else np.nan), dtype
+        )
 
     def offset(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
         """The flat offset(s) of an element or of the elements of a vector."""
@@ -190,7 +207,9 @@ def _binary(e: Any, s: _State) -> Any:
 @_EXPR.on(And)
 def _and(e: And, s: _State) -> Any:
     a = s.expr(e.a)
-    return np.logical_and(a, s.expr(e.b)) if np.ndim(a) or a else a  # the right side may only be valid where the left holds
+    return (
+        np.logical_and(a, s.expr(e.b)) if np.ndim(a) or a else a
+    )  # the right side may only be valid where the left holds
 
 
 @_EXPR.on(Or)
@@ -214,7 +233,11 @@ def _cast(e: Cast, s: _State) -> Any:
     value, target = np.asarray(s.expr(e.value)), DataType(e.dtype)
     if target.is_integer and value.dtype.kind not in "iub":
         limits = np.iinfo(numpy_dtype(target))
-        value = np.clip(np.nan_to_num(np.trunc(value.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min), limits.min, limits.max)
+        value = np.clip(
+            np.nan_to_num(np.trunc(value.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min),
+            limits.min,
+            limits.max,
+        )
         if target.bits == 64:
             return np.asarray([int(v) for v in value.reshape(-1)], numpy_dtype(target)).reshape(value.shape)[()]
     return value.astype(numpy_dtype(e.dtype))[()]
@@ -256,7 +279,9 @@ def _load(e: BufferLoad, s: _State) -> Any:
 
 def _at(memory: np.ndarray, offset: Any, buffer: Buffer) -> Any:
     if np.size(offset) and (np.min(offset) < 0 or np.max(offset) >= memory.size):
-        raise LoweringError(f"access outside of buffer '{buffer.name}'", expected=f"offset in 0..{memory.size - 1}", found=str(offset))
+        raise LoweringError(
+            f"access outside of buffer '{buffer.name}'", expected=f"offset in 0..{memory.size - 1}", found=str(offset)
+        )
     return memory[offset]
 
 
@@ -276,7 +301,10 @@ def _call(e: CallIntrin, s: _State) -> Any:
     if intrinsic is None:
         raise LoweringError(f"the interpreter does not know the intrinsic '{name}'", where=e.span)
     args = [s.expr(a) for a in e.args]
-    wide = [np.asarray(a, np.float32) if DataType(x.dtype).is_float and DataType(x.dtype).bits == 16 else a for a, x in zip(args, e.args, strict=True)]
+    wide = [
+        np.asarray(a, np.float32) if DataType(x.dtype).is_float and DataType(x.dtype).bits == 16 else a
+        for a, x in zip(args, e.args, strict=True)
+    ]
     return np.asarray(intrinsic.reference(*wide)).astype(numpy_dtype(e.dtype))[()]
 
 

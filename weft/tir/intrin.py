@@ -74,7 +74,9 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("isnan", 1, np.isnan, "bool"),
         Intrinsic("isinf", 1, np.isinf, "bool"),
         Intrinsic("isfinite", 1, np.isfinite, "bool"),
-        Intrinsic("popcount", 1, lambda x: bin(int(x) & (2 ** (np.asarray(x).dtype.itemsize * 8) - 1)).count("1"), "same"),
+        Intrinsic(
+            "popcount", 1, lambda x: bin(int(x) & (2 ** (np.asarray(x).dtype.itemsize * 8) - 1)).count("1"), "same"
+        ),
         Intrinsic("clz", 1, _clz, "same"),
         Intrinsic("bitwise_not", 1, np.invert, "same"),
         Intrinsic("bitwise_and", 2, np.bitwise_and, "same"),
@@ -100,7 +102,11 @@ def _make(intrinsic: Intrinsic) -> Callable[..., PrimExpr]:
     def build(*args: Any) -> PrimExpr:
         exprs = [as_expr(a) for a in args]
         dt = DataType(exprs[0].dtype)
-        if intrinsic.result == "same" and dt.code in ("int", "uint", "bool") and intrinsic.name in ("floor", "ceil", "trunc", "round", "nearbyint"):
+        if (
+            intrinsic.result == "same"
+            and dt.code in ("int", "uint", "bool")
+            and intrinsic.name in ("floor", "ceil", "trunc", "round", "nearbyint")
+        ):
             return exprs[0]
         if intrinsic.result == "bool" and not dt.is_float:
             return const(intrinsic.name == "isfinite", "bool")
@@ -140,7 +146,11 @@ def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:
 
 def call_packed(name: str, *args: Any) -> PrimExpr:
     """Call a packed function by its global name; tensors are passed as buffers."""
-    return Call(DataType("int32"), Op.get("tir.tvm_call_packed"), (StringImm(name), *(a if hasattr(a, "data") else as_expr(a) for a in args)))
+    return Call(
+        DataType("int32"),
+        Op.get("tir.tvm_call_packed"),
+        (StringImm(name), *(a if hasattr(a, "data") else as_expr(a) for a in args)),
+    )
 
 
 def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:

@@ -45,7 +45,9 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
     return tuple(out)
 
 
-def broadcast_index(shape: Sequence[PrimExpr], out_shape: Sequence[PrimExpr], indices: Sequence[Any]) -> tuple[Any, ...]:
+def broadcast_index(
+    shape: Sequence[PrimExpr], out_shape: Sequence[PrimExpr], indices: Sequence[Any]
+) -> tuple[Any, ...]:
     """Map the indices of a broadcast result to those of an operand; where equality is not provable, decide at run time."""
     out: list[Any] = []
     offset = len(out_shape) - len(shape)

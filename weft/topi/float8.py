@@ -1,6 +1,7 @@
 """8-bit floats, which no CPU computes with: conversions by integer arithmetic on their bits.
 
-Source: the OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), and for the ``fnuz`` forms the types of the same name in ml_dtypes.
+Source: the OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), and for the ``fnuz`` forms the types of the same
+name in ml_dtypes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["FLOAT8", "float8_to_float32", "float32_to_float8"]
 
 @dataclass(frozen=True)
 class _Format:
-    """Bits of the mantissa, exponent bias, the largest finite code, and what lies beyond: the codes of infinity and NaN."""
+    """Bits of the mantissa, exponent bias, the largest finite code, and the codes of infinity and NaN."""
 
     mantissa: int
     bias: int
@@ -58,7 +59,7 @@ def float8_to_float32(x: Any) -> Any:
 
 
 def float32_to_float8(x: Any, dtype: str) -> Any:
-    """Round one float32 to the nearest, halves to even; beyond the range it becomes infinity, or NaN where there is none."""
+    """Round one float32 to nearest, halves to even; beyond the range is infinity, or NaN where there is none."""
     form = FLOAT8[DataType(dtype).code]
     bits = tir.reinterpret("uint32", x)
     magnitude = bits & _u(0x7FFFFFFF)

@@ -18,7 +18,9 @@ def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool
     return tuple(one if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes)
 
 
-def reduced_index(indices: Sequence[Any], inner: Sequence[Any], axes: Sequence[int], ndim: int, keepdims: bool) -> list[Any]:
+def reduced_index(
+    indices: Sequence[Any], inner: Sequence[Any], axes: Sequence[int], ndim: int, keepdims: bool
+) -> list[Any]:
     """Put output indices and reduction variables together into input indices."""
     outer = iter([i for d, i in enumerate(indices) if d not in axes] if keepdims else indices)
     reduction = iter(inner)
@@ -35,7 +37,14 @@ _REDUCERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def reduce(kind: str, x: Tensor, axes: Sequence[int], keepdims: bool = False, fn: Callable[[Any], Any] = lambda v: v, name: str | None = None) -> Tensor:
+def reduce(
+    kind: str,
+    x: Tensor,
+    axes: Sequence[int],
+    keepdims: bool = False,
+    fn: Callable[[Any], Any] = lambda v: v,
+    name: str | None = None,
+) -> Tensor:
     """Reduce ``fn(x)`` over `axes` (sorted, non-negative) by `kind`: sum, prod, max, min, all, any."""
     name = name or f"T_{kind}"
     if not axes:
@@ -49,7 +58,9 @@ def reduce(kind: str, x: Tensor, axes: Sequence[int], keepdims: bool = False, fn
     )
 
 
-def arg_reduce(kind: str, x: Tensor, axis: int | None, keepdims: bool = False, select_last: bool = False, dtype: str = "int64") -> Tensor:
+def arg_reduce(
+    kind: str, x: Tensor, axis: int | None, keepdims: bool = False, select_last: bool = False, dtype: str = "int64"
+) -> Tensor:
     """The index of the greatest (``kind="max"``) or least element; the first of equals, or the last."""
     if axis is None:
         size: Any = int64(1)
@@ -66,9 +77,15 @@ def arg_reduce(kind: str, x: Tensor, axis: int | None, keepdims: bool = False, s
         if dt.is_float:  # NaN wins, as in NumPy
             better = tir.any(better, logical_and(lhs[1] != lhs[1], rhs[1] == rhs[1]))
         order = lhs[0] > rhs[0] if select_last else lhs[0] < rhs[0]
-        same = logical_or(lhs[1] == rhs[1], logical_and(lhs[1] != lhs[1], rhs[1] != rhs[1])) if dt.is_float else lhs[1] == rhs[1]
+        same = (
+            logical_or(lhs[1] == rhs[1], logical_and(lhs[1] != lhs[1], rhs[1] != rhs[1]))
+            if dt.is_float
+            else lhs[1] == rhs[1]
+        )
         valid = lhs[0] >= const(0, lhs[0].dtype)
-        better = logical_and(valid, logical_or(better, logical_or(logical_and(same, order), rhs[0] < const(0, rhs[0].dtype))))
+        better = logical_and(
+            valid, logical_or(better, logical_or(logical_and(same, order), rhs[0] < const(0, rhs[0].dtype)))
+        )
         return select(better, lhs[0], rhs[0]), select(better, lhs[1], rhs[1])
 
     reducer = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), worst), name="arg" + kind)

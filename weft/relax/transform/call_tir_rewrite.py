@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, ShapeExpr, TensorType, Tuple, TupleGetItem, TupleType, function_pass, prim_value
+from weft.ir import (
+    Attrs,
+    Call,
+    Expr,
+    Function,
+    IRModule,
+    Op,
+    ShapeExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    function_pass,
+    prim_value,
+)
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -53,11 +67,23 @@ def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Exp
         callee_args += tuple(prim_value(v) for v in call.args[2].values)
         bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
     elif len(call.args) > 2:
-        bb.emit(Call(Op.get("relax.vm.call_tir_dyn"), (callee, Tuple((*callee_args, call.args[2]))), Attrs.of(), span=call.span), "_")
+        bb.emit(
+            Call(
+                Op.get("relax.vm.call_tir_dyn"),
+                (callee, Tuple((*callee_args, call.args[2]))),
+                Attrs.of(),
+                span=call.span,
+            ),
+            "_",
+        )
     else:
         bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
     return outs[0] if len(outs) == 1 and not isinstance(call.ty, TupleType) else Tuple(tuple(outs))
 
 
 def _arguments(args: Expr, bb: Any) -> list[Expr]:
-    return list(bb.normalize(args).fields) if isinstance(args, Tuple) else [bb.emit(TupleGetItem(args, i)) for i in range(len(args.ty.fields))]  # type: ignore[union-attr]
+    return (
+        list(bb.normalize(args).fields)
+        if isinstance(args, Tuple)
+        else [bb.emit(TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
+    )  # type: ignore[union-attr]

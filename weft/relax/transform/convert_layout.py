@@ -11,7 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
+from weft.ir import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    IRModule,
+    Op,
+    TensorType,
+    Tuple,
+    constant,
+    function_pass,
+)
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
@@ -90,7 +103,11 @@ class _Layouts:
     def elementwise(self, call: Call, bb: Any) -> Expr | None:
         """Carry the layout through an element-wise or broadcasting operation, if any operand has it."""
         definition = get_op_def(call.op)
-        if definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST) or not isinstance(call.ty, TensorType) or call.ty.ndim != 4:
+        if (
+            definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST)
+            or not isinstance(call.ty, TensorType)
+            or call.ty.ndim != 4
+        ):
             return None
         if not any(self.has_last(a) for a in call.args):
             return None
@@ -129,7 +146,11 @@ def _on(*names: str) -> Callable[[Any], Any]:
 def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     weight = call.args[1]
     attrs = call.attrs
-    if not isinstance(weight, Constant) or attrs.get("data_layout", "NCHW") != "NCHW" or attrs.get("kernel_layout", "OIHW") != "OIHW":
+    if (
+        not isinstance(weight, Constant)
+        or attrs.get("data_layout", "NCHW") != "NCHW"
+        or attrs.get("kernel_layout", "OIHW") != "OIHW"
+    ):
         return None
     kernel = weight.data.numpy()
     groups, channels = attrs.get("groups", 1), kernel.shape[0]
@@ -192,7 +213,12 @@ class _Kept(Call):
 def _pool(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     if not s.has_last(call.args[0]) or not isinstance(call.ty, TensorType) or _layout(call) != "NCHW":
         return None
-    return Call(call.op, (s.to_last(call.args[0], bb), *call.args[1:]), call.attrs.with_(layout="NHWC", out_layout="NHWC"), span=call.span)
+    return Call(
+        call.op,
+        (s.to_last(call.args[0], bb), *call.args[1:]),
+        call.attrs.with_(layout="NHWC", out_layout="NHWC"),
+        span=call.span,
+    )
 
 
 def _layout(call: Call) -> str:

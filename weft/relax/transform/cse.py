@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Constant, Expr, ExprVar, Function, If, IRModule, Node, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, function_pass
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    If,
+    IRModule,
+    Node,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    function_pass,
+)
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import is_pure_call
 from weft.relax.rewriter import rewrite_bindings, use_counts
@@ -113,7 +128,9 @@ def _prune(seq: SeqExpr, counts: dict[int, int]) -> SeqExpr:
 def _removable(binding: Any) -> bool:
     if isinstance(binding, MatchCast):
         return False
-    return not isinstance(binding.value, (Call, If)) or (isinstance(binding.value, Call) and is_pure_call(binding.value))
+    return not isinstance(binding.value, (Call, If)) or (
+        isinstance(binding.value, Call) and is_pure_call(binding.value)
+    )
 
 
 def _release(value: Any, counts: dict[int, int]) -> None:

@@ -29,7 +29,11 @@ def decompose_ops(func: Function, mod: IRModule) -> Function:
     def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
         if isinstance(value, TupleGetItem):
             return value
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name.removeprefix("relax.") in CORE_OPS:
+        if (
+            not isinstance(value, Call)
+            or not isinstance(value.op, Op)
+            or value.op.name.removeprefix("relax.") in CORE_OPS
+        ):
             return None
         decompose = getattr(get_op_def(value.op), "decompose", None)
         return decompose(*value.args, **dict(value.attrs.items)) if decompose is not None else None

@@ -6,7 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Call, Constant, Expr, Function, IntImm, IRModule, Op, PrimValue, ShapeExpr, TensorType, Tuple, TupleType, constant, function_pass
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IntImm,
+    IRModule,
+    Op,
+    PrimValue,
+    ShapeExpr,
+    TensorType,
+    Tuple,
+    TupleType,
+    constant,
+    function_pass,
+)
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.rewriter import rewrite_bindings

@@ -10,7 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import Attrs, Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Op, PrimType, ShapeType, TensorType, Tuple, module_pass
+from weft.ir import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    GlobalVar,
+    IRModule,
+    Op,
+    PrimType,
+    ShapeType,
+    TensorType,
+    Tuple,
+    module_pass,
+)
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
@@ -158,7 +173,11 @@ def _fusion_kind(binding: Any) -> int:
     value = binding.value
     if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
         return int(Fusion.OPAQUE)
-    if value.op.name.removeprefix("relax.") in CORE_OPS or value.op.name in _STANDALONE or not isinstance(value.ty, TensorType):
+    if (
+        value.op.name.removeprefix("relax.") in CORE_OPS
+        or value.op.name in _STANDALONE
+        or not isinstance(value.ty, TensorType)
+    ):
         return int(Fusion.OPAQUE)
     if value.ty.shape is None or not value.ty.dtype:
         return int(Fusion.OPAQUE)
@@ -188,7 +207,9 @@ def _fuse_block(block: BindingBlock, mod: IRModule, max_ops: int, used_outside: 
         return block
     by_sink = {members[-1]: members for members in groups.values()}
     bindings = [
-        graph.bindings[i] if len(by_sink[i]) == 1 else _outline(graph, by_sink[i], mod, used_outside) for i in range(len(graph.bindings)) if i in by_sink
+        graph.bindings[i] if len(by_sink[i]) == 1 else _outline(graph, by_sink[i], mod, used_outside)
+        for i in range(len(graph.bindings))
+        if i in by_sink
     ]
     return type(block)(tuple(bindings), span=block.span)
 
@@ -215,7 +236,11 @@ def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
             g.merge([i, *inner], sink)
         return
     limit = Fusion.ANCHOR if kind <= Fusion.BROADCAST else Fusion.INJECTIVE
-    if g.kind[sink] <= Fusion.INJECTIVE and sink_kind <= limit and (g.same_elements(i, sink) or _permutes(g.bindings[sink].value)):
+    if (
+        g.kind[sink] <= Fusion.INJECTIVE
+        and sink_kind <= limit
+        and (g.same_elements(i, sink) or _permutes(g.bindings[sink].value))
+    ):
         g.merge([i, *inner], sink)
 
 
@@ -251,7 +276,13 @@ def _outline(g: _Graph, members: list[int], mod: IRModule, used_outside: set[int
         value = binding.value
         new_args = tuple(_outline_arg(a, inside, renamed, parameter) for a in value.args)
         var = (Var if m == members[-1] else DataflowVar)(binding.var.name_hint, binding.var.ty)
-        bindings.append(VarBinding(var, Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty), span=binding.span))
+        bindings.append(
+            VarBinding(
+                var,
+                Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty),
+                span=binding.span,
+            )
+        )
         renamed[id(binding.var)] = var
     out = bindings[-1].var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)

@@ -88,7 +88,11 @@ class _Legalizer:
             return None
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)
-        if not isinstance(value.op, Op) or value.op.name in _BUILTIN or value.op.name.removeprefix("relax.") in CORE_OPS:
+        if (
+            not isinstance(value.op, Op)
+            or value.op.name in _BUILTIN
+            or value.op.name.removeprefix("relax.") in CORE_OPS
+        ):
             return None
         definition = get_op_def(value.op)
         if definition.lower is None:
@@ -130,7 +134,9 @@ class _Legalizer:
         if dims is None:
             ndim = shape.ty.ndim  # type: ignore[attr-defined]
             if ndim < 0:
-                raise LoweringError("shape_to_tensor: the rank of the shape is not known", where=call.span, help="use match_cast")
+                raise LoweringError(
+                    "shape_to_tensor: the rank of the shape is not known", where=call.span, help="use match_cast"
+                )
             dims = tuple(Var(f"d{i}", "int64") for i in range(ndim))
             self.bb.match_cast(shape, ShapeType(dims, ndim))
 
@@ -222,7 +228,9 @@ def _tensor_types(call: Call) -> list[TensorType]:
     for t in types:
         if not isinstance(t, TensorType) or t.shape is None or not t.dtype:
             name = call.op.name if isinstance(call.op, Op) else call.op.name_hint
-            raise LoweringError(f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast")
+            raise LoweringError(
+                f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
+            )
     return types  # type: ignore[return-value]
 
 
@@ -231,9 +239,14 @@ def _inplace_inputs(inputs: list[Expr], out: TensorType) -> tuple[int, ...]:
     return tuple(
         i
         for i, e in enumerate(inputs)
-        if isinstance(e, ExprVar) and isinstance(e.ty, TensorType) and e.ty.dtype == out.dtype and _identical(e.ty.shape, out.shape)
+        if isinstance(e, ExprVar)
+        and isinstance(e.ty, TensorType)
+        and e.ty.dtype == out.dtype
+        and _identical(e.ty.shape, out.shape)
     )
 
 
 def _identical(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(x is y or getattr(x, "value", None) == getattr(y, "value", x) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x is y or getattr(x, "value", None) == getattr(y, "value", x) for x, y in zip(a, b, strict=True)
+    )

@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import AnyType, Attrs, Call, Expr, ExprVar, ExternFunc, Function, IRModule, Op, ShapeExpr, TensorType, Tuple, TupleGetItem, TupleType, function_pass, shape_expr
+from weft.ir import (
+    AnyType,
+    Attrs,
+    Call,
+    Expr,
+    ExprVar,
+    ExternFunc,
+    Function,
+    IRModule,
+    Op,
+    ShapeExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    function_pass,
+    shape_expr,
+)
 from weft.relax.core_ops import alloc_storage, call_builtin, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
@@ -78,7 +95,11 @@ def kill_after_last_use(func: Function, mod: IRModule) -> Function:
 
 def _opaque_result(binding: Any) -> bool:
     value = binding.value
-    return isinstance(value, Call) and isinstance(value.op, ExternFunc) and isinstance(value.ty, (TensorType, TupleType, AnyType))
+    return (
+        isinstance(value, Call)
+        and isinstance(value.op, ExternFunc)
+        and isinstance(value.ty, (TensorType, TupleType, AnyType))
+    )
 
 
 def _kill(var: Any) -> VarBinding:
@@ -117,7 +138,9 @@ def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
             rule = _LOWER.get(value.op.name)
             return value if rule is None else _typed(rule(value), value)
         if isinstance(value, Call) and isinstance(value.op, ExprVar):
-            return _typed(call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value)
+            return _typed(
+                call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value
+            )
         if isinstance(value, Tuple):
             return _typed(call_builtin("vm.builtin.make_tuple", value.fields, value.ty), value)
         if isinstance(value, TupleGetItem):

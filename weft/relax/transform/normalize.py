@@ -32,4 +32,6 @@ def normalize(func: Function, mod: IRModule) -> Function:
 
 def _is_normal(seq: SeqExpr) -> bool:
     bindings = [b for block in seq.blocks for b in block.bindings]
-    return seq.ty is not None and all(b.var.ty is not None and getattr(b.value, "ty", None) is not None for b in bindings)
+    return seq.ty is not None and all(
+        b.var.ty is not None and getattr(b.value, "ty", None) is not None for b in bindings
+    )

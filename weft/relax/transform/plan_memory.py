@@ -80,7 +80,9 @@ class _Plan:
         self.analyzer = Analyzer()
         self.roots: dict[int, tuple[int, ...]] = {}
         self.allocs: dict[int, Call] = {
-            id(b.var): b.value for b in self.bindings if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ShapeExpr)
+            id(b.var): b.value
+            for b in self.bindings
+            if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ShapeExpr)
         }
         self.last_use, escaping = self._liveness()
         self.planned = {v for v in self.allocs if v not in escaping}
@@ -98,7 +100,11 @@ class _Plan:
             used = [r for v in variables(b.value) for r in self._root(v)]
             for r in used:
                 last[r] = i
-            if isinstance(b, MatchCast) or is_op(b.value, "reshape") or isinstance(b.value, (ExprVar, Tuple, TupleGetItem)):
+            if (
+                isinstance(b, MatchCast)
+                or is_op(b.value, "reshape")
+                or isinstance(b.value, (ExprVar, Tuple, TupleGetItem))
+            ):
                 self.roots[id(b.var)] = tuple(dict.fromkeys(used))
             elif not self._is_kernel(b.value):
                 escaping.update(used)
@@ -112,7 +118,11 @@ class _Plan:
             return False
         if isinstance(value.op, GlobalVar):
             return value.op in self.mod and isinstance(self.mod[value.op], PrimFunc)
-        return isinstance(value.op, Op) and value.op.name in ("relax.vm.call_tir_dyn", "relax.shape_of", "relax.builtin.alloc_tensor")
+        return isinstance(value.op, Op) and value.op.name in (
+            "relax.vm.call_tir_dyn",
+            "relax.shape_of",
+            "relax.builtin.alloc_tensor",
+        )
 
     def _assign(self) -> None:
         free: list[_Token] = []
@@ -153,7 +163,11 @@ class _Plan:
         if isinstance(size, IntImm):
             constant = [t for t in free if isinstance(t.size, IntImm)]
             enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
-            best = min(enough, key=lambda t: t.size.value) if enough else max(constant, key=lambda t: t.size.value, default=None)  # type: ignore[attr-defined]
+            best = (
+                min(enough, key=lambda t: t.size.value)
+                if enough
+                else max(constant, key=lambda t: t.size.value, default=None)
+            )  # type: ignore[attr-defined]
             if best is not None and best.size.value <= 16 * size.value + 4096:  # type: ignore[attr-defined]
                 free.remove(best)
                 best.size = int64(max(best.size.value, size.value))  # type: ignore[attr-defined]

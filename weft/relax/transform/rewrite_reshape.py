@@ -29,7 +29,12 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
     source: dict[int, Expr] = {}
 
     def rule(binding: Any, value: Expr, _bb: Any) -> Expr | None:
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType) or value.ty.shape is None:
+        if (
+            not isinstance(value, Call)
+            or not isinstance(value.op, Op)
+            or not isinstance(value.ty, TensorType)
+            or value.ty.shape is None
+        ):
             return None
         if not (any(is_op(value, v) for v in _VIEWS) or moves_only_unit_dims(value)):
             return None
@@ -58,4 +63,7 @@ def moves_only_unit_dims(call: Call) -> bool:
 def _same_shape(a: TensorType, b: TensorType) -> bool:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return False
-    return all(x is y or (isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value) for x, y in zip(a.shape, b.shape, strict=True))
+    return all(
+        x is y or (isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value)
+        for x, y in zip(a.shape, b.shape, strict=True)
+    )

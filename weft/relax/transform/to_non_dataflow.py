@@ -106,7 +106,11 @@ def map_values(seq: Any, fn: Any) -> Any:
                 value = fn(value)
             if value is not b.value:
                 changed = True
-                b = MatchCast(b.var, value, b.ty, span=b.span) if isinstance(b, MatchCast) else VarBinding(b.var, value, span=b.span)
+                b = (
+                    MatchCast(b.var, value, b.ty, span=b.span)
+                    if isinstance(b, MatchCast)
+                    else VarBinding(b.var, value, span=b.span)
+                )
             bindings.append(b)
         blocks.append(type(block)(tuple(bindings), span=block.span))
     return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty) if changed else seq

@@ -92,7 +92,10 @@ class _Lowerer:
         if isinstance(expr, PrimExpr):
             cached = self.keys.get(id(expr))
             if cached is None:
-                cached = (type(expr), *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"))
+                cached = (
+                    type(expr),
+                    *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"),
+                )
                 self.keys[id(expr)] = cached
                 self.exprs[id(expr)] = expr
             return cached
@@ -241,7 +244,9 @@ class _Lowerer:
         codes: list[int] = []
         for d in dims:
             codes += [_USE_IMM, d.value] if isinstance(d, IntImm) else [_LOAD, self.slot(d)]
-        var = self.bind(call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ShapeType(dims, len(dims)))
+        var = self.bind(
+            call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ShapeType(dims, len(dims))
+        )
         self.shape_vars[-1][key] = var
         return var
 
@@ -253,7 +258,9 @@ class _Lowerer:
         for scope in self.shape_vars:
             if key in scope:
                 return scope[key]
-        var = self.bind(call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]), PrimType("int64", value))
+        var = self.bind(
+            call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]), PrimType("int64", value)
+        )
         self.shape_vars[-1][key] = var
         return var
 
@@ -290,7 +297,11 @@ class _Lowerer:
                 branches.append(self.sequence(branch, needed))
                 self.known, self.computed = known, computed
                 self.shape_vars.pop()
-            self.out.append(VarBinding(b.var, If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span))
+            self.out.append(
+                VarBinding(
+                    b.var, If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span
+                )
+            )
             return
         self.out.append(VarBinding(b.var, self.value(b.value), span=b.span))
 
@@ -302,7 +313,11 @@ class _Lowerer:
             return self.prim(value.value)
         if isinstance(value, Tuple):
             fields = tuple(self.value(f) for f in value.fields)
-            return value if all(a is b for a, b in zip(fields, value.fields, strict=True)) else Tuple(fields, span=value.span, ty=value.ty)
+            return (
+                value
+                if all(a is b for a, b in zip(fields, value.fields, strict=True))
+                else Tuple(fields, span=value.span, ty=value.ty)
+            )
         if isinstance(value, Call):
             args = tuple(self.value(a) for a in value.args)
             if all(a is b for a, b in zip(args, value.args, strict=True)):
@@ -369,4 +384,3 @@ def _symbolic_uses(func: Function) -> list[PrimExpr]:
         of_type(p.ty)
     of_value(func.body)
     return found
-

@@ -130,7 +130,11 @@ class _FunctionCodegen:
                 self.builder.emit_call("vm.builtin.null_value", [], self.operand(call.args[0]))
                 return
             if op.name not in ("relax.call_builtin", "relax.call_builtin_with_ctx"):
-                raise CodegenError(f"operator '{op.name}' reached the code generator", where=call.span, help="run LegalizeOps and LowerRuntimeBuiltin first")
+                raise CodegenError(
+                    f"operator '{op.name}' reached the code generator",
+                    where=call.span,
+                    help="run LegalizeOps and LowerRuntimeBuiltin first",
+                )
             callee, packed = call.args
             args = [self.builder.vm_state()] if op.name.endswith("_with_ctx") else []
             args += [self.operand(a) for a in packed.fields]  # type: ignore[attr-defined]
@@ -146,7 +150,9 @@ class _FunctionCodegen:
     def callee(self, op: Any) -> str:
         """The symbol of a function of the module."""
         if not isinstance(op, GlobalVar):
-            raise CodegenError("only functions of the module and packed functions can be called directly", found=str(op))
+            raise CodegenError(
+                "only functions of the module and packed functions can be called directly", found=str(op)
+            )
         if op not in self.mod:
             raise CodegenError(f"the module has no function '{op.name_hint}'")
         return _symbol(op, self.mod[op])
@@ -186,7 +192,9 @@ def _constant(expr: Constant, s: _FunctionCodegen) -> int:
 @_OPERAND.on(ShapeExpr)
 def _shape(expr: ShapeExpr, s: _FunctionCodegen) -> int:
     if not all(isinstance(d, IntImm) for d in expr.values):
-        raise CodegenError("a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first")
+        raise CodegenError(
+            "a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first"
+        )
     dims = tuple(d.value for d in expr.values)  # type: ignore[attr-defined]
     return s.builder.convert_constant(shape_constant(dims), ("shape", dims))
 
@@ -197,7 +205,9 @@ def _prim(expr: PrimValue, s: _FunctionCodegen) -> int:
         return s.builder.imm(expr.value.value)
     if isinstance(expr.value, FloatImm):
         return s.builder.convert_constant(float(expr.value.value))
-    raise CodegenError("a symbolic scalar reached the code generator", found=str(expr.value), help="run VMShapeLower first")
+    raise CodegenError(
+        "a symbolic scalar reached the code generator", found=str(expr.value), help="run VMShapeLower first"
+    )
 
 
 @_OPERAND.on(ExprStringImm)

@@ -102,15 +102,31 @@ class ExecBuilder:
             known["kind"] = kind if known["kind"] == FuncKind.PACKED_FUNC else known["kind"]
             return
         self._index[name] = len(self._functions)
-        self._functions.append({"kind": kind, "name": name, "start": 0, "end": 0, "num_args": -1 if kind == FuncKind.PACKED_FUNC else 0, "registers": 0, "params": ()})
+        self._functions.append(
+            {
+                "kind": kind,
+                "name": name,
+                "start": 0,
+                "end": 0,
+                "num_args": -1 if kind == FuncKind.PACKED_FUNC else 0,
+                "registers": 0,
+                "params": (),
+            }
+        )
 
     @contextmanager
-    def function(self, name: str, num_inputs: int = 0, param_names: Sequence[str] | None = None) -> Iterator[ExecBuilder]:
+    def function(
+        self, name: str, num_inputs: int = 0, param_names: Sequence[str] | None = None
+    ) -> Iterator[ExecBuilder]:
         """Emit the body of a function; it must end in :meth:`emit_ret` on every way."""
         self.declare_function(name, FuncKind.VM_FUNC)
         info = self._functions[self._index[name]]
         self._current, self._max_register = info, num_inputs - 1
-        info.update(start=len(self._offsets), num_args=num_inputs, params=tuple(param_names or (f"arg{i}" for i in range(num_inputs))))
+        info.update(
+            start=len(self._offsets),
+            num_args=num_inputs,
+            params=tuple(param_names or (f"arg{i}" for i in range(num_inputs))),
+        )
         yield self
         info.update(end=len(self._offsets), registers=self._max_register + 1)
         self._current = None
@@ -119,7 +135,9 @@ class ExecBuilder:
         """Emit ``dst = name(args)``; Python ints among `args` that are not operands of this builder are registers."""
         index = name if isinstance(name, int) else self.function_index(name)
         words = [self._operand(a) for a in args]
-        self._emit(Opcode.CALL, self._use(SpecialReg.VOID_ARG if dst is None else dst), index & _MASK, len(words), *words)
+        self._emit(
+            Opcode.CALL, self._use(SpecialReg.VOID_ARG if dst is None else dst), index & _MASK, len(words), *words
+        )
 
     def emit_ret(self, result: int) -> None:
         """Emit a return of a register."""
@@ -155,15 +173,23 @@ class ExecBuilder:
 
     def _emit(self, *words: int) -> None:
         if self._current is None:
-            raise InvalidArgument("an instruction stands outside of a function", help="use `with builder.function(name, num_inputs):`")
+            raise InvalidArgument(
+                "an instruction stands outside of a function", help="use `with builder.function(name, num_inputs):`"
+            )
         self._offsets.append(len(self._data))
         self._data.extend(w - (1 << 64) if w >= (1 << 63) else w for w in words)
 
     def get(self, imports: Sequence[Any] = ()) -> VMExecutable:
         """Return the executable, checked by the verifier when it is loaded into a machine."""
         infos = [
-            VMFuncInfo(f["kind"], f["name"], f["start"], f["end"], f["num_args"], f["registers"], list(f["params"])) for f in self._functions
+            VMFuncInfo(f["kind"], f["name"], f["start"], f["end"], f["num_args"], f["registers"], list(f["params"]))
+            for f in self._functions
         ]
         return VMExecutable.from_parts(
-            infos, list(self._constants), {}, np.asarray(self._offsets, np.int64), np.asarray(self._data, np.int64), list(imports)
+            infos,
+            list(self._constants),
+            {},
+            np.asarray(self._offsets, np.int64),
+            np.asarray(self._data, np.int64),
+            list(imports),
         )

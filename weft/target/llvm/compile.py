@@ -34,7 +34,7 @@ def emit_ir(functions: Sequence[PrimFunc], target: Any) -> tuple[str, bool]:
     module = ModuleEmitter(target)
     for func in functions:
         emit_function(module, func)
-    return module.text() + "\n!0 = !{!\"branch_weights\", i32 2000, i32 1}\n", module.irregular
+    return module.text() + '\n!0 = !{!"branch_weights", i32 2000, i32 1}\n', module.irregular
 
 
 def _machine(target: Any) -> Any:
@@ -44,7 +44,9 @@ def _machine(target: Any) -> Any:
     except RuntimeError as e:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
     level = int(target.attrs.get("opt-level", 3))
-    return kind.create_target_machine(cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default")
+    return kind.create_target_machine(
+        cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default"
+    )
 
 
 def _optimised(functions: Sequence[PrimFunc], target: Any) -> tuple[Any, Any]:
@@ -87,7 +89,9 @@ class _Engine:
 
         self.objects = list(objects)
         module = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"', llvm.create_context())
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True, codemodel="jitdefault")
+        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+            jit=True, codemodel="jitdefault"
+        )
         self.engine = llvm.create_mcjit_compiler(module, machine)
         for data in self.objects:
             self.engine.add_object_file(llvm.ObjectFileRef.from_data(data))
@@ -113,4 +117,3 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Any:
     """
     engine = _Engine(objects)
     return jit_module(list(names), [engine.address(n) for n in names], list(objects), engine)
-

@@ -73,7 +73,13 @@ class ModuleEmitter:
     def text(self) -> str:
         """The whole module."""
         return "\n".join(
-            [f'target triple = "{self.target.triple}"', *self.globals, *self.declarations.values(), *self.functions, self._attributes()]
+            [
+                f'target triple = "{self.target.triple}"',
+                *self.globals,
+                *self.declarations.values(),
+                *self.functions,
+                self._attributes(),
+            ]
         )
 
     def _attributes(self) -> str:
@@ -147,7 +153,9 @@ class FunctionEmitter:
         """Repeat a scalar value over lanes."""
         scalar, vector = llvm_type(dtype), f"<{lanes} x {llvm_type(dtype)}>"
         inserted = self.value(f"insertelement {vector} poison, {scalar} {value}, i64 0")
-        return self.value(f"shufflevector {vector} {inserted}, {vector} poison, <{lanes} x i32> zeroinitializer", "splat")
+        return self.value(
+            f"shufflevector {vector} {inserted}, {vector} poison, <{lanes} x i32> zeroinitializer", "splat"
+        )
 
     def intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic or external function, declaring it."""
@@ -170,7 +178,11 @@ def suffix(dtype: str) -> str:
 def _var(e: Var, s: FunctionEmitter) -> str:
     known = s.env.get(id(e)) or s.pointers.get(id(e))
     if known is None:
-        raise CodegenError(f"variable '{e.name}' has no value", where=e.span, help="is it a parameter or a symbolic dimension of a parameter?")
+        raise CodegenError(
+            f"variable '{e.name}' has no value",
+            where=e.span,
+            help="is it a parameter or a symbolic dimension of a parameter?",
+        )
     return known
 
 
@@ -282,7 +294,9 @@ def _non_negative(e: Any, s: FunctionEmitter) -> bool:
 def _floordiv(e: FloorDiv, s: FunctionEmitter) -> str:
     t, a, shift = llvm_type(e.dtype), s.expr(e.a), _power_of_two(e.b)
     if shift is not None:
-        return s.value(f"{'lshr' if DataType(e.dtype).code == 'uint' else 'ashr'} {t} {a}, {_int_splat(shift, e.dtype, s)}")
+        return s.value(
+            f"{'lshr' if DataType(e.dtype).code == 'uint' else 'ashr'} {t} {a}, {_int_splat(shift, e.dtype, s)}"
+        )
     b = _safe_divisor(e, s)
     if _non_negative(e, s):
         return s.value(f"udiv {t} {a}, {b}")
@@ -345,7 +359,14 @@ def _max(e: Max, s: FunctionEmitter) -> str:
     return _extreme(e, s, "olt", "smax", "umax")
 
 
-_COMPARE = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "ult"), LE: ("ole", "sle", "ule"), GT: ("ogt", "sgt", "ugt"), GE: ("oge", "sge", "uge")}
+_COMPARE = {
+    EQ: ("oeq", "eq", "eq"),
+    NE: ("une", "ne", "ne"),
+    LT: ("olt", "slt", "ult"),
+    LE: ("ole", "sle", "ule"),
+    GT: ("ogt", "sgt", "ugt"),
+    GE: ("oge", "sge", "uge"),
+}
 
 
 @EXPR.on(*_COMPARE)
@@ -381,7 +402,9 @@ def _not(e: Not, s: FunctionEmitter) -> str:
 @EXPR.on(Select)
 def _select(e: Select, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
-    return s.value(f"select {llvm_type(e.condition.dtype)} {s.expr(e.condition)}, {t} {s.expr(e.true_value)}, {t} {s.expr(e.false_value)}")
+    return s.value(
+        f"select {llvm_type(e.condition.dtype)} {s.expr(e.condition)}, {t} {s.expr(e.true_value)}, {t} {s.expr(e.false_value)}"
+    )
 
 
 @EXPR.on(Let)
@@ -451,7 +474,9 @@ def element_pointer(s: FunctionEmitter, buffer: Any, index: PrimExpr) -> str:
     """Return the address of an element of a flat buffer."""
     pointer = s.pointers.get(id(buffer.data))
     if pointer is None:
-        raise CodegenError(f"buffer '{buffer.name}' has no memory", help="is it a parameter, or allocated around its use?")
+        raise CodegenError(
+            f"buffer '{buffer.name}' has no memory", help="is it a parameter, or allocated around its use?"
+        )
     if as_int(index) == 0:
         return pointer
     text = s.expr(index)
@@ -485,7 +510,12 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
     mask = s.expr(e.predicate) if e.predicate is not None else s.splat("true", "bool", dt.lanes)
     name = f"llvm.masked.gather.{_memory_suffix(e.dtype)}.v{dt.lanes}p0"
     pt = f"<{dt.lanes} x ptr>"
-    args = [(pt, _pointers(e.buffer, index, s)), ("i32", str(align)), (f"<{dt.lanes} x i1>", mask), (m, "zeroinitializer")]
+    args = [
+        (pt, _pointers(e.buffer, index, s)),
+        ("i32", str(align)),
+        (f"<{dt.lanes} x i1>", mask),
+        (m, "zeroinitializer"),
+    ]
     return _from_memory(s.intrinsic(name, m, args), e.dtype, s)
 
 
@@ -497,7 +527,9 @@ def _memory_suffix(dtype: str) -> str:
 def _pointers(buffer: Any, index: PrimExpr, s: FunctionEmitter) -> str:
     dt = DataType(index.dtype)
     base = s.pointers[id(buffer.data)]
-    return s.value(f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {base}, <{dt.lanes} x {llvm_type(dt.element)}> {s.expr(index)}")
+    return s.value(
+        f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {base}, <{dt.lanes} x {llvm_type(dt.element)}> {s.expr(index)}"
+    )
 
 
 def _from_memory(value: str, dtype: str, s: FunctionEmitter) -> str:
@@ -527,7 +559,12 @@ def store(s: FunctionEmitter, buffer: Any, index: PrimExpr, value: PrimExpr, pre
     else:
         name = f"llvm.masked.scatter.{_memory_suffix(value.dtype)}.v{dt.lanes}p0"
         mask = s.expr(predicate) if predicate is not None else s.splat("true", "bool", dt.lanes)
-        args = [(m, text), (f"<{dt.lanes} x ptr>", _pointers(buffer, index, s)), ("i32", str(align)), (f"<{dt.lanes} x i1>", mask)]
+        args = [
+            (m, text),
+            (f"<{dt.lanes} x ptr>", _pointers(buffer, index, s)),
+            ("i32", str(align)),
+            (f"<{dt.lanes} x i1>", mask),
+        ]
     s.module.declare(name, f"declare void @{name}({', '.join(t for t, _ in args)})")
     s.emit(f"call void @{name}({', '.join(f'{t} {v}' for t, v in args)})")
 

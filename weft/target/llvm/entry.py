@@ -71,7 +71,9 @@ def _signature(func: PrimFunc, name: str, buffers: dict[int, Buffer]) -> str:
     for p in func.params:
         b = buffers.get(id(p))
         if b is not None:
-            shape = ", ".join(d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in b.shape)
+            shape = ", ".join(
+                d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in b.shape
+            )
             parts.append(f"{b.name}: Tensor[[{shape}], {b.dtype}]")
         else:
             parts.append(f"{p.name}: {p.dtype}")
@@ -81,7 +83,9 @@ def _signature(func: PrimFunc, name: str, buffers: dict[int, Buffer]) -> str:
 class _Entry:
     """Emission of one entry point."""
 
-    def __init__(self, module: ModuleEmitter, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var]) -> None:
+    def __init__(
+        self, module: ModuleEmitter, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var]
+    ) -> None:
         self.module, self.func, self.name, self.buffers, self.dims = module, func, name, buffers, dims
         self.s = FunctionEmitter(module, f"__tvm_ffi_{name}")
         self.failures: list[str] = []
@@ -102,7 +106,9 @@ class _Entry:
             self.require(s.value(f"icmp eq i64 {found}, {expected}"), i, _SHAPE, d, expected)
         for v in self.dims:
             if id(v) not in s.env:
-                raise CodegenError(f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter")
+                raise CodegenError(
+                    f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
+                )
             args.append(f"{llvm_type(v.dtype)} {s.env[id(v)]}")
         code = s.value(f"call i32 @{self.name}_impl({', '.join(args)})")
         failed = s.value(f"icmp eq i32 {code}, -2")
@@ -150,10 +156,18 @@ class _Entry:
         is_object, is_pointer = s.value(f"icmp eq i32 {kind}, 70"), s.value(f"icmp eq i32 {kind}, 7")
         self.require(s.value(f"or i1 {is_object}, {is_pointer}"), i, _NOT_TENSOR, -1, "0")
         value = self.field(i, 2, "ptr")
-        tensor = s.value(f"select i1 {is_object}, ptr {s.value(f'getelementptr inbounds i8, ptr {value}, i64 24')}, ptr {value}")
+        tensor = s.value(
+            f"select i1 {is_object}, ptr {s.value(f'getelementptr inbounds i8, ptr {value}, i64 24')}, ptr {value}"
+        )
         dt = DataType(buffer.dtype)
         packed = _CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
-        self.require(s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {len(buffer.shape)}"), i, _NDIM, -1, str(len(buffer.shape)))
+        self.require(
+            s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {len(buffer.shape)}"),
+            i,
+            _NDIM,
+            -1,
+            str(len(buffer.shape)),
+        )
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 20, 'i32')}, {packed}"), i, _DTYPE, -1, str(packed))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 8, 'i32')}, 1"), i, _DEVICE, -1, "1")
         extents = self.shape(i, buffer, self.at(tensor, 24, "ptr"))
@@ -171,7 +185,9 @@ class _Entry:
             if isinstance(dim, IntImm):
                 self.require(s.value(f"icmp eq i64 {found}, {dim.value}"), i, _SHAPE, d, str(dim.value))
             elif isinstance(dim, Var) and id(dim) not in s.env:
-                s.env[id(dim)] = found if dim.dtype == "int64" else s.value(f"trunc i64 {found} to {llvm_type(dim.dtype)}")
+                s.env[id(dim)] = (
+                    found if dim.dtype == "int64" else s.value(f"trunc i64 {found} to {llvm_type(dim.dtype)}")
+                )
             elif isinstance(dim, Var):
                 expected = self.as_int64(dim)
                 self.require(s.value(f"icmp eq i64 {found}, {expected}"), i, _SYMBOLIC, d, expected)
@@ -205,11 +221,16 @@ class _Entry:
         s = self.s
         kind, dt, t = self.field(i, 0, "i32"), DataType(p.dtype), llvm_type(p.dtype)
         if dt.is_float:
-            is_float, is_int = s.value(f"icmp eq i32 {kind}, 3"), s.value(f"icmp ule i32 {s.value(f'sub i32 {kind}, 1')}, 1")
+            is_float, is_int = (
+                s.value(f"icmp eq i32 {kind}, 3"),
+                s.value(f"icmp ule i32 {s.value(f'sub i32 {kind}, 1')}, 1"),
+            )
             self.require(s.value(f"or i1 {is_float}, {is_int}"), i, _NOT_FLOAT, -1, "0")
             bits = self.field(i, 2, "i64")
             converted = s.value(f"sitofp i64 {bits} to double")
-            value = s.value(f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, double {converted}")
+            value = s.value(
+                f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, double {converted}"
+            )
             text = value if t == "double" else s.value(f"fptrunc double {value} to {t}")
         elif dt.code == "handle":
             text = self.field(i, 2, "ptr")

@@ -18,7 +18,24 @@ _LLVM = {
     "exp": "exp", "exp2": "exp2", "exp10": "exp10", "log": "log", "log2": "log2", "log10": "log10", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "nearbyint": "rint", "fabs": "fabs", "pow": "pow", "copysign": "copysign",
 }  # fmt: skip
-_LIBM = ("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "atan2", "hypot", "fmod", "nextafter", "log1p")
+_LIBM = (
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "atan2",
+    "hypot",
+    "fmod",
+    "nextafter",
+    "log1p",
+)
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl"}
 
 _TABLE: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {}
@@ -61,7 +78,11 @@ def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
     if name in _LLVM:
         if name in ("exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "pow"):
             s.module.irregular = True
-            return _lanes(e, s, lambda lane: s.intrinsic(_libm_name("pow" if name == "pow" else name, dt), llvm_type(dt.element), lane))
+            return _lanes(
+                e,
+                s,
+                lambda lane: s.intrinsic(_libm_name("pow" if name == "pow" else name, dt), llvm_type(dt.element), lane),
+            )
         return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(e.dtype)}", t, args)
     if name in _LIBM:
         return _lanes(e, s, lambda lane: s.intrinsic(_libm_name(name, dt), llvm_type(dt.element), lane))
@@ -114,7 +135,9 @@ def _sigmoid(e: CallIntrin, s: FunctionEmitter) -> str:
         return _math("sigmoid", e, s)
     one: PrimExpr = FloatImm(dt.element, 1.0) if dt.lanes == 1 else Broadcast(FloatImm(dt.element, 1.0), dt.lanes)
     x = e.args[0]
-    return s.expr(one / (one + CallIntrin(e.dtype, Op.get("tir.exp"), (x * -1.0 if dt.lanes == 1 else (one - one) - x,))))
+    return s.expr(
+        one / (one + CallIntrin(e.dtype, Op.get("tir.exp"), (x * -1.0 if dt.lanes == 1 else (one - one) - x,)))
+    )
 
 
 @_on("fma")
@@ -170,7 +193,11 @@ def _shift_right(e: CallIntrin, s: FunctionEmitter) -> str:
 @_on("bitwise_not")
 def _bitwise_not(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
-    ones = ("true" if dt.code == "bool" else "-1") if dt.lanes == 1 else s.splat("true" if dt.code == "bool" else "-1", dt.element, dt.lanes)
+    ones = (
+        ("true" if dt.code == "bool" else "-1")
+        if dt.lanes == 1
+        else s.splat("true" if dt.code == "bool" else "-1", dt.element, dt.lanes)
+    )
     return s.value(f"xor {llvm_type(e.dtype)} {s.expr(e.args[0])}, {ones}")
 
 
@@ -227,7 +254,9 @@ def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
         values.append((text, s.block))
         s.jump(end)
     s.start(end)
-    return s.value(f"phi {llvm_type(e.dtype)} [ {values[0][0]}, %{values[0][1]} ], [ {values[1][0]}, %{values[1][1]} ]", "c")
+    return s.value(
+        f"phi {llvm_type(e.dtype)} [ {values[0][0]}, %{values[0][1]} ], [ {values[1][0]}, %{values[1][1]} ]", "c"
+    )
 
 
 @_on("call_extern")
@@ -251,7 +280,13 @@ def _argument(a: PrimExpr, s: FunctionEmitter) -> str:
 def _llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
-        raise CodegenError("call_llvm_intrin needs the name of an LLVM intrinsic", expected="'llvm.fma'", found=str(name))
+        raise CodegenError(
+            "call_llvm_intrin needs the name of an LLVM intrinsic", expected="'llvm.fma'", found=str(name)
+        )
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
-    full = name.value if name.value.count(".") > 1 and name.value.rsplit(".", 1)[-1][:1] in "fiv" else f"{name.value}.{suffix(e.dtype)}"
+    full = (
+        name.value
+        if name.value.count(".") > 1 and name.value.rsplit(".", 1)[-1][:1] in "fiv"
+        else f"{name.value}.{suffix(e.dtype)}"
+    )
     return s.intrinsic(full, llvm_type(e.dtype), args)

@@ -85,7 +85,9 @@ def _exp_core(x: PrimExpr) -> PrimExpr:
 
                 def value(r: Var) -> PrimExpr:
                     p = _call("fma", Mul(r, r), _horner(_EXP, r), Add(r, _f(1.0, x)))
-                    bits = CallIntrin(_int_type(x), Op.get("tir.shift_left"), (_reinterpret(_int_type(x), t), _i(23, x)))
+                    bits = CallIntrin(
+                        _int_type(x), Op.get("tir.shift_left"), (_reinterpret(_int_type(x), t), _i(23, x))
+                    )
                     return _reinterpret(x.dtype, Add(_reinterpret(_int_type(x), p), bits))
 
                 return _let(r, value, "r")
@@ -176,5 +178,11 @@ def erf(x: PrimExpr) -> PrimExpr:
     return _let(_call("fabs", x), value, "a")
 
 
-POLYNOMIALS: dict[str, Callable[[Any], PrimExpr]] = {"exp": exp, "log": log, "tanh": tanh, "sigmoid": sigmoid, "erf": erf}
+POLYNOMIALS: dict[str, Callable[[Any], PrimExpr]] = {
+    "exp": exp,
+    "log": log,
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "erf": erf,
+}
 """Intrinsics that become polynomials on float32."""

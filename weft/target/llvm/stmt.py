@@ -26,7 +26,22 @@ from weft.tir import (
 
 __all__ = ["STMT"]
 
-STMT = Dispatch("LLVM statement", covers=(AllocBuffer, AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, For, IfThenElse, LetStmt, SeqStmt, While))
+STMT = Dispatch(
+    "LLVM statement",
+    covers=(
+        AllocBuffer,
+        AssertStmt,
+        AttrStmt,
+        BufferStore,
+        DeclBuffer,
+        Evaluate,
+        For,
+        IfThenElse,
+        LetStmt,
+        SeqStmt,
+        While,
+    ),
+)
 
 _STACK_LIMIT = 16384  # bytes of a constant-size buffer that may live on the stack
 
@@ -111,7 +126,11 @@ def _while(node: While, s: FunctionEmitter) -> None:
 def _for(node: For, s: FunctionEmitter) -> None:
     s.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
     if node.kind == ForKind.THREAD_BINDING:
-        raise CodegenError("a loop bound to device threads cannot run on target llvm", found=str(node.loop_var.name), help="use target 'cuda'")
+        raise CodegenError(
+            "a loop bound to device threads cannot run on target llvm",
+            found=str(node.loop_var.name),
+            help="use target 'cuda'",
+        )
     if node.kind == ForKind.PARALLEL and not s.name.endswith(".task"):
         _parallel(node, s)
         return
@@ -225,7 +244,9 @@ def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
     return list(scalars.values()), list(buffers.values())
 
 
-def _task_function(node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[Var], buffers: list[Var]) -> None:
+def _task_function(
+    node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[Var], buffers: list[Var]
+) -> None:
     """Emit ``task`` (unpacks the struct) and ``task.body`` (the loop)."""
     module = outer.module
     inner = FunctionEmitter(module, task + ".task")

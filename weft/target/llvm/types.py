@@ -22,7 +22,9 @@ def llvm_type(dtype: str) -> str:
         element = "ptr"
     elif dt.code == "bool":
         element = "i1"
-    elif dt.is_integer or dt.code.startswith("float8"):  # float8 is bits that are moved, and converted by integer arithmetic
+    elif dt.is_integer or dt.code.startswith(
+        "float8"
+    ):  # float8 is bits that are moved, and converted by integer arithmetic
         element = f"i{dt.bits}"
     elif (dt.code, dt.bits) in _FLOATS:
         element = _FLOATS[dt.code, dt.bits]

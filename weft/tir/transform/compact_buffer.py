@@ -49,7 +49,9 @@ def _walk(node: Any, analyzer: Analyzer) -> Any:
 def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
     buffer = alloc.buffer
     loops = [n for n in walk(alloc.body) if isinstance(n, For)]
-    domains: dict[int, tuple[PrimExpr, PrimExpr] | None] = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops}
+    domains: dict[int, tuple[PrimExpr, PrimExpr] | None] = {
+        id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops
+    }
     domains |= {id(n.var): None for n in walk(alloc.body) if isinstance(n, LetStmt)}
     uses = [n.indices for n in walk(alloc.body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer]
     if not uses:
@@ -57,15 +59,28 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
     box: list[tuple[PrimExpr, PrimExpr]] = []
     for d, extent in enumerate(buffer.shape):
         box.append(_bounds([u[d] for u in uses], extent, domains, analyzer, buffer.scope == "local"))
-    if all(as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e)) for (low, n), e in zip(box, buffer.shape, strict=True)):
+    if all(
+        as_int(low) == 0 and (n is e or analyzer.can_prove_equal(n, e))
+        for (low, n), e in zip(box, buffer.shape, strict=True)
+    ):
         return alloc
     new = Buffer(
-        buffer.data, buffer.dtype, tuple(n for _, n in box), (), None, buffer.name, buffer.scope, buffer.data_alignment, buffer.offset_factor
+        buffer.data,
+        buffer.dtype,
+        tuple(n for _, n in box),
+        (),
+        None,
+        buffer.name,
+        buffer.scope,
+        buffer.data_alignment,
+        buffer.offset_factor,
     )
     lows = [low for low, _ in box]
 
     def shift(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        return tuple(i if as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True))
+        return tuple(
+            i if as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True)
+        )
 
     def rule(node: Any) -> Any:
         if isinstance(node, BufferLoad) and node.buffer is buffer:

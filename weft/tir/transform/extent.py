@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.ir import Add, Cast, Dispatch, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Select, Sub, Var, cast, const, floordiv, max_, min_, walk
+from weft.ir import (
+    Add,
+    Cast,
+    Dispatch,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+    cast,
+    const,
+    floordiv,
+    max_,
+    min_,
+    walk,
+)
 from weft.tir.buffer import BufferLoad
 
 __all__ = ["bound_over"]
@@ -82,7 +102,12 @@ def _floormod(e: FloorMod, d: Domains) -> Interval | None:
     if not isinstance(e.b, IntImm) or e.b.value <= 0:
         return None
     a = bound_over(e.a, d)
-    if a is not None and isinstance(a[0], IntImm) and isinstance(a[1], IntImm) and a[0].value // e.b.value == a[1].value // e.b.value:
+    if (
+        a is not None
+        and isinstance(a[0], IntImm)
+        and isinstance(a[1], IntImm)
+        and a[0].value // e.b.value == a[1].value // e.b.value
+    ):
         return const(a[0].value % e.b.value, e.dtype), const(a[1].value % e.b.value, e.dtype)
     return const(0, e.dtype), const(e.b.value - 1, e.dtype)
 

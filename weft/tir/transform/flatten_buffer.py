@@ -49,7 +49,16 @@ class _Flatten:
             size: PrimExpr = int64(1)
             for d in buffer.shape:
                 size = size * cast("int64", d)
-            twin = Buffer(buffer.data, buffer.dtype, (self.analyzer.simplify(size),), (), None, buffer.name, buffer.scope, buffer.data_alignment)
+            twin = Buffer(
+                buffer.data,
+                buffer.dtype,
+                (self.analyzer.simplify(size),),
+                (),
+                None,
+                buffer.name,
+                buffer.scope,
+                buffer.data_alignment,
+            )
             self.flat[id(buffer)] = twin
             self.keep.append(buffer)
         return twin
@@ -73,10 +82,18 @@ class _Flatten:
         """Flatten everything below a node."""
         if isinstance(node, BufferLoad):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
-            return BufferLoad(self.buffer(node.buffer), (self.offset(node.buffer, node.indices),), predicate, span=node.span)
+            return BufferLoad(
+                self.buffer(node.buffer), (self.offset(node.buffer, node.indices),), predicate, span=node.span
+            )
         if isinstance(node, BufferStore):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
-            return BufferStore(self.buffer(node.buffer), self.visit(node.value), (self.offset(node.buffer, node.indices),), predicate, span=node.span)
+            return BufferStore(
+                self.buffer(node.buffer),
+                self.visit(node.value),
+                (self.offset(node.buffer, node.indices),),
+                predicate,
+                span=node.span,
+            )
         if isinstance(node, AllocBuffer):
             return AllocBuffer(self.buffer(node.buffer), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):

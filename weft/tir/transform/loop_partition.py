@@ -10,7 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import TRUE, And, IntImm, IRModule, PrimExpr, Range, Var, function_pass, logical_and, rebuild, rewrite, structural_equal, walk
+from weft.ir import (
+    TRUE,
+    And,
+    IntImm,
+    IRModule,
+    PrimExpr,
+    Range,
+    Var,
+    function_pass,
+    logical_and,
+    rebuild,
+    rewrite,
+    structural_equal,
+    walk,
+)
 from weft.ir import scalar as s
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
@@ -111,7 +125,9 @@ def nothing() -> Stmt:
 
 
 def _with_body(loop: For, body: Stmt) -> For:
-    return For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span)
+    return For(
+        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span
+    )
 
 
 def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
@@ -146,4 +162,3 @@ def _assume(body: Stmt, true: set[int]) -> Stmt:
         return node
 
     return rewrite(body, rule, pre=lambda n: TRUE if id(n) in true else None)
-

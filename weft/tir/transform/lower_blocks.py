@@ -65,11 +65,15 @@ class _Lower:
         """Lower one block."""
         block: Block = realize.block
         if block.match_buffers:
-            raise LoweringError(f"block '{block.name_hint}': match_buffer has no lowering on this target", where=block.span)
+            raise LoweringError(
+                f"block '{block.name_hint}': match_buffer has no lowering on this target", where=block.span
+            )
         self.allocated.extend(block.alloc_buffers)
         env = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
         body = self.stmt(block.body)
-        reduce_values = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"]
+        reduce_values = [
+            (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
+        ]
         if reduce_values:
             loops = frozenset(id(n) for _, v in reduce_values for n in walk(v) if isinstance(n, Var))
             for region in block.writes:

@@ -86,7 +86,11 @@ class _Relax:
                 if n.buffer is store.buffer or id(n.buffer) in self.local:
                     continue  # scratch, sized for what is accessed
                 for i, d in zip(n.indices, n.buffer.shape, strict=True):
-                    if not DataType(i.dtype).is_integer or not self.analyzer.can_prove(i >= 0) or not self.analyzer.can_prove(i < d):
+                    if (
+                        not DataType(i.dtype).is_integer
+                        or not self.analyzer.can_prove(i >= 0)
+                        or not self.analyzer.can_prove(i < d)
+                    ):
                         return False
         return True
 

@@ -65,7 +65,12 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     auto_step, auto_depth, auto_extent, explicit, max_copies = limits
     extent = new.extent.value if isinstance(new.extent, IntImm) else None
     marked = new.kind == ForKind.UNROLLED and explicit
-    automatic = new.kind == ForKind.SERIAL and extent is not None and depth < auto_depth and (extent <= auto_extent or extent * steps <= auto_step)
+    automatic = (
+        new.kind == ForKind.SERIAL
+        and extent is not None
+        and depth < auto_depth
+        and (extent <= auto_extent or extent * steps <= auto_step)
+    )
     if extent is None or not (marked or automatic) or extent * max(steps, 1) > max_copies:
         return new, steps * (extent or 1), depth + 1
     copies = [_copy(new, i) for i in range(extent)]
@@ -81,6 +86,8 @@ def _copy(loop: For, i: int) -> Stmt:
             if isinstance(n, AllocBuffer):
                 b = n.buffer
                 data = type(b.data)(b.data.name, b.data.dtype)
-                mapping[b] = Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor)
+                mapping[b] = Buffer(
+                    data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor
+                )
                 mapping[b.data] = data
     return substitute(loop.body, mapping)

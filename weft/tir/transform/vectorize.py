@@ -124,7 +124,9 @@ class _Vectorizer:
             low, extent = self.expr(s.min, mask), self.expr(s.extent, mask)
             if DataType(low.dtype).lanes > 1 or DataType(extent.dtype).lanes > 1:
                 raise _Scalar
-            return For(s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span)
+            return For(
+                s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span
+            )
         if isinstance(s, Evaluate):
             if any(isinstance(n, Var) and id(n) in self.env for n in walk(s.value)):
                 raise _Scalar
