@@ -10,7 +10,7 @@ cases. The search has a step budget, so a failure costs bounded time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from math import gcd
 
 from weft.arith.bounds import atom_bound, bound_of, modular_of
@@ -32,7 +32,7 @@ def prove_nonneg(cx: Context, p: Poly) -> bool:
     k = key(p)
     known = cx.proofs.get(k)
     if known is None:
-        known = cx.proofs[k] = _search(cx, p, _DEPTH, [_STEPS])
+        known = cx.proofs[k] = _search(cx, p, _DEPTH, [_STEPS], set())
     return known
 
 
@@ -56,35 +56,44 @@ def sign_of(cx: Context, p: Poly) -> int:
     return 1 if lo >= 0 else -1 if hi <= 0 else 0
 
 
-def _search(cx: Context, p: Poly, depth: int, budget: list[int]) -> bool:
+def _search(cx: Context, p: Poly, depth: int, budget: list[int], failed: set[Hashable]) -> bool:
     lo, hi = bound_of(cx, p)
     if lo >= 0:
         return True
     if hi < 0 or depth == 0 or len(p) > _TERMS:
         return False
-    budget[0] -= 1
-    if budget[0] < 0:
-        return False
     p = _reduce(p)
-    candidates = sorted(atoms_of(p), key=lambda a: (cx.rank(a), a), reverse=True)
+    k = key(p)
+    if k in failed or budget[0] <= 0:
+        return False
+    budget[0] -= 1
     tried = 0
-    for atom in candidates:
+    for atom in sorted(atoms_of(p), key=lambda a: (cx.rank(a), a), reverse=True):
         split = coefficient_of(p, atom)
-        if split is None:
+        if split is None or not _helps(cx, atom, split[0]):
             continue
-        factor, _ = split
-        sign = sign_of(cx, factor)
+        sign = sign_of(cx, split[0])
         if sign == 0:
             continue
         usable = False
-        for successors in _eliminations(cx, p, atom, factor, sign):
+        for successors in _eliminations(cx, p, atom, split[0], sign):
             usable = True
-            if all(_search(cx, q, depth - 1, budget) for q in successors):
+            if all(_search(cx, q, depth - 1, budget, failed) for q in successors):
                 return True
+            if budget[0] <= 0:
+                return False
         tried += usable
         if tried == 2:
             break
+    failed.add(k)
     return False
+
+
+def _helps(cx: Context, atom: int, factor: Poly) -> bool:
+    """Whether eliminating an atom can tell more than its constant limits, which were looked at already."""
+    if atom in cx.facts or cx.atoms[atom].kind not in ("var", "opaque") or any(factor.keys()):
+        return True
+    return any(end is not None and any(end) for end in cx.ranges.get(atom, ()))
 
 
 def _reduce(p: Poly) -> Poly:

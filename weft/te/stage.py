@@ -222,7 +222,7 @@ class Stage:
         self._position(iv, what)
         if kind in ("vectorized", "parallel") and iv.iter_type in ("reduce", "ordered"):
             raise ScheduleError(
-                f"{what}: '{iv.var.name}' of stage '{self.op.name}' is a reduction: its iterations depend on each other",
+                f"{what}: '{iv.var.name}' of stage '{self.op.name}' is a reduction: iterations depend on each other",
                 help="use rfactor to make part of the reduction data-parallel",
             )
         self.attr(iv).kind = kind
