@@ -1,6 +1,7 @@
 """A slow evaluator of imported Relax through the operators' NumPy references.
 
-It checks the importer's meaning without compiling anything: every value computed is also compared with its inferred type.
+It checks the importer's meaning without compiling anything: every value computed is also compared with its inferred
+type.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
     Add,
     And,
     Call,
@@ -18,22 +25,16 @@ from weft.ir import (
     Cast,
     Constant,
     Div,
-    EQ,
     ExprVar,
     FloatImm,
     FloorDiv,
     FloorMod,
-    GE,
-    GT,
     If,
     IntImm,
-    LE,
-    LT,
     Max,
     Min,
     Mod,
     Mul,
-    NE,
     Not,
     Or,
     PrimExpr,

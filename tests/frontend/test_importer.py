@@ -43,7 +43,7 @@ def io(mod: Any) -> dict:
     return json.loads(mod["main"].attrs["weft.io"])
 
 
-# --- forms of a model --------------------------------------------------------------------------------------------------
+# --- forms of a model -------------------------------------------------------------------------------------------------
 
 
 def test_proto_bytes_and_path(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_unsorted_nodes_are_sorted() -> None:
     compare(evaluate(from_onnx(model), x), expected)
 
 
-# --- shapes and types from outside -------------------------------------------------------------------------------------
+# --- shapes and types from outside ------------------------------------------------------------------------------------
 
 
 def test_shape_dict_fixes_and_names() -> None:
@@ -161,7 +161,7 @@ def test_dtype_dict() -> None:
         from_onnx(model, dtype_dict={"q": "float16"})
 
 
-# --- weights -----------------------------------------------------------------------------------------------------------
+# --- weights ----------------------------------------------------------------------------------------------------------
 
 
 def test_params_stay_parameters() -> None:
@@ -245,7 +245,7 @@ def test_sparse_tensors() -> None:
     compare(evaluate(from_onnx(constant)), [dense])
 
 
-# --- choices and functions ---------------------------------------------------------------------------------------------
+# --- choices and functions --------------------------------------------------------------------------------------------
 
 
 def branch(name: str, nodes: Any, output: str) -> onnx.GraphProto:

@@ -49,8 +49,9 @@ def changes(op: str) -> list[int]:
     return sorted({max(7, first)} | {v for v in found if v <= 23})
 
 
-UNARY = """Abs Ceil Cos Elu Erf Exp Floor HardSigmoid HardSwish Identity LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin
-    Softplus Sqrt Tanh""".split()
+UNARY = """
+    Abs Ceil Cos Elu Erf Exp Floor HardSigmoid HardSwish Identity LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid
+    Sign Sin Softplus Sqrt Tanh""".split()
 BINARY = "Add Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mul Pow Sub Sum".split()
 
 
@@ -226,8 +227,8 @@ def test_batch_normalization() -> None:
         stats,
     )
     expected = onnx.reference.ReferenceEvaluator(training).run(None, {"x": x})
-    from tests.frontend.models import compare
     from tests.frontend.evaluate import evaluate
+    from tests.frontend.models import compare
 
     compare(evaluate(from_onnx(training), x), expected)
 

@@ -1,10 +1,10 @@
 """The ONNX importer: models in, Relax out.
 
-Read in this order: ``model``, ``schema``, ``check``, ``value``, ``scalars``, ``shape_values``, ``graph``, ``node``, ``registry``, then one file per
-operator family, ``function_body``, ``control``, ``inputs``, ``importer``.
+Read in this order: ``model``, ``schema``, ``check``, ``value``, ``scalars``, ``shape_values``, ``graph``, ``node``,
+``registry``, then one file per operator family, ``function_body``, ``control``, ``inputs``, ``importer``.
 """
 
-from weft.frontend.onnx import (  # noqa: F401 - importing a family registers its converters
+from weft.frontend.onnx import (  # importing a family registers its converters
     compare,
     control,
     conv,
@@ -24,4 +24,7 @@ from weft.frontend.onnx import (  # noqa: F401 - importing a family registers it
 from weft.frontend.onnx.importer import from_onnx
 from weft.frontend.onnx.registry import supported_operators
 
-__all__ = ["from_onnx", "supported_operators"]
+__all__ = [
+    "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index", "manipulate", "matmul", "norm",
+    "pool", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """Axes that are known only at run time: the rank stays known, the dimensions become choices between expressions.
 
-An axis that may or may not be meant is split in two, ``(kept, taken)``, one of which is 1: so one program serves every choice of axes.
+An axis that may or may not be meant is split in two, ``(kept, taken)``, one of which is 1: so one program serves every
+choice of axes.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def inserted(shape: Sequence[Dim], axes: Sequence[Dim]) -> list[Dim]:
 
 
 def around_axis(shape: Sequence[Dim], axis: Dim) -> list[Dim]:
-    """Return (outer, size, inner): the product of the dimensions before an axis, its own, and the product of those behind it."""
+    """Return (outer, size, inner): the dimensions before an axis multiplied, its own, those behind it multiplied."""
     at = _normal(axis, len(shape))
     outer = s.product(s.choose(s.compare("Less", i, at), d, 1) for i, d in enumerate(shape))
     size = s.product(s.choose(s.compare("Equal", i, at), d, 1) for i, d in enumerate(shape))

@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.registry import find_converter
-from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, find_schema, normal_domain
+from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
 __all__ = ["check_node", "check_opsets", "check_operators", "node_label", "opset_imports", "sorted_nodes"]
 
@@ -52,7 +52,7 @@ def _is_too_old(domain: str, op_type: str, opset: int) -> bool:
     return then is None or now is None or then.since_version != now.since_version
 
 
-# --- order and names ---------------------------------------------------------------------------------------------------
+# --- order and names --------------------------------------------------------------------------------------------------
 
 
 def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int, Any]]:
@@ -173,7 +173,7 @@ def _topological(graph: Any, needs: list[list[str]], maker: dict[str, int], what
     return order
 
 
-# --- operators ---------------------------------------------------------------------------------------------------------
+# --- operators --------------------------------------------------------------------------------------------------------
 
 
 def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
@@ -206,7 +206,7 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
 def _unsupported(
     graph: Any, opsets: dict[str, int], functions: dict[Any, Any], inside: frozenset[Any]
 ) -> Iterator[tuple[str, str, str, int | None]]:
-    """Yield (node, domain, operator, opset) of what cannot be converted; `inside` are the functions around the graph."""
+    """Yield (node, domain, operator, opset) of what cannot be converted; `inside` are the functions around."""
     for i, node in enumerate(graph.node):
         domain = normal_domain(node.domain)
         key, opset = (domain, node.op_type), opsets.get(domain)
@@ -243,53 +243,46 @@ def check_node(node: Any, opset: int, where: str) -> None:
     schema = find_schema(normal_domain(node.domain), node.op_type, opset)
     if schema is None:
         return
-    errors: list[ModelImportError] = []
-
-    def fail(what: str, **details: Any) -> None:
-        errors.append(ModelImportError(what, where=where, **details))
-
-    if not schema.min_inputs <= len(node.input) <= schema.max_inputs:
-        fail(
-            f"{node.op_type} has a wrong number of inputs",
-            expected=_range(schema.min_inputs, schema.max_inputs),
-            found=str(len(node.input)),
-        )
-    for i, (name, required) in enumerate(schema.inputs[: len(node.input)]):
-        if required and not node.input[i]:
-            fail(
-                f"{node.op_type}: its input '{name}' is missing", expected="the name of a value", found="an empty name"
-            )
-    if not schema.min_outputs <= len(node.output) <= schema.max_outputs:
-        fail(
-            f"{node.op_type} has a wrong number of outputs",
-            expected=_range(schema.min_outputs, schema.max_outputs),
-            found=str(len(node.output)),
-        )
-    seen: set[str] = set()
-    for a in node.attribute:
-        kind, known = ATTRIBUTE_KINDS.get(a.type), schema.attributes.get(a.name)
-        if a.name in seen:
-            fail(f"{node.op_type}: attribute '{a.name}' is given twice")
-        elif known is None:
-            fail(
-                f"{node.op_type} has no attribute '{a.name}' in opset {opset}",
-                expected=", ".join(schema.attributes) or "no attributes",
-                found=a.name,
-            )
-        elif kind != known[0]:
-            fail(
-                f"{node.op_type}: attribute '{a.name}' has the wrong type",
-                expected=known[0],
-                found=kind or f"type number {a.type}",
-            )
-        seen.add(a.name)
-    for name, (kind, required) in schema.attributes.items():
-        if required and name not in seen:
-            fail(f"{node.op_type}: attribute '{name}' is missing", expected=f"a value of type {kind}")
+    errors = [*_input_errors(node, schema), *_attribute_errors(node, schema, opset)]
+    for e in errors:
+        e.where = where
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise _Group(f"{where} has {len(errors)} errors", errors)
+
+
+def _input_errors(node: Any, schema: Schema) -> Iterator[ModelImportError]:
+    op, n_in, n_out = node.op_type, len(node.input), len(node.output)
+    if not schema.min_inputs <= n_in <= schema.max_inputs:
+        expected = _range(schema.min_inputs, schema.max_inputs)
+        yield ModelImportError(f"{op} has a wrong number of inputs", expected=expected, found=str(n_in))
+    for (name, required), given in zip(schema.inputs, node.input, strict=False):
+        if required and not given:
+            expected = "the name of a value"
+            yield ModelImportError(f"{op}: its input '{name}' is missing", expected=expected, found="an empty name")
+    if not schema.min_outputs <= n_out <= schema.max_outputs:
+        expected = _range(schema.min_outputs, schema.max_outputs)
+        yield ModelImportError(f"{op} has a wrong number of outputs", expected=expected, found=str(n_out))
+
+
+def _attribute_errors(node: Any, schema: Schema, opset: int) -> Iterator[ModelImportError]:
+    op, seen = node.op_type, set[str]()
+    for a in node.attribute:
+        kind, known = ATTRIBUTE_KINDS.get(a.type), schema.attributes.get(a.name)
+        if a.name in seen:
+            yield ModelImportError(f"{op}: attribute '{a.name}' is given twice")
+        elif known is None:
+            expected = ", ".join(schema.attributes) or "no attributes"
+            what = f"{op} has no attribute '{a.name}' in opset {opset}"
+            yield ModelImportError(what, expected=expected, found=a.name)
+        elif kind != known[0]:
+            found = kind or f"type number {a.type}"
+            yield ModelImportError(f"{op}: attribute '{a.name}' has the wrong type", expected=known[0], found=found)
+        seen.add(a.name)
+    for name, (kind, required) in schema.attributes.items():
+        if required and name not in seen:
+            yield ModelImportError(f"{op}: attribute '{name}' is missing", expected=f"a value of type {kind}")
 
 
 def _range(low: int, high: int) -> str:

@@ -11,11 +11,11 @@ __all__ = ["to_dataflow"]
 
 
 def to_dataflow(func: Any) -> Any:
-    """Return the function with its straight runs of bindings in dataflow blocks; only what leaves a block keeps a plain variable."""
+    """Put straight runs of bindings into dataflow blocks; only what leaves a block keeps a plain variable."""
     return func.replace(body=_sequence(func.body, {}))
 
 
-def _sequence(seq: SeqExpr, renamed: dict[int, Any]) -> SeqExpr:
+def _sequence(seq: Any, renamed: dict[int, Any]) -> SeqExpr:
     bindings = [b for block in seq.blocks for b in block.bindings]
     runs = _runs(bindings)
     last_use = _last_runs(runs, seq.body)
@@ -67,7 +67,8 @@ def _variables(expr: Any) -> list[Any]:
         elif isinstance(e, If):
             stack += [e.cond, e.true_branch, e.false_branch]
         elif isinstance(e, SeqExpr):
-            stack += [b.value for block in e.blocks for b in block.bindings]
+            bindings: list[Any] = [b for block in e.blocks for b in block.bindings]
+            stack += [b.value for b in bindings]
             stack.append(e.body)
     return found
 

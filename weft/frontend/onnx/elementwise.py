@@ -14,13 +14,18 @@ from weft.ir import DataType
 __all__: list[str] = []
 
 _UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh", "BitwiseNot": "bitwise_not",
-    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor", "HardSwish": "nn.hardswish", "IsNaN": "isnan", "Log": "log",
-    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu", "Round": "round", "Sigmoid": "sigmoid",
-    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus", "Softsign": "nn.softsign", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
+    "Atanh": "atanh", "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor",
+    "HardSwish": "nn.hardswish", "IsNaN": "isnan", "Log": "log",
+    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu",
+    "Round": "round", "Sigmoid": "sigmoid",
+    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus", "Softsign": "nn.softsign",
+    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
 }  # fmt: skip
 _BINARY = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Div": "divide", "Mul": "multiply",
+    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor", "Div": "divide", "Mul": "multiply",
     "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
 }  # fmt: skip
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
@@ -163,7 +168,7 @@ def _cast_like(node: Node) -> Any:
 
 
 def cast_to(node: Node, x: Any, dtype: str) -> Any:
-    """Convert as ONNX does; to float8 values out of range become the largest one unless the attribute ``saturate`` is 0."""
+    """Convert as ONNX does; float8 values out of range become the largest one unless ``saturate`` is 0."""
     source, target = DataType(x.ty.dtype), DataType(dtype)
     if source == target:
         return x

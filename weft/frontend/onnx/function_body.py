@@ -1,4 +1,4 @@
-"""Operators that are defined by other operators: model-local functions, and schemas with a function body, are inlined."""
+"""Operators defined by other operators: model-local functions, and schemas with a function body, are inlined."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
             found=f"neither, for opset {node.opset}",
         )
     opsets = {**node.graph.scope.opsets, **check.opset_imports(function)}
-    defaults = [a.default_value for a in schema.raw.attributes.values() if a.default_value.name]  # type: ignore[union-attr]
+    attributes = schema.raw.attributes.values()  # type: ignore[union-attr]
+    defaults = [a.default_value for a in attributes if a.default_value.name]
     return _inline(node, function, opsets, convert_nodes, defaults)
 
 
@@ -100,7 +101,7 @@ def _inline(
 
 
 def _bind_node(template: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
-    """Return a node of a function with its references to attributes replaced and inputs that were not given left out."""
+    """Return a node of a function with attribute references replaced and inputs not given left out."""
     node = onnx.NodeProto()
     node.CopyFrom(template)
     _bind_attributes(node, attributes)

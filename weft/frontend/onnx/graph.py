@@ -1,9 +1,9 @@
-"""The state of one import: the function under construction, values of names by scope, and the step from known elements to expressions."""
+"""The state of one import: the function under construction, values by name, the step from elements to expressions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,7 +88,7 @@ class Graph:
         self._initializers: dict[int, str] = {}
         self._names: set[str] = set()
 
-    # --- names -----------------------------------------------------------------------------------------------------------
+    # --- names --------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str) -> str:
         """Return a name for a symbolic dimension or parameter that is not in use."""
@@ -107,7 +107,7 @@ class Graph:
         """Make a variable for an integer that is data."""
         return Var(self.fresh(hint), DataType("int64"))
 
-    # --- emission --------------------------------------------------------------------------------------------------------
+    # --- emission -----------------------------------------------------------------------------------------------------
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Any:
         """Bind a call of an operator and return its variable."""
@@ -153,7 +153,7 @@ class Graph:
         return [self.emit(TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
 
     @contextmanager
-    def branch(self, scope: Scope) -> Iterator[Any]:
+    def branch(self, scope: Scope) -> Generator[Any]:
         """Convert into a branch: what is bound inside is forgotten outside."""
         outer, self.scope = self.scope, scope
         self._in_branch.append([])
@@ -166,7 +166,7 @@ class Graph:
                 value.expr = None
 
     @contextmanager
-    def inside(self, scope: Scope) -> Iterator[None]:
+    def inside(self, scope: Scope) -> Generator[None]:
         """Convert with another scope of names."""
         outer, self.scope = self.scope, scope
         span = self.bb.span
@@ -175,7 +175,7 @@ class Graph:
         finally:
             self.scope, self.bb.span = outer, span
 
-    # --- values ----------------------------------------------------------------------------------------------------------
+    # --- values -------------------------------------------------------------------------------------------------------
 
     def expr(self, value: Value) -> Any:
         """Return the expression of a value, made from its elements or data where it has none yet."""
@@ -267,15 +267,16 @@ def _show(shape: Sequence[Any]) -> str:
     return "(" + ", ".join(str(d) for d in shape) + ")"
 
 
-def _is_shape_like(e: PrimExpr) -> bool:
+def _is_shape_like(e: Any) -> bool:
     return DataType(e.dtype).is_integer
 
 
-# --- scalar expressions as tensors of shape (1,) -----------------------------------------------------------------------
+# --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------
 
 _SCALAR = Dispatch("scalar expression to tensor")
 _BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum", "EQ": "equal", "NE": "not_equal", "LT": "less",
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum",
+    "EQ": "equal", "NE": "not_equal", "LT": "less",
     "LE": "less_equal", "GT": "greater", "GE": "greater_equal", "And": "logical_and", "Or": "logical_or",
 }  # fmt: skip
 _UNARY = {"tir.floor": "floor", "tir.ceil": "ceil", "tir.nearbyint": "round", "tir.sqrt": "sqrt"}
@@ -292,7 +293,7 @@ def _number(e: Any, graph: Graph) -> Any:
 
 
 @_SCALAR.on(Cast)
-def _cast(e: Cast, graph: Graph) -> Any:
+def _cast(e: Any, graph: Graph) -> Any:
     if DataType(e.dtype).is_integer and DataType(e.value.dtype).is_integer:
         return _integer(e, graph)
     return graph.op("astype", _SCALAR(e.value, graph), dtype=str(e.dtype))

@@ -1,14 +1,14 @@
 """from_onnx: an ONNX model becomes an IRModule with one Relax function, dimensions symbolic, weights as constants.
 
-Nodes are converted in order. Values that are shapes in the making (``Shape``, ``Gather``, ``Concat``, ...) are followed element by element
-(``shape_values``) and become expressions only where a tensor is asked for; everything else goes through the converter of its operator,
-or through the function body that its schema or the model has.
+Nodes are converted in order. Values that are shapes in the making (``Shape``, ``Gather``, ``Concat``, ...) are followed
+element by element (``shape_values``) and become expressions only where a tensor is asked for; everything else goes
+through the converter of its operator, or through the function body that its schema or the model has.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,20 +41,21 @@ def from_onnx(
     model : onnx.ModelProto, bytes, str or os.PathLike
         The model, its serialized form, or a file's path. Weights in files beside it are found only by path.
     shape_dict : mapping of str to sequence of int or str, optional
-        Input shapes in place of the model's; a string is a symbolic dimension. A number for a dimension that the model names holds for
-        every input with that name.
+        Input shapes in place of the model's; a string is a symbolic dimension. A number for a dimension that the model
+        names holds for every input with that name.
     dtype_dict : mapping of str to str, or str, optional
         Input data types in place of the model's; one string is for all inputs.
     opset : int, optional
         The opset of the default domain, in place of the model's.
     keep_params_in_input : bool
-        Whether weights become parameters of ``main`` behind the inputs, their values listed in its attribute ``params``.
+        Whether weights become parameters of ``main`` behind the inputs, their values listed in its attribute
+        ``params``.
 
     Returns
     -------
     IRModule
-        One function ``main``. Its attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data types and shapes of the
-        inputs and outputs.
+        One function ``main``. Its attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data
+        types and shapes of the inputs and outputs.
 
     Raises
     ------
@@ -245,7 +246,7 @@ def _as_values(results: Any) -> list[Value | None]:
 
 
 @contextmanager
-def _as_import_errors(where: str) -> Iterator[None]:
+def _as_import_errors(where: str) -> Generator[None]:
     """Turn errors about a node into :class:`ModelImportError` that names it."""
     try:
         yield

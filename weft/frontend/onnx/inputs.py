@@ -1,4 +1,4 @@
-"""Graph inputs become parameters: names made identifiers, dimensions symbolic by name, shapes and types overridden where asked."""
+"""Graph inputs become parameters: names made identifiers, dimensions symbolic, shapes and types overridden."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def make_inputs(
 
 
 def _declared_dims(info: Any) -> list[int | str | None] | None:
-    """Return an input's dimensions: a number, a name, or None for an unnamed one; None in all where the rank is unknown."""
+    """Return an input's dimensions: a number, a name, or None for each; None where the rank is unknown."""
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelImportError(

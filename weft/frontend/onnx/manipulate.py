@@ -16,7 +16,7 @@ from weft.ir import PrimExpr, shape_expr
 __all__ = ["padded"]
 
 
-# --- reshape -----------------------------------------------------------------------------------------------------------
+# --- reshape ----------------------------------------------------------------------------------------------------------
 
 
 @converter("Reshape")
@@ -163,7 +163,7 @@ def _four(node: Node) -> Sequence[Dim]:
     return node.shape()
 
 
-# --- join and part -----------------------------------------------------------------------------------------------------
+# --- join and part ----------------------------------------------------------------------------------------------------
 
 
 @converter("Concat")
@@ -215,7 +215,7 @@ def _slice(node: Node) -> Any:
         starts, ends = node.ints(1), node.ints(2)
         axes, steps = (node.ints(i) if node.has(i) else None for i in (3, 4))
     axes = list(range(len(starts))) if axes is None else axes
-    steps = steps if steps is not None else [1] * len(starts)
+    steps: list[Any] = steps if steps is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         node.error(
             "Slice: starts, ends, axes and steps differ in length",
@@ -269,7 +269,7 @@ def _bounds(start: Dim, end: Dim, size: Dim) -> tuple[Dim, Dim]:
 
 
 def _slice_by_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim) -> Any:
-    """Slice backwards: the same elements forwards, then turned round. A step known only at run time becomes a gather."""
+    """Slice backwards: the same elements forwards, then turned round; by a gather where the step is data."""
     size = node.dims(x)[axis]
     if not isinstance(step, int):
         return _gather_steps(node, x, axis, start, end, step)
@@ -337,7 +337,7 @@ def _tile(node: Node) -> Any:
     return node.reshape(spread, [s.multiply(r, n) for r, n in zip(repeats, own, strict=True)])
 
 
-# --- pad ---------------------------------------------------------------------------------------------------------------
+# --- pad --------------------------------------------------------------------------------------------------------------
 
 
 @converter("Pad")

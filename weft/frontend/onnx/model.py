@@ -1,4 +1,4 @@
-"""ONNX files: loading them, and tensors inside or beside them as NumPy arrays, without copying where the format allows it."""
+"""ONNX files: loading them, and tensors inside or beside them as NumPy arrays, copied only where they must be."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Node:
         self.op_type: str = proto.op_type
         self.attrs = {a.name: a for a in proto.attribute}
 
-    # --- errors ------------------------------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
     def error(self, what: str, **details: Any) -> NoReturn:
         """Raise an error at this node."""
@@ -51,14 +51,14 @@ class Node:
         """Raise an error about something valid that Weft does not have."""
         raise UnsupportedOperator(what, where=self.where, **details)
 
-    # --- attributes --------------------------------------------------------------------------------------------------------
+    # --- attributes ---------------------------------------------------------------------------------------------------
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Return an attribute's value: number, text, list or proto."""
         attribute = self.attrs.get(name)
         return default if attribute is None else attribute_value(attribute)
 
-    # --- inputs ------------------------------------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------------------------------
 
     def has(self, i: int) -> bool:
         """Whether input `i` is given."""
@@ -122,7 +122,7 @@ class Node:
             self.error("an axis is out of range", expected=f"{-ndim}..{ndim - 1}", found=str(axis))
         return axis % ndim if ndim else 0
 
-    # --- building ----------------------------------------------------------------------------------------------------------
+    # --- building -----------------------------------------------------------------------------------------------------
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Any:
         """Bind a call of an operator and return its variable."""
@@ -199,7 +199,7 @@ class Node:
         return self.graph.bb.match_cast(x, tensor_type([s.to_expr(d) for d in dims], x.ty.dtype))
 
     def broadcasting(self, *operands: Any) -> tuple[Any, ...]:
-        """Prepare operands for broadcasting: a dimension ``min(n, 512)`` beside ``n`` has to be ``n``, and is checked at run time."""
+        """Prepare for broadcasting: ``min(n, 512)`` beside ``n`` has to be ``n``, which is checked at run time."""
         dims = [self.dims(x) for x in operands]
         if all(s.is_known(*d) for d in dims):
             return operands

@@ -27,7 +27,7 @@ def _softmax(node: Node) -> Any:
     return node.reshape(node.op(name, flat, axis=1), shape)
 
 
-# --- batch, instance, layer --------------------------------------------------------------------------------------------
+# --- batch, instance, layer -------------------------------------------------------------------------------------------
 
 
 @converter("BatchNormalization")

@@ -25,7 +25,7 @@ def _global_pool(node: Node) -> Any:
 
 
 def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
-    """Count the windows along each axis; with `ceil_mode` also one that is cut off at the end, unless it would start in the padding."""
+    """Count the windows along each axis; `ceil_mode` adds one cut off at the end, unless it would start in padding."""
     sizes: list[Dim] = []
     for size, extent, stride, low, high in zip(
         node.shape()[2:], window.extents, window.strides, window.before, window.after, strict=True

@@ -1,7 +1,8 @@
 """The table of converters: which function turns which ONNX operator into Relax.
 
-A converter gets a :class:`~weft.frontend.onnx.node.Node` and returns a Relax expression, a :class:`Value`, or a sequence of them (None for
-an output that is not there). It handles every opset of its operator from 7 on, asking ``node.opset`` where they differ.
+A converter gets a :class:`~weft.frontend.onnx.node.Node` and returns a Relax expression, a :class:`Value`, or a
+sequence of them (None for an output that is not there). It handles every opset of its operator from 7 on, asking
+``node.opset`` where they differ.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Resize and Upsample in every mode, for constant and symbolic sizes.
 
-One axis after another: positions in the input are computed from positions in the output, at import where sizes are known and by the compiled
-program otherwise; taps are gathered and weighted.
+One axis after another: positions in the input are computed from positions in the output, at import where sizes are
+known and by the compiled program otherwise; taps are gathered and weighted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from weft.ir import DataType, Expr, constant, shape_expr
 __all__: list[str] = []
 
 _COORDINATES = (
-    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn",
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
 
 
@@ -29,8 +30,8 @@ _COORDINATES = (
 class _Axis:
     """How one axis is resized.
 
-    ``scale`` and the two ends of ``region``, the part that tf_crop_and_resize takes, are numbers, scalar expressions, or 0-dimensional
-    tensors where they are data.
+    ``scale`` and the two ends of ``region``, the part that tf_crop_and_resize takes, are numbers, scalar expressions,
+    or 0-dimensional tensors where they are data.
     """
 
     axis: int
@@ -83,7 +84,7 @@ def _resize_node(node: Node) -> Any:
 
 
 def _elements(node: Node, i: int) -> list[Any]:
-    """Return the floats of an input: numbers, expressions where they are computed from shapes, or tensors where they are data."""
+    """Return the floats of an input: numbers, expressions of dimensions, or tensors where they are data."""
     if not node.has(i):
         node.error(f"{node.op_type}: neither scales nor sizes are given")
     value = node.value(i)
@@ -162,7 +163,7 @@ def _quotient(a: Dim, b: Dim) -> Any:
     return s.divide(_float(a), _float(b))
 
 
-# --- positions ---------------------------------------------------------------------------------------------------------
+# --- positions --------------------------------------------------------------------------------------------------------
 
 
 class _Lines:
@@ -198,7 +199,8 @@ class _Lines:
 
 
 _NUMPY: dict[str, Any] = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floor": np.floor, "ceil": np.ceil, "abs": np.abs,
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floor": np.floor,
+    "ceil": np.ceil, "abs": np.abs,
     "minimum": np.minimum, "maximum": np.maximum, "less": np.less, "greater": np.greater, "logical_or": np.logical_or,
 }  # fmt: skip
 
@@ -290,7 +292,7 @@ def _resize_at_once(node: Node, moved: list[_Axis], mode: str, coordinates: str,
     )
 
 
-# --- the operator ------------------------------------------------------------------------------------------------------
+# --- the operator -----------------------------------------------------------------------------------------------------
 
 
 def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:
@@ -304,7 +306,7 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
     if few and not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
         return _resize_at_once(node, moved, mode, coordinates, nearest_mode) if moved else node.value(0)
     x, dtype = node.x(), node.dtype()
-    if mode != "nearest" and moved and not (dtype in ("float32", "float64")):
+    if mode != "nearest" and moved and dtype not in ("float32", "float64"):
         x = node.astype(x, "float32")
     outside = []
     for a in moved:

@@ -1,8 +1,8 @@
 """Arithmetic on the elements of shape values: Python numbers where they are known, otherwise scalar expressions.
 
-Integers are int64 expressions. A float is an expression only where it comes from a symbolic dimension (the scales of ``Resize``); it is kept
-as a ratio ``float(i) / d`` of an integer expression and a constant as long as that is exact, so that rounding it back gives integer
-arithmetic.
+Integers are int64 expressions. A float is an expression only where it comes from a symbolic dimension (the scales of
+``Resize``); it is kept as a ratio ``float(i) / d`` of an integer expression and a constant as long as that is exact, so
+that rounding it back gives integer arithmetic.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from weft.arith import Analyzer
 from weft.ir import (
-    Cast,
     CallIntrin,
+    Cast,
     DataType,
     Div,
     FloatImm,
@@ -49,13 +49,19 @@ from weft.ir import (
 )
 
 __all__ = [
-    "add", "cancel_product", "cast_element", "ceil", "ceildiv", "choose", "clamp", "compare", "divide", "floor", "floor_divide", "is_known", "logic", "maximum",
-    "minimum", "modulo", "multiply", "negate", "non_negative", "product", "provably_equal", "round_even", "same", "simplify", "square_root",
+    "add", "cancel_product", "cast_element", "ceil", "ceildiv", "choose", "clamp", "compare", "divide", "floor",
+    "floor_divide", "is_known", "logic", "maximum",
+    "minimum", "modulo", "multiply", "negate", "non_negative", "product", "provably_equal", "round_even", "same",
+    "simplify", "square_root",
     "subtract", "to_expr",
 ]  # fmt: skip
 
 _ANALYZER = Analyzer()
 Element = Any  # int | float | bool | PrimExpr
+
+
+def _type_of(e: Any) -> DataType:
+    return DataType(e.dtype)
 
 
 def is_known(*elements: Element) -> bool:
@@ -66,7 +72,7 @@ def is_known(*elements: Element) -> bool:
 def to_expr(e: Element, dtype: str = "int64") -> PrimExpr:
     """Return an element as an expression: ints as int64, floats as `dtype`, bools as bool."""
     if isinstance(e, PrimExpr):
-        return cast("int64", e) if DataType(e.dtype).is_integer else e
+        return cast("int64", e) if _type_of(e).is_integer else e
     if isinstance(e, (bool, np.bool_)):
         return const(bool(e), "bool")
     return const(
@@ -79,7 +85,7 @@ def simplify(e: Element) -> Element:
     """Simplify an expression, to a number where it is one."""
     if not isinstance(e, PrimExpr):
         return e
-    if type(e) not in (IntImm, FloatImm) and not DataType(e.dtype).is_float:
+    if type(e) not in (IntImm, FloatImm) and not _type_of(e).is_float:
         e = _ANALYZER.simplify(e)
     if isinstance(e, IntImm):
         return bool(e.value) if e.dtype == "bool" else e.value
@@ -109,15 +115,15 @@ def _proves(condition: PrimExpr) -> bool:
     return _ANALYZER.can_prove(condition)
 
 
-# --- floats as exact ratios --------------------------------------------------------------------------------------------
+# --- floats as exact ratios -------------------------------------------------------------------------------------------
 
 
 def _is_float(*elements: Element) -> bool:
-    return any(isinstance(e, float) or (isinstance(e, PrimExpr) and DataType(e.dtype).is_float) for e in elements)
+    return any(isinstance(e, float) or (isinstance(e, PrimExpr) and _type_of(e).is_float) for e in elements)
 
 
 def _float_type(*elements: Element) -> str:
-    return next((e.dtype for e in elements if isinstance(e, PrimExpr) and DataType(e.dtype).is_float), "float32")
+    return next((_type_of(e) for e in elements if isinstance(e, PrimExpr) and _type_of(e).is_float), "float32")
 
 
 def _ratio(e: Element) -> tuple[Element, int] | None:
@@ -125,14 +131,9 @@ def _ratio(e: Element) -> tuple[Element, int] | None:
     if isinstance(e, (int, float)) and math.isfinite(e):
         f = Fraction(e)
         return (f.numerator, f.denominator) if f.denominator <= 4096 else None
-    if isinstance(e, Cast) and DataType(e.value.dtype).is_integer:
+    if isinstance(e, Cast) and _type_of(e.value).is_integer:
         return e.value, 1
-    if (
-        isinstance(e, Div)
-        and isinstance(e.a, Cast)
-        and isinstance(e.b, FloatImm)
-        and DataType(e.a.value.dtype).is_integer
-    ):
+    if isinstance(e, Div) and isinstance(e.a, Cast) and isinstance(e.b, FloatImm) and _type_of(e.a.value).is_integer:
         if e.b.value >= 1 and e.b.value.is_integer():
             return e.a.value, int(e.b.value)
     return None
@@ -149,7 +150,7 @@ def _from_ratio(i: Element, d: int, dtype: str) -> Element:
     return top if d == 1 else Div(top, FloatImm(DataType(dtype), float(d)))
 
 
-# --- arithmetic --------------------------------------------------------------------------------------------------------
+# --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 def add(a: Element, b: Element) -> Element:
@@ -242,7 +243,7 @@ def floor_divide(a: Element, b: int) -> Element:
 
 
 def modulo(a: Element, b: Element, truncate: bool) -> Element:
-    """Take the remainder: of the sign of the divisor, or with `truncate` of the dividend. None where a known divisor is zero."""
+    """Take the remainder, of the divisor's sign or, with `truncate`, the dividend's. None where a divisor is zero."""
     if is_known(b) and b == 0:
         return None
     if is_known(a, b):
@@ -314,7 +315,7 @@ def choose(condition: Element, a: Element, b: Element) -> Element:
     return a if same(a, b) else simplify(select(to_expr(condition), *_pair(a, b)))
 
 
-# --- rounding and casts ------------------------------------------------------------------------------------------------
+# --- rounding and casts -----------------------------------------------------------------------------------------------
 
 
 def floor(e: Element) -> Element:
@@ -353,7 +354,7 @@ def cast_element(e: Element, dtype: str) -> Element:
     dt = DataType(dtype)
     if is_known(e):
         return _cast_number(e, dt)
-    source = DataType(e.dtype)
+    source = _type_of(e)
     if dt == "bool":
         return (
             e
@@ -393,7 +394,7 @@ def _truncate(e: PrimExpr) -> Element:
     return cast("int64", e)
 
 
-# --- products ----------------------------------------------------------------------------------------------------------
+# --- products ---------------------------------------------------------------------------------------------------------
 
 
 def product(elements: Any) -> Element:

@@ -1,8 +1,8 @@
-"""Shape values: operators on small tensors whose elements are known, number by number or as expressions of symbolic dimensions.
+"""Shape values: operators on small tensors whose elements are known, as numbers or expressions of dimensions.
 
-``evaluate`` computes a node's outputs from the elements of its inputs where it can, and nothing is emitted: ``Shape`` → ``Gather`` → ``Concat``
-→ ``Reshape`` becomes a reshape to symbolic dimensions. Rules are by operator; each returns elements (an object array) or None where the
-operator has to be computed at run time.
+``evaluate`` computes a node's outputs from the elements of its inputs where it can, and nothing is emitted: ``Shape`` →
+``Gather`` → ``Concat`` → ``Reshape`` becomes a reshape to symbolic dimensions. Rules are by operator; each returns
+elements (an object array) or None where the operator has to be computed at run time.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _numbers(array: Array | None) -> list[int] | None:
     return [int(e) for e in array.flat]
 
 
-# --- element-wise ------------------------------------------------------------------------------------------------------
+# --- element-wise -----------------------------------------------------------------------------------------------------
 
 
 def _elementwise(fn: Callable[..., Any], dtype: str | None = None) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ def _cast(node: Any, a: Array) -> Any:
     return _map(lambda e: s.cast_element(e, dtype), a), dtype
 
 
-# --- arrangement -------------------------------------------------------------------------------------------------------
+# --- arrangement ------------------------------------------------------------------------------------------------------
 
 
 @_rule("Concat")
@@ -198,18 +198,14 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
 @_rule("Slice")
 def _slice(node: Any, data: Array, *parts: Array) -> Any:
     if node.opset < 10:
-        given = [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
+        given: list[Any] = [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
     else:
         given = [_numbers(p) for p in parts] + [None] * (4 - len(parts))
-        if (
-            given[0] is None
-            or given[1] is None
-            or any(p is not None and g is None for p, g in zip(parts, given, strict=False))
-        ):
+        if any(p is not None and g is None for p, g in zip(parts, given, strict=False)):
             return None
-    starts, ends = given[0], given[1]
-    axes = given[2] if given[2] is not None else list(range(len(starts)))
-    steps = given[3] if given[3] is not None else [1] * len(starts)
+    starts, ends, axes, steps = given
+    axes = axes if axes is not None else list(range(len(starts)))
+    steps = steps if steps is not None else [1] * len(starts)
     index: list[Any] = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
@@ -303,7 +299,7 @@ def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
     return elements_of(np.arange(*bounds))
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------
+# --- reductions -------------------------------------------------------------------------------------------------------
 
 for _name, _fn in (
     ("ReduceSum", s.add),

@@ -1,4 +1,4 @@
-"""What the importer knows of one ONNX value: constant data, elements as scalar expressions, and its Relax expression once one is needed."""
+"""What the importer knows of one ONNX value: constant data, elements as scalar expressions, its Relax expression."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from weft.ir import Expr, IntImm, PrimExpr, TensorType, numpy_dtype
 
 __all__ = ["MAX_ELEMENTS", "Dim", "Value", "as_dim", "elements_of"]
 
-Dim = int | PrimExpr
-"""A dimension: an int where it is known, otherwise a scalar expression."""
+Dim = Any
+"""A dimension: an ``int`` where it is known, otherwise a scalar expression (``PrimExpr``)."""
 
 MAX_ELEMENTS = 128
 """Tensors of up to this many elements are followed element by element."""

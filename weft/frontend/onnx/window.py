@@ -14,7 +14,7 @@ __all__ = ["Window", "read_window"]
 
 @dataclass(frozen=True)
 class Window:
-    """A window over the spatial axes; ``before`` and ``after`` are the padding, symbolic where it depends on a symbolic size."""
+    """A window over the spatial axes; ``before`` and ``after`` are the padding, symbolic where a size is."""
 
     kernel: list[int]
     strides: list[int]
