@@ -50,8 +50,8 @@ def changes(op: str) -> list[int]:
 
 
 UNARY = """
-    Abs Ceil Cos Elu Erf Exp Floor HardSigmoid HardSwish Identity LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid
-    Sign Sin Softplus Sqrt Tanh""".split()
+    Abs Ceil Cos Elu Erf Exp Floor HardSigmoid HardSwish Identity LeakyRelu Log Mish Neg Reciprocal Relu Round Selu
+    Sigmoid Sign Sin Softplus Sqrt Tanh""".split()
 BINARY = "Add Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mul Pow Sub Sum".split()
 
 

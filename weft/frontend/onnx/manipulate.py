@@ -215,7 +215,7 @@ def _slice(node: Node) -> Any:
         starts, ends = node.ints(1), node.ints(2)
         axes, steps = (node.ints(i) if node.has(i) else None for i in (3, 4))
     axes = list(range(len(starts))) if axes is None else axes
-    steps: list[Any] = steps if steps is not None else [1] * len(starts)
+    steps = steps if steps is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         node.error(
             "Slice: starts, ends, axes and steps differ in length",
@@ -230,9 +230,9 @@ def _slice(node: Node) -> Any:
     axes = [node.axis(a) for a in axes]
     x, forward = node.x(), []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        if isinstance(step, int) and step == 0:
+        if s.same(step, 0):
             node.error("Slice: a step is 0")
-        if isinstance(step, int) and step > 0:
+        if s.is_known(step) and step > 0:
             begin, stop = node.graph.named(_bounds(start, end, node.shape()[axis]))
             forward.append((axis, begin, stop, step))
         else:
