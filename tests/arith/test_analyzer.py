@@ -133,3 +133,21 @@ def test_int_set():
     s = an.int_set(min_(io * 8 + ii, n - 1), {io: Range(as_expr(0), (n + 7) // 8), ii: rng(8)})
     assert an.can_prove(s.max_value <= n - 1)
     assert not an.int_set(Var("free", "int32") * ii, dom).has_upper_bound
+
+
+def test_vectors():
+    from weft.ir import LT, Add, Broadcast, Mul, Ramp
+
+    an = Analyzer()
+    an.bind(i, rng(16))
+    lanes = Ramp(i * 8, as_expr(1), 8)
+    four = Broadcast(as_expr(4), 8)
+    s = an.simplify(Add(Mul(lanes, four), four))
+    assert isinstance(s, Ramp) and s.stride.value == 4
+    assert an.can_prove_equal(s.base, i * 32 + 4)
+    s = an.simplify(FloorDiv(lanes, Broadcast(as_expr(8), 8)))
+    assert isinstance(s, Broadcast) and s.value is i
+    s = an.simplify(FloorMod(lanes, Broadcast(as_expr(8), 8)))
+    assert isinstance(s, Ramp) and s.base.value == 0
+    assert an.simplify(LT(lanes, Broadcast(as_expr(128), 8))).value.value == 1
+    assert isinstance(an.simplify(LT(lanes, Broadcast(as_expr(127), 8))), LT)

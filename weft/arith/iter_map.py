@@ -35,7 +35,8 @@ from weft.ir import (
 )
 
 __all__ = [
-    "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map", "inverse_affine_iter_map",
+    "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
+    "inverse_affine_iter_map",
     "iter_map_simplify", "normalize_iter_map_to_expr",
 ]  # fmt: skip
 

@@ -4,8 +4,8 @@ A proof eliminates atoms, the most deeply defined first. Each atom stands under 
 least zero: a loop variable ``i`` in ``[0, n)`` under ``i`` and ``n - 1 - i``; a quotient ``t = a // b`` under ``a -
 b*t`` and ``b*t - a + b - 1``; a minimum under its operands; and the conditions in scope. If ``p = C*x + R`` and the
 fact is ``A*x + S >= 0`` with ``A`` and ``C`` of the same sign, then ``|A|*p - |C|*fact`` no longer holds ``x``; as
-``p`` is an integer, it is nonnegative where that plus ``|A| - 1`` is. Undecided minima, maxima and choices are also split into
-cases. The search has a step budget, so a failure costs bounded time.
+``p`` is an integer, it is nonnegative where that plus ``|A| - 1`` is. Undecided minima, maxima and choices are also
+split into cases. The search has a step budget, so a failure costs bounded time.
 """
 
 from __future__ import annotations
@@ -147,12 +147,8 @@ def _facts(cx: Context, atom: int, sign: int) -> Iterator[Poly]:
         if bound_of(cx, den)[0] >= 0:
             product = mul(den, x)
             yield add(num, product, -1) if sign < 0 else add(add(add(product, num, -1), den), constant(-1))
-    elif info.kind == "mod":
-        num, den = info.args
-        if sign < 0 and bound_of(cx, den)[0] >= 0:
-            yield add(add(den, x, -1), constant(-1))
-            if bound_of(cx, num)[0] >= 0:
-                yield add(num, x, -1)
+    elif info.kind == "mod" and sign < 0:
+        yield from _limits_of_remainder(cx, x, *info.args)
     elif (info.kind == "min" and sign < 0) or (info.kind == "max" and sign > 0):
         for part in info.args:
             yield add(part, x, -1) if sign < 0 else add(x, part, -1)
@@ -161,6 +157,13 @@ def _facts(cx: Context, atom: int, sign: int) -> Iterator[Poly]:
         yield add(x, constant(lo), -1)
     elif sign < 0 and hi < POS_INF:
         yield add(constant(hi), x, -1)
+
+
+def _limits_of_remainder(cx: Context, x: Poly, num: Poly, den: Poly) -> Iterator[Poly]:
+    if bound_of(cx, den)[0] >= 0:
+        yield add(add(den, x, -1), constant(-1))
+        if bound_of(cx, num)[0] >= 0:
+            yield add(num, x, -1)
 
 
 def replace_atom(p: Poly, atom: int, value: Poly) -> Poly:

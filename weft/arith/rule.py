@@ -66,9 +66,11 @@ Matcher = Callable[[Any, Env, Any], bool]
 Builder = Callable[[Env, Any], Any]
 
 _BINARY: dict[type, tuple[type, Callable[..., Any]]] = {
-    ast.Add: (Add, add), ast.Sub: (Sub, sub), ast.Mult: (Mul, mul), ast.FloorDiv: (FloorDiv, floordiv), ast.Mod: (FloorMod, floormod),
+    ast.Add: (Add, add), ast.Sub: (Sub, sub), ast.Mult: (Mul, mul),
+    ast.FloorDiv: (FloorDiv, floordiv), ast.Mod: (FloorMod, floormod),
     ast.Div: (Div, lambda a, b: a / b),
-    ast.Lt: (LT, less), ast.LtE: (LE, less_equal), ast.Gt: (GT, greater), ast.GtE: (GE, greater_equal), ast.Eq: (EQ, equal),
+    ast.Lt: (LT, less), ast.LtE: (LE, less_equal), ast.Gt: (GT, greater), ast.GtE: (GE, greater_equal),
+    ast.Eq: (EQ, equal),
     ast.NotEq: (NE, not_equal), ast.And: (And, logical_and), ast.Or: (Or, logical_or),
 }  # fmt: skip
 _CALLS: dict[str, tuple[type, Callable[..., Any]]] = {

@@ -128,7 +128,8 @@ def _generic(e: PrimExpr, an: Any) -> PrimExpr:
 
 
 _BUILD: dict[type, Callable[[Any, Any], PrimExpr]] = {
-    Add: add_expr, Sub: sub, Mul: mul_expr, FloorDiv: floordiv, FloorMod: floormod_expr, Div: div, Mod: truncmod, Min: min_, Max: max_,
+    Add: add_expr, Sub: sub, Mul: mul_expr, FloorDiv: floordiv, FloorMod: floormod_expr, Div: div, Mod: truncmod,
+    Min: min_, Max: max_,
     LT: less, LE: less_equal, EQ: equal, NE: not_equal,
 }  # fmt: skip
 _TABLES = {

@@ -176,6 +176,11 @@ def floormod(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
         return rest
     elif hi < 0 and _below(cx, add(rest, b), b):
         return add(rest, b)
+    return _factor_out(cx, rest, b, m, c, dtype)
+
+
+def _factor_out(cx: Context, rest: Poly, b: Poly, m: Mono, c: int, dtype: str) -> Poly:
+    """Use ``(g*h + low) % (g*b) == g*(h % b) + low`` for ``0 <= low < g``."""
     for gm, gc in _factors(rest, m, c):
         high, low = _split(rest, gm, gc)
         g: Poly = {gm: gc}

@@ -64,9 +64,9 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
             continue
         if not _is_inside(consumer, stage):
             raise ScheduleError(
-                f"'{stage.op.name}' is computed inside loop '{stage.attach_ivar.var.name}' of '{stage.attach_stage.op.name}', "  # type: ignore[union-attr]
+                f"'{stage.op.name}' runs inside '{stage.attach_ivar.var.name}' of '{stage.attach_stage.op.name}', "  # type: ignore[union-attr]
                 f"but '{consumer.op.name}' reads it outside",
-                help=f"compute '{stage.op.name}' at a loop around all its consumers, or '{consumer.op.name}' inside that loop too",
+                help=f"compute '{stage.op.name}' around all of them, or '{consumer.op.name}' inside that loop too",
             )
         for dims, interval in zip(regions, _region_read(stage, consumer, fixed, bounds, an), strict=True):
             dims += interval
@@ -95,7 +95,7 @@ def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
         assert parent is not None and at is not None
         if not any(iv is at for iv in parent.leaf_iter_vars):
             raise ScheduleError(
-                f"'{stage.op.name}' is computed at loop '{at.var.name}' of '{parent.op.name}', which was split or fused since",
+                f"'{stage.op.name}' runs at '{at.var.name}' of '{parent.op.name}', which was split or fused since",
                 help="call compute_at after the loops of the consumer have their final form",
             )
         position = next(i for i, iv in enumerate(parent.leaf_iter_vars) if iv is at)
