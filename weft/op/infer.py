@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from weft.arith import Analyzer
 from weft.error import DTypeMismatch, ShapeMismatch, TypeInferenceError
-from weft.ir import Expr, IntImm, PrimExpr, ShapeExpr, ShapeType, TensorType, as_int, int64, max_
+from weft.ir import Expr, PrimExpr, ShapeExpr, ShapeType, TensorType, as_int, int64, max_
+from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
     "broadcast",
@@ -23,31 +23,10 @@ __all__ = [
     "values_of",
 ]
 
-_ANALYZER = Analyzer()
 
-
-def simplify(expr: PrimExpr) -> PrimExpr:
-    """Simplify a dimension."""
-    return expr if isinstance(expr, IntImm) else _ANALYZER.simplify(expr)
-
-
-def product(dims: Sequence[PrimExpr]) -> PrimExpr:
-    """Multiply dimensions."""
-    result: PrimExpr = int64(1)
-    for d in dims:
-        result = result * d
-    return simplify(result)
-
-
-def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two dimensions are provably equal."""
-    if a is b:
-        return True
-    x, y = as_int(a), as_int(b)
-    return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
-
-
-def tensor_arg(op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None) -> TensorType:
+def tensor_arg(
+    op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None, min_ndim: int = 0
+) -> TensorType:
     """Return the tensor type of an argument, checking its rank and data type.
 
     Raises
@@ -63,6 +42,10 @@ def tensor_arg(op: str, name: str, arg: Expr, ndim: int | None = None, dtype: st
     if ndim is not None and ty.ndim not in (-1, ndim):
         raise ShapeMismatch(
             f"{op}: '{name}' has the wrong rank", expected=f"{ndim} dimensions", found=f"{ty.ndim}", where=arg.span
+        )
+    if 0 <= ty.ndim < min_ndim:
+        raise ShapeMismatch(
+            f"{op}: '{name}' has too few dimensions", expected=f"at least {min_ndim}", found=f"{ty.ndim}", where=arg.span
         )
     if dtype is not None and ty.dtype and not ty.dtype.startswith(dtype):
         raise DTypeMismatch(f"{op}: '{name}' has the wrong data type", expected=dtype, found=ty.dtype, where=arg.span)
@@ -152,25 +135,3 @@ def broadcast(op: str, *args: Expr, dtype: str | None = None) -> TensorType:
     return TensorType(None, result, ndim)
 
 
-def normalize_axis(op: str, axis: Any, ndim: int) -> int:
-    """Bring an axis into 0..ndim-1.
-
-    Raises
-    ------
-    ShapeMismatch
-        When it is out of range.
-    """
-    value = int(axis)
-    if not -ndim <= value < max(ndim, 1):
-        raise ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
-    return value % ndim if ndim else 0
-
-
-def normalize_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
-    """Bring axes (None: all of them) into range and order."""
-    if axes is None:
-        return tuple(range(ndim))
-    values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, (list, tuple)) else (axes,)))
-    if len(set(values)) != len(values):
-        raise ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
-    return tuple(sorted(values))

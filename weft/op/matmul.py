@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import te
 from weft.error import ShapeMismatch
-from weft.ir import Expr, TensorType, cast, floordiv, floormod, int64, numpy_dtype
+from weft.ir import Expr, TensorType, int64, numpy_dtype
 from weft.op.infer import broadcast_dims, equal_dims, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.broadcast import broadcast_index, broadcast_shape
+from weft.topi.matmul import einsum, einsum_dims, matmul, matmul_packed
 
 __all__: list[str] = []
 
@@ -44,23 +43,6 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
     return TensorType(dims, dtype, len(dims))
 
 
-def _matmul_lower(a: Any, b: Any, out_dtype: str = "") -> Any:
-    dtype = out_dtype or a.dtype
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) if a.ndim > 2 or b.ndim > 2 else ()
-    k = te.reduce_axis((int64(0), a.shape[-1]), "k")
-    rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if b.ndim == 1 else (b.shape[-1],))
-
-    def element(*i: Any) -> Any:
-        outer = i[: len(batch)]
-        row = (i[len(batch)],) if rows else ()
-        col = (i[-1],) if cols else ()
-        x = a(*broadcast_index(a.shape[:-2], batch, outer), *row, k.var)
-        y = b(*broadcast_index(b.shape[:-2], batch, outer), k.var, *col)
-        return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
-
-    return te.compute((*batch, *rows, *cols), element, name="T_matmul")
-
-
 def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
     wide = np.float64 if a.dtype.kind in "fV" else a.dtype
     return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(
@@ -69,7 +51,7 @@ def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
 
 
 declare(
-    "matmul", "x1 x2", {"out_dtype": ""}, infer=_matmul_infer, lower=_matmul_lower, reference=_matmul_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "matmul", "x1 x2", {"out_dtype": ""}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="Matrix product with NumPy's rules for ranks and batches.",
 )  # fmt: skip
 
@@ -82,56 +64,15 @@ def _packed_infer(x: Expr, w: Expr, n: int) -> TensorType:
     return TensorType((*a.shape[:-1], int64(int(n))), a.dtype, a.ndim)
 
 
-def _packed_lower(x: Any, w: Any, n: int) -> Any:
-    panel = w.shape[2]
-    k = te.reduce_axis((int64(0), x.shape[-1]), "k")
-    return te.compute(
-        (*x.shape[:-1], int64(int(n))),
-        lambda *i: te.sum(x(*i[:-1], k.var) * w(floordiv(i[-1], panel), k.var, floormod(i[-1], panel)), axis=k),
-        name="T_matmul_packed",
-    )
-
-
 def _packed_ref(x: Any, w: Any, n: int) -> Any:
     wide = w.transpose(1, 0, 2).reshape(w.shape[1], -1)[:, :n]
     return np.matmul(x.astype(np.float64), wide.astype(np.float64)).astype(x.dtype)
 
 
 declare(
-    "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=_packed_lower, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=matmul_packed, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (ceil(n / panel), k, panel), padded with zeros.",
 )  # fmt: skip
-
-
-def _einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dict[str, Any], list[str]]:
-    """Parse an einsum: (terms, output, dimension of each letter, letters summed over). An ellipsis becomes upper-case letters."""
-    text = subscripts.replace(" ", "")
-    left, arrow, out = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(shapes):
-        raise ShapeMismatch("einsum: number of operands", expected=str(len(terms)), found=str(len(shapes)))
-    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in text]
-    width = max(
-        (len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True) if "..." in t), default=0
-    )
-    terms = [
-        t.replace("...", "".join(spare[width - (len(s) - len(t) + 3) : width])) if "..." in t else t
-        for t, s in zip(terms, shapes, strict=True)
-    ]
-    ellipsis = "".join(spare[:width])
-    if arrow:
-        out = out.replace("...", ellipsis)
-    else:
-        letters = "".join(terms)
-        out = ellipsis + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in ellipsis))
-    dims: dict[str, Any] = {}
-    for t, s in zip(terms, shapes, strict=True):
-        if len(t) != len(s):
-            raise ShapeMismatch(f"einsum: operand '{t}' has another rank", expected=str(len(t)), found=str(len(s)))
-        for c, d in zip(t, s, strict=True):
-            if c not in dims or getattr(dims[c], "value", None) == 1:
-                dims[c] = d
-    return terms, out, dims, [c for c in dims if c not in out]
 
 
 def _einsum_infer(operands: Expr, subscripts: str) -> TensorType:
@@ -139,27 +80,12 @@ def _einsum_infer(operands: Expr, subscripts: str) -> TensorType:
     dtype = same_dtype("einsum", *operands.fields) if hasattr(operands, "fields") else types[0].dtype
     if any(t.shape is None for t in types):
         return TensorType(None, dtype, -1)
-    _, out, dims, _ = _einsum_dims(subscripts, [t.shape for t in types])
+    _, out, dims, _ = einsum_dims(subscripts, [t.shape for t in types])
     return TensorType(tuple(dims[c] for c in out), dtype, len(out))
 
 
-def _einsum_lower(operands: Any, subscripts: str) -> Any:
-    terms, out, dims, summed = _einsum_dims(subscripts, [t.shape for t in operands])
-    axes = {c: te.reduce_axis((int64(0), dims[c]), c) for c in summed}
-
-    def element(*i: Any) -> Any:
-        env = {**dict(zip(out, i, strict=True)), **{c: a.var for c, a in axes.items()}}
-        product: Any = None
-        for t, x in zip(terms, operands, strict=True):
-            at = [env[c] if getattr(d, "value", None) != 1 else int64(0) for c, d in zip(t, x.shape, strict=True)]
-            product = x(*at) if product is None else product * x(*at)
-        return te.sum(product, axis=list(axes.values())) if axes else product
-
-    return te.compute(tuple(dims[c] for c in out), element, name="T_einsum")
-
-
 declare(
-    "einsum", "operands:tensors", {"subscripts": ""}, infer=_einsum_infer, lower=_einsum_lower,
+    "einsum", "operands:tensors", {"subscripts": ""}, infer=_einsum_infer, lower=einsum,
     reference=lambda operands, subscripts: np.asarray(np.einsum(subscripts, *operands)).astype(operands[0].dtype),
     fusion=Fusion.ANCHOR, rtol=1e-4, doc="Einstein summation.",
 )  # fmt: skip

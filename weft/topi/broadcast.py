@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.arith import Analyzer
 from weft.ir import PrimExpr, as_int, const, if_then_else, max_
 from weft.te import Tensor, compute
+from weft.topi.shape import equal_dims
 
-__all__ = ["broadcast_index", "broadcast_shape", "broadcast_to", "elementwise", "equal_dims"]
-
-_ANALYZER = Analyzer()
-
-
-def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two dimensions are provably equal."""
-    if a is b:
-        return True
-    x, y = as_int(a), as_int(b)
-    return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
+__all__ = ["broadcast_index", "broadcast_shape", "broadcast_to", "elementwise"]
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:

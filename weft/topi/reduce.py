@@ -8,8 +8,9 @@ from typing import Any
 from weft import te, tir
 from weft.ir import DataType, PrimExpr, cast, const, int64, logical_and, logical_or, select
 from weft.te import Tensor, compute
+from weft.topi.shape import unravel
 
-__all__ = ["arg_reduce", "reduce", "reduced_index", "reduced_shape", "unravel"]
+__all__ = ["arg_reduce", "reduce", "reduced_index", "reduced_shape"]
 
 
 def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool) -> tuple[PrimExpr, ...]:
@@ -96,11 +97,3 @@ def arg_reduce(
         name="arg" + kind,
     )
     return compute(outs[0].shape, lambda *i: cast(dtype, outs[0](*i)), name="index")
-
-
-def unravel(index: Any, shape: Sequence[PrimExpr]) -> list[Any]:
-    out: list[Any] = []
-    for d in reversed(shape):
-        out.append(tir.floormod(index, d))
-        index = tir.floordiv(index, d)
-    return list(reversed(out))

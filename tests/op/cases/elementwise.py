@@ -1,0 +1,243 @@
+"""Element-wise operators, over data types and broadcasts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Case, Sizes, call, cases
+from weft.op import get_op_def, list_ops
+
+FLOAT_ONLY = {
+    "acos": (-1, 1), "acosh": (1, 9), "asin": (-1, 1), "asinh": (-9, 9), "atan": (-9, 9), "atanh": (-0.99, 0.99), "cos": (-9, 9), "cosh": (-4, 4),
+    "erf": (-4, 4), "exp": (-20, 20), "log": (0.01, 99), "rsqrt": (0.01, 99), "sigmoid": (-20, 20), "sin": (-9, 9), "sinh": (-4, 4), "sqrt": (0, 99),
+    "tan": (-1.4, 1.4), "tanh": (-9, 9), "reciprocal": (0.1, 9), "log2": (0.01, 99), "log10": (0.01, 99), "log1p": (-0.9, 99), "expm1": (-3, 3),
+}  # fmt: skip
+ACTIVATIONS = (
+    "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.softplus", "nn.mish", "nn.hardswish", "nn.softsign", "nn.leakyrelu", "nn.elu", "nn.selu", "nn.hardsigmoid",
+    "nn.celu", "nn.thresholded_relu", "nn.shrink", "nn.dropout",
+)  # fmt: skip
+ANY_NUMBER = ("abs", "ceil", "floor", "negative", "round", "square", "trunc", "sign", "nn.relu")
+
+
+@cases(*FLOAT_ONLY)
+def _float_only(s: Sizes, name: str) -> Case:
+    low, high = FLOAT_ONLY[name]
+    return call(s.real(s.a, s.b, low=low, high=high), rtol=2e-5)
+
+
+@cases("exp", "tanh", "sigmoid", "sqrt", "erf", "nn.gelu", "nn.silu")
+def _float64(s: Sizes, name: str) -> Case:
+    return call(s.real(s.b, dtype="float64", low=0.1, high=3), rtol=1e-6)
+
+
+@cases("exp", "tanh", "sigmoid", "nn.gelu", "negative", "floor")
+def _half(s: Sizes, name: str) -> Case:
+    return call(s.real(s.b, s.c, dtype="float16"))
+
+
+@cases(*ACTIVATIONS)
+def _activation(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b, s.c, low=-6, high=6), rtol=1e-4, atol=1e-5)
+
+
+@cases(*ANY_NUMBER)
+def _number_float(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b, low=-6, high=6))
+
+
+@cases(*ANY_NUMBER)
+def _number_integer(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.b))
+
+
+@cases("round")
+def _ties(s: Sizes) -> Case:
+    x = s.real(s.a, 7)
+    x.value[:] = [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5]
+    return call(x)
+
+
+@cases("sign", "nn.relu", "abs", "maximum", "minimum", "nn.leakyrelu")
+def _special(s: Sizes, name: str) -> Case:
+    x = s.real(s.a, 6)
+    x.value[:] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]
+    y = s.real(6)
+    return call(x, y) if len(get_op_def(name).inputs) == 2 else call(x)
+
+
+@cases("isnan", "isinf", "isfinite")
+def _classify(s: Sizes, name: str) -> Case:
+    x = s.real(s.a, 5)
+    x.value[:] = [np.nan, np.inf, -np.inf, 0.0, 1.0]
+    return call(x)
+
+
+@cases("isnan", "isinf", "isfinite")
+def _classify_integer(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.b))
+
+
+@cases("logical_not")
+def _logical_not(s: Sizes) -> Case:
+    return call(s.boolean(s.a, s.b))
+
+
+@cases("bitwise_not")
+def _bitwise_not(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b, dtype="int32"))
+
+
+@cases("bitwise_not")
+def _bitwise_not_unsigned(s: Sizes) -> Case:
+    return call(s.integer(s.a, low=0, high=255, dtype="uint8"))
+
+
+@cases("nn.leakyrelu")
+def _leaky(s: Sizes) -> Case:
+    return call(s.real(s.b), alpha=0.3)
+
+
+@cases("nn.prelu")
+def _prelu(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), s.real(s.b, 1))
+
+
+@cases("clip")
+def _clip(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), min=-1.0, max=0.5)
+
+
+@cases("clip")
+def _clip_one_side(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), max=0.5)
+
+
+@cases("clip")
+def _clip_low(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b), min=-2)
+
+
+@cases("clip")
+def _clip_nan(s: Sizes) -> Case:
+    x = s.real(s.a, 3)
+    x.value[:] = [np.nan, 9, -9]
+    return call(x, min=-1.0, max=1.0)
+
+
+def _cast(source: str, target: str) -> None:
+    @cases("astype")
+    def make(s: Sizes) -> Case:
+        x = s.draw(source, s.a, s.b)
+        return call(x, dtype=target)
+
+
+for _source, _target in (
+    ("float32", "int64"), ("float32", "bool"), ("int64", "float32"), ("int64", "int8"), ("bool", "float32"), ("bool", "int64"), ("float32", "float16"),
+    ("float16", "float32"), ("int32", "uint8"), ("uint8", "float32"), ("float32", "float64"), ("float64", "float32"), ("float32", "bfloat16"),
+    ("int64", "bool"), ("float32", "float32"),
+):  # fmt: skip
+    _cast(_source, _target)
+
+
+# --- two operands ------------------------------------------------------------------------------------------------------
+
+ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
+DIVISION = ("divide", "floor_divide", "mod", "floor_mod", "fmod")
+COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
+
+
+@cases(*ARITHMETIC, *COMPARE, "divide", "log_add_exp")
+def _same_shape(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b), s.real(s.a, s.b))
+
+
+@cases(*ARITHMETIC, *COMPARE)
+def _broadcast(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.a, 1, s.c, low=-2, high=3), s.integer(s.b, 1, low=-2, high=3))
+
+
+@cases(*ARITHMETIC, "atan2")
+def _scalar(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b), s.real())
+
+
+@cases("add", "maximum", "equal", "where")
+def _maybe_one(s: Sizes, name: str) -> Case | None:
+    """Two symbolic dimensions of which one is 1 at run time, or which are equal."""
+    if int(s.a) != int(s.d) and 1 not in (int(s.a), int(s.d)):
+        return None
+    pair = s.real(s.a, s.b), s.real(s.d, s.b)
+    return call(s.boolean(s.a, 1), *pair) if name == "where" else call(*pair)
+
+
+@cases(*DIVISION)
+def _division(s: Sizes, name: str) -> Case:
+    y = s.real(s.a, s.b, low=0.5, high=3)
+    y.value[:] *= np.sign(s.real(s.a, s.b).value)
+    return call(s.real(s.a, s.b, low=-9, high=9), y, rtol=1e-4, atol=1e-5)
+
+
+def _integer_division(dtype: str) -> None:
+    @cases(*DIVISION)
+    def make(s: Sizes, name: str) -> Case:
+        return call(s.draw(dtype, s.a, s.b), s.draw(dtype, s.a, s.b))  # zero divisors among them
+
+
+for _dtype in ("int64", "int32", "uint8", "int8"):
+    _integer_division(_dtype)
+
+
+@cases("power")
+def _power(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, low=0.1, high=4), s.real(s.b), rtol=2e-5)
+
+
+@cases("power")
+def _power_negative(s: Sizes) -> Case:
+    y = s.real(s.a, s.b)
+    y.value[:] = s.integer(s.a, s.b, low=-3, high=4).value
+    return call(s.real(s.a, s.b, low=-4, high=-0.3), y, rtol=2e-5)
+
+
+@cases("power")
+def _power_integer(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6))
+
+
+@cases("atan2")
+def _atan2(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4)
+
+
+@cases("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "equal")
+def _bools(s: Sizes, name: str) -> Case:
+    return call(s.boolean(s.a, s.b), s.boolean(s.b))
+
+
+@cases(*BITWISE)
+def _bits(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.b, dtype="int32"))
+
+
+@cases("left_shift", "right_shift")
+def _shift(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.a, s.b, low=0, high=9, dtype="int32"))
+
+
+@cases("right_shift", "left_shift")
+def _shift_unsigned(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.a, s.b, low=0, high=255, dtype="uint8"), s.integer(s.a, s.b, low=0, high=7, dtype="uint8"))
+
+
+@cases("where")
+def _where(s: Sizes) -> Case:
+    return call(s.boolean(s.b, 1), s.real(s.a, s.b, s.c), s.real(s.c))
+
+
+@cases("ewise_fma")
+def _fma(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), s.real(s.a, s.b), s.real(s.a, s.b))
+
+
+assert set(FLOAT_ONLY) | set(ANY_NUMBER) <= {*list_ops(), *FLOAT_ONLY}

@@ -1,0 +1,145 @@
+"""Gathering and scattering."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Array, Case, Sizes, call, cases
+
+
+@cases("take")
+def _take(s: Sizes) -> Case:
+    return call(s.real(s.a, 6, s.c), s.integer(s.b, 2, low=0, high=6), axis=1)
+
+
+@cases("take")
+def _take_scalar(s: Sizes) -> Case:
+    return call(s.real(s.a, 4), s.integer(low=0, high=4, dtype="int32"), axis=-1)
+
+
+@cases("take")
+def _take_flat(s: Sizes) -> Case:
+    return call(s.integer(9), s.integer(s.b, low=0, high=9))
+
+
+@cases("take")
+def _take_clip(s: Sizes) -> Case:
+    return call(s.real(4, s.a), s.integer(s.b, low=-9, high=9), axis=0, mode="clip")
+
+
+@cases("take")
+def _take_wrap(s: Sizes) -> Case:
+    return call(s.real(4, s.a), s.integer(s.b, low=-4, high=9), axis=0, mode="wrap")
+
+
+@cases("gather_elements")
+def _gather_elements(s: Sizes) -> Case:
+    return call(s.real(s.a, 6, s.c), s.integer(s.a, s.b, s.c, low=0, high=6), axis=1)
+
+
+@cases("gather_elements")
+def _gather_elements_last(s: Sizes) -> Case:
+    return call(s.integer(s.a, 4), s.integer(s.a, s.b, low=0, high=4, dtype="int32"), axis=-1)
+
+
+@cases("gather_nd")
+def _gather_nd(s: Sizes) -> Case:
+    return call(s.real(4, 5, s.c), s.integer(s.a, s.b, 2, low=0, high=4))
+
+
+@cases("gather_nd")
+def _gather_nd_batch(s: Sizes) -> Case:
+    return call(s.real(s.a, 5, s.c), s.integer(s.a, s.b, 1, low=0, high=5), batch_dims=1)
+
+
+@cases("gather_nd")
+def _gather_nd_batches(s: Sizes) -> Case:
+    return call(s.real(s.a, s.d, 5, 3), s.integer(s.a, s.d, 2, low=0, high=3), batch_dims=2)
+
+
+@cases("gather_nd")
+def _gather_nd_full(s: Sizes) -> Case:
+    return call(s.real(4, 5), s.integer(2, low=0, high=4))
+
+
+def _distinct(s: Sizes, rows: int, n: int, picked: int) -> Array:
+    out = s.integer(rows, picked)
+    for r in range(rows):
+        out.value[r] = s.rng.permutation(n)[:picked]
+    return out
+
+
+@cases("scatter_elements")
+def _scatter_elements(s: Sizes) -> Case:
+    return call(s.real(s.a, 8), _distinct(s, s.a, 8, 5), s.real(s.a, 5), axis=1)
+
+
+@cases("scatter_elements")
+def _scatter_elements_outside(s: Sizes) -> Case:
+    return call(s.real(8, s.a), s.integer(3, s.a, low=-20, high=20), s.real(3, s.a), axis=0, reduction="add", atol=1e-5)
+
+
+def _scatter_reduce(kind: str) -> None:
+    @cases("scatter_elements")
+    def make(s: Sizes) -> Case:
+        return call(s.integer(s.a, s.c, 4), s.integer(s.a, s.c, 6, low=0, high=4), s.integer(s.a, s.c, 6), axis=-1, reduction=kind)
+
+    @cases("scatter_nd")
+    def make_nd(s: Sizes) -> Case:
+        return call(s.integer(4, s.c), s.integer(s.b, 1, low=0, high=4), s.integer(s.b, s.c), reduction=kind)
+
+
+for _kind in ("add", "mul", "max", "min", "mean"):
+    _scatter_reduce(_kind)
+
+
+@cases("scatter_nd")
+def _scatter_nd(s: Sizes) -> Case:
+    return call(s.real(5, 6), _distinct(s, 4, 5, 2), s.real(4))
+
+
+@cases("scatter_nd")
+def _scatter_nd_rows(s: Sizes) -> Case:
+    indices = _distinct(s, 1, 5, 3)
+    return call(s.real(5, s.b), Array(np.ascontiguousarray(indices.value.T), (3, 1)), s.real(3, s.b))
+
+
+@cases("scatter_elements")
+def _scatter_bool(s: Sizes) -> Case:
+    return call(s.boolean(s.a, 8), _distinct(s, s.a, 8, 5), s.boolean(s.a, 5), axis=1)
+
+
+@cases("one_hot")
+def _one_hot(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b, low=0, high=5), 2.0, -1.0, depth=5, axis=-1)
+
+
+@cases("one_hot")
+def _one_hot_axis(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b, low=-2, high=9), 1, 0, depth=5, axis=1)
+
+
+@cases("index_tensor")
+def _index_tensor(s: Sizes) -> Case:
+    return call(s.real(4, 5, s.c), (s.integer(s.a, 1, low=0, high=4), s.integer(s.b, low=-5, high=5)))
+
+
+@cases("index_put")
+def _index_put(s: Sizes) -> Case:
+    return call(s.real(4, s.c), (_rows(s, 3, 4),), s.real(3, s.c))
+
+
+@cases("index_put")
+def _index_put_add(s: Sizes) -> Case:
+    return call(s.integer(4, 5), (s.integer(s.b, low=-4, high=4), s.integer(s.b, low=0, high=5)), s.integer(s.b), accumulate=True)
+
+
+def _rows(s: Sizes, n: int, size: int) -> Array:
+    out = s.integer(n)
+    out.value[:] = s.rng.permutation(size)[:n]
+    return out
+
+
+@cases("reverse_sequence")
+def _reverse_sequence(s: Sizes) -> Case:
+    return call(s.real(4, s.a, s.c), s.integer(s.a, low=0, high=5), seq_axis=0, batch_axis=1)

@@ -1,0 +1,98 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from tests.op.contract import Case, Fixed, Sizes, call, cases
+
+RANKS = (
+    lambda s: ((s.a, s.b), (s.b, s.c)),
+    lambda s: ((s.b,), (s.b, s.c)),
+    lambda s: ((s.a, s.b), (s.b,)),
+    lambda s: ((s.b,), (s.b,)),
+    lambda s: ((s.d, s.a, s.b), (s.b, s.c)),
+    lambda s: ((s.a, s.b), (s.d, s.b, s.c)),
+    lambda s: ((s.d, 1, s.a, s.b), (3, s.b, s.c)),
+    lambda s: ((s.d, s.a, s.b), (s.d, s.b, s.c)),
+    lambda s: ((s.b,), (s.d, s.b, s.c)),
+    lambda s: ((s.d, s.a, s.b), (s.b,)),
+)
+
+
+def _product(ranks) -> None:
+    @cases("matmul")
+    def make(s: Sizes) -> Case:
+        x, y = ranks(s)
+        return call(s.real(*x), s.real(*y), rtol=1e-4, atol=1e-4)
+
+
+for _ranks in RANKS:
+    _product(_ranks)
+
+
+@cases("matmul")
+def _integers(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b, dtype="int8"), s.integer(s.b, s.c, dtype="int8"), out_dtype="int32")
+
+
+@cases("matmul")
+def _half(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, dtype="float16"), s.real(s.b, s.c, dtype="float16"), out_dtype="float32", rtol=1e-3, atol=1e-3)
+
+
+@cases("matmul")
+def _maybe_broadcast(s: Sizes) -> Case | None:
+    if int(s.a) != int(s.d) and 1 not in (int(s.a), int(s.d)):
+        return None
+    return call(s.real(s.a, s.b, s.c), s.real(s.d, s.c, s.b), rtol=1e-4, atol=1e-4)
+
+
+@cases("linear")
+def _linear(s: Sizes) -> Case:
+    return call(s.real(s.a, s.d, s.b), s.real(s.c, s.b), s.real(s.c), rtol=1e-4, atol=1e-4)
+
+
+@cases("linear")
+def _linear_without_bias(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), s.real(s.c, s.b), rtol=1e-4, atol=1e-4)
+
+
+@cases("outer")
+def _outer(s: Sizes) -> Case:
+    return call(s.real(s.a), s.real(s.b))
+
+
+@cases("nn.matmul_packed")
+def _packed(s: Sizes) -> Case:
+    w = s.real(3, s.b, 16)
+    return call(s.real(s.d, s.a, s.b), w, n=37, rtol=1e-4, atol=1e-4)
+
+
+@cases("nn.matmul_packed")
+def _packed_constant(s: Sizes) -> Case:
+    return call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4)
+
+
+EINSUMS = (
+    ("ij,jk->ik", lambda s: ((s.a, s.b), (s.b, s.c))),
+    ("ij->ji", lambda s: ((s.a, s.b),)),
+    ("ij->", lambda s: ((s.a, s.b),)),
+    ("i,i", lambda s: ((s.b,), (s.b,))),
+    ("bij, bjk -> bik", lambda s: ((s.d, s.a, s.b), (s.d, s.b, s.c))),
+    ("...ij,...jk->...ik", lambda s: ((s.d, 2, s.a, s.b), (2, s.b, s.c))),
+    ("ii->i", lambda s: ((s.b, s.b),)),
+    ("...ii", lambda s: ((s.a, s.b, s.b),)),
+    ("i,j->ij", lambda s: ((s.a,), (s.b,))),
+    ("abc,cd,de->abe", lambda s: ((s.a, 2, s.b), (s.b, s.c), (s.c, 3))),
+    ("bhqd,bhkd->bhqk", lambda s: ((s.d, 2, s.a, 4), (s.d, 2, s.b, 4))),
+    ("ba", lambda s: ((s.a, s.b),)),
+)
+
+
+def _einsum(text: str, dims) -> None:
+    @cases("einsum")
+    def make(s: Sizes) -> Case:
+        return call(tuple(s.real(*d) for d in dims(s)), subscripts=text, rtol=1e-4, atol=1e-4)
+
+
+for _text, _dims in EINSUMS:
+    _einsum(_text, _dims)

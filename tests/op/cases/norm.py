@@ -1,0 +1,126 @@
+"""Normalisations, softmax and attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Case, Sizes, call, cases
+
+
+@cases("nn.softmax", "nn.log_softmax")
+def _softmax(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b), rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.softmax", "nn.log_softmax")
+def _softmax_inner(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.c, s.b), axis=1, rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.softmax")
+def _softmax_half(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c, dtype="float16"))
+
+
+@cases("nn.softmax")
+def _softmax_masked(s: Sizes) -> Case:
+    x = s.real(s.a, 5)
+    x.value[:, 3:] = -np.inf
+    return call(x)
+
+
+@cases("nn.layer_norm")
+def _layer_norm(s: Sizes) -> Case | None:
+    return None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), s.real(s.b), rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.layer_norm")
+def _layer_norm_axes(s: Sizes) -> Case | None:
+    if 0 in (s.b, s.c):
+        return None
+    return call(s.real(s.a, s.b, s.c), s.real(s.b, s.c), axes=[-2, -1], epsilon=1e-3, rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.layer_norm")
+def _layer_norm_plain(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 9), s.real(9), s.real(9), axes=-1, center=False, scale=False, rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.rms_norm")
+def _rms_norm(s: Sizes) -> Case | None:
+    return None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.rms_norm")
+def _rms_norm_half(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 16, dtype="float16"), s.real(16, dtype="float16"), axes=[-1])
+
+
+@cases("nn.instance_norm")
+def _instance_norm(s: Sizes) -> Case | None:
+    return None if s.b == 0 else call(s.real(s.a, s.c, s.b, 3), s.real(s.c), s.real(s.c), rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.group_norm")
+def _group_norm(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.group_norm")
+def _group_norm_last(s: Sizes) -> Case | None:
+    return call(s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.batch_norm")
+def _batch_norm(s: Sizes) -> Case:
+    return call(
+        s.real(s.a, s.c, s.b), s.real(s.c), s.real(s.c), s.real(s.c), s.real(s.c, low=0.5, high=2), rtol=1e-3, atol=1e-4
+    )
+
+
+@cases("nn.batch_norm")
+def _batch_norm_last(s: Sizes) -> Case:
+    stats = s.real(s.c), s.real(s.c), s.real(s.c), s.real(s.c, low=0.5, high=2)
+    return call(s.real(s.a, s.b, s.c), *stats, axis=-1, center=False, epsilon=1e-3, rtol=1e-3, atol=1e-4)
+
+
+@cases("nn.lrn")
+def _lrn(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c, s.b), size=3, alpha=0.3, beta=0.5, bias=2.0)
+
+
+@cases("nn.lrn")
+def _lrn_even(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), size=4, axis=2)
+
+
+@cases("nn.attention")
+def _attention(s: Sizes) -> Case | None:
+    if s.b == 0:
+        return None
+    return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 5), rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.attention")
+def _attention_causal(s: Sizes) -> Case | None:
+    return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.c, 2, 4), s.real(s.a, s.c, 2, 4), causal_mask="TopLeft", scale=0.3, rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.attention")
+def _attention_causal_end(s: Sizes) -> Case | None:
+    if s.b < s.c:
+        return None
+    return call(s.real(1, s.c, 2, 4), s.real(1, s.b, 2, 4), s.real(1, s.b, 2, 4), causal_mask="BottomRight", rtol=1e-4, atol=1e-5, symbolic=False)
+
+
+@cases("nn.attention")
+def _attention_window(s: Sizes) -> Case | None:
+    q = s.real(1, s.c, 1, 4)
+    return call(q, s.real(1, s.c, 1, 4), s.real(1, s.c, 1, 4), causal_mask="TopLeft", window_size=3, rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.attention_bias")
+def _attention_bias(s: Sizes) -> Case | None:
+    if s.b == 0:
+        return None
+    return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, 1, s.c, s.b), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,99 @@
+"""Resizing and sampling of images."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Case, Shape, Sizes, call, cases
+
+NEAR = {"rtol": 2e-3, "atol": 2e-4}
+MODES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
+
+
+def _resize(method: str, mode: str) -> None:
+    @cases("image.resize")
+    def make(s: Sizes) -> Case | None:
+        if s.b == 0 or s.c < 2:
+            return None
+        return call(s.real(s.a, 2, s.b, s.c), Shape((s.a, 2, 7, 11)), method=method, coordinate_transformation_mode=mode, **NEAR)
+
+
+for _method, _mode in (*(("linear", m) for m in MODES), ("cubic", "half_pixel"), ("cubic", "align_corners"), ("nearest", "asymmetric")):
+    _resize(_method, _mode)
+
+
+def _nearest(rounding: str) -> None:
+    @cases("image.resize")
+    def make(s: Sizes) -> Case | None:
+        if s.b == 0:
+            return None
+        return call(
+            s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), method="nearest", rounding_method=rounding,
+            coordinate_transformation_mode="asymmetric",
+        )  # fmt: skip
+
+
+for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+    _nearest(_rounding)
+
+
+@cases("image.resize")
+def _exclude(s: Sizes) -> Case | None:
+    return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), method="cubic", cubic_exclude=True, cubic_alpha=-0.5, symbolic=False, **NEAR)
+
+
+@cases("image.resize")
+def _crop(s: Sizes) -> Case | None:
+    return call(
+        s.real(1, 1, 4, 4), Shape((1, 1, 3, 5)), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7), coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=9.0, symbolic=False, **NEAR,
+    )  # fmt: skip
+
+
+@cases("image.resize")
+def _bytes(s: Sizes) -> Case | None:
+    return call(s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"), Shape((s.a, 1, 6, 6)), coordinate_transformation_mode="asymmetric")
+
+
+@cases("image.resize")
+def _down(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 8, 9), Shape((s.a, 3, 4)), method="linear", antialias=True, **NEAR)
+
+
+@cases("image.resize")
+def _down_cubic(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 8, 9), Shape((s.a, 3, 4)), method="cubic", antialias=True, **NEAR)
+
+
+@cases("image.resize2d")
+def _resize2d(s: Sizes) -> Case | None:
+    return None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR)
+
+
+@cases("image.resize2d")
+def _resize2d_last(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", method="nearest_neighbor", coordinate_transformation_mode="asymmetric",
+                rounding_method="floor", **NEAR)  # fmt: skip
+
+
+@cases("image.resize2d")
+def _resize2d_symbolic(s: Sizes) -> Case | None:
+    return None if s.b == 0 else call(s.real(1, 2, 4, 5), Shape((s.b, s.c)), **NEAR)
+
+
+def _sample(method: str, padding: str, align: bool) -> None:
+    @cases("image.grid_sample")
+    def make(s: Sizes) -> Case | None:
+        if s.b == 0:
+            return None
+        return call(
+            s.real(s.a, 2, s.b, s.c), s.real(s.a, 3, 4, 2, low=-1.4, high=1.4), method=method, padding_mode=padding, align_corners=align, rtol=1e-3, atol=1e-4
+        )
+
+
+for _method in ("bilinear", "nearest", "bicubic"):
+    for _padding in ("zeros", "border", "reflection"):
+        _sample(_method, _padding, _padding != "border")
+
+
+assert np is not None

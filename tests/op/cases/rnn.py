@@ -1,0 +1,42 @@
+"""Recurrent layers."""
+
+from __future__ import annotations
+
+from tests.op.contract import Case, Sizes, call, cases
+
+NEAR = {"rtol": 1e-3, "atol": 1e-4}
+
+
+def _lens(s: Sizes, batch: int, steps: int):
+    return s.integer(batch, low=0, high=int(steps) + 1, dtype="int32")
+
+
+def _lstm_inputs(s: Sizes, n: int, directions: int, projected: bool):
+    gates = 4 * n
+    x = (s.real(s.b, s.a, directions * gates),) if projected else (s.real(s.b, s.a, 3), s.real(directions, gates, 3, low=-1, high=1))
+    r = s.real(directions, n, gates, low=-1, high=1) if projected else s.real(directions, gates, n, low=-1, high=1)
+    bias = () if projected else (s.real(directions, 2 * gates),)
+    state = s.real(directions, s.a, n), s.real(directions, s.a, n)
+    return (*x, r, *bias, _lens(s, s.a, s.b), *state, s.real(directions, 3 * n))
+
+
+@cases("nn.lstm")
+def _lstm(s: Sizes) -> Case:
+    return call(*_lstm_inputs(s, 4, 1, False), **NEAR)
+
+
+@cases("nn.lstm_recurrence")
+def _recurrence(s: Sizes) -> Case:
+    return call(*_lstm_inputs(s, 16, 1, True), **NEAR)
+
+
+@cases("nn.lstm_recurrence")
+def _recurrence_reverse(s: Sizes) -> Case:
+    return call(*_lstm_inputs(s, 5, 1, True), direction="reverse", clip=0.6, input_forget=True, **NEAR)
+
+
+@cases("nn.lstm_recurrence")
+def _recurrence_both(s: Sizes) -> Case:
+    return call(
+        *_lstm_inputs(s, 12, 2, True), direction="bidirectional", activations=("sigmoid", "tanh", "tanh", "hardsigmoid", "relu", "softsign"), **NEAR
+    )

@@ -1,0 +1,54 @@
+"""Sorting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Case, Sizes, call, cases
+
+
+@cases("topk")
+def _topk(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 6, s.b), k=3, axis=1)
+
+
+@cases("topk")
+def _topk_equal(s: Sizes) -> Case:
+    return call(s.integer(s.a, 9, low=0, high=3, dtype="int32"), k=4, largest=False, dtype="int64")
+
+
+@cases("topk")
+def _topk_values(s: Sizes) -> Case:
+    return call(s.real(s.c, s.a), k=-1, axis=0, ret_type="values")
+
+
+@cases("topk")
+def _topk_indices(s: Sizes) -> Case:
+    return call(s.real(s.b, s.a), k=1, axis=-1, ret_type="indices")
+
+
+@cases("topk")
+def _topk_none(s: Sizes) -> Case:
+    return call(s.real(s.a, 3), k=0)
+
+
+@cases("topk")
+def _topk_nan(s: Sizes) -> Case:
+    x = s.real(s.a, 6)
+    x.value[:, 1:5:2] = np.nan
+    return call(x, k=3)
+
+
+@cases("sort", "argsort")
+def _sort(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.a, s.b, low=0, high=4), axis=-1)
+
+
+@cases("sort", "argsort")
+def _sort_descending(s: Sizes, name: str) -> Case:
+    return call(s.integer(s.b, s.a, low=0, high=4), axis=0, descending=True)
+
+
+@cases("sort", "argsort")
+def _sort_long(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, 200), axis=1)

@@ -1,0 +1,111 @@
+"""The contract of every operator of the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.op import cases  # noqa: F401 - registers the cases
+from tests.op.contract import CASES, SIZES, Sizes, compile_call, make, run, tensor_types, with_cases
+from weft.error import WeftError
+from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
+from weft.op import get_op_def, list_ops
+
+WITHOUT_LOWER = {"nn.lstm"}  # decomposed into operators that have one
+
+
+def test_every_operator_is_complete() -> None:
+    for name in list_ops():
+        definition = get_op_def(name)
+        assert definition.reference is not None, name
+        assert definition.infer is not None, name
+        assert definition.lower is not None or definition.decompose is not None, name
+        assert definition.doc.endswith("."), name
+        assert definition.lower is not None or name in WITHOUT_LOWER, name
+
+
+def test_every_operator_has_cases() -> None:
+    assert sorted(set(list_ops()) - set(CASES)) == []
+    assert sorted(set(CASES) - set(list_ops())) == []
+
+
+def drawn(name: str, index: int):
+    for sizes in SIZES:
+        case = CASES[name][index](Sizes(sizes, f"{name}{index}{sizes}"))
+        if case is not None:
+            yield sizes, case
+
+
+@pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER])
+def test_values_and_types(name: str, index: int) -> None:
+    """A scheduled kernel of symbolic dimensions on all sizes; kernels of constant dimensions, as written and scheduled."""
+    program = None
+    runs = list(drawn(name, index))
+    assert runs
+    for n, (sizes, case) in enumerate(runs):
+        if case.symbolic:
+            program = program or compile_call(name, case, symbolic=True, scheduled=True)
+            run(name, case, program, sizes)
+        if n == 0 or not case.symbolic:
+            run(name, case, compile_call(name, case, symbolic=False, scheduled=False), sizes)
+        if n == 2 and index == 0:
+            run(name, case, compile_call(name, case, symbolic=False, scheduled=True), sizes)
+
+
+def opened(expr, ndim: bool, dtype: bool):
+    """The same argument with a shape (and rank, and data type) that is not known."""
+    if isinstance(expr, ExprVar):
+        ty = expr.ty
+        return ExprVar(expr.name_hint, TensorType(None, ty.dtype if dtype else "", ty.ndim if ndim else -1))
+    if isinstance(expr, Tuple):
+        fields = tuple(opened(f, ndim, dtype) for f in expr.fields)
+        return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
+    if not ndim and isinstance(getattr(expr, "ty", None), ShapeType):
+        return ExprVar("shape", ShapeType(None, len(expr.ty.values)))
+    return expr
+
+
+@pytest.mark.parametrize("name", list_ops())
+def test_unknown_types_propagate(name: str) -> None:
+    """Where a shape, rank or data type is not known, inference says what it can, or refuses with a clear error."""
+    for sizes, case in list(drawn(name, 0))[:1]:
+        node, _ = make(name, case, symbolic=False)
+        attrs = dict(node.attrs.items)
+        exact = tensor_types(get_op_def(name).infer(*node.args, **attrs))
+        for ndim, dtype in ((True, True), (False, True), (False, False)):
+            try:
+                found = tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
+            except WeftError:
+                assert not ndim, f"{name} refuses a tensor of known rank"
+                continue
+            assert len(found) == len(exact)
+            for f, e in zip(found, exact, strict=True):
+                assert isinstance(f, TensorType), f"{name}: {f}"
+                assert f.ndim in (-1, e.ndim), f"{name}: {f.ndim} dimensions instead of {e.ndim}"
+                assert f.dtype in ("", e.dtype), f"{name}: {f.dtype} instead of {e.dtype}"
+                assert f.shape is None or len(f.shape) == e.ndim
+
+
+@pytest.mark.parametrize("name", list_ops())
+def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
+    """A shape where a tensor belongs, or nothing at all, is an error that names the operator."""
+    for _, case in list(drawn(name, 0))[:1]:
+        node, _ = make(name, case, symbolic=False)
+        for i, (arg, spec) in enumerate(zip(node.args, get_op_def(name).inputs, strict=False)):
+            if spec.kind != "tensor":
+                continue
+            args = list(node.args)
+            args[i] = shape_expr((2, 3))
+            with pytest.raises(WeftError) as e:
+                get_op_def(name).infer(*args, **dict(node.attrs.items))
+            assert name.rsplit(".", 1)[-1] in str(e.value), str(e.value)
+            assert arg is not None
+
+
+def test_numbers_take_the_type_of_the_tensor_beside_them() -> None:
+    from weft.op import make_call
+
+    x = ExprVar("x", TensorType((), "float16", 0))
+    node = make_call("add")(x, 2)
+    assert node.args[1].ty.dtype == "float16"
+    assert np.asarray(node.args[1].data.numpy()) == 2

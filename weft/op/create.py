@@ -1,0 +1,106 @@
+"""Operators that make tensors from a shape, and triangles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.ir import DataType, Expr, TensorType, as_shape, numpy_dtype
+from weft.op.infer import tensor_arg, values_of
+from weft.op.registry import Fusion, declare
+from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
+
+__all__: list[str] = []
+
+
+def _shaped(shape: Expr, dtype: str) -> TensorType:
+    values = values_of(shape)
+    return TensorType(values, DataType(dtype) if dtype else "", len(values) if values is not None else getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+
+
+def _full_infer(shape: Expr, fill_value: Expr, dtype: str = "") -> TensorType:
+    return _shaped(shape, dtype or tensor_arg("full", "fill_value", fill_value).dtype)
+
+
+def _like(op: str) -> Any:
+    def infer(x: Expr, *rest: Any, dtype: str = "", **_: Any) -> TensorType:
+        ty = tensor_arg(op, "x", x)
+        for value in rest:
+            tensor_arg(op, "fill_value", value)
+        return TensorType(ty.shape, DataType(dtype) if dtype else ty.dtype, ty.ndim)
+
+    return infer
+
+
+declare(
+    "full", "shape:shape fill_value", {"dtype": ""}, infer=_full_infer, lower=full,
+    reference=lambda shape, fill_value, dtype: np.full([int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None),
+    fusion=Fusion.OPAQUE, doc="A tensor of one value.",
+)  # fmt: skip
+
+declare(
+    "full_like", "x fill_value", {"dtype": ""}, infer=_like("full_like"), lower=full_like,
+    reference=lambda x, fill_value, dtype: np.full(x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype),
+    fusion=Fusion.OPAQUE, doc="A tensor of one value, shaped as another.",
+)  # fmt: skip
+
+for _name, _value in (("zeros", 0), ("ones", 1)):
+    declare(
+        _name, "shape:shape", {"dtype": "float32"}, infer=lambda shape, dtype="float32": _shaped(shape, dtype),
+        lower=lambda shape, dtype="float32", _v=_value: full(shape, _v, dtype),
+        reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)), fusion=Fusion.OPAQUE,
+        doc=f"A tensor of {_name}.",
+    )  # fmt: skip
+    declare(
+        _name + "_like", "x", {"dtype": ""}, infer=_like(_name + "_like"), lower=lambda x, dtype="", _v=_value: full_like(x, _v, dtype),
+        reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype), fusion=Fusion.OPAQUE,
+        doc=f"A tensor of {_name}, shaped as another.",
+    )  # fmt: skip
+
+
+def _number(value: Any) -> Any:
+    value = prim(value)
+    return float(value) if isinstance(value, float) or "float" in str(getattr(value, "dtype", "")) else int(value)
+
+
+declare(
+    "arange", "start:prim end:prim step:prim", {"dtype": "int64"},
+    infer=lambda start, end, step, dtype="int64": TensorType((arange_size(start, end, step),), DataType(dtype), 1), lower=arange,
+    reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(numpy_dtype(dtype)),
+    fusion=Fusion.OPAQUE, doc="Evenly spaced numbers from `start`, before `end`.",
+)  # fmt: skip
+
+
+def _matrices(op: str) -> Any:
+    def infer(x: Expr, k: Any = 0, **_: Any) -> TensorType:
+        ty = tensor_arg(op, "x", x)
+        tensor_arg(op, "x", x, min_ndim=2)
+        return ty
+
+    return infer
+
+
+for _name, _fn in (("tril", np.tril), ("triu", np.triu)):
+    declare(
+        _name, "x", {"k": 0}, infer=_matrices(_name), lower=lambda x, k=0, _upper=_name == "triu": trilu(x, k, _upper),
+        reference=lambda x, k, _fn=_fn: _fn(x, int(k)), fusion=Fusion.INJECTIVE, doc="The triangle of each matrix, shifted by k.",
+    )  # fmt: skip
+
+
+def _eye_ref(n: Any, m: Any, k: Any, dtype: str) -> Any:
+    return np.eye(int(n), int(m), int(k), numpy_dtype(dtype))
+
+
+declare(
+    "eye", "n:prim m:prim k:prim", {"dtype": "float32"},
+    infer=lambda n, m, k, dtype="float32": TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye, reference=_eye_ref,
+    fusion=Fusion.OPAQUE, doc="Ones on the k-th diagonal of an n by m matrix.",
+)  # fmt: skip
+
+declare(
+    "eye_like", "x", {"k": 0, "dtype": ""}, infer=lambda x, k=0, dtype="": _like("eye_like")(x, dtype=dtype),
+    lower=lambda x, k=0, dtype="": eye(*x.shape, k, dtype or x.dtype),
+    reference=lambda x, k, dtype: _eye_ref(*x.shape, k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
+    doc="Ones on the k-th diagonal of a matrix shaped as another.",
+)  # fmt: skip

@@ -1,0 +1,213 @@
+"""Convolutions of any rank, channels first or last, and transposed convolutions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
+from weft.topi.shape import simplify
+
+__all__ = [
+    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "pad_spatial", "paddings", "pair", "spatial", "transposed_size", "weight_info",
+]  # fmt: skip
+
+
+def pair(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for each spatial axis."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return tuple(int(v) for v in (values if len(values) == rank else values * rank))
+
+
+def paddings(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding before and after each spatial axis, from one number, one an axis, or all beginnings then all ends."""
+    values = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
+    values = tuple(int(v) for v in values)
+    if len(values) == 1:
+        values = values * (2 * rank)
+    elif len(values) == rank:
+        values = values * 2
+    if len(values) != 2 * rank:
+        raise ShapeMismatch(
+            "padding has a wrong length", expected=f"1, {rank} or {2 * rank} numbers", found=str(len(values))
+        )
+    return values[:rank], values[rank:]
+
+
+def channels_last(layout: str) -> bool:
+    """Whether a data layout such as ``NHWC`` has its channels last.
+
+    Raises
+    ------
+    InvalidArgument
+        When the layout is neither channels first nor channels last.
+    """
+    if layout and not re.fullmatch(r"N(C[DHW]*|[DHW]*C)", layout):
+        raise InvalidArgument(f"unknown data layout '{layout}'", expected="channels first (NCHW) or last (NHWC)")
+    return layout.endswith("C") and len(layout) > 2
+
+
+def spatial(values: Any, last: bool) -> Any:
+    """The spatial ones among the values of all axes."""
+    return values[1:-1] if last else values[2:]
+
+
+def conv_shape(shape: Any, sizes: Any, channels: Any, last: bool) -> tuple[Any, ...]:
+    """The output's shape, from its spatial sizes and channels."""
+    return (shape[0], *sizes, channels) if last else (shape[0], channels, *sizes)
+
+
+_PACKED = re.compile(r"^O[DHW]*I(\d+)o$|^O[DHW]+I(\d+)o$")
+
+
+def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
+    """Return (output channels, spatial extents of the kernel, kind) of weights in a layout."""
+    if _PACKED.match(layout):
+        return (
+            (int64(int(channels)) if channels is not None else shape[0] * shape[-1]),
+            list(shape[1 : 1 + rank]),
+            "packed",
+        )
+    if layout.startswith("OI"):
+        return shape[0], list(shape[2:]), "first"
+    if layout.endswith("IO"):
+        return shape[-1], list(shape[:rank]), "last"
+    if layout.endswith("C"):
+        return shape[-1], list(shape[:rank]), "depthwise"
+    raise InvalidArgument(f"conv: unknown kernel layout '{layout}'", expected="OIHW, HWIO, HWC or OHWI<n>o")
+
+
+def conv_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int) -> Any:
+    """The number of places of a window along one axis."""
+    extent = (kernel - int64(1)) * int64(dilation) + int64(1)
+    return simplify(floordiv(size + int64(before + after) - extent, int64(stride)) + int64(1))
+
+
+def pad_spatial(x: Any, before: Any, after: Any, last: bool, value: Any = None, name: str = "pad") -> Any:
+    """Pad the spatial axes; the tensor itself where there is nothing to pad."""
+    if not any(before) and not any(after):
+        return x
+    first = 1 if last else 2
+    fill = const(0, x.dtype) if value is None else value
+    shape = list(x.shape)
+    for i, (b, a) in enumerate(zip(before, after, strict=True)):
+        shape[first + i] = simplify(shape[first + i] + int64(b + a))
+
+    def element(*i: Any) -> Any:
+        at, inside = list(i), const(True, "bool")
+        for d, (b, a) in enumerate(zip(before, after, strict=True)):
+            j = i[first + d] - int64(b) if b else i[first + d]
+            at[first + d] = j
+            if b:
+                inside = tir.all(inside, j >= int64(0))
+            if a:
+                inside = tir.all(inside, j < x.shape[first + d])
+        return if_then_else(inside, x(*at), fill)
+
+    return te.compute(tuple(shape), element, name=name)
+
+
+def conv(
+    x: Any,
+    w: Any,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str = "",
+    kernel_layout: str = "",
+    out_layout: Any = None,
+    out_dtype: str = "",
+    channels: Any = None,
+) -> Any:
+    """Convolve (cross-correlate) over all spatial axes, which are the axes besides batch and channels."""
+    rank, last, dtype = x.ndim - 2, channels_last(data_layout), out_dtype or x.dtype
+    s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
+    out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
+    sizes = spatial(x.shape, last)
+    outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
+    padded = pad_spatial(x, before, after, last)
+    in_channels = x.shape[-1] if last else x.shape[1]
+    per_group = simplify(floordiv(in_channels, int64(groups))) if groups > 1 else in_channels
+    ks = [te.reduce_axis((int64(0), kernel[i]), f"k{i}") for i in range(rank)]
+    rc = te.reduce_axis((int64(0), per_group), "rc")
+    group_size = simplify(floordiv(out_channels, int64(groups)))
+    depthwise = kind == "depthwise"
+
+    def element(*i: Any) -> Any:
+        n, oc, o = i[0], i[-1] if last else i[1], spatial(i, last)
+        at = [o[j] * int64(s[j]) + ks[j].var * int64(d[j]) for j in range(rank)]
+        taps = [k.var for k in ks]
+        if depthwise:
+            c = oc if as_int(group_size) == 1 else floordiv(oc, group_size)
+            weight = w(*taps, oc)
+        else:
+            c = rc.var if groups == 1 else floordiv(oc, group_size) * per_group + rc.var
+            weight = _weight(w, kind, oc, taps, rc.var)
+        value = padded(n, *at, c) if last else padded(n, c, *at)
+        return te.sum(cast(dtype, value) * cast(dtype, weight), axis=ks if depthwise else [*ks, rc])
+
+    name = "T_depthwise_conv" if depthwise else "T_conv"
+    return te.compute(conv_shape(x.shape, outs, out_channels, last), element, name=name)
+
+
+def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any) -> Any:
+    if kind == "packed":
+        panel = w.shape[-1]
+        return w(floordiv(oc, panel), *taps, c, floormod(oc, panel))
+    return w(oc, c, *taps) if kind == "first" else w(*taps, c, oc)
+
+
+def transposed_size(size: Any, kernel: Any, stride: int, dilation: int, before: int, after: int, extra: int) -> Any:
+    """The size of a transposed convolution's output along one axis."""
+    return simplify(
+        (size - int64(1)) * int64(stride)
+        - int64(before + after)
+        + (kernel - int64(1)) * int64(dilation)
+        + int64(1 + extra)
+    )
+
+
+def conv_transpose(
+    x: Any,
+    w: Any,
+    strides: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str = "",
+    kernel_layout: str = "",
+    out_layout: Any = None,
+    out_dtype: str = "",
+) -> Any:
+    """Convolve transposed: each input element spreads over a window of the output; weights (in, out / groups, ...)."""
+    rank, last, dtype = x.ndim - 2, channels_last(data_layout), out_dtype or x.dtype
+    s, d, e = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank)
+    before, after = paddings(padding, rank)
+    sizes, in_channels = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
+    outs = [transposed_size(sizes[i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)]
+    per_out, per_in = w.shape[1], simplify(floordiv(in_channels, int64(groups)))
+    ks = [te.reduce_axis((int64(0), w.shape[2 + i]), f"k{i}") for i in range(rank)]
+    rc = te.reduce_axis((int64(0), per_in), "rc")
+
+    def element(*indices: Any) -> Any:
+        n, oc, o = indices[0], indices[-1] if last else indices[1], spatial(indices, last)
+        group = floordiv(oc, per_out) if groups > 1 else int64(0)
+        c = group * per_in + rc.var if groups > 1 else rc.var
+        at, inside = [], const(True, "bool")
+        for i in range(rank):
+            j = o[i] + int64(before[i]) - ks[i].var * int64(d[i])
+            q = floordiv(j, int64(s[i])) if s[i] > 1 else j
+            inside = tir.all(inside, q >= int64(0), q < sizes[i])
+            if s[i] > 1:
+                inside = tir.all(inside, floormod(j, int64(s[i])).equal(int64(0)))
+            at.append(q)
+        value = if_then_else(inside, x(n, *at, c) if last else x(n, c, *at), const(0, x.dtype))
+        oc_in = floormod(oc, per_out) if groups > 1 else oc
+        return te.sum(cast(dtype, value) * cast(dtype, w(c, oc_in, *[k.var for k in ks])), axis=[*ks, rc])
+
+    out_channels = simplify(per_out * int64(groups))
+    return te.compute(conv_shape(x.shape, outs, out_channels, last), element, name="T_conv_transpose")

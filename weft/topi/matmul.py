@@ -1,0 +1,85 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te
+from weft.error import ShapeMismatch
+from weft.ir import cast, floordiv, floormod, int64
+from weft.topi.broadcast import broadcast_index, broadcast_shape
+
+__all__ = ["einsum", "einsum_dims", "matmul", "matmul_packed"]
+
+
+def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
+    dtype = out_dtype or a.dtype
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) if a.ndim > 2 or b.ndim > 2 else ()
+    k = te.reduce_axis((int64(0), a.shape[-1]), "k")
+    rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if b.ndim == 1 else (b.shape[-1],))
+
+    def element(*i: Any) -> Any:
+        outer = i[: len(batch)]
+        row = (i[len(batch)],) if rows else ()
+        col = (i[-1],) if cols else ()
+        x = a(*broadcast_index(a.shape[:-2], batch, outer), *row, k.var)
+        y = b(*broadcast_index(b.shape[:-2], batch, outer), k.var, *col)
+        return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
+
+    return te.compute((*batch, *rows, *cols), element, name="T_matmul")
+
+
+def matmul_packed(x: Any, w: Any, n: int) -> Any:
+    panel = w.shape[2]
+    k = te.reduce_axis((int64(0), x.shape[-1]), "k")
+    return te.compute(
+        (*x.shape[:-1], int64(int(n))),
+        lambda *i: te.sum(x(*i[:-1], k.var) * w(floordiv(i[-1], panel), k.var, floormod(i[-1], panel)), axis=k),
+        name="T_matmul_packed",
+    )
+
+
+def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dict[str, Any], list[str]]:
+    """Parse an einsum: (terms, output, dimension of each letter, letters summed over). An ellipsis becomes upper-case letters."""
+    text = subscripts.replace(" ", "")
+    left, arrow, out = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise ShapeMismatch("einsum: number of operands", expected=str(len(terms)), found=str(len(shapes)))
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in text]
+    width = max(
+        (len(s) - len(t.replace("...", "")) for t, s in zip(terms, shapes, strict=True) if "..." in t), default=0
+    )
+    terms = [
+        t.replace("...", "".join(spare[width - (len(s) - len(t) + 3) : width])) if "..." in t else t
+        for t, s in zip(terms, shapes, strict=True)
+    ]
+    ellipsis = "".join(spare[:width])
+    if arrow:
+        out = out.replace("...", ellipsis)
+    else:
+        letters = "".join(terms)
+        out = ellipsis + "".join(sorted(c for c in set(letters) if letters.count(c) == 1 and c not in ellipsis))
+    dims: dict[str, Any] = {}
+    for t, s in zip(terms, shapes, strict=True):
+        if len(t) != len(s):
+            raise ShapeMismatch(f"einsum: operand '{t}' has another rank", expected=str(len(t)), found=str(len(s)))
+        for c, d in zip(t, s, strict=True):
+            if c not in dims or getattr(dims[c], "value", None) == 1:
+                dims[c] = d
+    return terms, out, dims, [c for c in dims if c not in out]
+
+
+def einsum(operands: Any, subscripts: str) -> Any:
+    terms, out, dims, summed = einsum_dims(subscripts, [t.shape for t in operands])
+    axes = {c: te.reduce_axis((int64(0), dims[c]), c) for c in summed}
+
+    def element(*i: Any) -> Any:
+        env = {**dict(zip(out, i, strict=True)), **{c: a.var for c, a in axes.items()}}
+        product: Any = None
+        for t, x in zip(terms, operands, strict=True):
+            at = [env[c] if getattr(d, "value", None) != 1 else int64(0) for c, d in zip(t, x.shape, strict=True)]
+            product = x(*at) if product is None else product * x(*at)
+        return te.sum(product, axis=list(axes.values())) if axes else product
+
+    return te.compute(tuple(dims[c] for c in out), element, name="T_einsum")

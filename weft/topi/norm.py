@@ -1,0 +1,205 @@
+"""Softmax and normalisations, written as stages that one kernel can fuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.ir import DataType, IntImm, cast, const, int64
+from weft.topi.reduce import reduce
+from weft.topi.shape import normalize_axes, normalize_axis, product
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "lrn", "rms_norm", "softmax"]
+
+
+def _at(i: Any, axes: Any) -> list[Any]:
+    """Indices with zeros on the reduced axes."""
+    return [const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]
+
+
+def _wide(x: Any) -> Any:
+    """16-bit values as float32, for stable accumulation."""
+    if DataType(x.dtype).bits != 16:
+        return x
+    return te.compute(x.shape, lambda *i: cast("float32", x(*i)), name="wide")
+
+
+def _narrow(y: Any, dtype: str) -> Any:
+    return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    axes = (normalize_axis("nn.softmax", axis, x.ndim),)
+    dtype, x = x.dtype, _wide(x)
+    top = reduce("max", x, axes, True, name="T_softmax_max")
+    e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
+    total = reduce("sum", e, axes, True, name="T_softmax_sum")
+    # one division a row: a vector division costs as much as a dozen products
+    inverse = te.compute(total.shape, lambda *i: const(1.0, x.dtype) / total(*i), name="T_softmax_inverse")
+    return _narrow(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
+
+
+def log_softmax(x: Any, axis: int = -1) -> Any:
+    axes = (normalize_axis("nn.log_softmax", axis, x.ndim),)
+    dtype, x = x.dtype, _wide(x)
+    top = reduce("max", x, axes, True, name="T_softmax_max")
+    e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
+    total = reduce("sum", e, axes, True, name="T_softmax_sum")
+    log_total = te.compute(total.shape, lambda *i: tir.log(total(*i)), name="T_softmax_log")
+    return _narrow(
+        te.compute(x.shape, lambda *i: x(*i) - top(*_at(i, axes)) - log_total(*_at(i, axes)), name="T_log_softmax"),
+        dtype,
+    )
+
+
+def _moments(x: Any, axes: Any, epsilon: float, prefix: str) -> tuple[Any, Any]:
+    """Mean and reciprocal standard deviation over axes, which stay as extents of 1."""
+    n: Any = int64(1)
+    for a in axes:
+        n = n * x.shape[a]
+    scale = (
+        const(1.0, x.dtype) / cast(x.dtype, n) if not isinstance(n, IntImm) else const(1.0 / max(n.value, 1), x.dtype)
+    )
+    total = reduce("sum", x, axes, True, name=prefix + "_sum")
+    mean = te.compute(total.shape, lambda *i: total(*i) * scale, name=prefix + "_mean")
+    square = _reduce_centred(x, mean, axes, prefix)
+    inverse = te.compute(
+        total.shape, lambda *i: tir.rsqrt(square(*i) * scale + const(epsilon, x.dtype)), name=prefix + "_rstd"
+    )
+    return mean, inverse
+
+
+def _reduce_centred(x: Any, mean: Any, axes: Any, prefix: str) -> Any:
+    """Sum of squared differences from the mean."""
+    ks = {a: te.reduce_axis((int64(0), x.shape[a]), f"k{a}") for a in axes}
+
+    def element(*i: Any) -> Any:
+        at = [ks[d].var if d in ks else v for d, v in enumerate(i)]
+        d = x(*at) - mean(*i)
+        return te.sum(d * d, axis=list(ks.values()))
+
+    return te.compute(mean.shape, element, name=prefix + "_var")
+
+
+def layer_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any = None,
+    axes: Any = (-1,),
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Any:
+    over = normalize_axes("nn.layer_norm", axes, x.ndim)
+    dtype, x = x.dtype, _wide(x)
+    mean, inverse = _moments(x, over, epsilon, "T_layer_norm")
+
+    def element(*i: Any) -> Any:
+        at, inner = _at(i, over), [i[a] for a in over]
+        y = (x(*i) - mean(*at)) * inverse(*at)
+        y = y * cast(x.dtype, gamma(*inner)) if scale else y
+        return y + cast(x.dtype, beta(*inner)) if center and beta is not None else y
+
+    return _narrow(te.compute(x.shape, element, name="T_layer_norm"), dtype)
+
+
+def rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> Any:
+    over = normalize_axes("nn.rms_norm", axes, x.ndim)
+    dtype, x = x.dtype, _wide(x)
+    n: Any = product([x.shape[a] for a in over])
+    total = reduce("sum", x, over, True, lambda v: v * v, name="T_rms_norm_sum")
+    inverse = te.compute(
+        total.shape,
+        lambda *i: tir.rsqrt(total(*i) / cast(x.dtype, n) + const(epsilon, x.dtype)),
+        name="T_rms_norm_rstd",
+    )
+    y = te.compute(
+        x.shape,
+        lambda *i: x(*i) * inverse(*_at(i, over)) * cast(x.dtype, weight(*[i[a] for a in over])),
+        name="T_rms_norm",
+    )
+    return _narrow(y, dtype)
+
+
+def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
+    over = tuple(range(2, x.ndim))
+    dtype, x = x.dtype, _wide(x)
+    mean, inverse = _moments(x, over, epsilon, "T_instance_norm")
+    y = te.compute(
+        x.shape,
+        lambda *i: (
+            (x(*i) - mean(*_at(i, over))) * inverse(*_at(i, over)) * cast(x.dtype, gamma(i[1]))
+            + cast(x.dtype, beta(i[1]))
+        ),
+        name="T_instance_norm",
+    )
+    return _narrow(y, dtype)
+
+
+def group_norm(
+    x: Any, gamma: Any, beta: Any, num_groups: int = 1, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5
+) -> Any:
+    n, c, *spatial = x.shape
+    size = c // num_groups
+    view = te.compute(
+        (n, int64(num_groups), size, *spatial), lambda b, g, k, *i: x(b, g * size + k, *i), name="grouped"
+    )
+    over = tuple(range(2, view.ndim))
+    mean, inverse = _moments(view, over, epsilon, "T_group_norm")
+    zeros = [int64(0)] * len(over)
+    return te.compute(
+        x.shape,
+        lambda b, k, *i: (
+            (x(b, k, *i) - mean(b, k // size, *zeros)) * inverse(b, k // size, *zeros) * gamma(k) + beta(k)
+        ),
+        name="T_group_norm",
+    )
+
+
+def batch_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    mean: Any,
+    var: Any,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    **_: Any,
+) -> Any:
+    a = normalize_axis("nn.batch_norm", axis, x.ndim)
+
+    def element(*i: Any) -> Any:
+        c = i[a]
+        y = (x(*i) - cast(x.dtype, mean(c))) * tir.rsqrt(cast(x.dtype, var(c)) + const(epsilon, x.dtype))
+        y = y * cast(x.dtype, gamma(c)) if scale else y
+        return y + cast(x.dtype, beta(c)) if center else y
+
+    out = te.compute(x.shape, element, name="T_batch_norm")
+    return (
+        out,
+        te.compute(mean.shape, lambda i: mean(i), name="mean"),
+        te.compute(var.shape, lambda i: var(i), name="var"),
+    )
+
+
+def lrn(x: Any, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float = 1e-4, beta: float = 0.75) -> Any:
+    a = normalize_axis("nn.lrn", axis, x.ndim)
+    before = (size - 1) // 2
+    k = te.reduce_axis((int64(0), int64(size)), "k")
+
+    def windowed(*i: Any) -> Any:
+        j = i[a] + k.var - int64(before)
+        inside = tir.all(j >= int64(0), j < x.shape[a])
+        value = x(*(j if d == a else v for d, v in enumerate(i)))
+        return te.sum(tir.if_then_else(inside, value * value, const(0, x.dtype)), axis=k)
+
+    total = te.compute(x.shape, windowed, name="T_lrn_sum")
+    return te.compute(
+        x.shape,
+        lambda *i: (
+            x(*i) / tir.power(const(bias, x.dtype) + const(alpha / size, x.dtype) * total(*i), const(beta, x.dtype))
+        ),
+        name="T_lrn",
+    )

@@ -1,0 +1,182 @@
+"""Pooling over windows of any rank, channels first or last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.ir import as_int, cast, const, floordiv, if_then_else, int64, select
+from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
+from weft.topi.shape import simplify
+
+__all__ = ["adaptive_pool", "adaptive_sizes", "max_pool_with_indices", "pool", "pool_shape", "pool_size_of", "window"]
+
+
+def window(rank: int, pool_size: Any, strides: Any, dilation: Any, padding: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Size, stride, dilation, and padding before and after, of the windows along each axis."""
+    before, after = paddings(padding, rank)
+    return pair(pool_size, rank), pair(strides, rank), pair(dilation, rank), before, after
+
+
+def pool_size_of(size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool) -> Any:
+    """The number of windows along one axis."""
+    room = size + int64(b + a - (k - 1) * d - 1)
+    if not ceil_mode:
+        return simplify(floordiv(room, int64(s)) + int64(1))
+    n = simplify(floordiv(room + int64(s - 1), int64(s)) + int64(1))
+    # a window that would begin in the padding behind the tensor is left out
+    return simplify(n - cast("int64", (n - int64(1)) * int64(s) >= size + int64(b)))
+
+
+def pool_shape(shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str = "") -> Any:
+    """The shape of the output."""
+    k, s, d, b, a = window(len(shape) - 2, pool_size, strides, dilation, padding)
+    last = channels_last(layout)
+    outs = [pool_size_of(x, k[i], s[i], d[i], b[i], a[i], ceil_mode) for i, x in enumerate(spatial(shape, last))]
+    return conv_shape(shape, outs, shape[-1] if last else shape[1], last)
+
+
+def _padded(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, last: bool, fill: Any) -> Any:
+    """Pad so that every window lies inside, ceil_mode's last ones included."""
+    extra = [a[i] + (s[i] - 1 if ceil_mode else 0) for i in range(rank)]
+    return pad_spatial(x, b, extra, last, fill)
+
+
+def pool(
+    kind: str,
+    x: Any,
+    pool_size: Any = 1,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: str = "",
+    out_layout: Any = None,
+) -> Any:
+    """Take the maximum (`kind` "max") or the mean ("avg") of each window."""
+    rank, last = x.ndim - 2, channels_last(layout)
+    k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
+    shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
+    fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
+    padded = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
+    ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
+
+    def element(*i: Any) -> Any:
+        at = [o * int64(s[j]) + ks[j].var * int64(d[j]) for j, o in enumerate(spatial(i, last))]
+        value = padded(i[0], *at, i[-1]) if last else padded(i[0], i[1], *at)
+        return te.max(value, axis=ks) if kind == "max" else te.sum(value, axis=ks)
+
+    out = te.compute(shape, element, name=f"T_{kind}_pool")
+    if kind == "max":
+        return out
+    sizes = spatial(x.shape, last)
+
+    def mean(*i: Any) -> Any:
+        count: Any = int64(1)
+        for j, o in enumerate(spatial(i, last)):
+            count = count * _count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
+        if as_int(count) is not None:
+            return out(*i) * const(1.0 / as_int(count), x.dtype)  # type: ignore[operator]
+        return out(*i) / cast(x.dtype, tir.max(count, int64(1)))
+
+    return te.compute(shape, mean, name="T_avg_pool")
+
+
+def _count(o: Any, size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: bool, include_pad: bool) -> Any:
+    """How many elements a window counts along one axis."""
+    if (b == 0 and a == 0 and not ceil_mode) or (include_pad and not ceil_mode):
+        return int64(k)
+    start = o * int64(s) - int64(b)
+    low, high = (int64(-b), size + int64(a)) if include_pad else (int64(0), size)
+    first = tir.max(floordiv(low - start + int64(d - 1), int64(d)), int64(0))
+    stop = tir.min(floordiv(high - start + int64(d - 1), int64(d)), int64(k))
+    return stop - first
+
+
+def adaptive_sizes(shape: Any, output_size: Any, layout: str) -> list[Any]:
+    """The spatial sizes of an adaptive pool's output; None keeps a size."""
+    sizes = spatial(shape, channels_last(layout))
+    if output_size is None:
+        return list(sizes)
+    values = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,)
+    values = values if len(values) == len(sizes) else values * len(sizes)
+    return [s if v is None else int64(int(v)) for v, s in zip(values, sizes, strict=True)]
+
+
+def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", out_layout: Any = None) -> Any:
+    """Divide each spatial axis into `output_size` windows, which may overlap by one, and take maximum or mean."""
+    last = channels_last(layout)
+    sizes, outs = spatial(x.shape, last), adaptive_sizes(x.shape, output_size, layout)
+
+    def bounds(o: Any, j: int) -> tuple[Any, Any]:
+        size, out = sizes[j], outs[j]
+        return floordiv(o * size, out), floordiv((o + int64(1)) * size + out - int64(1), out)
+
+    whole = [as_int(n) == 1 for n in outs]
+    longest = [simplify(floordiv(n + out - int64(1), out) + int64(1)) for n, out in zip(sizes, outs, strict=True)]
+    ks = [te.reduce_axis((int64(0), sizes[j] if whole[j] else n), f"k{j}") for j, n in enumerate(longest)]
+    fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
+
+    def element(*i: Any) -> Any:
+        at, inside = [], const(True, "bool")
+        for j, o in enumerate(spatial(i, last)):
+            low, high = bounds(o, j)
+            at.append(ks[j].var if whole[j] else low + ks[j].var)
+            if not whole[j]:
+                inside = tir.all(inside, at[-1] < high)
+        value = x(i[0], *at, i[-1]) if last else x(i[0], i[1], *at)
+        value = if_then_else(inside, value, fill)
+        return te.max(value, axis=ks) if kind == "max" else te.sum(value, axis=ks)
+
+    shape = conv_shape(x.shape, outs, x.shape[-1] if last else x.shape[1], last)
+    out = te.compute(shape, element, name=f"T_adaptive_{kind}")
+    if kind == "max":
+        return out
+
+    def mean(*i: Any) -> Any:
+        count: Any = int64(1)
+        for j, o in enumerate(spatial(i, last)):
+            low, high = bounds(o, j)
+            count = count * (sizes[j] if whole[j] else high - low)
+        return out(*i) / cast(x.dtype, count)
+
+    return te.compute(shape, mean, name="T_adaptive_mean")
+
+
+def max_pool_with_indices(
+    x: Any,
+    pool_size: Any = 1,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    storage_order: int = 0,
+) -> Any:
+    """Take the maximum of each window (channels first), and the flat index at which it stands."""
+    rank = x.ndim - 2
+    k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
+    shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode)
+    ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
+
+    def combine(lhs: Any, rhs: Any) -> Any:
+        better = tir.any(rhs[1] > lhs[1], tir.all(lhs[0] < int64(0), rhs[0] >= int64(0)))
+        return select(better, rhs[0], lhs[0]), select(better, rhs[1], lhs[1])
+
+    reducer = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), te.lowest(t1)), name="argmax_pool")
+    order = list(range(rank)) if storage_order == 0 else list(reversed(range(rank)))
+
+    def element(n: Any, c: Any, *o: Any) -> Any:
+        at = [o[j] * int64(s[j]) + ks[j].var * int64(d[j]) - int64(b[j]) for j in range(rank)]
+        inside = tir.all(*(tir.all(p >= int64(0), p < x.shape[2 + j]) for j, p in enumerate(at)))
+        flat: Any = n * x.shape[1] + c
+        inner: Any = int64(0)
+        for j in order:
+            inner = inner * x.shape[2 + j] + at[j]
+        for j in range(rank):
+            flat = flat * x.shape[2 + j]
+        index = select(inside, flat + inner, int64(-1))
+        return reducer((index, if_then_else(inside, x(n, c, *at), te.lowest(x.dtype))), axis=ks)
+
+    index, value = te.compute(shape, element, name="max_pool_indices")
+    return value, index

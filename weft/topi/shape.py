@@ -1,0 +1,78 @@
+"""Rules about dimensions and axes that computations and type inference share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import ShapeMismatch
+from weft.ir import IntImm, PrimExpr, as_int, floordiv, floormod, int64
+
+__all__ = ["equal_dims", "normalize_axes", "normalize_axis", "product", "ravel", "simplify", "unravel"]
+
+_ANALYZER = Analyzer()
+
+
+def simplify(expr: PrimExpr) -> PrimExpr:
+    """Simplify a dimension."""
+    return expr if isinstance(expr, IntImm) else _ANALYZER.simplify(expr)
+
+
+def product(dims: Sequence[PrimExpr]) -> PrimExpr:
+    """Multiply dimensions."""
+    result: PrimExpr = int64(1)
+    for d in dims:
+        result = result * d
+    return simplify(result)
+
+
+def equal_dims(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two dimensions are provably equal."""
+    if a is b:
+        return True
+    x, y = as_int(a), as_int(b)
+    return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
+
+
+def normalize_axis(op: str, axis: Any, ndim: int) -> int:
+    """Bring an axis into 0..ndim-1.
+
+    Raises
+    ------
+    ShapeMismatch
+        When it is out of range.
+    """
+    value = int(axis)
+    if not -ndim <= value < max(ndim, 1):
+        raise ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
+    return value % ndim if ndim else 0
+
+
+def normalize_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """Bring axes (None: all of them) into range and order."""
+    if axes is None:
+        return tuple(range(ndim))
+    values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, (list, tuple)) else (axes,)))
+    if len(set(values)) != len(values):
+        raise ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
+    return tuple(sorted(values))
+
+
+def ravel(indices: Sequence[Any], shape: Sequence[PrimExpr]) -> Any:
+    """The position of an element in row-major order."""
+    flat: Any = int64(0)
+    for i, d in zip(indices, shape, strict=True):
+        flat = flat * d + i
+    return flat
+
+
+def unravel(index: Any, shape: Sequence[PrimExpr]) -> list[Any]:
+    """The indices of an element from its position in row-major order."""
+    if any(as_int(d) == 0 for d in shape):
+        return [int64(0) for _ in shape]  # there is no element
+    out: list[Any] = []
+    for n, d in enumerate(reversed(shape)):
+        out.append(floormod(index, d) if n < len(shape) - 1 else index)
+        index = floordiv(index, d)
+    return list(reversed(out))

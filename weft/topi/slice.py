@@ -1,0 +1,110 @@
+"""Slices and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import (
+    IntImm,
+    PrimExpr,
+    as_int,
+    as_shape,
+    ceildiv,
+    const,
+    floormod,
+    if_then_else,
+    int64,
+    logical_and,
+)
+from weft.topi.shape import normalize_axis, simplify
+
+__all__ = ["pad", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
+
+
+def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int) -> tuple[PrimExpr, PrimExpr]:
+    """Return (begin, length) of a slice by NumPy's rules; symbolic bounds are taken to lie inside."""
+    (b, e), size = as_shape((begin, end)), as_int(dim)
+    step = int(stride)
+    if as_int(b) is not None and as_int(e) is not None and size is not None:
+        start, stop, _ = slice(as_int(b), as_int(e), step).indices(size)
+        return int64(start), int64(len(range(start, stop, step)))
+    if as_int(b) is not None and as_int(b) < 0:  # type: ignore[operator]
+        b = dim + b
+    if as_int(e) is not None and as_int(e) < 0 and not (step < 0 and as_int(e) == -(2**63)):  # type: ignore[operator]
+        e = dim + e
+    elif as_int(e) is not None and as_int(e) >= 2**31 - 1:  # type: ignore[operator]
+        e = dim
+    if step > 0:
+        length = ceildiv(e - b, int64(step)) if step != 1 else e - b
+    else:
+        length = ceildiv(b - e, int64(-step))
+    return simplify(b), simplify(length)
+
+
+def slice_plan(shape: Any, axes: Any, begin: Any, end: Any, strides: Any) -> dict[int, tuple[Any, Any, int]]:
+    steps = strides if strides is not None else [1] * len(axes)
+    plan = {}
+    for a, b, e, s in zip(axes, begin, end, steps, strict=True):
+        axis = normalize_axis("strided_slice", int(a), len(shape))
+        step = int(s)
+        if step == 0:
+            raise InvalidArgument("strided_slice: a stride is 0")
+        first, length = slice_bounds(shape[axis], b, e, step)
+        plan[axis] = (first, length, step)
+    return plan
+
+
+def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> Any:
+    plan = slice_plan(x.shape, axes, begin, end, strides)
+    return te.compute(
+        tuple(plan[i][1] if i in plan else d for i, d in enumerate(x.shape)),
+        lambda *i: x(*(plan[d][0] + v * int64(plan[d][2]) if d in plan else v for d, v in enumerate(i))),
+        name="T_strided_slice",
+    )
+
+
+def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
+    flat = list(as_shape(pad_width))
+    if len(flat) != 2 * ndim:
+        raise ShapeMismatch("nn.pad: pad_width has a wrong length", expected=str(2 * ndim), found=str(len(flat)))
+    return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
+
+
+def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> Any:
+    pairs = pad_pairs(data.ndim, pad_width)
+    shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
+
+    def constant(*i: Any) -> Any:
+        inside: Any = const(True, "bool")
+        at = []
+        for v, d, (b, a) in zip(i, data.shape, pairs, strict=True):
+            j = v if as_int(b) == 0 else v - b
+            if as_int(b) != 0:
+                inside = logical_and(inside, j >= int64(0))
+            if as_int(a) != 0:
+                inside = logical_and(inside, j < d)
+            at.append(j)
+        return if_then_else(inside, data(*at), const(pad_value, data.dtype))
+
+    def mapped(*i: Any) -> Any:
+        return data(
+            *(
+                v if as_int(b) == 0 and as_int(a) == 0 else _pad_index(v - b, d, pad_mode)
+                for v, d, (b, a) in zip(i, data.shape, pairs, strict=True)
+            )
+        )
+
+    return te.compute(shape, constant if pad_mode == "constant" else mapped, name="T_pad")
+
+
+def _pad_index(j: Any, d: Any, mode: str) -> Any:
+    zero, last = int64(0), d - int64(1)
+    if mode in ("edge", "replicate"):
+        return tir.max(zero, tir.min(j, last))
+    if mode in ("wrap", "circular"):
+        return floormod(j, d)
+    period = tir.max(last * int64(2), int64(1))
+    k = floormod(j, period)
+    return tir.min(k, period - k) if not (isinstance(last, IntImm) and last.value == 0) else zero
