@@ -7,7 +7,7 @@ expression (:class:`~weft.tir.ProducerLoad`), so that bodies are written as Pyth
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from weft.error import InvalidArgument
 from weft.ir import (
@@ -25,7 +25,8 @@ from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
 __all__ = ["BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice"]
 
 
-_OUTPUTS: WeakKeyDictionary[Operation, tuple[Tensor, ...]] = WeakKeyDictionary()
+# A tensor keeps its operation alive, so the identity in the key is the operation's for as long as the entry is there.
+_OUTPUTS: WeakValueDictionary[tuple[int, int], Tensor] = WeakValueDictionary()
 
 
 class Operation(Node):
@@ -37,11 +38,11 @@ class Operation(Node):
 
     def output(self, index: int) -> Tensor:
         """Return output `index`; the same object each time."""
-        outs = _OUTPUTS.get(self)
-        if outs is None:
-            outs = tuple(Tensor(self, i, self.output_shape(i), self.output_dtype(i)) for i in range(self.num_outputs))
-            _OUTPUTS[self] = outs
-        return outs[index]
+        known = _OUTPUTS.get((id(self), index))
+        if known is None:
+            known = Tensor(self, index, self.output_shape(index), self.output_dtype(index))
+            _OUTPUTS[id(self), index] = known
+        return known
 
     @property
     def num_outputs(self) -> int:
