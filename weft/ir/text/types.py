@@ -1,0 +1,95 @@
+"""Print rules of the types that Relax and Relay share (``R``), and of global information (``I``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir.scalar import IntImm, PrimExpr, Var
+from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
+from weft.ir.text.printer import EXPR, Printer, _quote, any_literal, type_or_none
+from weft.ir.text.scalar import number
+from weft.ir.types import AnyType, FuncType, PackedFuncType, PrimType, ShapeType, TensorType, TupleType, VDevice
+
+__all__ = ["dim"]
+
+
+def dim(value: PrimExpr, p: Printer) -> Doc:
+    """Write a dimension: int64 constants as numbers, and symbolic ones as strings inside a signature."""
+    if isinstance(value, IntImm) and value.dtype == "int64":
+        return number(value.value)
+    doc = p.expr(value)
+    return _quote(flat(doc)) if p.quote_dims else doc
+
+
+def _bracketed(values: tuple[PrimExpr, ...], p: Printer) -> Doc:
+    docs: list[Any] = []
+    for v in values:
+        docs += [", ", dim(v, p)] if docs else [dim(v, p)]
+    return Seq(TERNARY, ("[", *docs, "]"))
+
+
+@EXPR.on(TensorType)
+def _tensor_type(node: TensorType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    args: list[Doc] = []
+    kwargs: list[tuple[str, Doc]] = []
+    if node.shape is not None:
+        if p.quote_dims:
+            p.frames[-1].sizes.update(id(d) for d in node.shape if isinstance(d, Var))
+        args.append(tuple_doc([dim(d, p) for d in node.shape]))
+    if node.dtype:
+        kwargs.append(("dtype", _quote(node.dtype)))
+    if node.shape is None and node.ndim >= 0:
+        kwargs.append(("ndim", str(node.ndim)))
+    if node.vdevice is not None:
+        kwargs.append(("vdevice", p.expr(node.vdevice)))
+    return call("R.Tensor", args, kwargs) if args or kwargs else "R.Tensor"
+
+
+@EXPR.on(ShapeType)
+def _shape_type(node: ShapeType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    if node.values is not None:
+        return call("R.Shape", [_bracketed(node.values, p)])
+    return call("R.Shape", (), [("ndim", str(node.ndim))]) if node.ndim >= 0 else "R.Shape"
+
+
+@EXPR.on(TupleType)
+def _tuple_type(node: TupleType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    return call("R.Tuple", [p.expr(f) for f in node.fields])
+
+
+@EXPR.on(AnyType)
+def _any_type(node: AnyType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    return "R.Any"
+
+
+@EXPR.on(PackedFuncType)
+def _packed_func_type(node: PackedFuncType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    return "R.PackedFunc"
+
+
+@EXPR.on(PrimType)
+def _prim_type(node: PrimType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    if node.value is not None and node.value.dtype == node.dtype:
+        return call("R.Prim", (), [("value", dim(node.value, p))])
+    return call("R.Prim", [_quote(node.dtype)])
+
+
+@EXPR.on(FuncType)
+def _func_type(node: FuncType, p: Printer) -> Doc:
+    p.dialects.add("R")
+    kwargs = [] if node.purity else [("purity", "False")]
+    if node.params is None:
+        return call("R.Callable", (), [("ret", p.expr(node.ret)), *kwargs])
+    return call("R.Callable", [tuple_doc([type_or_none(t, p) for t in node.params]), p.expr(node.ret)], kwargs)
+
+
+@EXPR.on(VDevice)
+def _vdevice(node: VDevice, p: Printer) -> Doc:
+    p.dialects.add("I")
+    return call("I.vdevice", [any_literal(node.target, p), str(node.vdevice_id), any_literal(node.memory_scope, p)])

@@ -1,0 +1,621 @@
+"""Print rules of TIR: functions, statements, blocks, buffers (``T``).
+
+A statement that holds the rest of its sequence (an allocation, a binding, an attribute) is written as one line where that rest is all
+that follows, and with ``with`` otherwise, so that scopes read back as they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
+from weft.ir import CallIntrin as Call
+from weft.ir import scalar as s
+from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
+from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, _quote, any_literal
+from weft.ir.text.scalar import argument, is_unit, same, slice_docs, var_declaration
+from weft.tir import intrin
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.function import PrimFunc
+from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+__all__ = ["AXIS_KINDS", "LOOP_KINDS"]
+
+LOOP_KINDS = {
+    ForKind.SERIAL: "serial",
+    ForKind.PARALLEL: "parallel",
+    ForKind.VECTORIZED: "vectorized",
+    ForKind.UNROLLED: "unroll",
+    ForKind.THREAD_BINDING: "thread_binding",
+}
+AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opaque": "opaque"}
+
+
+# --- buffers and expressions ------------------------------------------------------------------------------------------
+
+
+def _buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
+    """Return shape, data type and what differs from a plain buffer; the data pointer where something else introduced it."""
+    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), _quote(b.dtype)]
+    kwargs: list[tuple[str, Doc]] = []
+    if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not Var:
+        kwargs.append(("data", p.expr(b.data)))
+    if b.strides:
+        kwargs.append(("strides", tuple_doc([argument(d, p) for d in b.strides])))
+    if b.elem_offset is not None:
+        kwargs.append(("elem_offset", argument(b.elem_offset, p)))
+    if b.scope != "global":
+        kwargs.append(("scope", _quote(b.scope)))
+    if b.data_alignment != 64:
+        kwargs.append(("align", str(b.data_alignment)))
+    if b.offset_factor:
+        kwargs.append(("offset_factor", str(b.offset_factor)))
+    return args, kwargs
+
+
+def _introduce(b: Buffer, p: Printer) -> str:
+    """Name a buffer; its pointer becomes ``name.data`` where nothing has introduced it."""
+    name = p.define(b, b.name)
+    if not p.is_defined(b.data) and b.data.dtype == "handle" and type(b.data) is Var:
+        p.alias(b.data, name + ".data")
+    return name
+
+
+def _new_buffer(maker: str, b: Buffer, p: Printer, *before: Doc) -> tuple[str, Doc]:
+    """Introduce a buffer; return its name and the call that makes it."""
+    args, kwargs = _buffer_args(b, p)
+    return _introduce(b, p), call(maker, [*before, *args], kwargs)
+
+
+@EXPR.on(Buffer)
+def _buffer(b: Buffer, p: Printer) -> Doc:
+    if p.is_defined(b):
+        return p.name_of(b, b.name)
+    p.dialects.add("T")
+    args, kwargs = _buffer_args(b, p)
+    name = p.declare(b, b.name, lambda: call("T.Buffer", args, kwargs))
+    if not p.is_defined(b.data):
+        p.alias(b.data, name + ".data")
+    return name
+
+
+@EXPR.on(BufferLoad)
+def _load(node: BufferLoad, p: Printer) -> Doc:
+    if node.predicate is not None:
+        indices = tuple_doc([argument(i, p) for i in node.indices])
+        return call("T.BufferLoad", [p.expr(node.buffer), indices, p.expr(node.predicate)])
+    return index(p.expr(node.buffer), [argument(i, p) for i in node.indices])
+
+
+@EXPR.on(BufferRegion)
+def _region(node: BufferRegion, p: Printer) -> Doc:
+    return index(p.expr(node.buffer), [_range_index(r, p) for r in node.region])
+
+
+def _range_index(r: s.Range, p: Printer) -> Doc:
+    if is_unit(r):
+        return argument(r.min, p)
+    docs = slice_docs(r, p)
+    return p.expr(r) if docs is None else Seq(TERNARY, (docs[0], ":", docs[1]))
+
+
+@EXPR.on(Call)
+def _call(node: Call, p: Printer) -> Doc:
+    op = node.op
+    if not isinstance(op, Op) or node.attrs:
+        kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
+        return call("T.Call", [_quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs)
+    short = op.name.removeprefix("tir.")
+    if short in _SPELLED and (doc := _SPELLED[short](node, p)) is not None:
+        return doc
+    args = [argument(a, p) for a in node.args]
+    if _is_intrinsic(node, short):
+        return call(f"T.{short}", args)
+    return call("T.call_intrin", [_quote(node.dtype), _quote(op.name), *args])
+
+
+def _is_intrinsic(node: Call, short: str) -> bool:
+    """Whether the intrinsic's constructor, given the arguments, makes this call."""
+    rule = intrin.INTRINSICS.get(short)
+    if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, s.PrimExpr) for a in node.args):
+        return False
+    try:
+        made = _constructor(short)(*node.args)
+    except Exception:  # arguments that the constructor refuses: written by operator name
+        return False
+    same_args = type(made) is Call and all(same(a, b) for a, b in zip(made.args, node.args, strict=True))
+    return same_args and made.dtype == node.dtype and made.op is node.op
+
+
+def _constructor(short: str) -> Any:
+    return s.abs_ if short == "abs" else getattr(intrin, short)
+
+
+def _spell_if(node: Call, p: Printer) -> Doc | None:
+    c, a, b = node.args
+    if isinstance(c, s.IntImm) or a.dtype != node.dtype or b.dtype != a.dtype:
+        return None
+    return call("T.if_then_else", [p.expr(c), p.expr(a), p.expr(b)])
+
+
+def _spell_packed(node: Call, p: Printer) -> Doc | None:
+    if node.dtype != "int32" or not node.args or not isinstance(node.args[0], StringImm):
+        return None
+    return call("T.call_packed", [argument(a, p) for a in node.args])
+
+
+def _spell_typed(name: str) -> Any:
+    def spell(node: Call, p: Printer) -> Doc | None:
+        if not node.args or not isinstance(node.args[0], StringImm):
+            return None
+        return call(f"T.{name}", [_quote(node.dtype), *[argument(a, p) for a in node.args]])
+
+    return spell
+
+
+def _spell_likely(node: Call, p: Printer) -> Doc | None:
+    return call("T.likely", [p.expr(node.args[0])]) if node.dtype == "bool" and not isinstance(node.args[0], s.IntImm) else None
+
+
+def _spell_reinterpret(node: Call, p: Printer) -> Doc | None:
+    value = node.args[0]
+    return call("T.reinterpret", [_quote(node.dtype), p.expr(value)]) if value.dtype != node.dtype else None
+
+
+_SPELLED: dict[str, Any] = {
+    "if_then_else": _spell_if,
+    "tvm_call_packed": _spell_packed,
+    "call_extern": _spell_typed("call_extern"),
+    "call_llvm_intrin": _spell_typed("call_llvm_intrin"),
+    "call_llvm_pure_intrin": _spell_typed("call_llvm_pure_intrin"),
+    "likely": _spell_likely,
+    "reinterpret": _spell_reinterpret,
+}
+
+
+@EXPR.on(ProducerLoad)
+def _producer_load(node: ProducerLoad, p: Printer) -> Doc:
+    name = getattr(node.producer, "name", None) or getattr(getattr(node.producer, "op", None), "name", "tensor")
+    return index(name, [argument(i, p) for i in node.indices])
+
+
+@EXPR.on(Reduce)
+def _reduce(node: Reduce, p: Printer) -> Doc:
+    axes = [Seq(TERNARY, (p.expr(iv.var), " in ", "?" if iv.dom is None else _range_index(iv.dom, p))) for iv in node.axis]
+    kwargs = [("axis", tuple_doc(axes)), ("where", p.expr(node.condition)), ("value_index", str(node.value_index))]
+    return call("T.Reduce", [p.expr(node.combiner), tuple_doc([p.expr(x) for x in node.source])], kwargs)
+
+
+@EXPR.on(CommReducer)
+def _comm_reducer(node: CommReducer, p: Printer) -> Doc:
+    for v in (*node.lhs, *node.rhs):
+        p.define(v, v.name)
+    results = tuple_doc([p.expr(r) for r in node.result])
+    params = [p.expr(v) for v in (*node.lhs, *node.rhs)]
+    function = Seq(TERNARY, ("lambda ", *[x for d in params for x in (d, ", ")][:-1], ": ", results))
+    return call("T.comm_reducer", [function, tuple_doc([p.expr(e) for e in node.identity_element])])
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _body(stmt: Stmt, p: Printer) -> None:
+    """Write a statement and all that it holds as a sequence of lines, in a loop."""
+    if isinstance(stmt, SeqStmt) and not stmt.seq:
+        p.lines.add("pass")
+        return
+    todo: list[Stmt] = [stmt]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, SeqStmt):
+            todo.extend(reversed(node.seq))
+            continue
+        scope = _SCOPES.get(type(node))
+        if scope is None:
+            p.stmt(node)
+            continue
+        line, alone = scope(node, p)
+        p.note(node)
+        if not todo and alone is not None:
+            p.lines.add(alone)
+            todo.append(node.body)  # type: ignore[attr-defined]
+        else:
+            p.lines.add("with ", line, ":")
+            _suite(node.body, p)  # type: ignore[attr-defined]
+
+
+def _suite(stmt: Stmt, p: Printer) -> None:
+    with p.lines.indented():
+        _body(stmt, p)
+
+
+def _as(value: Doc, name: str) -> Doc:
+    return Seq(TERNARY, (value, " as ", name))
+
+
+def _assign(name: str, value: Doc) -> Doc:
+    return Seq(TERNARY, (name, " = ", value))
+
+
+def _let_scope(node: LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
+    value = p.expr(node.value)
+    if p.is_defined(node.var):
+        return call("T.LetStmt", [value], [("var", p.expr(node.var))]), None
+    name = p.define(node.var, node.var.name)
+    if type(node.var) is not Var or DataType(node.var.dtype).lanes > 1:
+        return _as(call("T.LetStmt", [value], [("var", var_declaration(node.var, p))]), name), None
+    alone = Seq(TERNARY, (name, ": T.let[", f"T.{node.var.dtype}", "] = ", value))
+    return _as(call("T.LetStmt", [value], [("dtype", _quote(node.var.dtype))]), name), alone
+
+
+def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
+    args, kwargs = _buffer_args(node.buffer, p)
+    name = _introduce(node.buffer, p)
+    if node.annotations:
+        kwargs.append(("annotations", any_literal(node.annotations, p)))
+    value = call("T.alloc_buffer", args, kwargs)
+    return _as(value, name), _assign(name, value)
+
+
+def _decl_scope(node: DeclBuffer, p: Printer) -> tuple[Doc, Doc | None]:
+    name, value = _new_buffer("T.decl_buffer", node.buffer, p)
+    return _as(value, name), _assign(name, value)
+
+
+def _attr_scope(node: AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
+    if _is_launch(node, p):
+        value = call("T.launch_thread", [_quote(node.node.thread_tag), argument(node.value, p)])
+        name = p.define(node.node.var, node.node.var.name)
+        return _as(value, name), _assign(name, value)
+    doc = call("T.attr", [any_literal(node.node, p), _quote(node.attr_key), any_literal(node.value, p)])
+    return doc, doc
+
+
+def _is_launch(node: AttrStmt, p: Printer) -> bool:
+    iv = node.node
+    if node.attr_key != "thread_extent" or not isinstance(iv, s.IterVar) or not isinstance(node.value, s.PrimExpr):
+        return False
+    if iv.iter_type != "thread" or not iv.thread_tag or iv.dom is None or p.is_defined(iv.var) or iv.var.dtype != node.value.dtype:
+        return False
+    return same(iv.dom.extent, node.value) and same(iv.dom.min, s.const(0, node.value.dtype)) and type(iv.var) is Var
+
+
+def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
+    condition = p.expr(node.condition)
+    kwargs = [("kind", _quote(node.error_kind))] if node.error_kind != "RuntimeError" else []
+    doc = call("T.Assert", [condition, argument(node.message, p)], kwargs)
+    if kwargs or isinstance(node.condition, s.IntImm):
+        return doc, doc
+    return doc, Seq(TERNARY, ("assert ", condition, ", ", argument(node.message, p)))
+
+
+def _realize_scope(node: BufferRealize, p: Printer) -> tuple[Doc, Doc | None]:
+    region = index(p.expr(node.buffer), [_range_index(r, p) for r in node.bounds])
+    doc = call("T.realize", [region, p.expr(node.condition)])
+    return doc, doc
+
+
+_SCOPES: dict[type, Any] = {
+    LetStmt: _let_scope,
+    AllocBuffer: _alloc_scope,
+    DeclBuffer: _decl_scope,
+    AttrStmt: _attr_scope,
+    AssertStmt: _assert_scope,
+    BufferRealize: _realize_scope,
+}
+
+
+@STMT.on(SeqStmt, *_SCOPES)
+def _several(node: Stmt, p: Printer) -> None:
+    _body(node, p)
+
+
+@STMT.on(BufferStore)
+def _store(node: BufferStore, p: Printer) -> None:
+    buffer = p.expr(node.buffer)
+    lanes = DataType(node.indices[-1].dtype).lanes if node.indices else 1
+    dtype = node.buffer.dtype if lanes == 1 else f"{node.buffer.dtype}x{lanes}"
+    if node.predicate is not None or node.value.dtype != dtype:
+        args = [buffer, p.expr(node.value), tuple_doc([argument(i, p) for i in node.indices])]
+        p.lines.add(call("T.BufferStore", args + ([p.expr(node.predicate)] if node.predicate is not None else [])))
+        return
+    p.lines.add(index(buffer, [argument(i, p) for i in node.indices]), " = ", p.expr(node.value))
+
+
+@STMT.on(Evaluate)
+def _evaluate(node: Evaluate, p: Printer) -> None:
+    p.lines.add(p.expr(node.value) if isinstance(node.value, Call) else call("T.evaluate", [argument(node.value, p)]))
+
+
+@STMT.on(Prefetch)
+def _prefetch(node: Prefetch, p: Printer) -> None:
+    p.lines.add(call("T.prefetch", [index(p.expr(node.buffer), [_range_index(r, p) for r in node.bounds])]))
+
+
+@STMT.on(IfThenElse)
+def _if(node: IfThenElse, p: Printer) -> None:
+    word = "if "
+    while True:
+        p.lines.add(word, p.expr(node.condition), ":")
+        _suite(node.then_case, p)
+        if not isinstance(node.else_case, IfThenElse):
+            break
+        node, word = node.else_case, "elif "
+    if node.else_case is not None:
+        p.lines.add("else:")
+        _suite(node.else_case, p)
+
+
+@STMT.on(While)
+def _while(node: While, p: Printer) -> None:
+    p.lines.add("while ", p.expr(node.condition), ":")
+    _suite(node.body, p)
+
+
+@STMT.on(For)
+def _for(node: For, p: Printer) -> None:
+    nest = _plain_nest(node)
+    loops = p.frames[-1].loops
+    if nest:
+        extents = [argument(f.extent, p) for f in nest]
+        names = [p.define(f.loop_var, f.loop_var.name) for f in nest]
+        p.lines.add("for ", ", ".join(names), " in ", call("range" if len(nest) == 1 else "T.grid", extents), ":")
+        loops.update((id(f.loop_var), f) for f in nest)
+        _suite(nest[-1].body, p)
+        return
+    args, kwargs = _loop_args(node, p)
+    name = p.define(node.loop_var, node.loop_var.name)
+    p.lines.add("for ", name, " in ", call(f"T.{LOOP_KINDS[node.kind]}", args, kwargs), ":")
+    loops[id(node.loop_var)] = node
+    _suite(node.body, p)
+
+
+def _starts_at_zero(node: For) -> bool:
+    """Whether the loop counts from a zero of its extent's type, with a variable of that type."""
+    plain = isinstance(node.min, s.IntImm) and node.min.value == 0 and type(node.loop_var) is Var
+    return plain and node.min.dtype == node.extent.dtype == node.loop_var.dtype
+
+
+def _plain_nest(node: Stmt) -> list[For]:
+    """Return the loops from `node` inwards that one ``T.grid`` writes."""
+    nest: list[For] = []
+    inner: set[int] = set()
+    while type(node) is For and node.kind == ForKind.SERIAL and node.thread_binding is None and not node.annotations and _starts_at_zero(node):
+        if any(id(n) in inner for n in walk(node.extent)):
+            break
+        nest.append(node)
+        inner.add(id(node.loop_var))
+        node = node.body
+    return nest
+
+
+def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
+    kwargs: list[tuple[str, Doc]] = []
+    r = s.Range(node.min, node.extent)
+    docs = None if _starts_at_zero(node) else slice_docs(r, p)
+    if _starts_at_zero(node):
+        args = [argument(node.extent, p)]
+    elif docs is None or node.loop_var.dtype != node.extent.dtype or type(node.loop_var) is not Var:
+        args = [p.expr(r)]
+        kwargs.append(("var", var_declaration(node.loop_var, p)))
+    else:
+        args = list(docs)
+    if node.kind == ForKind.THREAD_BINDING:
+        thread = node.thread_binding
+        if thread is not None and _is_plain_thread(thread, node):
+            kwargs.append(("thread", _quote(thread.thread_tag)))
+        else:
+            kwargs.append(("binding", any_literal(thread, p)))
+    elif node.thread_binding is not None:
+        kwargs.append(("binding", p.expr(node.thread_binding)))
+    if node.annotations:
+        kwargs.append(("annotations", any_literal(node.annotations, p)))
+    return args, kwargs
+
+
+def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
+    """Whether the thread axis is the one that ``T.thread_binding(..., thread=tag)`` makes."""
+    if iv.dom is None or iv.iter_type != "thread" or not iv.thread_tag or type(iv.var) is not Var or iv.var.dtype != loop.loop_var.dtype:
+        return False
+    return same(iv.dom.extent, loop.extent) and same(iv.dom.min, s.const(0, loop.loop_var.dtype))
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+@STMT.on(BlockRealize)
+def _block_realize(node: BlockRealize, p: Printer) -> None:
+    p.lines.add("with ", call("T.sblock", [_quote(node.block.name_hint)]), ":")
+    with p.lines.indented():
+        _axes(node.block, node.iter_values, p)
+        if not (isinstance(node.predicate, s.IntImm) and node.predicate.value):
+            p.lines.add(call("T.where", [p.expr(node.predicate)]))
+        _block_content(node.block, p, signature=True)
+    p.note(node.block)
+
+
+@STMT.on(Block)
+def _block(node: Block, p: Printer) -> None:
+    _block_realize(BlockRealize(tuple(iv.var for iv in node.iter_vars), s.TRUE, node), p)
+
+
+def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
+    """Write the iteration variables; neighbours that run over a whole loop each are grouped."""
+    run: list[tuple[s.IterVar, Any]] = []
+    loops = p.frames[-1].loops
+
+    def flush() -> None:
+        if len(run) == 1:
+            _axis(*run[0], p)
+        elif run:
+            kinds = "".join("S" if iv.iter_type == "data_par" else "R" for iv, _ in run)
+            values = Group("[", tuple([p.expr(v) for _, v in run]), "]")
+            names = ", ".join(p.define(iv.var, iv.var.name) for iv, _ in run)
+            p.lines.add(names, " = ", call("T.axis.remap", [_quote(kinds), values]))
+        run.clear()
+
+    for iv, value in zip(block.iter_vars, values, strict=False):
+        loop = loops.get(id(value))
+        if loop is not None and _is_remap(iv, value, loop):
+            run.append((iv, value))
+        else:
+            flush()
+            _axis(iv, value, p)
+    flush()
+
+
+def _is_remap(iv: s.IterVar, value: Any, loop: For) -> bool:
+    if iv.iter_type not in ("data_par", "reduce") or iv.thread_tag or iv.dom is None or iv.var.dtype != value.dtype or type(iv.var) is not Var:
+        return False
+    return all(same(a, b) or structural_equal(a, b) for a, b in ((iv.dom.min, loop.min), (iv.dom.extent, loop.extent)))
+
+
+def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
+    dom = iv.dom
+    if dom is None:
+        dom_doc: Doc = "None"
+    elif isinstance(dom.min, s.IntImm) and dom.min.value == 0 and dom.min.dtype == dom.extent.dtype:
+        dom_doc = argument(dom.extent, p)
+    else:
+        docs = slice_docs(dom, p)
+        dom_doc = tuple_doc(docs) if docs is not None else p.expr(dom)
+    kwargs = []
+    if dom is None or iv.var.dtype != dom.extent.dtype:
+        kwargs.append(("dtype", _quote(iv.var.dtype)))
+    if iv.thread_tag:
+        kwargs.append(("thread_tag", _quote(iv.thread_tag)))
+    value_doc = argument(value, p)
+    kind = AXIS_KINDS.get(iv.iter_type)
+    args = [dom_doc, value_doc]
+    if kind is None:
+        kind, args = "of_kind", [_quote(iv.iter_type), *args]
+    p.lines.add(p.define(iv.var, iv.var.name), " = ", call(f"T.axis.{kind}", args, kwargs))
+
+
+def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
+    own = {id(b) for b in block.alloc_buffers} | {id(m.buffer) for m in block.match_buffers}
+    if any(id(r.buffer) in own for r in (*block.reads, *block.writes)):
+        _block_buffers(block, p)
+        own.clear()
+    if signature:
+        p.lines.add(call("T.reads", [p.expr(r) for r in block.reads]))
+        p.lines.add(call("T.writes", [p.expr(r) for r in block.writes]))
+        if block.annotations:
+            p.lines.add(call("T.sblock_attr", [any_literal(block.annotations, p)]))
+    if own:
+        _block_buffers(block, p)
+    if block.init is not None:
+        p.lines.add("with T.init():")
+        _suite(block.init, p)
+    _body(block.body, p)
+
+
+def _block_buffers(block: Block, p: Printer) -> None:
+    for b in block.alloc_buffers:
+        name, value = _new_buffer("T.sblock_alloc_buffer", b, p)
+        p.lines.add(_assign(name, value))
+    for m in block.match_buffers:
+        name, value = _new_buffer("T.match_buffer", m.buffer, p, p.expr(m.source))
+        p.lines.add(_assign(name, value))
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+@FUNCTION.on(PrimFunc)
+def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
+    p.dialects.add("T")
+    place: list[Any] = []
+    p.open_function(place)
+    inline = _inline_params(func)
+    params: list[Doc] = []
+    for param in func.params:
+        buffer = inline.get(id(param))
+        if buffer is not None:
+            args, kwargs = _buffer_args(buffer, p)
+            params.append(Seq(TERNARY, (_introduce(buffer, p), ": ", call("T.Buffer", args, kwargs))))
+        else:
+            declaration = var_declaration(param, p)
+            kind = f"T.{param.dtype}" if declaration == call(f"T.{param.dtype}") else declaration
+            params.append(Seq(TERNARY, (p.define(param, param.name), ": ", kind)))
+    attrs = dict(func.attrs.items)
+    symbol = attrs.get("global_symbol")
+    spelled = name if name.isidentifier() else p.fresh("func")
+    options = [("private", "True")] if symbol is None else []
+    if spelled != name:
+        options.append(("name", _quote(name)))
+    if symbol == name:
+        del attrs["global_symbol"]
+    bare = _is_plain_root(func.body)
+    if not bare and _holds_block(func.body) and not isinstance(func.body, BlockRealize):
+        options.append(("root_block", "False"))
+    p.lines.add("@", call("T.prim_func", (), options) if options else "T.prim_func")
+    returns = [" -> ", any_literal(func.ret_type, p)] if func.ret_type is not None else []
+    p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
+    with p.lines.indented():
+        if attrs:
+            p.lines.add(call("T.func_attr", [mapping([(_quote(k), any_literal(v, p)) for k, v in attrs.items()])]))
+        p.lines.mark(place)
+        for param, buffer in func.buffer_map:
+            if id(param) not in inline:
+                buffer_name, value = _new_buffer("T.match_buffer", buffer, p, p.expr(param))
+                p.lines.add(_assign(buffer_name, value))
+        if bare:
+            p.lines.add('# with T.sblock("root"):')
+            _block_content(func.body.block, p, signature=False)  # type: ignore[attr-defined]
+        else:
+            _body(func.body, p)
+    p.close_function()
+
+
+def _inline_params(func: PrimFunc) -> dict[int, Buffer]:
+    """Return, by parameter, the buffers that a signature can hold: of constant shape, on a pointer that nothing else names."""
+    used = {id(n) for n in walk(func.body) if isinstance(n, Var) and n.dtype == "handle"}
+    pointers = [id(b.data) for _, b in func.buffer_map]
+    matched = [id(v) for v, _ in func.buffer_map]
+    inline = {}
+    for param, b in func.buffer_map:
+        parts = (*b.shape, *b.strides, *((b.elem_offset,) if b.elem_offset is not None else ()))
+        constant = all(isinstance(x, s.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
+        if constant and id(param) not in used and matched.count(id(param)) == 1 and pointers.count(id(b.data)) == 1 and b.data is not param:
+            inline[id(param)] = b
+    return inline
+
+
+def _is_plain_root(body: Stmt) -> bool:
+    """Whether the body is the root block that reading a function with blocks puts around them."""
+    if not isinstance(body, BlockRealize) or body.iter_values or not (isinstance(body.predicate, s.IntImm) and body.predicate.value):
+        return False
+    b = body.block
+    plain = b.name_hint == "root" and not (b.iter_vars or b.reads or b.writes or b.annotations or b.match_buffers) and b.init is None
+    return plain and (bool(b.alloc_buffers) or _holds_block(b.body)) and not _reads_as_root(b)
+
+
+def _reads_as_root(root: Block) -> bool:
+    """Whether the content alone would be taken for a root block itself."""
+    return isinstance(root.body, BlockRealize) and not root.alloc_buffers and not root.body.iter_values and root.body.block.name_hint == "root"
+
+
+def _holds_block(stmt: Stmt) -> bool:
+    return any(isinstance(n, BlockRealize) for n in walk(stmt))
+
+
