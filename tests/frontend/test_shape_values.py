@@ -115,6 +115,33 @@ def test_positions_are_sliced_to_the_length() -> None:
         evaluate(mod, f32(1, 17, 4))
 
 
+def test_unequal_dimensions_are_refused_at_run_time() -> None:
+    """Two names may broadcast or be equal; anything else is an error, not a wrong result."""
+    nodes = [node("Add", ["a", "b"], ["s"]), node("Mul", ["s", "b"], ["y"])]
+    mod = from_onnx(model_of(nodes, {"a": f32(3, 4), "b": f32(3, 4)}, ["y"], 17, dims={"a": ["n", 4], "b": ["m", 4]}))
+    for n, m in ((3, 3), (3, 1), (1, 3)):
+        a, b = f32(n, 4), f32(m, 4)
+        compare(evaluate(mod, a, b), [(a + b) * b])
+    with pytest.raises(AssertionError, match="dimension"):
+        evaluate(mod, f32(3, 4), f32(2, 4))
+
+
+def test_pyramid_levels_are_taken_to_be_equal() -> None:
+    """x + upsample(pool(x)): (h + 1) // 2 * 2 beside h keeps the simpler form."""
+    nodes = [
+        node("MaxPool", ["x"], ["p"], kernel_shape=[1, 1], strides=[2, 2]),
+        node("MaxPool", ["p"], ["q"], kernel_shape=[1, 1], strides=[2, 2]),
+        node("Resize", ["q", "", "scale"], ["u"], mode="nearest"),
+        node("Add", ["p", "u"], ["y"]),
+    ]
+    weights = {"scale": np.array([1, 1, 2, 2], np.float32)}
+    sizes = [{"x": (1, 2, 8, 12)}, {"x": (2, 2, 4, 4)}]
+    mod = run_at(nodes, weights, {"x": ["n", 2, "h", "w"]}, sizes)
+    assert s.same(mod["main"].ret_ty.shape[2], mod["main"].body.blocks[0].bindings[0].var.ty.shape[2])
+    with pytest.raises(AssertionError, match="dimension"):
+        evaluate(mod, f32(1, 2, 6, 4))
+
+
 def test_upsample_to_the_size_of_another() -> None:
     """Feature pyramid: Resize by sizes taken from another map, and by scales computed from shapes."""
     sizes = [

@@ -83,8 +83,8 @@ class Graph:
         self.params: list[tuple[RelaxVar, Constant]] = []
         self.scope = Scope(None, {})
         self.functions: dict[tuple[str, str], Any] = {}
-        self.has_branches = False
         self._in_branch: list[list[Value]] = []
+        self._checked: list[tuple[Dim, Dim]] = []
         self._initializers: dict[int, str] = {}
         self._names: set[str] = set()
 
@@ -146,6 +146,17 @@ class Graph:
         self.bb.match_cast(shape_expr([s.to_expr(d) for d in computed]), ShapeType(names, len(names)))
         by_id = {id(d): v for d, v in zip(computed, names, strict=True)}
         return [by_id.get(id(d), d) for d in dims]
+
+    def check_equal_or_one(self, a: Dim, b: Dim, where: str) -> None:
+        """Check at run time that two dimensions broadcast; once for each pair."""
+        if any(s.same(a, x) and s.same(b, y) for x, y in self._checked):
+            return
+        if not self._in_branch:
+            self._checked.append((a, b))
+        found = s.choose(s.compare("Equal", b, 1), a, b)
+        expected = s.choose(s.compare("Equal", a, 1), b, a)
+        ty = ShapeType((s.to_expr(expected),), 1)
+        self.bb.match_cast(shape_expr((s.to_expr(found),)), ty, f"broadcast_in_{identifier(where)}")
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""

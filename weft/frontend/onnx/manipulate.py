@@ -313,6 +313,7 @@ def _expand(node: Node) -> Any:
     dims = [_broadcast(d, t) for d, t in zip([*([1] * (rank - len(own))), *own], target, strict=True)]
     if len(own) == rank and all(s.provably_equal(a, b) for a, b in zip(own, dims, strict=True)):
         return node.value(0)
+    node.check_broadcast(own, target)
     return node.op("broadcast_to", node.x(), shape_expr([s.to_expr(d) for d in dims]))
 
 

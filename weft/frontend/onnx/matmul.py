@@ -24,6 +24,7 @@ def _matmul(node: Node) -> Any:
     rows, columns = node.dims(b)[-2:]
     if not s.provably_equal(inner, rows):
         b = node.with_dims(b, [*node.dims(b)[:-2], inner, columns])
+    node.check_broadcast(node.dims(a)[:-2], node.dims(b)[:-2])
     return node.op("matmul", a, b)
 
 
@@ -41,7 +42,7 @@ def _gemm(node: Node) -> Any:
         out = node.op("multiply", out, node.scalar(alpha, dtype))
     if node.has(2) and beta != 0.0:
         c = node.x(2) if beta == 1.0 else node.op("multiply", node.x(2), node.scalar(beta, dtype))
-        out = node.op("add", out, c)
+        out = node.op("add", *node.broadcasting(out, c))
     return out
 
 

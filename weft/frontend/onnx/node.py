@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +13,20 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.schema import attribute_value
 from weft.frontend.onnx.value import Dim, Value, as_dim
-from weft.ir import Constant, DataType, Expr, Min, Tuple, constant, numpy_dtype, shape_expr, tensor_type
+from weft.ir import (
+    Constant,
+    DataType,
+    Expr,
+    Min,
+    PrimExpr,
+    Tuple,
+    Var,
+    constant,
+    numpy_dtype,
+    shape_expr,
+    tensor_type,
+    walk,
+)
 
 __all__ = ["Node"]
 
@@ -168,7 +182,8 @@ class Node:
     ) -> Any:
         """Take a part; bounds must lie inside of the tensor and strides be positive."""
         steps = list(strides) if strides is not None else [1] * len(axes)
-        return self.op("strided_slice", x, axes=tuple(axes), begin=tuple(begin), end=tuple(end), strides=tuple(steps))
+        bounds = {"axes": tuple(axes), "begin": tuple(begin), "end": tuple(end), "strides": tuple(steps)}
+        return self.op("strided_slice", x, **bounds, assume_inbound=True)
 
     def full(self, shape: Sequence[Dim], value: Any, dtype: str) -> Any:
         """Make a tensor of one value."""
@@ -203,19 +218,49 @@ class Node:
         dims = [self.dims(x) for x in operands]
         if all(s.is_known(*d) for d in dims):
             return operands
-        return tuple(self._clipped_dims(x, own, dims) for x, own in zip(operands, dims, strict=True))
+        prepared = tuple(self._clipped_dims(x, own, dims) for x, own in zip(operands, dims, strict=True))
+        self.check_broadcast(*(self.dims(x) for x in prepared))
+        return prepared
+
+    def check_broadcast(self, *shapes: Sequence[Dim]) -> None:
+        """Check at run time that dimensions which may or may not be equal are so, or 1."""
+        for i in range(1, max(map(len, shapes), default=0) + 1):
+            distinct: list[Dim] = []
+            for shape in shapes:
+                if (
+                    len(shape) >= i
+                    and not s.same(shape[-i], 1)
+                    and not any(s.provably_equal(shape[-i], d) for d in distinct)
+                ):
+                    distinct.append(shape[-i])
+            for a, b in pairwise(distinct):
+                if not s.is_known(a, b):
+                    self.graph.check_equal_or_one(a, b, self.proto.name or self.op_type)
 
     def _clipped_dims(self, x: Any, own: list[Dim], others: Sequence[list[Dim]]) -> Any:
-        new = list(own)
-        for i in range(-len(own), 0):
-            if isinstance(own[i], Min):
-                sides = (as_dim(own[i].a), as_dim(own[i].b))
-                limit = next((d for d in sides if isinstance(d, int)), 0)
-                for other in others:
-                    if (
-                        limit > 1
-                        and len(other) >= -i
-                        and any(s.same(other[i], side) for side in sides if not isinstance(side, int))
-                    ):
-                        new[i] = other[i]
+        new = [_agreed(own[i], [o[i] for o in others if len(o) >= -i]) for i in range(-len(own), 0)]
         return x if all(a is b for a, b in zip(new, own, strict=True)) else self.with_dims(x, new)
+
+
+def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
+    """Return what a dimension has to be beside others: ``n`` for ``min(n, 512)``, the simplest of those of the same sizes.
+
+    The latter are the levels of a feature pyramid, such as ``(h + 7) // 8`` and ``(h + 15) // 16 * 2``; they are taken
+    to be equal, not 1.
+    """
+    if not isinstance(own, PrimExpr) or isinstance(own, Var):
+        return own
+    if isinstance(own, Min):
+        sides = (as_dim(own.a), as_dim(own.b))
+        limit = next((d for d in sides if isinstance(d, int)), 0)
+        for other in others:
+            if limit > 1 and any(s.same(other, side) for side in sides if not isinstance(side, int)):
+                return other
+    names = _variables(own)
+    alike = [d for d in others if isinstance(d, PrimExpr) and not isinstance(d, Var) and _variables(d) == names]
+    simplest = min(alike, key=lambda d: sum(1 for _ in walk(d)), default=own)
+    return own if s.provably_equal(own, simplest) else simplest
+
+
+def _variables(e: PrimExpr) -> set[int]:
+    return {id(v) for v in walk(e) if isinstance(v, Var)}

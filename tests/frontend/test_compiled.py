@@ -1,0 +1,149 @@
+"""Imported models, compiled and run: the parts of an import that only the virtual machine can show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import weft
+from tests.frontend.models import compare, model_of, oracle
+from weft.frontend.onnx import from_onnx
+
+node = helper.make_node
+RNG = np.random.default_rng(5)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def machine(model: onnx.ModelProto, **options: Any) -> Any:
+    mod = from_onnx(model, **options)
+    return weft.relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
+
+
+def run(main: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    out = main(*inputs)
+    return [o.numpy() for o in (out if isinstance(out, (list, tuple)) else [out])]
+
+
+def attention() -> onnx.ModelProto:
+    """One attention block whose shapes all come from Shape."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["b"]),
+        node("Gather", ["s", "one"], ["t"]),
+        node("Unsqueeze", ["b", "axis"], ["b1"]),
+        node("Unsqueeze", ["t", "axis"], ["t1"]),
+        node("Concat", ["b1", "t1", "heads"], ["split"], axis=0),
+        node("Concat", ["b1", "t1", "minus"], ["merged"], axis=0),
+        node("MatMul", ["x", "w"], ["q"]),
+        node("Reshape", ["q", "split"], ["q4"]),
+        node("Transpose", ["q4"], ["qh"], perm=[0, 2, 1, 3]),
+        node("Transpose", ["q4"], ["kh"], perm=[0, 2, 3, 1]),
+        node("MatMul", ["qh", "kh"], ["scores"]),
+        node("Softmax", ["scores"], ["p"], axis=-1),
+        node("MatMul", ["p", "qh"], ["o"]),
+        node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["ot", "merged"], ["flat"]),
+        node("Slice", ["table", "from", "t1", "axis"], ["positions"]),
+        node("Add", ["flat", "positions"], ["h"]),
+        node("LayerNormalization", ["h", "g"], ["y"]),
+    ]
+    weights = {
+        "zero": np.int64(0), "one": np.int64(1), "axis": np.array([0]), "heads": np.array([2, 4]),
+        "minus": np.array([-1]), "from": np.array([0]), "w": f32(8, 8), "table": f32(16, 8), "g": f32(8),
+    }  # fmt: skip
+    return model_of(nodes, {"x": f32(2, 3, 8)}, ["y"], 17, weights, {"x": ["batch", "time", 8]})
+
+
+def test_shapes_of_the_model_at_several_sizes() -> None:
+    model = attention()
+    main = machine(model)
+    for batch, time in ((2, 3), (1, 1), (3, 16)):
+        x = f32(batch, time, 8)
+        compare(run(main, x), oracle(model, {"x": x}), rtol=1e-3, atol=1e-4)
+    with pytest.raises(Exception, match="dimension"):
+        main(f32(1, 17, 8))
+
+
+def branches() -> onnx.ModelProto:
+    def branch(name: str, nodes: Any) -> onnx.GraphProto:
+        return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info("out")])
+
+    then = branch("t", [node("Relu", ["h"], ["r"]), node("Concat", ["r", "x"], ["out"], axis=0)])
+    other = branch("e", [node("Sub", ["x", "h"], ["out"])])
+    nodes = [
+        node("Mul", ["x", "x"], ["h"]),
+        node("ReduceSum", ["x"], ["total"], keepdims=0),
+        node("Greater", ["total", "limit"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+        node("Abs", ["y"], ["z"]),
+    ]
+    return model_of(nodes, {"x": f32(3, 2)}, ["z", "h"], 17, {"limit": np.float32(0)}, {"x": ["n", 2]})
+
+
+def test_choice_by_data() -> None:
+    model = branches()
+    main = machine(model)
+    for x in (np.abs(f32(3, 2)), -np.abs(f32(3, 2)), np.abs(f32(1, 2))):
+        compare(run(main, x), oracle(model, {"x": x}))
+
+
+def test_axes_and_bounds_by_data() -> None:
+    nodes = [
+        node("Slice", ["x", "start", "end", "axes", "step"], ["part"]),
+        node("ReduceSum", ["part", "axes"], ["sum"], keepdims=0),
+        node("Unsqueeze", ["sum", "axes"], ["y"]),
+    ]
+    inputs = {
+        "x": f32(5, 6),
+        "start": np.array([-1]),
+        "end": np.array([0]),
+        "axes": np.array([1]),
+        "step": np.array([-2]),
+    }
+    model = model_of(nodes, inputs, ["part", "sum", "y"], 13, dims={"x": ["n", "m"]})
+    main = machine(model)
+    for axis, (start, end, step) in ((1, (-1, 0, -2)), (0, (1, 4, 1)), (-2, (0, 99, 3))):
+        feed = {
+            "x": f32(5, 6),
+            "start": np.array([start]),
+            "end": np.array([end]),
+            "axes": np.array([axis]),
+            "step": np.array([step]),
+        }
+        compare(run(main, *feed.values()), oracle(model, feed))
+
+
+def test_sizes_as_outputs_and_params_as_inputs() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["y"]),
+        node("Shape", ["y"], ["s"]),
+        node("Cast", ["s"], ["f"], to=1),
+        node("Sqrt", ["f"], ["r"]),
+    ]
+    w = f32(4, 3)
+    model = model_of(nodes, {"x": f32(2, 4)}, ["y", "s", "r"], 17, {"w": w}, {"x": ["n", 4]})
+    x = f32(5, 4)
+    compare(run(machine(model), x), oracle(model, {"x": x}))
+    mod = from_onnx(model, keep_params_in_input=True)
+    main = weft.relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
+    params = [c.data for c in mod["main"].attrs["params"]]
+    compare(run(main, x, *params), oracle(model, {"x": x}))
+
+
+def test_empty_tensors() -> None:
+    model = model_of(
+        [node("MatMul", ["x", "w"], ["m"]), node("Relu", ["m"], ["y"])],
+        {"x": f32(2, 4)},
+        ["y"],
+        17,
+        {"w": f32(4, 3)},
+        {"x": ["n", 4]},
+    )
+    assert run(machine(model), f32(0, 4))[0].shape == (0, 3)
