@@ -265,6 +265,7 @@ def damaged_weight(**changes: Any) -> onnx.ModelProto:
         ({"raw_data": b"\0" * 23}, "too little data"),
         ({"raw_data": b"\0" * 25}, "too much data"),
         ({"dims": [2, -3]}, "negative dimension"),
+        ({"dims": [1] * 99}, "too many dimensions"),
         ({"dims": [2**40, 2**40]}, "too little data"),
         ({"data_type": TensorProto.STRING}, "STRING"),
         ({"data_type": 0}, "UNDEFINED"),

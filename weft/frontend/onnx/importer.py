@@ -83,9 +83,11 @@ def from_onnx(
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main", params):
-        order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
+        with _as_import_errors("the model's graph"):
+            order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
         convert_nodes(graph, order)
-        outputs = [_output(graph, o.name) for o in proto.graph.output]
+        with _as_import_errors("the model's outputs"):
+            outputs = [_output(graph, o.name) for o in proto.graph.output]
         if not outputs:
             raise ModelImportError("the graph has no outputs", expected="at least one")
         bb.span = None

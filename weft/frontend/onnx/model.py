@@ -124,6 +124,9 @@ def _type_name(elem_type: int) -> str:
     return known.get(elem_type, f"number {elem_type}")
 
 
+MAX_RANK = 32
+
+
 class TensorReader:
     """Reads tensor protos; external files are mapped once each.
 
@@ -148,6 +151,10 @@ class TensorReader:
         what = what or f"tensor '{proto.name}'"
         dtype = numpy_type(proto.data_type, what)
         dims = tuple(proto.dims)
+        if len(dims) > MAX_RANK:
+            raise ModelImportError(
+                f"{what} has too many dimensions", expected=f"at most {MAX_RANK}", found=str(len(dims))
+            )
         if any(d < 0 for d in dims):
             raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
         count = 1
