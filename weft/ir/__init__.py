@@ -48,7 +48,7 @@ from weft.ir.scalar import FALSE, TRUE
 from weft.ir.scalar import __all__ as _scalar_names
 from weft.ir.serialize import load_json, save_json
 from weft.ir.structural import assert_structural_equal, fingerprint, structural_equal, structural_hash
-from weft.ir.text import script
+from weft.ir.text import script as _script  # its import installs the printer
 from weft.ir.types import (
     AnyType,
     FuncType,
@@ -73,5 +73,5 @@ __all__ = [
     "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
     "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape",
     "children", "constant", "dtype_of", "fingerprint", "function_pass", "is_float", "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
-    "post_order", "prim_value", "rebuild", "rewrite", "save_json", "script", "set_printer", "shape_expr", "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
+    "post_order", "prim_value", "rebuild", "rewrite", "save_json", "set_printer", "shape_expr", "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
 ]  # fmt: skip

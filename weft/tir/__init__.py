@@ -1,6 +1,6 @@
 """The tensor-level dialect: loop nests over buffers, from schedulable blocks down to what code is generated from.
 
-Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, then ``schedule/``, ``transform/``, ``pipeline``.
+Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, then ``schedule/``, ``transform/``, ``pipeline``; ``script/`` is the text form.
 """
 
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
@@ -35,3 +35,4 @@ from weft.tir.stmt import (
     While,
     seq,
 )
+from weft.tir.script import printing as _printing  # its import registers print rules

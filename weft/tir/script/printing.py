@@ -13,7 +13,7 @@ from weft.ir import CallIntrin as Call
 from weft.ir import scalar as s
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, _quote, any_literal
-from weft.ir.text.scalar import argument, is_unit, same, slice_docs, var_declaration
+from weft.ir.text.scalar import argument, is_unit, number, same, slice_docs, var_declaration
 from weft.tir import intrin
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
@@ -218,8 +218,11 @@ def _comm_reducer(node: CommReducer, p: Printer) -> Doc:
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-def _body(stmt: Stmt, p: Printer) -> None:
-    """Write a statement and all that it holds as a sequence of lines, in a loop."""
+def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
+    """Write a statement and all that it holds as a sequence of lines, in a loop.
+
+    At a block's own level an allocation in one line would belong to the block, so a statement is written with ``with``.
+    """
     if isinstance(stmt, SeqStmt) and not stmt.seq:
         p.lines.add("pass")
         return
@@ -235,7 +238,7 @@ def _body(stmt: Stmt, p: Printer) -> None:
             continue
         line, alone = scope(node, p)
         p.note(node)
-        if not todo and alone is not None:
+        if not todo and alone is not None and not (in_block and type(node) is AllocBuffer):
             p.lines.add(alone)
             todo.append(node.body)  # type: ignore[attr-defined]
         else:
@@ -493,11 +496,8 @@ def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
     dom = iv.dom
     if dom is None:
         dom_doc: Doc = "None"
-    elif isinstance(dom.min, s.IntImm) and dom.min.value == 0 and dom.min.dtype == dom.extent.dtype:
-        dom_doc = argument(dom.extent, p)
     else:
-        docs = slice_docs(dom, p)
-        dom_doc = tuple_doc(docs) if docs is not None else p.expr(dom)
+        dom_doc = _domain(dom, value, p)
     kwargs = []
     if dom is None or iv.var.dtype != dom.extent.dtype:
         kwargs.append(("dtype", _quote(iv.var.dtype)))
@@ -509,6 +509,19 @@ def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
     if kind is None:
         kind, args = "of_kind", [_quote(iv.iter_type), *args]
     p.lines.add(p.define(iv.var, iv.var.name), " = ", call(f"T.axis.{kind}", args, kwargs))
+
+
+def _domain(dom: s.Range, value: Any, p: Printer) -> Doc:
+    """Write an axis' domain; plain numbers take the type of its value."""
+    low, extent = dom.min, dom.extent
+    constant = isinstance(low, s.IntImm) and isinstance(extent, s.IntImm)
+    if constant and low.dtype == extent.dtype == value.dtype:
+        low_doc, high_doc = number(low.value), number(low.value + extent.value)
+        return high_doc if low.value == 0 else tuple_doc([low_doc, high_doc])
+    docs = None if constant else slice_docs(dom, p)
+    if docs is None:
+        return p.expr(dom)
+    return docs[1] if isinstance(low, s.IntImm) and low.value == 0 else tuple_doc(docs)
 
 
 def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
@@ -526,7 +539,7 @@ def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
     if block.init is not None:
         p.lines.add("with T.init():")
         _suite(block.init, p)
-    _body(block.body, p)
+    _body(block.body, p, in_block=True)
 
 
 def _block_buffers(block: Block, p: Printer) -> None:

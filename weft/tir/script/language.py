@@ -1,0 +1,511 @@
+"""The names of ``T``: what TIR scripts are written in.
+
+Expressions build nodes at once; statements and scopes return the commands of ``commands``, which the parser acts on. Names that are
+not defined here are data types (``T.float32``), intrinsics (``T.exp``) and node classes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from weft import tir
+from weft.error import InvalidArgument
+from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, const
+from weft.ir import CallIntrin as CallNode
+from weft.ir import scalar as s
+from weft.ir.text.parser import MacroDecorator, MetaVar
+from weft.ir.text.scalar import slice_of
+from weft.tir.buffer import Buffer as BufferNode
+from weft.tir.buffer import BufferLoad as BufferLoadNode
+from weft.tir.buffer import BufferRegion, decl_buffer as declare
+from weft.tir.script.commands import (
+    AllocBlockBuffer,
+    Axis,
+    BlockFact,
+    BlockScope,
+    InitScope,
+    LetAnnotation,
+    Loops,
+    MatchBuffer,
+    Remap,
+    Scope,
+)
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    DeclBuffer,
+    Evaluate,
+    ForKind,
+    Prefetch,
+    Stmt,
+)
+from weft.tir.stmt import BufferStore as BufferStoreNode
+from weft.tir.stmt import LetStmt as LetStmtNode
+
+macro = inline = MacroDecorator()
+abs = s.abs_  # noqa: A001 - TVM's names, here and below
+all = s.all_of  # noqa: A001
+any = s.any_of  # noqa: A001
+min = s.min_  # noqa: A001
+max = s.max_  # noqa: A001
+
+
+def meta_var(value: Any) -> MetaVar:
+    """Bind a Python value as it is, instead of a variable of the program."""
+    return MetaVar(value)
+
+
+# --- data types, variables, constants ---------------------------------------------------------------------------------
+
+
+class DTypeMaker:
+    """A data type: an annotation, a constant (``T.float32(1)``), a conversion, or a new variable (``T.int32()``)."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = DataType(dtype)
+
+    def __call__(self, value: Any = None, is_size_var: bool | None = None) -> PrimExpr:
+        if value is None:
+            cls = s.SizeVar if is_size_var else Var
+            return UnnamedVar.remember(cls("", self.dtype), is_size_var is not None)
+        if isinstance(value, str):
+            return const(float(value), self.dtype)
+        return s.cast(self.dtype, value) if isinstance(value, PrimExpr) else const(value, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"T.{self.dtype}"
+
+
+class UnnamedVar:
+    """Which of the variables without a name were asked to be, or not to be, size variables."""
+
+    _explicit: set[int] = set()
+
+    @classmethod
+    def remember(cls, var: Var, explicit: bool) -> Var:
+        """Note whether the kind of `var` was given."""
+        if explicit:
+            cls._explicit.add(id(var))
+        return var
+
+    @classmethod
+    def is_explicit(cls, var: Var) -> bool:
+        """Whether the kind of `var` was given; asking forgets it."""
+        explicit = id(var) in cls._explicit
+        cls._explicit.discard(id(var))
+        return explicit
+
+
+class _HandleMaker(DTypeMaker):
+    def __call__(self, value: Any = None, *_: Any, **__: Any) -> PrimExpr:
+        return Var("", self.dtype)
+
+
+handle = _HandleMaker("handle")
+
+
+def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False) -> Var:
+    """Make a variable; an empty name is given by the assignment."""
+    return (s.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
+
+
+class _LetMaker:
+    """``T.let[T.int32]`` as an annotation, ``T.let(var, value)`` as a scope."""
+
+    def __getitem__(self, item: Any) -> LetAnnotation:
+        return LetAnnotation(item.dtype)
+
+    def __call__(self, var: Any, value: Any) -> Scope:
+        return LetStmt(value, var=var)
+
+
+let = _LetMaker()
+
+
+def Let(expr: Any, where: dict[Var, Any]) -> PrimExpr:
+    """Build `expr` with variables bound to values."""
+    body = as_expr(expr)
+    for var, value in reversed(where.items()):
+        body = s.Let(var, as_expr(value, var.dtype), body)
+    return body
+
+
+def StringImm_(value: str) -> StringImm:
+    """Make a string constant."""
+    return StringImm(value)
+
+
+# --- expressions that never fold --------------------------------------------------------------------------------------
+
+
+def _raw(cls: type) -> Any:
+    def build(a: Any, b: Any) -> PrimExpr:
+        return cls(*s._operands(a, b))
+
+    build.__doc__ = f"Build ``{cls.__name__}`` without folding."
+    return build
+
+
+def Not(a: Any) -> PrimExpr:
+    """Build a negation without folding."""
+    return s.Not(as_expr(a))
+
+
+def Cast(dtype: str, value: Any) -> PrimExpr:
+    """Build a conversion without folding."""
+    return s.Cast(DataType(dtype), as_expr(value))
+
+
+def cast(value: Any, dtype: str) -> PrimExpr:
+    """Convert to a data type (TVM's order of parameters)."""
+    return s.cast(dtype, value)
+
+
+def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
+    """Build a choice that evaluates both sides."""
+    a, b = s._operands(true_value, false_value)
+    return s.Select(as_expr(condition), a, b)
+
+
+def Ramp(base: Any, stride: Any, lanes: Any) -> PrimExpr:
+    """Build the vector ``base, base + stride, ...``."""
+    b, step = s._operands(base, stride)
+    return s.Ramp(b, step, int(lanes))
+
+
+def Broadcast(value: Any, lanes: Any) -> PrimExpr:
+    """Build a vector of equal lanes."""
+    return s.Broadcast(as_expr(value), int(lanes))
+
+
+def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
+    """Build a vector of chosen lanes."""
+    return s.Shuffle(tuple(vectors), tuple(as_expr(i) for i in indices))
+
+
+def Call(dtype: str, op: Any, args: Any, attrs: Any = None) -> PrimExpr:
+    """Build a call by operator; arguments are taken as they are."""
+    target = Op.get(op) if isinstance(op, str) else op
+    return CallNode(DataType(dtype), target, tuple(args), Attrs.of(attrs))
+
+
+def ret(value: Any) -> PrimExpr:
+    """Return a value from the function."""
+    v = as_expr(value)
+    return CallNode(v.dtype, Op.get("tir.ret"), (v,))
+
+
+def address_of(load: Any) -> PrimExpr:
+    """Take the address of a buffer's element."""
+    return CallNode(DataType("handle"), Op.get("tir.address_of"), (load,))
+
+
+def BufferLoad(buffer: BufferNode, indices: Any, predicate: Any = None) -> PrimExpr:
+    """Load with a mask."""
+    return BufferLoadNode(buffer, tuple(as_expr(i) for i in indices), predicate)
+
+
+def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> s.IterVar:
+    """Make an iteration variable."""
+    return s.IterVar(dom, var, iter_type, thread_tag)
+
+
+def env_thread(thread_tag: str, dtype: str = "int32") -> s.IterVar:
+    """Name a thread axis, to be given to :func:`launch_thread`."""
+    return s.IterVar(None, Var("", DataType(dtype)), "thread", thread_tag)
+
+
+class _RangeMaker:
+    from_min_extent = staticmethod(Range.from_min_extent)
+
+    def __call__(self, begin: Any, end: Any) -> Range:
+        return slice_of(begin, end)
+
+
+Range_ = _RangeMaker()
+
+
+# --- buffers ----------------------------------------------------------------------------------------------------------
+
+
+def _buffer(shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int) -> BufferNode:
+    """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
+    dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+    element = getattr(dtype, "dtype", dtype)
+    if isinstance(elem_offset, Var) and elem_offset.name == "":
+        elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
+    return declare(dims, element, "", data, strides, elem_offset, scope or "global", align if align > 0 else 64, max_int(offset_factor, 0))
+
+
+def max_int(a: int, b: int) -> int:
+    """Return the larger of two Python ints (``max`` builds expressions here)."""
+    return a if a > b else b
+
+
+class _BufferMaker:
+    """``T.Buffer(shape, dtype, ...)``: an annotation, or a buffer that the function does not introduce otherwise."""
+
+    def __call__(
+        self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
+        align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    ) -> BufferNode:  # fmt: skip
+        return _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+
+    def __getitem__(self, items: Any) -> BufferNode:
+        return self(*items) if isinstance(items, tuple) and isinstance(items[0], (tuple, list)) else self(items)
+
+
+Buffer = _BufferMaker()
+
+
+def match_buffer(
+    param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+) -> MatchBuffer:  # fmt: skip
+    """Name the memory of a handle parameter, or a region of another buffer."""
+    if shape is None:
+        if not isinstance(param, BufferRegion):
+            raise InvalidArgument("match_buffer: a parameter needs a shape")
+        shape, dtype = tuple(r.extent for r in param.region), param.buffer.dtype
+    if isinstance(param, BufferLoadNode):
+        one = [Range(i, const(1, i.dtype)) for i in param.indices]
+        param = BufferRegion(param.buffer, tuple(one))
+    return MatchBuffer(param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+
+
+def sblock_alloc_buffer(
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
+    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+) -> AllocBlockBuffer:  # fmt: skip
+    """Allocate a buffer in the block under way."""
+    return AllocBlockBuffer(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
+
+
+def alloc_buffer(
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
+    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None, annotations: Any = None,
+) -> Scope:  # fmt: skip
+    """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    notes = Attrs.of(annotations)
+    return Scope(b, lambda value, body, _: AllocBuffer(value, body, notes), "alloc", notes)
+
+
+def decl_buffer(
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
+    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+) -> Scope:  # fmt: skip
+    """Declare a buffer as a view of the memory that `data` points to."""
+    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    return Scope(b, lambda value, body, _: DeclBuffer(value, body))
+
+
+# --- functions and blocks ---------------------------------------------------------------------------------------------
+
+
+def func_attr(attrs: dict[str, Any]) -> BlockFact:
+    """Set attributes of the function."""
+    return BlockFact("func_attr", attrs)
+
+
+def sblock(name: str = "", no_realize: bool = False) -> BlockScope:
+    """Open a block."""
+    return BlockScope(name)
+
+
+block = sblock
+
+
+def init() -> InitScope:
+    """Open the part of a block that runs at the first step of its reduction."""
+    return InitScope()
+
+
+def where(predicate: Any) -> BlockFact:
+    """Run the block only where a condition holds."""
+    return BlockFact("where", as_expr(predicate))
+
+
+def _regions(slices: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(slices[0]) if len(slices) == 1 and isinstance(slices[0], (list, tuple)) else slices
+
+
+def reads(*slices: Any) -> BlockFact:
+    """State what the block reads."""
+    return BlockFact("reads", _regions(slices))
+
+
+def writes(*slices: Any) -> BlockFact:
+    """State what the block writes."""
+    return BlockFact("writes", _regions(slices))
+
+
+def sblock_attr(attrs: dict[str, Any]) -> BlockFact:
+    """Annotate the block."""
+    return BlockFact("annotations", attrs)
+
+
+block_attr = sblock_attr
+
+
+class axis:
+    """Iteration variables of a block."""
+
+    @staticmethod
+    def spatial(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+        """Make an axis whose iterations are independent."""
+        return Axis("data_par", dom, as_expr(binding), dtype, thread_tag)
+
+    S = spatial
+
+    @staticmethod
+    def reduce(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+        """Make an axis that is reduced over."""
+        return Axis("reduce", dom, as_expr(binding), dtype, thread_tag)
+
+    R = reduce
+
+    @staticmethod
+    def scan(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+        """Make an axis whose iterations run in order."""
+        return Axis("ordered", dom, as_expr(binding), dtype, thread_tag)
+
+    @staticmethod
+    def opaque(dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+        """Make an axis of which nothing is known."""
+        return Axis("opaque", dom, as_expr(binding), dtype, thread_tag)
+
+    @staticmethod
+    def of_kind(kind: str, dom: Any, binding: Any = None, dtype: str | None = None, thread_tag: str = "") -> Axis:
+        """Make an axis of any kind."""
+        return Axis(kind, dom, as_expr(binding), dtype, thread_tag)
+
+    @staticmethod
+    def remap(kinds: str, bindings: Any) -> Remap:
+        """Make one axis for each loop variable: ``S`` spatial, ``R`` reduced."""
+        return Remap(kinds, tuple(bindings))
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def _loop_range(start: Any, stop: Any) -> Range:
+    if isinstance(start, Range):
+        return start
+    if stop is None:
+        extent = as_expr(start)
+        return Range(const(0, extent.dtype), extent)
+    return slice_of(start, stop)
+
+
+def _loop(kind: ForKind) -> Any:
+    def loop(start: Any, stop: Any = None, *, annotations: Any = None, var: Any = None, binding: Any = None, step: Any = None) -> Loops:
+        if step is not None and step != 1:
+            raise InvalidArgument("loops count in steps of one", found=f"step={step}")
+        return Loops(kind, (_loop_range(start, stop),), annotations, None, binding, var)
+
+    loop.__doc__ = f"Make a {kind.name.lower()} loop over ``start .. stop``, or ``0 .. start``."
+    return loop
+
+
+serial = _loop(ForKind.SERIAL)
+parallel = _loop(ForKind.PARALLEL)
+vectorized = _loop(ForKind.VECTORIZED)
+unroll = _loop(ForKind.UNROLLED)
+
+
+def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None, var: Any = None, binding: Any = None) -> Loops:
+    """Make a loop each of whose iterations runs on a thread."""
+    if isinstance(stop, str):
+        stop, thread = None, stop
+    return Loops(ForKind.THREAD_BINDING, (_loop_range(start, stop),), annotations, thread, binding, var)
+
+
+def grid(*extents: Any) -> Loops:
+    """Make nested loops from zero."""
+    return Loops(ForKind.SERIAL, tuple(_loop_range(*(e if isinstance(e, tuple) else (e, None))) for e in extents))
+
+
+# --- other statements -------------------------------------------------------------------------------------------------
+
+
+def evaluate(value: Any) -> Stmt:
+    """Evaluate an expression for its effect."""
+    return Evaluate(as_expr(value))
+
+
+def LetStmt(value: Any, dtype: str | None = None, var: Any = None) -> Scope:
+    """Bind a variable within a scope."""
+    v = as_expr(value)
+    target = var if var is not None else Var("", DataType(dtype or v.dtype))
+    return Scope(target, lambda x, body, _: LetStmtNode(x, v, body))
+
+
+def Assert(condition: Any, message: Any, kind: str = "RuntimeError") -> Scope:
+    """Check a condition when the program runs."""
+    return Scope(None, lambda _, body, __: AssertStmt(as_expr(condition), as_expr(message), body, kind))
+
+
+def attr(node: Any, attr_key: str, value: Any) -> Scope:
+    """Leave a note for later passes on the statements that follow."""
+    return Scope(None, lambda _, body, __: AttrStmt(node, attr_key, value, body))
+
+
+def launch_thread(thread: Any, extent: Any) -> Scope:
+    """Bind a thread axis for the statements that follow."""
+    e = as_expr(extent)
+    var = thread if isinstance(thread, Var) else Var("", e.dtype)
+
+    def make(value: Any, body: Stmt, p: Any) -> Stmt:
+        tag = thread if isinstance(thread, str) else p.state.threads[id(thread)]
+        return AttrStmt(s.IterVar(Range(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body)
+
+    return Scope(var, make, "thread", thread)
+
+
+def realize(region: Any, condition: Any = True) -> Scope:
+    """Let a region of a buffer exist for the statements that follow."""
+    r = region if isinstance(region, BufferRegion) else BufferRegion(region.buffer, tuple(Range(i, const(1, i.dtype)) for i in region.indices))
+    return Scope(None, lambda _, body, __: BufferRealize(r.buffer, r.region, as_expr(condition), body))
+
+
+def prefetch(region: BufferRegion) -> Stmt:
+    """Hint that a region will be read soon."""
+    return Prefetch(region.buffer, region.region)
+
+
+def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> Stmt:
+    """Store with a mask, or a value of another type."""
+    return BufferStoreNode(buffer, as_expr(value), tuple(as_expr(i) for i in indices), predicate)
+
+
+_RENAMED: dict[str, Any] = {
+    "Range": Range_,
+    "StringImm": StringImm_,
+    "Var": Var_,
+    **{c.__name__: _raw(c) for c in (s.Add, s.Sub, s.Mul, s.Div, s.Mod, s.FloorDiv, s.FloorMod, s.Min, s.Max)},
+    **{c.__name__: _raw(c) for c in (s.EQ, s.NE, s.LT, s.LE, s.GT, s.GE, s.And, s.Or)},
+}
+_MAKERS: dict[str, DTypeMaker] = {}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        return _RENAMED[name]
+    if name in _MAKERS:
+        return _MAKERS[name]
+    if name.startswith("__"):
+        raise AttributeError(name)
+    try:
+        maker = _MAKERS[name] = DTypeMaker(name)
+    except InvalidArgument:
+        pass
+    else:
+        return maker
+    if hasattr(tir, name):
+        return getattr(tir, name)
+    near = difflib.get_close_matches(name, [*globals(), *_RENAMED, *dir(tir)], 3)
+    raise AttributeError(f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else ""))

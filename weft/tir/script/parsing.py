@@ -1,0 +1,717 @@
+"""Parse rules of TIR: statements of the Python AST to TIR statements.
+
+A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`_fold` closes the scopes from
+the end.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import DTypeMismatch, ParseError
+from weft.ir import (
+    TRUE,
+    Attrs,
+    DataType,
+    GlobalVar,
+    IterVar,
+    Op,
+    PrimExpr,
+    Range,
+    Var,
+    as_expr,
+    cast,
+    const,
+    structural_equal,
+)
+from weft.ir import CallIntrin as Call
+from weft.ir import scalar as s
+from weft.ir.text.evaluate import CALL, SUBSCRIPT, Evaluator
+from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
+from weft.ir.text.scalar import slice_of
+from weft.tir.analysis.access import access_regions
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
+from weft.tir.function import PrimFunc
+from weft.tir.script.commands import (
+    AllocBlockBuffer,
+    Axis,
+    BlockFact,
+    BlockScope,
+    InitScope,
+    LetAnnotation,
+    Loops,
+    MatchBuffer,
+    Remap,
+    Scope,
+)
+from weft.tir.script.language import DTypeMaker, UnnamedVar, serial
+from weft.tir.stmt import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+    seq,
+)
+
+__all__ = ["TIR", "prim_func"]
+
+_BLOCK_WORDS = {"sblock", "block"}
+
+
+class _Block:
+    """What is known of the block (or function root) under way."""
+
+    def __init__(self) -> None:
+        self.iter_vars: list[IterVar] = []
+        self.values: list[PrimExpr] = []
+        self.facts: dict[str, Any] = {}
+        self.allocs: list[Buffer] = []
+        self.matches: list[MatchBufferRegion] = []
+        self.init: Stmt | None = None
+        self.depth = 0  # of sequences: allocations at the block's own level belong to it
+
+
+class _State:
+    """A function under way."""
+
+    ty = None
+
+    def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
+        self.node, self.options = node, options
+        self.params: list[Var] = []
+        self.buffers: dict[int, tuple[Var, Buffer]] = {}
+        self.attrs: dict[str, Any] = {}
+        self.loops: dict[int, Range] = {}
+        self.threads: dict[int, str] = {}
+        self.depth = 0
+        self.blocks: list[_Block] = [_Block()]
+        self.sequences: list[list[Any]] = []
+        words = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        self.has_blocks = bool(words & _BLOCK_WORDS)
+        self.wants_root = options.get("root_block", True)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _State:
+    unknown = set(options) - {"name", "private", "check_well_formed", "root_block", "s_tir", "tirx", "is_stir", "persistent"}
+    if unknown:
+        raise p.fail(node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block")
+    state = p.state = _State(node, options)
+    p.define("range", _range)
+    if node.args.vararg or node.args.kwarg or node.args.defaults or node.args.kwonlyargs:
+        raise p.fail(node, "parameters of a program have no defaults and are not packed")
+    for arg in node.args.args:
+        _param(p, arg)
+    return state
+
+
+def _param(p: Parser, arg: ast.arg) -> None:
+    state: _State = p.state
+    if arg.annotation is None:
+        raise p.fail(arg, f"parameter '{arg.arg}' has no type", help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32")
+    note = _annotation(p, arg.annotation)
+    if isinstance(note, Buffer):
+        param = Var(arg.arg + "_handle", DataType("handle"), span=p.span(arg))
+        buffer = _named_buffer(note, arg.arg)
+        state.buffers[id(param)] = (param, buffer)
+        p.define(arg.arg, buffer)
+    elif isinstance(note, DTypeMaker):
+        param = Var(arg.arg, note.dtype, span=p.span(arg))
+        p.define(arg.arg, param)
+    elif isinstance(note, Var):
+        param = type(note)(arg.arg, note.dtype, span=p.span(arg))
+        p.define(arg.arg, param)
+    else:
+        raise p.fail(arg.annotation, f"parameter '{arg.arg}' has no TIR type", expected="T.Buffer(...), T.handle or a data type", found=repr(note))
+    state.params.append(param)
+
+
+def _annotation(p: Parser, node: ast.expr) -> Any:
+    """Evaluate an annotation; one in quotes is read as an expression."""
+    value = p.evaluate(node)
+    if isinstance(value, str):
+        value = p.evaluate(ast.copy_location(ast.parse(value, mode="eval").body, node))
+    return value
+
+
+def _body(p: Parser, state: _State) -> PrimFunc:
+    node, options = state.node, state.options
+    body = _sequence(p, node.body)
+    root = state.blocks[0]
+    wants_root = state.wants_root and (state.has_blocks or root.allocs)
+    if root.allocs or (wants_root and not _is_root(body)):
+        facts = root.facts
+        block = Block((), facts.get("reads", ()), facts.get("writes", ()), "root", body, root.init, tuple(root.allocs), (), Attrs.of(facts.get("annotations")))
+        body = BlockRealize((), TRUE, block, span=p.span(node))
+    attrs = dict(state.attrs)
+    if not options.get("private") and "global_symbol" not in attrs:
+        attrs["global_symbol"] = options.get("name", node.name)
+    ret_type = None if node.returns is None else p.evaluate(node.returns)
+    buffer_map = tuple(state.buffers[id(v)] for v in state.params if id(v) in state.buffers)
+    return PrimFunc(tuple(state.params), body, ret_type, buffer_map, Attrs.of(attrs), span=p.span(node))
+
+
+def _is_root(body: Stmt) -> bool:
+    return isinstance(body, BlockRealize) and not body.iter_values and body.block.name_hint == "root"
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+def _sequence(p: Parser, nodes: list[ast.stmt]) -> Stmt:
+    """Read statements in a scope of their own."""
+    state: _State = p.state
+    state.depth += 1
+    state.sequences.append([])
+    p.scopes.append({})
+    try:
+        for n in nodes:
+            _statement(p, n)
+        return _fold(p, state.sequences[-1])
+    finally:
+        state.depth -= 1
+        state.sequences.pop()
+        p.scopes.pop()
+
+
+def _fold(p: Parser, entries: list[Any]) -> Stmt:
+    rest: list[Stmt] = []
+    for e in reversed(entries):
+        if isinstance(e, Stmt):
+            rest.append(e)
+        else:
+            scope, value = e
+            rest = [scope.make(value, seq(*reversed(rest)), p)]
+    return seq(*reversed(rest))
+
+
+def _statement(p: Parser, node: ast.stmt) -> None:
+    rule = _STATEMENTS.get(type(node))
+    if rule is None:
+        raise p.fail(node, f"a TIR program has no '{type(node).__name__.lower()}' statement")
+    rule(p, node)
+
+
+def _emit(p: Parser, stmt: Any) -> None:
+    p.state.sequences[-1].append(stmt)
+
+
+def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
+    """Read a macro's body into the sequence under way."""
+    for n in nodes:
+        _statement(p, n)
+    return None
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _named_buffer(b: Buffer, name: str) -> Buffer:
+    """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
+    data = Var(name, b.data.dtype) if b.data.name == "" else b.data
+    return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
+
+
+def _assign(p: Parser, target: ast.expr, value: Any) -> None:
+    """Bind the name or names of a target."""
+    if isinstance(target, ast.Name):
+        p.define(target.id, _bind(p, target, value))
+        return
+    if isinstance(target, (ast.Tuple, ast.List)):
+        values = [Axis("data_par" if k == "S" else "reduce", _loop_domain(p, target, v), v) for k, v in _remapped(p, target, value)] \
+            if isinstance(value, Remap) else list(value)  # fmt: skip
+        if len(values) != len(target.elts):
+            raise p.fail(target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts)))
+        for t, v in zip(target.elts, values, strict=True):
+            _assign(p, t, v)
+        return
+    raise p.fail(target, "a name, or a buffer's element, must stand before '='")
+
+
+def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
+    if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
+        raise p.fail(node, "T.axis.remap: one letter, S or R, for each loop variable", found=f"'{remap.kinds}' for {len(remap.values)} variables")
+    return list(zip(remap.kinds, remap.values, strict=True))
+
+
+def _loop_domain(p: Parser, node: ast.AST, value: Any) -> Range:
+    dom = p.state.loops.get(id(value))
+    if dom is None:
+        raise p.fail(node, "T.axis.remap takes variables of loops around the block", found=str(value), help="use T.axis.spatial(extent, value)")
+    return dom
+
+
+def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
+    """Return what `target` stands for once `value` is assigned to it."""
+    rule = _BIND.get(type(value))
+    if rule is not None:
+        return rule(p, target, value)
+    if isinstance(value, Var) and value.name == "":
+        UnnamedVar.is_explicit(value)
+        return type(value)(target.id, value.dtype)
+    if isinstance(value, (PrimExpr, int, float)) and not isinstance(value, bool):
+        return _let(p, target, as_expr(value), None)
+    return value
+
+
+def _let(p: Parser, target: ast.Name, value: PrimExpr, dtype: str | None) -> Var:
+    if dtype is not None and dtype != value.dtype:
+        value = cast(dtype, value)
+    var = Var(target.id, DataType(value.dtype), span=p.span(target))
+    span = p.span(target)
+    _emit(p, (Scope(var, lambda v, body, _: LetStmt(v, value, body, span=span)), var))
+    return var
+
+
+def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
+    state: _State = p.state
+    value = _name_scope(p, target.id, scope)
+    block = state.blocks[-1]
+    if scope.kind == "alloc" and state.depth == block.depth + 1 and state.has_blocks and state.wants_root and not scope.annotations:
+        block.allocs.append(value)
+    else:
+        _emit(p, (scope, value))
+    return value
+
+
+def _name_scope(p: Parser, name: str, scope: Scope) -> Any:
+    """Name the variable or buffer that a scope introduces."""
+    value = scope.value
+    if isinstance(value, Buffer):
+        return _named_buffer(value, name)
+    if isinstance(value, Var) and value.name == "":
+        UnnamedVar.is_explicit(value)
+        return type(value)(name, value.dtype)
+    return value
+
+
+def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> Var:
+    block = p.state.blocks[-1]
+    if p.state.depth != block.depth + 1 or len(p.state.blocks) == 1:
+        raise p.fail(target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`")
+    dom = _domain(axis, p, target)
+    dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
+    var = Var(target.id, DataType(dtype), span=p.span(target))
+    block.iter_vars.append(IterVar(dom, var, axis.iter_type, axis.thread_tag))
+    block.values.append(axis.value)
+    return var
+
+
+def _domain(axis: Axis, p: Parser, target: ast.Name) -> Range | None:
+    dom = axis.dom
+    if dom is None or isinstance(dom, Range):
+        return dom
+    like = axis.value.dtype if DataType(axis.value.dtype).is_integer else None
+    low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
+    if isinstance(low, int) and isinstance(high, int):
+        return Range(const(low, like), const(high - low, like))
+    return slice_of(low, high)
+
+
+def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
+    ((kind, value),) = _remapped(p, target, remap) if len(remap.values) == 1 else [("", None)]
+    if value is None:
+        raise p.fail(target, f"T.axis.remap gives {len(remap.values)} variables to one name")
+    return _bind_axis(p, target, Axis("data_par" if kind == "S" else "reduce", _loop_domain(p, target, value), value))
+
+
+def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:
+    buffer = _named_buffer(command.buffer, target.id)
+    p.state.blocks[-1].allocs.append(buffer)
+    return buffer
+
+
+def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
+    buffer = _named_buffer(command.buffer, target.id)
+    state: _State = p.state
+    if isinstance(command.source, BufferRegion):
+        state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
+    elif any(command.source is v for v in state.params):
+        if id(command.source) in state.buffers:
+            raise p.fail(target, f"parameter '{command.source.name}' is matched twice")
+        state.buffers[id(command.source)] = (command.source, buffer)
+    else:
+        raise p.fail(target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source))
+    return buffer
+
+
+def _bind_iter_var(p: Parser, target: ast.Name, iv: IterVar) -> Any:
+    if iv.iter_type != "thread" or iv.var.name:
+        return iv
+    var = Var(target.id, iv.var.dtype)
+    p.state.threads[id(var)] = iv.thread_tag
+    p.state.threads.setdefault(-id(var), iv.thread_tag)
+    return var
+
+
+_BIND: dict[type, Callable[[Parser, ast.Name, Any], Any]] = {
+    MetaVar: lambda p, target, value: value.value,
+    Scope: _bind_scope,
+    Axis: _bind_axis,
+    Remap: _bind_remap,
+    AllocBlockBuffer: _bind_alloc,
+    MatchBuffer: _bind_match,
+    IterVar: _bind_iter_var,
+    Buffer: lambda p, target, value: _named_buffer(value, target.id) if value.name == "" else value,
+}
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _assignment(p: Parser, node: ast.Assign) -> None:
+    value = p.evaluate(node.value)
+    if len(node.targets) > 1:
+        raise p.fail(node, "several targets in one assignment")
+    target = node.targets[0]
+    if isinstance(target, ast.Subscript):
+        _store(p, target, value)
+    else:
+        _assign(p, target, value)
+
+
+def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
+    buffer = p.evaluate(target.value)
+    if not isinstance(buffer, Buffer):
+        raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
+    indices = p.evaluate(target.slice)
+    indices = tuple(as_expr(i) for i in (indices if isinstance(indices, tuple) else (indices,)))
+    if len(indices) != len(buffer.shape):
+        raise p.fail(target, f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)), found=f"{len(indices)} indices")
+    lanes = DataType(indices[-1].dtype).lanes if indices else 1
+    dtype = buffer.dtype if lanes == 1 else DataType(f"{buffer.dtype}x{lanes}")
+    if not isinstance(value, (PrimExpr, int, float, bool)):
+        raise p.fail(target, "a scalar expression must stand after '='", found=repr(value))
+    try:
+        stored = cast(dtype, value) if isinstance(value, PrimExpr) else const(value, dtype)
+    except DTypeMismatch as e:
+        raise p.fail(target, f"buffer '{buffer.name}' holds another data type", expected=str(dtype), found=str(getattr(value, "dtype", value))) from e
+    _emit(p, BufferStore(buffer, stored, indices, span=p.span(target)))
+
+
+def _annotated(p: Parser, node: ast.AnnAssign) -> None:
+    if not isinstance(node.target, ast.Name):
+        raise p.fail(node.target, "only names have annotations")
+    note = p.evaluate(node.annotation)
+    dtype = getattr(note, "dtype", None)
+    if node.value is None:
+        p.define(node.target.id, Var(node.target.id, DataType(dtype or "int32")))
+        return
+    value = p.evaluate(node.value)
+    if isinstance(note, (LetAnnotation, DTypeMaker, Var)) or note is None or dtype is None:
+        if isinstance(value, (PrimExpr, int, float)):
+            p.define(node.target.id, _let(p, node.target, as_expr(value, dtype), dtype))
+            return
+    _assign(p, node.target, value)
+
+
+def _augmented(p: Parser, node: ast.AugAssign) -> None:
+    right = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
+    value = p.evaluate(right)
+    if isinstance(node.target, ast.Subscript):
+        _store(p, node.target, value)
+    else:
+        _assign(p, node.target, value)
+
+
+def _loaded(target: Any) -> Any:
+    """Return the target of an assignment as an expression that reads it."""
+    if isinstance(target, ast.Subscript):
+        return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+    return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+
+
+def _expression(p: Parser, node: ast.Expr) -> None:
+    value = p.evaluate(node.value)
+    if isinstance(value, Stmt):
+        _emit(p, _with_span(value, p, node))
+    elif isinstance(value, Scope):
+        _launch_named(p, value)
+        _emit(p, (value, value.value))
+    elif isinstance(value, BlockFact):
+        _fact(p, node, value)
+    elif isinstance(value, PrimExpr):
+        _emit(p, Evaluate(value, span=p.span(node)))
+    elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
+        raise p.fail(node, f"the result of '{ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ast.unparse(node)}' is not used")
+    elif value is not None and not isinstance(value, (str, MetaVar)):
+        raise p.fail(node, "the statement has no effect", found=repr(value))
+
+
+def _with_span(stmt: Stmt, p: Parser, node: ast.AST) -> Stmt:
+    fields = {f: getattr(stmt, f) for f in stmt.__struct_fields__}
+    return type(stmt)(**{**fields, "span": p.span(node)}) if stmt.span is None else stmt
+
+
+def _launch_named(p: Parser, scope: Scope) -> None:
+    """Refuse a thread that would stay without a name."""
+    if scope.kind == "thread" and isinstance(scope.value, Var) and scope.value.name == "":
+        scope_name = str(scope.annotations)
+        raise ParseError(f"the thread '{scope_name}' has no name", help=f'tx = T.launch_thread("{scope_name}", extent)')
+
+
+_FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotations": "T.sblock_attr"}
+
+
+def _fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
+    state: _State = p.state
+    if fact.kind == "func_attr":
+        state.attrs.update(fact.value)
+        return
+    block = state.blocks[-1]
+    if fact.kind in block.facts:
+        raise p.fail(node, f"{_FACTS[fact.kind]} stands twice in one block")
+    value = fact.value
+    if fact.kind in ("reads", "writes"):
+        value = tuple(_as_region(p, node, r) for r in value)
+    block.facts[fact.kind] = value
+
+
+def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
+    if isinstance(value, BufferRegion):
+        return value
+    if isinstance(value, BufferLoad):
+        return BufferRegion(value.buffer, tuple(Range(i, const(1, i.dtype)) for i in value.indices))
+    if isinstance(value, Buffer):
+        return BufferRegion(value, tuple(Range(const(0, d.dtype), d) for d in value.shape))
+    raise p.fail(node, "a region of a buffer is expected", found=repr(value))
+
+
+def _if(p: Parser, node: ast.If) -> None:
+    condition = p.evaluate(node.test)
+    if not isinstance(condition, PrimExpr):  # known while the program is read: only that branch is the program
+        for n in node.body if condition else node.orelse:
+            _statement(p, n)
+        return
+    then_case = _sequence(p, node.body)
+    else_case = _sequence(p, node.orelse) if node.orelse else None
+    _emit(p, IfThenElse(condition, then_case, else_case, span=p.span(node.test)))
+
+
+def _while(p: Parser, node: ast.While) -> None:
+    _emit(p, While(as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
+
+
+def _for(p: Parser, node: ast.For) -> None:
+    loops = p.evaluate(node.iter)
+    if not isinstance(loops, Loops):
+        _unrolled(p, node, loops)
+        return
+    targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+    if len(targets) != len(loops.ranges):
+        raise p.fail(node.target, "the number of loop variables and of loops differ", expected=str(len(loops.ranges)), found=str(len(targets)))
+    variables: list[Var] = []
+    p.scopes.append({})
+    for t, r in zip(targets, loops.ranges, strict=True):
+        if not isinstance(t, ast.Name):
+            raise p.fail(t, "a loop variable is a name")
+        like = loops.var if loops.var is not None else None
+        var = (type(like) if like is not None else Var)(t.id, DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t))
+        variables.append(var)
+        p.state.loops[id(var)] = r
+        p.define(t.id, var)
+    body = _sequence(p, node.body)
+    p.scopes.pop()
+    for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
+        body = For(var, r.min, r.extent, loops.kind, body, _thread(loops, r, var), Attrs.of(loops.annotations), span=p.span(node.target))
+    _emit(p, body)
+
+
+def _thread(loops: Loops, r: Range, var: Var) -> IterVar | None:
+    if loops.binding is not None or loops.kind != ForKind.THREAD_BINDING or loops.thread is None:
+        return loops.binding
+    return IterVar(Range(const(0, var.dtype), r.extent), Var(loops.thread, DataType(var.dtype)), "thread", loops.thread)
+
+
+def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
+    """Read the body once for each element of a Python iterable."""
+    try:
+        items = list(values)
+    except TypeError:
+        raise p.fail(node.iter, "a loop is expected", expected="T.serial, T.grid, range or a Python iterable", found=repr(values)) from None
+    for item in items:
+        p.scopes.append({})
+        if isinstance(node.target, ast.Name):
+            p.define(node.target.id, item)
+        else:
+            _assign(p, node.target, tuple(MetaVar(x) for x in item))
+        for n in node.body:
+            _statement(p, n)
+        p.scopes.pop()
+
+
+def _with(p: Parser, node: ast.With) -> None:
+    _with_items(p, node, list(node.items))
+
+
+def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
+    if not items:
+        for n in node.body:
+            _statement(p, n)
+        return
+    item, *rest = items
+    command = p.evaluate(item.context_expr)
+    inner = node.body if not rest else [ast.copy_location(ast.With(rest, node.body), node)]
+    if isinstance(command, BlockScope):
+        _block(p, node, command, inner)
+    elif isinstance(command, InitScope):
+        block = p.state.blocks[-1]
+        if block.init is not None or len(p.state.blocks) == 1:
+            raise p.fail(item.context_expr, "T.init stands once, inside a block")
+        block.init = _sequence(p, inner)
+    elif isinstance(command, Scope):
+        value = command.value
+        p.scopes.append({})
+        if isinstance(item.optional_vars, ast.Name):
+            value = _name_scope(p, item.optional_vars.id, command)
+            p.define(item.optional_vars.id, value)
+        elif isinstance(value, Var) and value.name == "":
+            value = type(value)("v", value.dtype)
+        body = _sequence(p, inner)
+        p.scopes.pop()
+        _emit(p, command.make(value, body, p))
+    elif isinstance(command, Loops):
+        raise p.fail(item.context_expr, "a loop is written with 'for'")
+    else:
+        raise p.fail(item.context_expr, "'with' needs a block, T.init or a scope", found=repr(command))
+
+
+def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
+    state: _State = p.state
+    state.has_blocks = True
+    block = _Block()
+    block.depth = state.depth
+    state.blocks.append(block)
+    try:
+        body = _sequence(p, inner)
+    finally:
+        state.blocks.pop()
+    reads, writes = _regions(block, body)
+    result = Block(
+        tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs), tuple(block.matches),
+        Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
+    )  # fmt: skip
+    _emit(p, BlockRealize(tuple(block.values), block.facts.get("where", TRUE), result, span=result.span))
+
+
+def _regions(block: _Block, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """Return what the block states to read and write, and what its statements show where it does not."""
+    facts = block.facts
+    if "reads" in facts and "writes" in facts:
+        return facts["reads"], facts["writes"]
+    found_reads, found_writes = access_regions([x for x in (block.init, body) if x is not None], Analyzer(), skip=block.allocs)
+    if block.init is not None:  # the value before the first step is not read from outside
+        found_reads = tuple(r for r in found_reads if not any(structural_equal(r, w) for w in found_writes))
+    return facts.get("reads", found_reads), facts.get("writes", found_writes)
+
+
+def _assert(p: Parser, node: ast.Assert) -> None:
+    condition = as_expr(p.evaluate(node.test))
+    message = as_expr(p.evaluate(node.msg)) if node.msg is not None else as_expr(ast.unparse(node.test))
+    span = p.span(node)
+    _emit(p, (Scope(None, lambda _, body, __: AssertStmt(condition, message, body, span=span)), None))
+
+
+def _return(p: Parser, node: ast.Return) -> None:
+    if node.value is None:
+        raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
+    value = as_expr(p.evaluate(node.value))
+    _emit(p, Evaluate(Call(value.dtype, Op.get("tir.ret"), (value,)), span=p.span(node)))
+
+
+def _nested_function(p: Parser, node: ast.FunctionDef) -> None:
+    for d in node.decorator_list:
+        decorator = p.evaluate(d)
+        if isinstance(decorator, MacroDecorator):
+            scope = {k: v for names in p.scopes for k, v in names.items()}
+            p.define(node.name, Macro(p.source, node, p.outer, scope, decorator.hygienic))
+            return
+    raise p.fail(node, "a TIR program has no inner functions", help="decorate it with @T.macro")
+
+
+_STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
+    ast.Assign: _assignment,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Expr: _expression,
+    ast.If: _if,
+    ast.While: _while,
+    ast.For: _for,
+    ast.With: _with,
+    ast.Assert: _assert,
+    ast.Return: _return,
+    ast.FunctionDef: _nested_function,
+    ast.Pass: lambda p, node: None,
+}
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+class _Range:
+    """``range`` inside a program: a loop in ``for``, and as ever in comprehensions over constants."""
+
+    def __call__(self, start: Any, stop: Any = None, step: Any = None) -> Any:
+        if any(isinstance(x, PrimExpr) for x in (start, stop)):
+            return serial(start, stop, step=step)
+        if step not in (None, 1):
+            return range(start, stop, step)
+        return serial(start, stop)
+
+
+_range = _Range()
+
+
+@SUBSCRIPT.on(Buffer)
+def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
+    if len(indices) != len(buffer.shape):
+        raise ParseError(
+            f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)), found=f"{len(indices)} indices"
+        )
+    if not any(isinstance(i, (slice, Range)) for i in indices):
+        return BufferLoad(buffer, tuple(as_expr(i) for i in indices))
+    return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
+
+
+def _range_of(index: Any, dim: PrimExpr) -> Range:
+    if isinstance(index, Range):
+        return index
+    if not isinstance(index, slice):
+        start = as_expr(index)
+        return Range(start, const(1, start.dtype))
+    if index.step is not None:
+        raise ParseError("regions have no steps")
+    low = index.start if index.start is not None else const(0, dim.dtype)
+    r = slice_of(low, index.stop if index.stop is not None else dim)
+    if isinstance(r.extent, s.IntImm) or not isinstance(r.extent, s.Sub):
+        return r
+    return Range(r.min, Analyzer().simplify(r.extent))
+
+
+@CALL.on(GlobalVar)
+def _call_global(func: GlobalVar, args: list[Any], kwargs: dict[str, Any], p: Any) -> Any:
+    rule = CALL_GLOBAL.get(p.dialect.name)
+    if rule is None or kwargs:
+        raise ParseError(f"function '{func.name_hint}' takes positional arguments")
+    return rule(func, args)
+
+
+CALL_GLOBAL: dict[str, Callable[[GlobalVar, list[Any]], Any]] = {
+    "tir": lambda func, args: Call(DataType("void"), func, tuple(a if isinstance(a, Buffer) else as_expr(a) for a in args)),
+}
+"""Dialect → how a call of a module's function is built."""
+
+TIR = Dialect("tir", _signature, _body, _expand)
+prim_func = FunctionDecorator(TIR)
