@@ -122,9 +122,8 @@ class IRModule:
 
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
         """Return a module with these functions and this module's attributes; this module itself where nothing changed."""
-        if len(functions) == len(self.functions) and all(
-            self.functions.get(v) is f for v, f in functions.items() if isinstance(v, GlobalVar)
-        ):
+        named = {v if isinstance(v, str) else v.name_hint: f for v, f in functions.items()}
+        if named.keys() == self._by_name.keys() and all(self.functions[self._by_name[n]] is f for n, f in named.items()):
             return self
         return IRModule(functions, self.attrs, self.global_infos)
 

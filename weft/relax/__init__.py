@@ -33,7 +33,7 @@ from weft.ir import (
     tensor_type,
 )
 from weft.ir import ExprStringImm as StringImm
-from weft.relax import op, transform
+from weft.relax import op, run, transform
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.build import build, compile_kernels
 from weft.relax.core_ops import (
