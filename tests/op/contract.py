@@ -253,7 +253,9 @@ def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Prog
     tensors: list[Any] = []
     result = definition.lower(*[to_te(a, tensors) for a in node.args], **attrs)
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
-    outs = [te.compute(o.shape, lambda *i, o=o: o(*i), name="copy") if any(o is t for t in tensors) else o for o in outs]
+    outs = [
+        te.compute(o.shape, lambda *i, o=o: o(*i), name="copy") if any(o is t for t in tensors) else o for o in outs
+    ]
     func = te.create_prim_func([*tensors, *outs])
     extra = undefined_vars(func)
     func = func.replace(params=(*func.params, *extra))

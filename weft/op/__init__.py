@@ -3,10 +3,25 @@
 Read in this order: ``registry``, ``infer``, then any family.
 """
 
-from weft.op import conv, create, elementwise, index, manipulate, matmul, norm, pool, reduce, resize, rnn, sort
+from weft.op import (
+    conv,
+    create,
+    elementwise,
+    index,
+    layout,
+    manipulate,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    resize,
+    rnn,
+    scatter,
+    slice,
+    sort,
+)
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "conv", "create", "declare", "elementwise", "get_op_def", "index", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool",
-    "reduce", "resize", "rnn", "sort",
+    "Fusion", "Input", "OpDef", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "reduce", "resize", "rnn", "scatter", "slice", "sort",
 ]  # fmt: skip

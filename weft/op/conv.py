@@ -41,7 +41,9 @@ def _conv_infer(rank: int) -> Any:
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         per_group = {"first": 1, "last": -2, "packed": -2}.get(kind)
-        _check_channels(name, data, c, 1 if per_group is None else w.shape[per_group], 0 if per_group is None else groups)
+        _check_channels(
+            name, data, c, 1 if per_group is None else w.shape[per_group], 0 if per_group is None else groups
+        )
         s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
         outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
         return TensorType(conv_shape(x.shape, outs, out_channels, last), dtype, rank + 2)
@@ -54,7 +56,10 @@ def _check_channels(name: str, data: Expr, found: Any, per_group: Any, groups: i
     c, w = as_int(found), as_int(per_group)
     if groups and c is not None and w is not None and c != w * groups:
         raise ShapeMismatch(
-            f"{name}: channels do not fit", expected=f"{w * groups} channels ({w} a group, {groups} groups)", found=str(c), where=data.span
+            f"{name}: channels do not fit",
+            expected=f"{w * groups} channels ({w} a group, {groups} groups)",
+            found=str(c),
+            where=data.span,
         )
 
 
@@ -128,8 +133,15 @@ def _transpose_infer(rank: int) -> Any:
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
         if not (kernel_layout or "IO").startswith("IO"):
-            raise InvalidArgument(f"{name}: unknown kernel layout '{kernel_layout}'", expected="IO... (IOHW)", where=data.span)
-        s, d, e, (before, after) = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank), paddings(padding, rank)
+            raise InvalidArgument(
+                f"{name}: unknown kernel layout '{kernel_layout}'", expected="IO... (IOHW)", where=data.span
+            )
+        s, d, e, (before, after) = (
+            pair(strides, rank),
+            pair(dilation, rank),
+            pair(output_padding, rank),
+            paddings(padding, rank),
+        )
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         _check_channels(name, data, c, w.shape[0], 1)
@@ -144,7 +156,12 @@ def _transpose_ref(rank: int) -> Any:
         x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str, out_layout: Any,
         out_dtype: str,
     ) -> Any:  # fmt: skip
-        s, d, e, (before, after) = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank), paddings(padding, rank)
+        s, d, e, (before, after) = (
+            pair(strides, rank),
+            pair(dilation, rank),
+            pair(output_padding, rank),
+            paddings(padding, rank),
+        )
         x = np.moveaxis(x, -1, 1) if channels_last(data_layout) else x
         full = [(x.shape[2 + i] - 1) * s[i] + (w.shape[2 + i] - 1) * d[i] + 1 + e[i] for i in range(rank)]
         og, cg = w.shape[1], x.shape[1] // groups
@@ -160,7 +177,9 @@ def _transpose_ref(rank: int) -> Any:
                 y[(slice(None), slice(g * og, (g + 1) * og), *at)] += part
         crop = tuple(slice(before[i], full[i] - after[i]) for i in range(rank))
         y = y[(slice(None), slice(None), *crop)]
-        return np.ascontiguousarray(np.moveaxis(y, 1, -1) if channels_last(data_layout) else y).astype(out_dtype or x.dtype)
+        return np.ascontiguousarray(np.moveaxis(y, 1, -1) if channels_last(data_layout) else y).astype(
+            out_dtype or x.dtype
+        )
 
     return reference
 

@@ -16,7 +16,9 @@ __all__: list[str] = []
 
 def _shaped(shape: Expr, dtype: str) -> TensorType:
     values = values_of(shape)
-    return TensorType(values, DataType(dtype) if dtype else "", len(values) if values is not None else getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+    return TensorType(
+        values, DataType(dtype) if dtype else "", len(values) if values is not None else getattr(shape.ty, "ndim", -1)
+    )  # type: ignore[attr-defined]
 
 
 def _full_infer(shape: Expr, fill_value: Expr, dtype: str = "") -> TensorType:

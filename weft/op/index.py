@@ -7,27 +7,21 @@ from typing import Any
 import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType, as_int
-from weft.op.infer import normalize_axis, tensor_arg
+from weft.ir import DataType, Expr, TensorType, as_int, as_shape, numpy_dtype
+from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.index import gather_elements, gather_nd, scatter_elements, scatter_nd, take
+from weft.topi.create import prim
+from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence, take
 
 __all__: list[str] = []
 
 
-def _index_type(op: str, indices: Expr) -> TensorType:
-    ty = tensor_arg(op, "indices", indices)
-    if ty.dtype and not ty.dtype.startswith(("int", "uint")):
-        raise DTypeMismatch(
-            f"{op}: indices must be integers", expected="int32 or int64", found=ty.dtype, where=indices.span
-        )
-    return ty
-
-
 def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") -> TensorType:
-    ty, it = tensor_arg("take", "x", x), _index_type("take", indices)
-    if axis is None and ty.ndim != 1:
+    ty, it = tensor_arg("take", "x", x), index_arg("take", indices)
+    if axis is None and ty.ndim not in (-1, 1):
         raise InvalidArgument("take: 'axis' must be given for a tensor of several dimensions", where=x.span)
+    if mode not in ("fast", "clip", "wrap"):
+        raise InvalidArgument(f"take: unknown mode '{mode}'", expected="fast, clip or wrap", where=x.span)
     if ty.shape is None or it.shape is None:
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
@@ -37,13 +31,13 @@ def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") ->
 
 declare(
     "take", "x indices", {"axis": None, "mode": "fast"}, infer=_take_infer, lower=take,
-    reference=lambda x, indices, axis, mode: np.take(x, np.clip(indices, 0, max(x.shape[axis or 0] - 1, 0)), axis), fusion=Fusion.OPAQUE,
-    doc="Elements along an axis by index; indices outside are clamped.",
+    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="wrap" if mode == "wrap" else "clip"), fusion=Fusion.OPAQUE,
+    doc="Elements along an axis by index; indices outside are clamped, or with mode ``wrap`` counted round the axis.",
 )  # fmt: skip
 
 
 def _gather_elements_infer(data: Expr, indices: Expr, axis: int = 0) -> TensorType:
-    ty, it = tensor_arg("gather_elements", "data", data), _index_type("gather_elements", indices)
+    ty, it = tensor_arg("gather_elements", "data", data), index_arg("gather_elements", indices)
     if ty.ndim >= 0 and it.ndim >= 0 and ty.ndim != it.ndim:
         raise ShapeMismatch("gather_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span)
     return TensorType(it.shape, ty.dtype, it.ndim)
@@ -62,7 +56,7 @@ declare(
 
 
 def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int = 0) -> TensorType:
-    ty, it = tensor_arg("gather_nd", "data", data), _index_type("gather_nd", indices)
+    ty, it = tensor_arg("gather_nd", "data", data), index_arg("gather_nd", indices)
     if ty.shape is None or it.shape is None or as_int(it.shape[-1]) is None:
         return TensorType(None, ty.dtype, -1)
     depth = as_int(it.shape[-1])
@@ -86,50 +80,70 @@ declare(
 )  # fmt: skip
 
 
-# --- scatter -----------------------------------------------------------------------------------------------------------
-
-_NUMPY = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
-
-
-def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Any:
-    out = data.copy()
-    for i in np.ndindex(*indices.shape):
-        at = list(i)
-        at[axis] = int(indices[i])
-        if 0 <= at[axis] < data.shape[axis]:
-            out[tuple(at)] = _NUMPY[reduction](out[tuple(at)], updates[i]) if reduction in _NUMPY else updates[i]
-    return out
-
-
-def _data_type(op: str) -> Any:
-    def infer(data: Expr, indices: Expr, updates: Expr, **_: Any) -> TensorType:
-        ty, ut = tensor_arg(op, "data", data), tensor_arg(op, "updates", updates)
-        _index_type(op, indices)
-        if ty.dtype and ut.dtype and ty.dtype != ut.dtype:
-            raise DTypeMismatch(
-                f"{op}: 'updates' has another data type", expected=ty.dtype, found=ut.dtype, where=data.span
-            )
-        return ty
-
-    return infer
+def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
+    ty = tensor_arg("index_tensor", "data", data)
+    types = [index_arg("index_tensor", f) for f in fields_of("index_tensor", "indices", indices)]
+    if ty.ndim >= 0 and len(types) > ty.ndim:
+        raise ShapeMismatch(
+            "index_tensor: more indices than dimensions",
+            expected=f"at most {ty.ndim}",
+            found=str(len(types)),
+            where=data.span,
+        )
+    if ty.shape is None or any(t.shape is None for t in types):
+        return TensorType(None, ty.dtype, -1)
+    dims = (*broadcast_dims("index_tensor", *(t.shape for t in types)), *ty.shape[len(types) :])  # type: ignore[misc]
+    return TensorType(dims, ty.dtype, len(dims))
 
 
 declare(
-    "scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, infer=_data_type("scatter_elements"), lower=scatter_elements,
-    reference=_scatter_elements_ref, fusion=Fusion.OPAQUE, doc="Write one element for each index along an axis; indices outside are skipped.",
+    "index_tensor", "data indices:tensors", infer=_index_tensor_infer, lower=index_tensor, reference=lambda data, indices: data[tuple(indices)],
+    fusion=Fusion.OPAQUE, doc="Elements by tensors of indices that broadcast together, as NumPy's advanced indexing.",
 )  # fmt: skip
 
 
-def _scatter_nd_ref(data: Any, indices: Any, updates: Any, reduction: str) -> Any:
-    out = data.copy()
-    for i in np.ndindex(*indices.shape[:-1]):
-        at = tuple(int(v) for v in indices[i])
-        if all(0 <= v < d for v, d in zip(at, data.shape, strict=False)):
-            out[at] = _NUMPY[reduction](out[at], updates[i]) if reduction in _NUMPY else updates[i]
-    return out
+def _one_hot_infer(
+    indices: Expr, on_value: Any, off_value: Any, depth: Any = 1, axis: int = -1, dtype: str = "float32"
+) -> TensorType:
+    ty = index_arg("one_hot", indices)
+    if ty.ndim < 0 or ty.shape is None:
+        return TensorType(None, DataType(dtype), ty.ndim + 1 if ty.ndim >= 0 else -1)
+    a = normalize_axis("one_hot", axis, ty.ndim + 1)
+    return TensorType((*ty.shape[:a], as_shape((depth,))[0], *ty.shape[a:]), DataType(dtype), ty.ndim + 1)
+
+
+def _one_hot_ref(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str) -> Any:
+    hot = np.expand_dims(indices, axis) == np.arange(int(depth)).reshape(
+        [-1 if i == axis % (indices.ndim + 1) else 1 for i in range(indices.ndim + 1)]
+    )
+    return np.where(hot, on_value, off_value).astype(numpy_dtype(dtype))
 
 
 declare(
-    "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_data_type("scatter_nd"), lower=scatter_nd, reference=_scatter_nd_ref,
-    fusion=Fusion.OPAQUE, doc="Write slices by tuples of indices; indices outside are skipped.",
+    "one_hot", "indices on_value:prim off_value:prim", {"depth": 1, "axis": -1, "dtype": "float32"}, infer=_one_hot_infer,
+    lower=lambda indices, on_value, off_value, depth=1, axis=-1, dtype="float32": one_hot(indices, prim(on_value), prim(off_value), depth, axis, dtype),
+    reference=_one_hot_ref, fusion=Fusion.INJECTIVE, doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
+)  # fmt: skip
+
+
+def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axis: int = 0) -> TensorType:
+    ty = tensor_arg("reverse_sequence", "data", data)
+    lengths = tensor_arg("reverse_sequence", "seq_lengths", seq_lengths, ndim=1)
+    if lengths.dtype and not DataType(lengths.dtype).is_integer:
+        raise DTypeMismatch(
+            "reverse_sequence: 'seq_lengths' must be integers", found=lengths.dtype, where=seq_lengths.span
+        )
+    return ty
+
+
+def _reverse_sequence_ref(data: Any, seq_lengths: Any, seq_axis: int, batch_axis: int) -> Any:
+    y = np.moveaxis(data.copy(), (batch_axis, seq_axis), (0, 1))
+    for b, n in enumerate(seq_lengths):
+        y[b, : int(n)] = y[b, : int(n)][::-1].copy()
+    return np.ascontiguousarray(np.moveaxis(y, (0, 1), (batch_axis, seq_axis)))
+
+
+declare(
+    "reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, infer=_reverse_sequence_infer, lower=reverse_sequence,
+    reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE, doc="Reverse the beginning of each sequence, up to its length.",
 )  # fmt: skip

@@ -6,22 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import DTypeMismatch, ShapeMismatch, TypeInferenceError
-from weft.ir import Expr, PrimExpr, ShapeExpr, ShapeType, TensorType, as_int, int64, max_
+from weft.ir import (
+    DataType,
+    Expr,
+    PrimExpr,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    as_int,
+    int64,
+    max_,
+)
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
-    "broadcast",
-    "broadcast_dims",
-    "dims_of",
-    "normalize_axes",
-    "normalize_axis",
-    "product",
-    "same_as",
-    "same_dtype",
-    "simplify",
-    "tensor_arg",
-    "values_of",
-]
+    "broadcast", "broadcast_dims", "dims_of", "equal_dims", "fields_of", "index_arg", "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype",
+    "simplify", "tensor_arg", "values_of",
+]  # fmt: skip
 
 
 def tensor_arg(
@@ -45,11 +49,47 @@ def tensor_arg(
         )
     if 0 <= ty.ndim < min_ndim:
         raise ShapeMismatch(
-            f"{op}: '{name}' has too few dimensions", expected=f"at least {min_ndim}", found=f"{ty.ndim}", where=arg.span
+            f"{op}: '{name}' has too few dimensions",
+            expected=f"at least {min_ndim}",
+            found=f"{ty.ndim}",
+            where=arg.span,
         )
     if dtype is not None and ty.dtype and not ty.dtype.startswith(dtype):
         raise DTypeMismatch(f"{op}: '{name}' has the wrong data type", expected=dtype, found=ty.dtype, where=arg.span)
     return ty
+
+
+def index_arg(op: str, arg: Expr, name: str = "indices") -> TensorType:
+    """Return the type of a tensor of indices, which must be integers.
+
+    Raises
+    ------
+    DTypeMismatch
+        When it has another data type.
+    """
+    ty = tensor_arg(op, name, arg)
+    if ty.dtype and not DataType(ty.dtype).is_integer:
+        raise DTypeMismatch(
+            f"{op}: '{name}' must be integers", expected="int32 or int64", found=ty.dtype, where=arg.span
+        )
+    return ty
+
+
+def fields_of(op: str, name: str, arg: Expr) -> tuple[Expr, ...]:
+    """Return the tensors of an argument that is a tuple; where it is a variable, as references to its fields.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it is no tuple.
+    """
+    if isinstance(arg, Tuple):
+        return arg.fields
+    if not isinstance(getattr(arg, "ty", None), TupleType):
+        raise TypeInferenceError(
+            f"{op}: '{name}' must be a tuple of tensors", found=str(getattr(arg, "ty", None)), where=arg.span
+        )
+    return tuple(TupleGetItem(arg, i, ty=t) for i, t in enumerate(arg.ty.fields))  # type: ignore[attr-defined]
 
 
 def dims_of(expr: Expr) -> tuple[PrimExpr, ...] | None:
@@ -133,5 +173,3 @@ def broadcast(op: str, *args: Expr, dtype: str | None = None) -> TensorType:
         return TensorType(dims, result, len(dims))
     ndim = max(t.ndim for t in types) if all(t.ndim >= 0 for t in types) else -1
     return TensorType(None, result, ndim)
-
-

@@ -1,4 +1,4 @@
-"""Operators that move, join, cut or make tensors without computing on their elements."""
+"""Operators that move, join, cut or repeat tensors without computing on their elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.ir import (
     floordiv,
     int64,
 )
-from weft.op.infer import normalize_axis, product, same_dtype, simplify, tensor_arg, values_of
+from weft.op.infer import fields_of, normalize_axis, product, same_dtype, simplify, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.topi.broadcast import broadcast_to
 from weft.topi.manipulate import (
@@ -36,16 +36,8 @@ from weft.topi.manipulate import (
     transpose,
     view,
 )
-from weft.topi.slice import pad, pad_pairs, slice_plan, strided_slice
 
 __all__: list[str] = []
-
-
-def _ravel(indices: Any, shape: Any) -> Any:
-    flat: Any = int64(0)
-    for i, d in zip(indices, shape, strict=True):
-        flat = flat * d + i
-    return flat
 
 
 # --- shape -------------------------------------------------------------------------------------------------------------
@@ -154,26 +146,45 @@ declare(
 # --- joining and splitting ---------------------------------------------------------------------------------------------
 
 
-def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
-    types = tensors.ty.fields  # type: ignore[attr-defined]
+def _joined(op: str, tensors: Expr) -> tuple[list[TensorType], str]:
+    """The types of the tensors of a tuple, at least one and of one rank, and their data type."""
+    fields = fields_of(op, "tensors", tensors)
+    types = [tensor_arg(op, f"tensor {i}", f) for i, f in enumerate(fields)]
     if not types:
-        raise InvalidArgument("concat: needs at least one tensor", where=tensors.span)
-    dtype = same_dtype("concat", *tensors.fields) if hasattr(tensors, "fields") else types[0].dtype
+        raise InvalidArgument(f"{op}: needs at least one tensor", where=tensors.span)
+    ranks = sorted({t.ndim for t in types if t.ndim >= 0})
+    if len(ranks) > 1:
+        raise ShapeMismatch(f"{op}: ranks differ", expected=str(ranks[0]), found=str(ranks[-1]), where=tensors.span)
+    return types, same_dtype(op, *fields)
+
+
+def _common(op: str, types: list[TensorType], skip: int | None, where: Any) -> list[PrimExpr]:
+    """The dimensions that all tensors share: constants where any tensor knows them."""
+    dims = list(types[0].shape or ())
+    for t in types[1:]:
+        for i, d in enumerate(t.shape or ()):
+            if i == skip or as_int(d) is None:
+                continue
+            if as_int(dims[i]) not in (None, as_int(d)):
+                raise ShapeMismatch(f"{op}: dimension {i} differs", expected=str(dims[i]), found=str(d), where=where)
+            dims[i] = d
+    return dims
+
+
+def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
+    types, dtype = _joined("concat", tensors)
+    ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
-        return TensorType(None, dtype, types[0].ndim)
-    a = normalize_axis("concat", axis or 0, types[0].ndim)
-    total: PrimExpr = int64(0)
+        return TensorType(None, dtype, ndim)
+    if ndim == 0:
+        raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
+    a = normalize_axis("concat", axis or 0, ndim)
+    dims = _common("concat", types, a, tensors.span)
+    dims[a] = int64(0)
     for t in types:
-        if t.ndim != types[0].ndim:
-            raise ShapeMismatch(
-                "concat: ranks differ", expected=str(types[0].ndim), found=str(t.ndim), where=tensors.span
-            )
-        for i, (d, e) in enumerate(zip(t.shape, types[0].shape, strict=True)):
-            if i != a and as_int(d) is not None and as_int(e) is not None and as_int(d) != as_int(e):
-                raise ShapeMismatch(f"concat: dimension {i} differs", expected=str(e), found=str(d), where=tensors.span)
-        total = total + t.shape[a]
-    dims = tuple(simplify(total) if i == a else d for i, d in enumerate(types[0].shape))
-    return TensorType(dims, dtype, len(dims))
+        dims[a] = dims[a] + t.shape[a]  # type: ignore[index]
+    dims[a] = simplify(dims[a])
+    return TensorType(tuple(dims), dtype, ndim)
 
 
 declare(
@@ -208,12 +219,13 @@ declare(
 
 
 def _stack_infer(tensors: Expr, axis: int = 0) -> TensorType:
-    first = tensors.ty.fields[0]  # type: ignore[attr-defined]
-    if first.shape is None:
-        return TensorType(None, first.dtype, first.ndim + 1)
-    a = normalize_axis("stack", axis, first.ndim + 1)
-    dims = (*first.shape[:a], int64(len(tensors.ty.fields)), *first.shape[a:])  # type: ignore[attr-defined]
-    return TensorType(dims, first.dtype, len(dims))
+    types, dtype = _joined("stack", tensors)
+    ndim = max(t.ndim for t in types)
+    if any(t.shape is None for t in types):
+        return TensorType(None, dtype, -1 if ndim < 0 else ndim + 1)
+    a = normalize_axis("stack", axis, ndim + 1)
+    dims = _common("stack", types, None, tensors.span)
+    return TensorType((*dims[:a], int64(len(types)), *dims[a:]), dtype, ndim + 1)
 
 
 declare(
@@ -256,7 +268,8 @@ declare(
 def _tile_infer(x: Expr, repeats: Any) -> TensorType:
     ty = tensor_arg("tile", "x", x)
     if ty.shape is None:
-        return TensorType(None, ty.dtype, ty.ndim)
+        count = len(repeats) if isinstance(repeats, (tuple, list)) else 1
+        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, count))
     dims, reps = tile_dims(ty.shape, repeats)
     return TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
 
@@ -293,57 +306,4 @@ def _same_type(op: str) -> Any:
 declare(
     "flip", "x", {"axis": 0}, infer=_same_type("flip"), lower=flip, reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)),
     fusion=Fusion.INJECTIVE, doc="Reverse along an axis.",
-)  # fmt: skip
-
-
-# --- slices ------------------------------------------------------------------------------------------------------------
-
-
-def _slice_infer(
-    x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
-) -> TensorType:
-    ty = tensor_arg("strided_slice", "x", x)
-    if ty.shape is None:
-        return TensorType(None, ty.dtype, ty.ndim)
-    plan = slice_plan(ty.shape, axes, begin, end, strides)
-    return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
-
-
-def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inbound: bool) -> Any:
-    plan = slice_plan([int64(d) for d in x.shape], axes, begin, end, strides)
-    for a, (first, length, step) in plan.items():
-        x = np.take(x, [int(first) + step * i for i in range(int(length))], a)
-    return np.ascontiguousarray(x)
-
-
-declare(
-    "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False}, infer=_slice_infer, lower=strided_slice,
-    reference=_slice_ref, fusion=Fusion.INJECTIVE, doc="A part of a tensor, with steps; constant bounds follow NumPy's rules, symbolic ones lie inside.",
-)  # fmt: skip
-
-
-# --- padding -----------------------------------------------------------------------------------------------------------
-
-
-def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> TensorType:
-    ty = tensor_arg("nn.pad", "data", data)
-    if pad_mode not in ("constant", "reflect", "edge", "replicate", "wrap", "circular"):
-        raise InvalidArgument(
-            f"nn.pad: unknown mode '{pad_mode}'", expected="constant, reflect, edge or wrap", where=data.span
-        )
-    if ty.shape is None:
-        return ty
-    pairs = pad_pairs(ty.ndim, pad_width)
-    return TensorType(tuple(simplify(d + b + a) for d, (b, a) in zip(ty.shape, pairs, strict=True)), ty.dtype, ty.ndim)
-
-
-def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
-    pairs = [(int(b), int(a)) for b, a in pad_pairs(data.ndim, pad_width)]
-    mode = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
-    return np.pad(data, pairs, mode, **({"constant_values": pad_value} if mode == "constant" else {}))
-
-
-declare(
-    "nn.pad", "data", {"pad_width": (), "pad_mode": "constant", "pad_value": 0.0}, infer=_pad_infer, lower=pad, reference=_pad_ref,
-    fusion=Fusion.INJECTIVE, doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
 )  # fmt: skip

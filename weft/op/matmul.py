@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from weft import te
 from weft.error import ShapeMismatch
-from weft.ir import Expr, TensorType, int64, numpy_dtype
-from weft.op.infer import broadcast_dims, equal_dims, same_dtype, tensor_arg
+from weft.ir import Expr, TensorType, as_int, int64, numpy_dtype
+from weft.op.infer import broadcast_dims, equal_dims, fields_of, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.matmul import einsum, einsum_dims, matmul, matmul_packed
+from weft.topi.matmul import einsum, einsum_dims, linear, matmul, matmul_packed
 
 __all__: list[str] = []
 
@@ -56,6 +57,46 @@ declare(
 )  # fmt: skip
 
 
+def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str = "") -> TensorType:
+    a, w = tensor_arg("linear", "x", x, min_ndim=1), tensor_arg("linear", "weight", weight, ndim=2)
+    dtype = out_dtype or same_dtype("linear", x, weight)
+    if bias is not None:
+        tensor_arg("linear", "bias", bias, ndim=1)
+    if a.shape is None or w.shape is None:
+        return TensorType(None, dtype, a.ndim)
+    if as_int(a.shape[-1]) != as_int(w.shape[1]) and None not in (as_int(a.shape[-1]), as_int(w.shape[1])):
+        raise ShapeMismatch(
+            "linear: the inner dimensions differ",
+            expected=f"x.shape[-1] == {w.shape[1]}",
+            found=str(a.shape[-1]),
+            where=x.span,
+        )
+    return TensorType((*a.shape[:-1], w.shape[0]), dtype, a.ndim)
+
+
+def _linear_ref(x: Any, weight: Any, bias: Any = None, out_dtype: str = "") -> Any:
+    y = np.matmul(x.astype(np.float64), weight.astype(np.float64).T) + (0 if bias is None else bias)
+    return y.astype(numpy_dtype(out_dtype) if out_dtype else x.dtype)
+
+
+declare(
+    "linear", "x weight bias?", {"out_dtype": ""}, infer=_linear_infer, lower=linear, reference=_linear_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    doc="``x @ weight.T + bias``, with weight (outputs, inputs).",
+)  # fmt: skip
+
+
+def _outer_infer(x1: Expr, x2: Expr) -> TensorType:
+    a, b = tensor_arg("outer", "x1", x1, ndim=1), tensor_arg("outer", "x2", x2, ndim=1)
+    dtype = same_dtype("outer", x1, x2)
+    return TensorType(None if a.shape is None or b.shape is None else (*a.shape, *b.shape), dtype, 2)
+
+
+declare(
+    "outer", "x1 x2", infer=_outer_infer, lower=lambda x1, x2: te.compute((*x1.shape, *x2.shape), lambda i, j: x1(i) * x2(j), name="T_outer"),
+    reference=np.outer, fusion=Fusion.BROADCAST, doc="All products of the elements of two vectors.",
+)  # fmt: skip
+
+
 def _packed_infer(x: Expr, w: Expr, n: int) -> TensorType:
     a = tensor_arg("nn.matmul_packed", "x", x)
     tensor_arg("nn.matmul_packed", "w", w, ndim=3)
@@ -65,7 +106,7 @@ def _packed_infer(x: Expr, w: Expr, n: int) -> TensorType:
 
 
 def _packed_ref(x: Any, w: Any, n: int) -> Any:
-    wide = w.transpose(1, 0, 2).reshape(w.shape[1], -1)[:, :n]
+    wide = w.transpose(1, 0, 2).reshape(w.shape[1], w.shape[0] * w.shape[2])[:, :n]
     return np.matmul(x.astype(np.float64), wide.astype(np.float64)).astype(x.dtype)
 
 
@@ -76,16 +117,22 @@ declare(
 
 
 def _einsum_infer(operands: Expr, subscripts: str) -> TensorType:
-    types = operands.ty.fields  # type: ignore[attr-defined]
-    dtype = same_dtype("einsum", *operands.fields) if hasattr(operands, "fields") else types[0].dtype
+    fields = fields_of("einsum", "operands", operands)
+    types = [tensor_arg("einsum", f"operand {i}", f) for i, f in enumerate(fields)]
+    dtype = same_dtype("einsum", *fields)
     if any(t.shape is None for t in types):
         return TensorType(None, dtype, -1)
     _, out, dims, _ = einsum_dims(subscripts, [t.shape for t in types])
     return TensorType(tuple(dims[c] for c in out), dtype, len(out))
 
 
+def _einsum_ref(operands: Any, subscripts: str) -> Any:
+    wide = np.int64 if operands[0].dtype.kind in "iu" else np.float64
+    return np.asarray(np.einsum(subscripts, *[o.astype(wide) for o in operands])).astype(operands[0].dtype)
+
+
 declare(
     "einsum", "operands:tensors", {"subscripts": ""}, infer=_einsum_infer, lower=einsum,
-    reference=lambda operands, subscripts: np.asarray(np.einsum(subscripts, *operands)).astype(operands[0].dtype),
+    reference=_einsum_ref,
     fusion=Fusion.ANCHOR, rtol=1e-4, doc="Einstein summation.",
 )  # fmt: skip

@@ -6,17 +6,52 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, TupleType
-from weft.op.infer import normalize_axes, tensor_arg
+from weft.error import DTypeMismatch, InvalidArgument
+from weft.ir import DataType, Expr, TensorType, TupleType
+from weft.op.infer import normalize_axes, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
 
 __all__: list[str] = []
 
 
-def _same(op: str, first: str = "data") -> Any:
-    def infer(data: Expr, *_: Any, **__: Any) -> TensorType:
-        return tensor_arg(op, first, data)
+def _along(op: str) -> Any:
+    """The rule of an operator along one axis of floating-point data."""
+
+    def infer(data: Expr, axis: Any = -1, **_: Any) -> TensorType:
+        ty = _floats(op, "data", data)
+        if ty.ndim >= 0:
+            normalize_axis(op, axis, ty.ndim)
+        return ty
+
+    return infer
+
+
+def _floats(op: str, name: str, arg: Expr, **checks: Any) -> TensorType:
+    ty = tensor_arg(op, name, arg, **checks)
+    if ty.dtype and not DataType(ty.dtype).is_float:
+        raise DTypeMismatch(
+            f"{op}: '{name}' must be floating-point",
+            expected="a float type",
+            found=ty.dtype,
+            where=arg.span,
+            help="use astype",
+        )
+    return ty
+
+
+def _scaled(op: str, *names: str, axes: Any = None) -> Any:
+    """The rule of a normalisation of `data` with scale and shift of the rank of the axes (None: of one axis)."""
+
+    def infer(data: Expr, *vectors: Expr, **attrs: Any) -> TensorType:
+        ty = _floats(op, "data", data)
+        over = attrs.get("axes", axes) if axes is not None else None
+        rank = len(over) if isinstance(over, (tuple, list)) else 1
+        if ty.ndim >= 0 and over is not None:
+            normalize_axes(op, over, ty.ndim)
+        for name, vector in zip(names, vectors, strict=False):
+            _floats(op, name, vector, ndim=rank)
+        return ty
 
     return infer
 
@@ -27,13 +62,13 @@ def _softmax_ref(x: Any, axis: int) -> Any:
 
 
 declare(
-    "nn.softmax", "data", {"axis": -1}, infer=_same("nn.softmax"), lower=softmax, reference=_softmax_ref, fusion=Fusion.REDUCTION,
+    "nn.softmax", "data", {"axis": -1}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref, fusion=Fusion.REDUCTION,
     doc="``exp(x) / sum(exp(x))`` along an axis.",
 )  # fmt: skip
 
 
 declare(
-    "nn.log_softmax", "data", {"axis": -1}, infer=_same("nn.log_softmax"), lower=log_softmax,
+    "nn.log_softmax", "data", {"axis": -1}, infer=_along("nn.log_softmax"), lower=log_softmax,
     reference=lambda x, axis: (lambda y: (y - np.log(np.exp(y).sum(axis, keepdims=True))).astype(x.dtype))(
         x.astype(np.float64) - x.astype(np.float64).max(axis, keepdims=True, initial=-np.inf)
     ),
@@ -57,13 +92,13 @@ def _layer_norm_ref(
 
 
 declare(
-    "nn.layer_norm", "data gamma beta?", {"axes": (-1,), "epsilon": 1e-5, "center": True, "scale": True}, infer=_same("nn.layer_norm"), lower=layer_norm,
+    "nn.layer_norm", "data gamma beta?", {"axes": (-1,), "epsilon": 1e-5, "center": True, "scale": True}, infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)), lower=layer_norm,
     reference=_layer_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise over trailing axes, then scale and shift.",
 )  # fmt: skip
 
 
 declare(
-    "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_same("nn.rms_norm"), lower=rms_norm,
+    "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_scaled("nn.rms_norm", "weight", axes=(-1,)), lower=rms_norm,
     reference=lambda x, weight, axes, epsilon: (
         x / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon) * weight
     ).astype(x.dtype),
@@ -78,7 +113,7 @@ def _instance_norm_ref(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 declare(
-    "nn.instance_norm", "data gamma beta", {"epsilon": 1e-5}, infer=_same("nn.instance_norm"), lower=instance_norm, reference=_instance_norm_ref,
+    "nn.instance_norm", "data gamma beta", {"epsilon": 1e-5}, infer=_scaled("nn.instance_norm", "gamma", "beta"), lower=instance_norm, reference=_instance_norm_ref,
     fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise each channel of each sample over its spatial axes.",
 )  # fmt: skip
 
@@ -86,14 +121,27 @@ declare(
 def _group_norm_ref(
     x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float
 ) -> Any:
-    y = x.astype(np.float64).reshape(x.shape[0], num_groups, -1)
-    y = ((y - y.mean(2, keepdims=True)) / np.sqrt(y.var(2, keepdims=True) + epsilon)).reshape(x.shape)
-    shape = (1, -1, *[1] * (x.ndim - 2))
-    return (y * gamma.reshape(shape) + beta.reshape(shape)).astype(x.dtype)
+    c = channel_axis % x.ndim
+    y = np.moveaxis(x.astype(np.float64), c, 1)
+    over = (
+        tuple(2 + n for n in range(y.ndim - 1))
+        if axes is None
+        else _after_split(normalize_axes("nn.group_norm", axes, x.ndim), c)
+    )
+    grouped = y.reshape(y.shape[0], num_groups, -1, *y.shape[2:])
+    grouped = (grouped - grouped.mean(over, keepdims=True)) / np.sqrt(grouped.var(over, keepdims=True) + epsilon)
+    y = grouped.reshape(y.shape) * gamma.reshape(1, -1, *[1] * (x.ndim - 2)) + beta.reshape(1, -1, *[1] * (x.ndim - 2))
+    return np.ascontiguousarray(np.moveaxis(y, 1, c)).astype(x.dtype)
+
+
+def _after_split(axes: Any, channel: int) -> tuple[int, ...]:
+    """Axes of a tensor, as axes of (n, groups, channels of a group, the rest)."""
+    rest = [a for a in axes if a not in (0, channel)]
+    return (2, *(a + 1 if a > channel else a + 2 for a in rest))
 
 
 declare(
-    "nn.group_norm", "data gamma beta", {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5}, infer=_same("nn.group_norm"), lower=group_norm,
+    "nn.group_norm", "data gamma beta", {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5}, infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm,
     reference=_group_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise groups of channels over channels and space.",
 )  # fmt: skip
 
@@ -101,14 +149,15 @@ declare(
 # --- batch norm --------------------------------------------------------------------------------------------------------
 
 
-def _batch_norm_infer(data: Expr, gamma: Expr, beta: Expr, mean: Expr, var: Expr, **_: Any) -> TupleType:
-    return TupleType(
-        (
-            tensor_arg("nn.batch_norm", "data", data),
-            tensor_arg("nn.batch_norm", "mean", mean),
-            tensor_arg("nn.batch_norm", "var", var),
+def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int = 1, training: bool = False, **_: Any) -> TupleType:
+    ty = _along("nn.batch_norm")(data, axis)
+    names = ("gamma", "beta", "moving_mean", "moving_var")
+    types = [_floats("nn.batch_norm", name, v, ndim=1) for name, v in zip(names, vectors, strict=True)]
+    if training:
+        raise InvalidArgument(
+            "nn.batch_norm: training mode is not supported", expected="training=False", where=data.span
         )
-    )
+    return TupleType((ty, types[2], types[3]))
 
 
 def _batch_norm_ref(
@@ -141,6 +190,6 @@ def _lrn_ref(x: Any, size: int, axis: int, bias: float, alpha: float, beta: floa
 
 
 declare(
-    "nn.lrn", "data", {"size": 5, "axis": 1, "bias": 1.0, "alpha": 1e-4, "beta": 0.75}, infer=_same("nn.lrn"), lower=lrn, reference=_lrn_ref,
+    "nn.lrn", "data", {"size": 5, "axis": 1, "bias": 1.0, "alpha": 1e-4, "beta": 0.75}, infer=lambda data, size=5, axis=1, **_: _along("nn.lrn")(data, axis), lower=lrn, reference=_lrn_ref,
     fusion=Fusion.OPAQUE, rtol=1e-4, doc="Local response normalisation across channels.",
 )  # fmt: skip

@@ -112,7 +112,9 @@ def _adaptive_ref(kind: str) -> Any:
         outs = [int(v) for v in adaptive_sizes([int64(d) for d in x.shape], output_size, layout)]
         out = np.empty((*y.shape[:2], *outs), x.dtype)
         for o in np.ndindex(*outs):
-            part = y[(..., *(slice(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(o, y.shape[2:], outs, strict=True)))]
+            part = y[
+                (..., *(slice(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(o, y.shape[2:], outs, strict=True)))
+            ]
             axes = tuple(range(2, y.ndim))
             out[(..., *o)] = part.max(axes) if kind == "max" else part.mean(axes, dtype=np.float64)
         return np.ascontiguousarray(np.moveaxis(out, 1, -1) if channels_last(layout) else out)
@@ -142,11 +144,7 @@ def _indices_infer(
     storage_order: int = 0,
 ) -> TupleType:
     ty = tensor_arg("nn.max_pool_with_indices", "data", data)
-    dims = (
-        None
-        if ty.shape is None
-        else pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
-    )
+    dims = None if ty.shape is None else pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
     return TupleType((TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, "int64", ty.ndim)))
 
 

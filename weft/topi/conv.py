@@ -8,6 +8,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
+from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
 __all__ = [
@@ -124,6 +125,7 @@ def conv(
 ) -> Any:
     """Convolve (cross-correlate) over all spatial axes, which are the axes besides batch and channels."""
     rank, last, dtype = x.ndim - 2, channels_last(data_layout), out_dtype or x.dtype
+    wide = accumulator(dtype)
     s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
     out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
     sizes = spatial(x.shape, last)
@@ -147,10 +149,10 @@ def conv(
             c = rc.var if groups == 1 else floordiv(oc, group_size) * per_group + rc.var
             weight = _weight(w, kind, oc, taps, rc.var)
         value = padded(n, *at, c) if last else padded(n, c, *at)
-        return te.sum(cast(dtype, value) * cast(dtype, weight), axis=ks if depthwise else [*ks, rc])
+        return te.sum(cast(wide, value) * cast(wide, weight), axis=ks if depthwise else [*ks, rc])
 
     name = "T_depthwise_conv" if depthwise else "T_conv"
-    return te.compute(conv_shape(x.shape, outs, out_channels, last), element, name=name)
+    return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, last), element, name=name), dtype)
 
 
 def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any) -> Any:
@@ -185,6 +187,7 @@ def conv_transpose(
 ) -> Any:
     """Convolve transposed: each input element spreads over a window of the output; weights (in, out / groups, ...)."""
     rank, last, dtype = x.ndim - 2, channels_last(data_layout), out_dtype or x.dtype
+    wide = accumulator(dtype)
     s, d, e = pair(strides, rank), pair(dilation, rank), pair(output_padding, rank)
     before, after = paddings(padding, rank)
     sizes, in_channels = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
@@ -207,7 +210,7 @@ def conv_transpose(
             at.append(q)
         value = if_then_else(inside, x(n, *at, c) if last else x(n, c, *at), const(0, x.dtype))
         oc_in = floormod(oc, per_out) if groups > 1 else oc
-        return te.sum(cast(dtype, value) * cast(dtype, w(c, oc_in, *[k.var for k in ks])), axis=[*ks, rc])
+        return te.sum(cast(wide, value) * cast(wide, w(c, oc_in, *[k.var for k in ks])), axis=[*ks, rc])
 
     out_channels = simplify(per_out * int64(groups))
-    return te.compute(conv_shape(x.shape, outs, out_channels, last), element, name="T_conv_transpose")
+    return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, last), element, name="T_conv_transpose"), dtype)

@@ -49,7 +49,9 @@ def full_like(x: Any, fill_value: Any, dtype: str = "") -> Any:
 
 
 def _is_float(*values: Any) -> bool:
-    return any(isinstance(v, (float, FloatImm)) or (isinstance(v, PrimExpr) and DataType(v.dtype).is_float) for v in values)
+    return any(
+        isinstance(v, (float, FloatImm)) or (isinstance(v, PrimExpr) and DataType(v.dtype).is_float) for v in values
+    )
 
 
 def arange_size(start: Any, end: Any, step: Any) -> PrimExpr:

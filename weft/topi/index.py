@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.error import InvalidArgument
-from weft.ir import as_int, cast, int64
+from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
+from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
 
-__all__ = ["clamped", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "take"]
+__all__ = ["clamped", "gather_elements", "gather_nd", "index_tensor", "one_hot", "reverse_sequence", "take"]
 
 
 def clamped(index: Any, extent: Any) -> Any:
@@ -17,17 +17,25 @@ def clamped(index: Any, extent: Any) -> Any:
     return tir.max(tir.min(cast("int64", index), extent - int64(1)), int64(0))
 
 
+def _resolved(index: Any, extent: Any, mode: str) -> Any:
+    """An index by the rule of a mode: clamped, or counted round the axis."""
+    index = cast("int64", index)
+    return floormod(index, tir.max(extent, int64(1))) if mode == "wrap" else clamped(index, extent)
+
+
 def take(x: Any, indices: Any, axis: Any = None, mode: str = "fast") -> Any:
+    """Take elements along an axis by index."""
     a = normalize_axis("take", axis or 0, x.ndim)
     n = indices.ndim
     return te.compute(
         (*x.shape[:a], *indices.shape, *x.shape[a + 1 :]),
-        lambda *i: x(*i[:a], clamped(indices(*i[a : a + n]), x.shape[a]), *i[a + n :]),
+        lambda *i: x(*i[:a], _resolved(indices(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
         name="T_take",
     )
 
 
 def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
+    """Take one element for each index along an axis."""
     a = normalize_axis("gather_elements", axis, data.ndim)
     return te.compute(
         indices.shape,
@@ -37,6 +45,7 @@ def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
 
 
 def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Any:
+    """Take slices by tuples of indices."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
     assert depth is not None
 
@@ -47,67 +56,44 @@ def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Any:
     return te.compute((*indices.shape[:-1], *data.shape[batch_dims + depth :]), element, name="T_gather_nd")
 
 
-_REDUCTIONS = {
-    "update": lambda old, new: new,
-    "none": lambda old, new: new,
-    "add": lambda old, new: old + new,
-    "mul": lambda old, new: old * new,
-    "max": tir.max,
-    "min": tir.min,
-}
+def _wrapped(index: Any, extent: Any) -> Any:
+    """An index that may count from the end, made safe."""
+    index = cast("int64", index)
+    return clamped(select(index < int64(0), index + extent, index), extent)
 
 
-def _combine(reduction: str, old: Any, new: Any) -> Any:
-    if reduction not in _REDUCTIONS:
-        raise InvalidArgument(f"scatter: unknown reduction '{reduction}'", expected=", ".join(_REDUCTIONS))
-    if old.dtype == "bool" and reduction in ("add", "max"):
-        return tir.logical_or(old, new)
-    if old.dtype == "bool" and reduction in ("mul", "min"):
-        return tir.logical_and(old, new)
-    return _REDUCTIONS[reduction](old, new)
+def index_tensor(data: Any, indices: Any) -> Any:
+    """Index leading axes by tensors that broadcast together, as NumPy's advanced indexing."""
+    shape = broadcast_shape(*(t.shape for t in indices))
+
+    def element(*i: Any) -> Any:
+        outer = i[: len(shape)]
+        at = [_wrapped(t(*broadcast_index(t.shape, shape, outer)), data.shape[d]) for d, t in enumerate(indices)]
+        return data(*at, *i[len(shape) :])
+
+    return te.compute((*shape, *data.shape[len(indices) :]), element, name="T_index_tensor")
 
 
-def _loops(shape: Any, body: Any, name: str) -> Any:
-    """Loop nest over a shape around ``body(*indices)``."""
-    loop_vars = [tir.Var(f"{name}{d}", "int64") for d in range(len(shape))]
-    stmt = body(*loop_vars)
-    for v, d in reversed(list(zip(loop_vars, shape, strict=True))):
-        stmt = tir.For(v, int64(0), d, tir.ForKind.SERIAL, stmt)
-    return stmt
+def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int = -1, dtype: str = "float32") -> Any:
+    """`on_value` where a new axis's index is the value of an element, else `off_value`."""
+    a = normalize_axis("one_hot", axis, indices.ndim + 1)
+    on, off = (cast(dtype, as_expr(v)) for v in (on_value, off_value))
+
+    def element(*i: Any) -> Any:
+        index = cast("int64", indices(*i[:a], *i[a + 1 :]))
+        return select(index.equal(i[a]), on, off)
+
+    return te.compute((*indices.shape[:a], as_shape((depth,))[0], *indices.shape[a:]), element, name="T_one_hot")
 
 
-def _copy(src: Any, dst: Any, shape: Any) -> Any:
-    return _loops(shape, lambda *i: tir.BufferStore(dst, tir.BufferLoad(src, i), i), "c")
+def reverse_sequence(data: Any, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
+    """Reverse the first ``seq_lengths[b]`` elements of each sequence b."""
+    s = normalize_axis("reverse_sequence", seq_axis, data.ndim)
+    b = normalize_axis("reverse_sequence", batch_axis, data.ndim)
 
+    def element(*i: Any) -> Any:
+        length = tir.max(tir.min(cast("int64", seq_lengths(i[b])), data.shape[s]), int64(0))
+        j = select(i[s] < length, length - int64(1) - i[s], i[s])
+        return data(*(j if d == s else v for d, v in enumerate(i)))
 
-def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Any:
-    a = normalize_axis("scatter_elements", axis, data.ndim)
-
-    def body(ins: Any, outs: Any) -> Any:
-        def update(*i: Any) -> Any:
-            index = cast("int64", tir.BufferLoad(ins[1], i))
-            at = tuple(index if d == a else v for d, v in enumerate(i))
-            inside = tir.all(index >= int64(0), index < data.shape[a])
-            new = _combine(reduction, tir.BufferLoad(outs[0], at), tir.BufferLoad(ins[2], i))
-            return tir.IfThenElse(inside, tir.BufferStore(outs[0], new, at))
-
-        return tir.seq(_copy(ins[0], outs[0], data.shape), _loops(indices.shape, update, "u"))
-
-    return te.extern(data.shape, [data, indices, updates], body, name="scatter_elements", dtype=data.dtype)
-
-
-def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update") -> Any:
-    depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
-    assert depth is not None
-
-    def body(ins: Any, outs: Any) -> Any:
-        def update(*i: Any) -> Any:
-            index = [cast("int64", tir.BufferLoad(ins[1], (*i[:outer], int64(k)))) for k in range(depth)]
-            inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
-            at = (*index, *i[outer:])
-            new = _combine(reduction, tir.BufferLoad(outs[0], at), tir.BufferLoad(ins[2], i))
-            return tir.IfThenElse(inside, tir.BufferStore(outs[0], new, at))
-
-        return tir.seq(_copy(ins[0], outs[0], data.shape), _loops(updates.shape, update, "u"))
-
-    return te.extern(data.shape, [data, indices, updates], body, name="scatter_nd", dtype=data.dtype)
+    return te.compute(data.shape, element, name="T_reverse_sequence")

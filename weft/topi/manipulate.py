@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from weft import te
-from weft.error import ShapeMismatch
+from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import (
     IntImm,
     as_int,
@@ -16,10 +17,12 @@ from weft.ir import (
     if_then_else,
     int64,
 )
-from weft.topi.reduce import unravel
-from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify
+from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 
-__all__ = ["concatenate", "expanded_axes", "expanded_shape", "flip", "permutation", "repeat", "split", "split_points", "squeezed_axes", "stack", "tile", "tile_dims", "transpose", "view"]
+__all__ = [
+    "concatenate", "depth_to_space", "expand_dims", "expanded_axes", "expanded_shape", "flip", "layout_shape", "layout_transform", "meshgrid", "permutation",
+    "repeat", "reshape", "space_to_depth", "split", "split_points", "squeeze", "squeezed_axes", "stack", "tile", "tile_dims", "transpose", "view",
+]  # fmt: skip
 
 
 def view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
@@ -28,6 +31,7 @@ def view(x: Any, shape: Any, name: str = "T_reshape") -> Any:
 
 
 def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
+    """The order of dimensions; reversed when `axes` is None."""
     order = (
         tuple(reversed(range(ndim))) if axes is None else tuple(normalize_axis("permute_dims", a, ndim) for a in axes)
     )
@@ -39,22 +43,26 @@ def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def transpose(x: Any, axes: Any = None) -> Any:
+    """Reorder dimensions."""
     order = permutation(axes, x.ndim)
     inverse = [order.index(d) for d in range(x.ndim)]
     return te.compute(tuple(x.shape[a] for a in order), lambda *i: x(*(i[j] for j in inverse)), name="T_transpose")
 
 
 def expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Where the new dimensions stand in the result."""
     values = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     return normalize_axes("expand_dims", values, ndim + len(values))
 
 
 def expanded_shape(shape: Any, axis: Any) -> tuple[Any, ...]:
+    """The shape with dimensions of extent 1 inserted."""
     axes, rest = expanded_axes(axis, len(shape)), iter(shape)
     return tuple(int64(1) if i in axes else next(rest) for i in range(len(shape) + len(axes)))
 
 
 def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
+    """The dimensions of extent 1 to drop."""
     if axis is None:
         return tuple(i for i, d in enumerate(shape) if as_int(d) == 1)
     axes = normalize_axes("squeeze", axis, len(shape))
@@ -65,6 +73,7 @@ def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
 
 
 def concatenate(tensors: Any, axis: int = 0) -> Any:
+    """Join along an axis."""
     a = normalize_axis("concat", axis or 0, tensors[0].ndim)
     ends: list[Any] = []
     total: Any = int64(0)
@@ -95,6 +104,7 @@ def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]
 
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Cut along an axis."""
     a = normalize_axis("split", axis, x.ndim)
     return tuple(
         te.compute(
@@ -107,18 +117,21 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 def stack(tensors: Any, axis: int = 0) -> Any:
+    """Join along a new axis."""
     a = normalize_axis("stack", axis, tensors[0].ndim + 1)
     widened = [view(t, (*t.shape[:a], int64(1), *t.shape[a:])) for t in tensors]
     return concatenate(widened, a)
 
 
 def tile_dims(shape: Any, repeats: Any) -> tuple[list[Any], list[Any]]:
+    """Dimensions and repetitions, brought to one rank."""
     reps = list(as_shape(repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
     rank = max(len(shape), len(reps))
     return [int64(1)] * (rank - len(shape)) + list(shape), [int64(1)] * (rank - len(reps)) + reps
 
 
 def tile(x: Any, repeats: Any) -> Any:
+    """Repeat the whole tensor along each axis."""
     dims, reps = tile_dims(x.shape, repeats)
     skip = len(dims) - x.ndim
     return te.compute(
@@ -131,6 +144,7 @@ def tile(x: Any, repeats: Any) -> Any:
 
 
 def repeat(x: Any, repeats: int, axis: Any = None) -> Any:
+    """Repeat each element along an axis."""
     x = view(x, (product(x.shape),)) if axis is None else x
     a = normalize_axis("repeat", axis or 0, x.ndim)
     shape = tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(x.shape))
@@ -140,7 +154,113 @@ def repeat(x: Any, repeats: int, axis: Any = None) -> Any:
 
 
 def flip(x: Any, axis: int) -> Any:
+    """Reverse along an axis."""
     a = normalize_axis("flip", axis, x.ndim)
     return te.compute(
         x.shape, lambda *i: x(*(x.shape[a] - int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip"
     )
+
+
+def reshape(x: Any, newshape: Any) -> Any:
+    """The same elements in row-major order under another shape."""
+    return view(x, as_shape(newshape))
+
+
+def expand_dims(x: Any, axis: Any, num_newaxis: int = 1) -> Any:
+    """Insert dimensions of extent 1."""
+    axes = tuple(axis + i for i in range(num_newaxis)) if isinstance(axis, int) and num_newaxis != 1 else axis
+    return view(x, expanded_shape(x.shape, axes), "T_expand_dims")
+
+
+def squeeze(x: Any, axis: Any = None) -> Any:
+    """Drop dimensions of extent 1."""
+    dropped = squeezed_axes(x.shape, axis)
+    return view(x, [d for i, d in enumerate(x.shape) if i not in dropped], "T_squeeze")
+
+
+def space_to_depth(x: Any, block_size: int) -> Any:
+    """Move blocks of the two spatial axes (channels first) into channels, the block's position before the channel."""
+    n, c, h, w = x.shape
+    b = int64(block_size)
+    shape = (n, simplify(c * b * b), simplify(floordiv(h, b)), simplify(floordiv(w, b)))
+
+    def element(i: Any, k: Any, y: Any, z: Any) -> Any:
+        block = floordiv(k, c)
+        return x(i, floormod(k, c), y * b + floordiv(block, b), z * b + floormod(block, b))
+
+    return te.compute(shape, element, name="T_space_to_depth")
+
+
+def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
+    """Move channels into blocks of the two spatial axes (channels first); ``DCR``: the block's position stands before the channel."""
+    n, c, h, w = x.shape
+    b = int64(block_size)
+    depth = simplify(floordiv(c, b * b))
+
+    def element(i: Any, k: Any, y: Any, z: Any) -> Any:
+        block = floormod(y, b) * b + floormod(z, b)
+        channel = block * depth + k if mode == "DCR" else k * (b * b) + block
+        return x(i, channel, floordiv(y, b), floordiv(z, b))
+
+    return te.compute((n, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
+
+
+def meshgrid(tensors: Any, indexing: str = "ij") -> Any:
+    """Repeat vectors over the grid that they span, one tensor for each."""
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(tensors[o].shape[0] for o in order)
+    return tuple(
+        te.compute(shape, lambda *i, t=t, n=n: t(i[order.index(n)]), name="T_meshgrid") for n, t in enumerate(tensors)
+    )
+
+
+def _layout_parts(layout: str) -> list[tuple[str, int | None]]:
+    """(axis, block) of each dimension of a layout: ``NCHW16c`` has the blocks of 16 of C last."""
+    parts = [(name, int(size) if size else None) for size, name in re.findall(r"(\d*)([A-Za-z])", layout)]
+    names = [name for name, _ in parts]
+    if not parts or len(set(names)) != len(names) or any((size is None) != name.isupper() for name, size in parts):
+        raise InvalidArgument(
+            f"layout_transform: unknown layout '{layout}'", expected="axes such as NCHW, NHWC, NCHW16c"
+        )
+    return parts
+
+
+def layout_shape(shape: Any, src_layout: str, dst_layout: str) -> tuple[Any, ...]:
+    """The shape of a tensor in another layout."""
+    source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
+    if {n for n, b in source if b is None} != {n for n, b in target if b is None} or len(source) != len(shape):
+        raise InvalidArgument(
+            "layout_transform: the layouts do not fit", found=f"{src_layout}, {dst_layout}, {len(shape)} dimensions"
+        )
+    sizes: dict[str, Any] = {}
+    for (name, _), d in zip(source, shape, strict=True):
+        sizes[name.upper()] = simplify(sizes.get(name.upper(), int64(1)) * d)
+    blocks = {name.upper(): block for name, block in target if block is not None}
+    return tuple(
+        int64(block) if block is not None else simplify(floordiv(sizes[name], int64(blocks.get(name, 1))))
+        for name, block in target
+    )
+
+
+def layout_transform(x: Any, src_layout: str, dst_layout: str) -> Any:
+    """Bring a tensor into another layout, which may block axes."""
+    source, target = _layout_parts(src_layout), _layout_parts(dst_layout)
+    blocks = {name.upper(): block for name, block in target if block is not None}
+    inner = {name.upper(): block for name, block in source if block is not None}
+
+    def element(*i: Any) -> Any:
+        index: dict[str, Any] = {}
+        for (name, block), v in zip(target, i, strict=True):
+            part = v * int64(blocks.get(name, 1)) if block is None else v
+            index[name.upper()] = index[name.upper()] + part if name.upper() in index else part
+        at = [
+            floormod(index[name.upper()], int64(block))
+            if block is not None
+            else floordiv(index[name], int64(inner.get(name, 1)))
+            for name, block in source
+        ]
+        return x(*at)
+
+    return te.compute(layout_shape(x.shape, src_layout, dst_layout), element, name="T_layout_trans")

@@ -6,14 +6,17 @@ from typing import Any
 
 from weft import te
 from weft.error import ShapeMismatch
-from weft.ir import cast, floordiv, floormod, int64
+from weft.ir import as_int, cast, floordiv, floormod, int64
 from weft.topi.broadcast import broadcast_index, broadcast_shape
+from weft.topi.precision import accumulator, narrowed
 
-__all__ = ["einsum", "einsum_dims", "matmul", "matmul_packed"]
+__all__ = ["einsum", "einsum_dims", "linear", "matmul", "matmul_packed"]
 
 
 def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
+    """Multiply matrices with NumPy's rules for ranks and batches; 16-bit floats are summed in float32."""
     dtype = out_dtype or a.dtype
+    wide = accumulator(dtype)
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) if a.ndim > 2 or b.ndim > 2 else ()
     k = te.reduce_axis((int64(0), a.shape[-1]), "k")
     rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if b.ndim == 1 else (b.shape[-1],))
@@ -24,19 +27,38 @@ def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
         col = (i[-1],) if cols else ()
         x = a(*broadcast_index(a.shape[:-2], batch, outer), *row, k.var)
         y = b(*broadcast_index(b.shape[:-2], batch, outer), k.var, *col)
-        return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
+        return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
-    return te.compute((*batch, *rows, *cols), element, name="T_matmul")
+    return narrowed(te.compute((*batch, *rows, *cols), element, name="T_matmul"), dtype)
+
+
+def linear(x: Any, weight: Any, bias: Any = None, out_dtype: str = "") -> Any:
+    """``x @ weight.T + bias``."""
+    dtype = out_dtype or x.dtype
+    wide = accumulator(dtype)
+    k = te.reduce_axis((int64(0), x.shape[-1]), "k")
+    out = te.compute(
+        (*x.shape[:-1], weight.shape[0]),
+        lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1], k.var)), axis=k),
+        name="T_linear",
+    )
+    if bias is None:
+        return narrowed(out, dtype)
+    return te.compute(out.shape, lambda *i: cast(dtype, out(*i) + cast(wide, bias(i[-1]))), name="T_add")
 
 
 def matmul_packed(x: Any, w: Any, n: int) -> Any:
-    panel = w.shape[2]
+    """Multiply by a matrix in panels (ceil(n / panel), k, panel)."""
+    panel, wide = w.shape[2], accumulator(x.dtype)
     k = te.reduce_axis((int64(0), x.shape[-1]), "k")
-    return te.compute(
+    out = te.compute(
         (*x.shape[:-1], int64(int(n))),
-        lambda *i: te.sum(x(*i[:-1], k.var) * w(floordiv(i[-1], panel), k.var, floormod(i[-1], panel)), axis=k),
+        lambda *i: te.sum(
+            cast(wide, x(*i[:-1], k.var)) * cast(wide, w(floordiv(i[-1], panel), k.var, floormod(i[-1], panel))), axis=k
+        ),
         name="T_matmul_packed",
     )
+    return narrowed(out, x.dtype)
 
 
 def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dict[str, Any], list[str]]:
@@ -65,12 +87,23 @@ def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dic
         if len(t) != len(s):
             raise ShapeMismatch(f"einsum: operand '{t}' has another rank", expected=str(len(t)), found=str(len(s)))
         for c, d in zip(t, s, strict=True):
-            if c not in dims or getattr(dims[c], "value", None) == 1:
+            if c not in dims or as_int(dims[c]) == 1:
                 dims[c] = d
+            elif as_int(dims[c]) is None and as_int(d) not in (None, 1):
+                dims[c] = d
+            elif as_int(d) not in (None, 1) and as_int(d) != as_int(dims[c]):
+                raise ShapeMismatch(f"einsum: dimension '{c}' differs", expected=str(dims[c]), found=str(d))
+    strange = [c for c in out if c not in dims]
+    if strange or len(set(out)) != len(out):
+        raise ShapeMismatch(
+            f"einsum: '{out}' is no output of '{','.join(terms)}'", expected="letters of the operands, each once"
+        )
     return terms, out, dims, [c for c in dims if c not in out]
 
 
 def einsum(operands: Any, subscripts: str) -> Any:
+    """Multiply tensors along named axes and sum over the axes that the output does not name."""
+    wide = accumulator(operands[0].dtype)
     terms, out, dims, summed = einsum_dims(subscripts, [t.shape for t in operands])
     axes = {c: te.reduce_axis((int64(0), dims[c]), c) for c in summed}
 
@@ -78,8 +111,9 @@ def einsum(operands: Any, subscripts: str) -> Any:
         env = {**dict(zip(out, i, strict=True)), **{c: a.var for c, a in axes.items()}}
         product: Any = None
         for t, x in zip(terms, operands, strict=True):
-            at = [env[c] if getattr(d, "value", None) != 1 else int64(0) for c, d in zip(t, x.shape, strict=True)]
-            product = x(*at) if product is None else product * x(*at)
+            at = [env[c] if as_int(d) != 1 else int64(0) for c, d in zip(t, x.shape, strict=True)]
+            factor = cast(wide, x(*at)) if axes else x(*at)
+            product = factor if product is None else product * factor
         return te.sum(product, axis=list(axes.values())) if axes else product
 
-    return te.compute(tuple(dims[c] for c in out), element, name="T_einsum")
+    return narrowed(te.compute(tuple(dims[c] for c in out), element, name="T_einsum"), operands[0].dtype)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import DataType, IntImm, cast, const, int64
+from weft.ir import IntImm, cast, const, floordiv, int64
+from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
-from weft.topi.shape import normalize_axes, normalize_axis, product
+from weft.topi.shape import normalize_axes, normalize_axis, product, simplify
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "lrn", "rms_norm", "softmax"]
 
@@ -17,36 +18,27 @@ def _at(i: Any, axes: Any) -> list[Any]:
     return [const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]
 
 
-def _wide(x: Any) -> Any:
-    """16-bit values as float32, for stable accumulation."""
-    if DataType(x.dtype).bits != 16:
-        return x
-    return te.compute(x.shape, lambda *i: cast("float32", x(*i)), name="wide")
-
-
-def _narrow(y: Any, dtype: str) -> Any:
-    return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")
-
-
 def softmax(x: Any, axis: int = -1) -> Any:
+    """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum."""
     axes = (normalize_axis("nn.softmax", axis, x.ndim),)
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, widened(x)
     top = reduce("max", x, axes, True, name="T_softmax_max")
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     # one division a row: a vector division costs as much as a dozen products
     inverse = te.compute(total.shape, lambda *i: const(1.0, x.dtype) / total(*i), name="T_softmax_inverse")
-    return _narrow(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
+    return narrowed(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
+    """The logarithm of softmax."""
     axes = (normalize_axis("nn.log_softmax", axis, x.ndim),)
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, widened(x)
     top = reduce("max", x, axes, True, name="T_softmax_max")
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     log_total = te.compute(total.shape, lambda *i: tir.log(total(*i)), name="T_softmax_log")
-    return _narrow(
+    return narrowed(
         te.compute(x.shape, lambda *i: x(*i) - top(*_at(i, axes)) - log_total(*_at(i, axes)), name="T_log_softmax"),
         dtype,
     )
@@ -91,7 +83,7 @@ def layer_norm(
     scale: bool = True,
 ) -> Any:
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, widened(x)
     mean, inverse = _moments(x, over, epsilon, "T_layer_norm")
 
     def element(*i: Any) -> Any:
@@ -100,12 +92,13 @@ def layer_norm(
         y = y * cast(x.dtype, gamma(*inner)) if scale else y
         return y + cast(x.dtype, beta(*inner)) if center and beta is not None else y
 
-    return _narrow(te.compute(x.shape, element, name="T_layer_norm"), dtype)
+    return narrowed(te.compute(x.shape, element, name="T_layer_norm"), dtype)
 
 
 def rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> Any:
+    """Divide by the root of the mean square over axes, then scale."""
     over = normalize_axes("nn.rms_norm", axes, x.ndim)
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, widened(x)
     n: Any = product([x.shape[a] for a in over])
     total = reduce("sum", x, over, True, lambda v: v * v, name="T_rms_norm_sum")
     inverse = te.compute(
@@ -118,12 +111,13 @@ def rms_norm(x: Any, weight: Any, axes: Any = (-1,), epsilon: float = 1e-5) -> A
         lambda *i: x(*i) * inverse(*_at(i, over)) * cast(x.dtype, weight(*[i[a] for a in over])),
         name="T_rms_norm",
     )
-    return _narrow(y, dtype)
+    return narrowed(y, dtype)
 
 
 def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
+    """Normalise each channel of each sample over its spatial axes."""
     over = tuple(range(2, x.ndim))
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, widened(x)
     mean, inverse = _moments(x, over, epsilon, "T_instance_norm")
     y = te.compute(
         x.shape,
@@ -133,27 +127,34 @@ def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
         ),
         name="T_instance_norm",
     )
-    return _narrow(y, dtype)
+    return narrowed(y, dtype)
 
 
 def group_norm(
     x: Any, gamma: Any, beta: Any, num_groups: int = 1, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5
 ) -> Any:
-    n, c, *spatial = x.shape
-    size = c // num_groups
-    view = te.compute(
-        (n, int64(num_groups), size, *spatial), lambda b, g, k, *i: x(b, g * size + k, *i), name="grouped"
-    )
-    over = tuple(range(2, view.ndim))
+    """Normalise groups of channels, over the channels of a group and over `axes` (None: all axes but the first)."""
+    channel = normalize_axis("nn.group_norm", channel_axis, x.ndim)
+    rest = [a for a in range(x.ndim) if a not in (0, channel)]
+    chosen = rest if axes is None else [a for a in normalize_axes("nn.group_norm", axes, x.ndim) if a in rest]
+    dtype, x = x.dtype, widened(x)
+    groups = int64(int(num_groups))
+    size = simplify(floordiv(x.shape[channel], groups))
+
+    def grouped(b: Any, g: Any, k: Any, *i: Any) -> Any:
+        others = iter(i)
+        return x(*(b if a == 0 else g * size + k if a == channel else next(others) for a in range(x.ndim)))
+
+    view = te.compute((x.shape[0], groups, size, *(x.shape[a] for a in rest)), grouped, name="grouped")
+    over = (2, *(3 + n for n, a in enumerate(rest) if a in chosen))
     mean, inverse = _moments(view, over, epsilon, "T_group_norm")
-    zeros = [int64(0)] * len(over)
-    return te.compute(
-        x.shape,
-        lambda b, k, *i: (
-            (x(b, k, *i) - mean(b, k // size, *zeros)) * inverse(b, k // size, *zeros) * gamma(k) + beta(k)
-        ),
-        name="T_group_norm",
-    )
+
+    def element(*i: Any) -> Any:
+        c = i[channel]
+        at = (i[0], floordiv(c, size), int64(0), *(int64(0) if a in chosen else i[a] for a in rest))
+        return (x(*i) - mean(*at)) * inverse(*at) * cast(x.dtype, gamma(c)) + cast(x.dtype, beta(c))
+
+    return narrowed(te.compute(x.shape, element, name="T_group_norm"), dtype)
 
 
 def batch_norm(
@@ -185,6 +186,7 @@ def batch_norm(
 
 
 def lrn(x: Any, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float = 1e-4, beta: float = 0.75) -> Any:
+    """Divide by a power of the squares in a window of channels."""
     a = normalize_axis("nn.lrn", axis, x.ndim)
     before = (size - 1) // 2
     k = te.reduce_axis((int64(0), int64(size)), "k")

@@ -7,6 +7,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64, select
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
+from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
 
 __all__ = ["adaptive_pool", "adaptive_sizes", "max_pool_with_indices", "pool", "pool_shape", "pool_size_of", "window"]
@@ -28,7 +29,9 @@ def pool_size_of(size: Any, k: int, s: int, d: int, b: int, a: int, ceil_mode: b
     return simplify(n - cast("int64", (n - int64(1)) * int64(s) >= size + int64(b)))
 
 
-def pool_shape(shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str = "") -> Any:
+def pool_shape(
+    shape: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool, layout: str = ""
+) -> Any:
     """The shape of the output."""
     k, s, d, b, a = window(len(shape) - 2, pool_size, strides, dilation, padding)
     last = channels_last(layout)
@@ -58,6 +61,7 @@ def pool(
     rank, last = x.ndim - 2, channels_last(layout)
     k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
     shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
+    wide = accumulator(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
     padded = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
     ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
@@ -65,7 +69,7 @@ def pool(
     def element(*i: Any) -> Any:
         at = [o * int64(s[j]) + ks[j].var * int64(d[j]) for j, o in enumerate(spatial(i, last))]
         value = padded(i[0], *at, i[-1]) if last else padded(i[0], i[1], *at)
-        return te.max(value, axis=ks) if kind == "max" else te.sum(value, axis=ks)
+        return te.max(value, axis=ks) if kind == "max" else te.sum(cast(wide, value), axis=ks)
 
     out = te.compute(shape, element, name=f"T_{kind}_pool")
     if kind == "max":
@@ -77,8 +81,8 @@ def pool(
         for j, o in enumerate(spatial(i, last)):
             count = count * _count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
         if as_int(count) is not None:
-            return out(*i) * const(1.0 / as_int(count), x.dtype)  # type: ignore[operator]
-        return out(*i) / cast(x.dtype, tir.max(count, int64(1)))
+            return cast(x.dtype, out(*i) * const(1.0 / as_int(count), wide))  # type: ignore[operator]
+        return cast(x.dtype, out(*i) / cast(wide, tir.max(count, int64(1))))
 
     return te.compute(shape, mean, name="T_avg_pool")
 
@@ -116,6 +120,7 @@ def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", 
     whole = [as_int(n) == 1 for n in outs]
     longest = [simplify(floordiv(n + out - int64(1), out) + int64(1)) for n, out in zip(sizes, outs, strict=True)]
     ks = [te.reduce_axis((int64(0), sizes[j] if whole[j] else n), f"k{j}") for j, n in enumerate(longest)]
+    wide = accumulator(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
 
     def element(*i: Any) -> Any:
@@ -127,7 +132,7 @@ def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", 
                 inside = tir.all(inside, at[-1] < high)
         value = x(i[0], *at, i[-1]) if last else x(i[0], i[1], *at)
         value = if_then_else(inside, value, fill)
-        return te.max(value, axis=ks) if kind == "max" else te.sum(value, axis=ks)
+        return te.max(value, axis=ks) if kind == "max" else te.sum(cast(wide, value), axis=ks)
 
     shape = conv_shape(x.shape, outs, x.shape[-1] if last else x.shape[1], last)
     out = te.compute(shape, element, name=f"T_adaptive_{kind}")
@@ -139,7 +144,7 @@ def adaptive_pool(kind: str, x: Any, output_size: Any = None, layout: str = "", 
         for j, o in enumerate(spatial(i, last)):
             low, high = bounds(o, j)
             count = count * (sizes[j] if whole[j] else high - low)
-        return out(*i) / cast(x.dtype, count)
+        return cast(x.dtype, out(*i) / cast(wide, count))
 
     return te.compute(shape, mean, name="T_adaptive_mean")
 

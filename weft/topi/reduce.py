@@ -8,9 +8,10 @@ from typing import Any
 from weft import te, tir
 from weft.ir import DataType, PrimExpr, cast, const, int64, logical_and, logical_or, select
 from weft.te import Tensor, compute
-from weft.topi.shape import unravel
+from weft.topi.precision import accumulator, narrowed, widened
+from weft.topi.shape import normalize_axes, product, unravel
 
-__all__ = ["arg_reduce", "reduce", "reduced_index", "reduced_shape"]
+__all__ = ["arg_reduce", "mean", "reduce", "reduced_index", "reduced_shape", "std", "variance"]
 
 
 def reduced_shape(shape: Sequence[PrimExpr], axes: Sequence[int], keepdims: bool) -> tuple[PrimExpr, ...]:
@@ -46,10 +47,15 @@ def reduce(
     fn: Callable[[Any], Any] = lambda v: v,
     name: str | None = None,
 ) -> Tensor:
-    """Reduce ``fn(x)`` over `axes` (sorted, non-negative) by `kind`: sum, prod, max, min, all, any."""
+    """Reduce ``fn(x)`` over `axes` (sorted, non-negative) by `kind`: sum, prod, max, min, all, any.
+
+    Sums and products of 16-bit floats are taken in float32.
+    """
     name = name or f"T_{kind}"
     if not axes:
         return compute(x.shape, lambda *i: fn(x(*i)), name=name)
+    if kind in ("sum", "prod") and accumulator(x.dtype) != x.dtype:
+        return narrowed(reduce(kind, widened(x), axes, keepdims, fn, name), x.dtype)
     ks = [te.reduce_axis((int64(0), x.shape[a]), f"k{a}") for a in axes]
     inner = [k.var for k in ks]
     return compute(
@@ -97,3 +103,41 @@ def arg_reduce(
         name="arg" + kind,
     )
     return compute(outs[0].shape, lambda *i: cast(dtype, outs[0](*i)), name="index")
+
+
+def mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean over axes; integers are summed in int64 and the quotient rounds towards zero."""
+    axes = normalize_axes("mean", axis, x.ndim)
+    count = product([x.shape[a] for a in axes])
+    if not DataType(x.dtype).is_float:
+        total = reduce("sum", x, axes, keepdims, lambda v: cast("int64", v))
+        return compute(
+            total.shape, lambda *i: cast(x.dtype, tir.truncdiv(total(*i), tir.max(count, int64(1)))), name="T_mean"
+        )
+    wide = accumulator(x.dtype)
+    total = reduce("sum", widened(x), axes, keepdims)
+    return compute(
+        total.shape, lambda *i: cast(x.dtype, total(*i) * (const(1.0, wide) / cast(wide, count))), name="T_mean"
+    )
+
+
+def variance(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The mean of squared differences from the mean."""
+    wide = accumulator(x.dtype) if DataType(x.dtype).is_float else "float64"
+    axes = normalize_axes("variance", axis, x.ndim)
+    y = x if wide == x.dtype else compute(x.shape, lambda *i: cast(wide, x(*i)), name="wide")
+    middle = mean(y, axes, True)
+
+    def squared(*i: Any) -> Any:
+        d = y(*i) - middle(*[const(0, v.dtype) if n in axes else v for n, v in enumerate(i)])
+        return d * d
+
+    return narrowed(mean(compute(x.shape, squared, name="squared"), axes, keepdims), x.dtype)
+
+
+def std(x: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The square root of the variance."""
+    v = variance(x, axis, keepdims)
+    if DataType(v.dtype).is_float:
+        return compute(v.shape, lambda *i: tir.sqrt(v(*i)), name="T_std")
+    return compute(v.shape, lambda *i: cast(v.dtype, tir.sqrt(cast("float64", v(*i)))), name="T_std")

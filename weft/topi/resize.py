@@ -192,9 +192,7 @@ def spread_roi(roi: Any, layout: str) -> Any:
     return (*spread(roi[:2], layout, 0.0), *spread(roi[2:], layout, 1.0))
 
 
-def resize2d(
-    data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any
-) -> Any:
+def resize2d(data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any) -> Any:
     size = tuple(size) if len(size) == 2 else tuple(size) * 2
     return resize(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs

@@ -23,41 +23,68 @@ from weft.topi.shape import normalize_axis, simplify
 __all__ = ["pad", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
 
 
-def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int) -> tuple[PrimExpr, PrimExpr]:
-    """Return (begin, length) of a slice by NumPy's rules; symbolic bounds are taken to lie inside."""
-    (b, e), size = as_shape((begin, end)), as_int(dim)
-    step = int(stride)
-    if as_int(b) is not None and as_int(e) is not None and size is not None:
-        start, stop, _ = slice(as_int(b), as_int(e), step).indices(size)
+_FAR = 2**31 - 1  # a constant bound from here on means the end
+
+
+def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int, inside: bool = False) -> tuple[PrimExpr, PrimExpr]:
+    """Return (begin, length) of a slice by NumPy's rules.
+
+    Parameters
+    ----------
+    inside : bool
+        The caller knows that the bounds, once negative constants are counted from the end, lie inside of the dimension.
+    """
+    (b, e), size, step = as_shape((begin, end)), as_int(dim), int(stride)
+    low, high = as_int(b), as_int(e)
+    if low is not None and high is not None and size is not None:
+        start, stop, _ = slice(low, high, step).indices(size)
         return int64(start), int64(len(range(start, stop, step)))
-    if as_int(b) is not None and as_int(b) < 0:  # type: ignore[operator]
-        b = dim + b
-    if as_int(e) is not None and as_int(e) < 0 and not (step < 0 and as_int(e) == -(2**63)):  # type: ignore[operator]
-        e = dim + e
-    elif as_int(e) is not None and as_int(e) >= 2**31 - 1:  # type: ignore[operator]
-        e = dim
-    if step > 0:
-        length = ceildiv(e - b, int64(step)) if step != 1 else e - b
-    else:
-        length = ceildiv(b - e, int64(-step))
-    return simplify(b), simplify(length)
+    first = _bound(dim, b, step, inside)
+    stop_at = int64(-1) if step < 0 and high is not None and high < -_FAR else _bound(dim, e, step, inside)
+    length = ceildiv(stop_at - first, int64(step)) if step > 0 else ceildiv(first - stop_at, int64(-step))
+    length = simplify(length if step != 1 else stop_at - first)
+    if not inside and not (step > 0 and as_int(first) == 0):
+        length = simplify(tir.max(length, int64(0)))
+    return simplify(first), length
 
 
-def slice_plan(shape: Any, axes: Any, begin: Any, end: Any, strides: Any) -> dict[int, tuple[Any, Any, int]]:
+def _bound(dim: PrimExpr, value: PrimExpr, step: int, inside: bool) -> PrimExpr:
+    """One bound as an index; a slice backwards begins at most at the last element, forwards at most behind it."""
+    last = dim if step > 0 else dim - int64(1)
+    known = as_int(value)
+    if known is None:
+        return value if inside else simplify(tir.min(value, last))
+    if known >= _FAR:
+        return last
+    if known < 0:
+        return dim + value if inside else simplify(tir.max(dim + value, int64(0 if step > 0 else -1)))
+    return value if inside or (known == 0 and step > 0) else simplify(tir.min(value, last))
+
+
+def slice_plan(
+    shape: Any, axes: Any, begin: Any, end: Any, strides: Any, inside: bool = False
+) -> dict[int, tuple[Any, Any, int]]:
+    """(begin, length, stride) for each axis that is sliced."""
     steps = strides if strides is not None else [1] * len(axes)
+    if not len(axes) == len(begin) == len(end) == len(steps):
+        raise InvalidArgument(
+            "strided_slice: axes, begin, end and strides differ in length",
+            found=f"{len(axes)}, {len(begin)}, {len(end)}, {len(steps)}",
+        )
     plan = {}
     for a, b, e, s in zip(axes, begin, end, steps, strict=True):
         axis = normalize_axis("strided_slice", int(a), len(shape))
         step = int(s)
         if step == 0:
             raise InvalidArgument("strided_slice: a stride is 0")
-        first, length = slice_bounds(shape[axis], b, e, step)
+        first, length = slice_bounds(shape[axis], b, e, step, inside)
         plan[axis] = (first, length, step)
     return plan
 
 
 def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> Any:
-    plan = slice_plan(x.shape, axes, begin, end, strides)
+    """Take a part of a tensor."""
+    plan = slice_plan(x.shape, axes, begin, end, strides, assume_inbound)
     return te.compute(
         tuple(plan[i][1] if i in plan else d for i, d in enumerate(x.shape)),
         lambda *i: x(*(plan[d][0] + v * int64(plan[d][2]) if d in plan else v for d, v in enumerate(i))),
@@ -66,6 +93,7 @@ def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, 
 
 
 def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
+    """(before, after) of each axis."""
     flat = list(as_shape(pad_width))
     if len(flat) != 2 * ndim:
         raise ShapeMismatch("nn.pad: pad_width has a wrong length", expected=str(2 * ndim), found=str(len(flat)))
@@ -73,6 +101,7 @@ def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
 
 
 def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> Any:
+    """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
     shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
 

@@ -20,7 +20,9 @@ def _conv1d(s: Sizes) -> Case | None:
 def _conv1d_last(s: Sizes) -> Case | None:
     if s.c < 3:
         return None
-    return call(s.real(s.a, s.c, 4), Fixed(s.real(3, 2, 6)), padding=1, groups=2, data_layout="NWC", kernel_layout="WIO", **NEAR)
+    return call(
+        s.real(s.a, s.c, 4), Fixed(s.real(3, 2, 6)), padding=1, groups=2, data_layout="NWC", kernel_layout="WIO", **NEAR
+    )
 
 
 @cases("nn.conv2d")
@@ -41,21 +43,34 @@ def _conv2d_no_padding(s: Sizes) -> Case | None:
 def _conv2d_dilated(s: Sizes) -> Case | None:
     if not _enough(s, 5):
         return None
-    return call(s.real(s.a, 4, s.b, s.c), s.real(6, 2, 3, 3), padding=(2, 1, 1, 2), dilation=(2, 1), groups=2, strides=2, **NEAR)
+    return call(
+        s.real(s.a, 4, s.b, s.c), s.real(6, 2, 3, 3), padding=(2, 1, 1, 2), dilation=(2, 1), groups=2, strides=2, **NEAR
+    )
 
 
 @cases("nn.conv2d")
 def _conv2d_last(s: Sizes) -> Case | None:
     if not _enough(s, 3):
         return None
-    return call(s.real(s.a, s.b, s.c, 3), s.real(3, 3, 3, 5), padding=1, data_layout="NHWC", kernel_layout="HWIO", **NEAR)
+    return call(
+        s.real(s.a, s.b, s.c, 3), s.real(3, 3, 3, 5), padding=1, data_layout="NHWC", kernel_layout="HWIO", **NEAR
+    )
 
 
 @cases("nn.conv2d")
 def _conv2d_depthwise(s: Sizes) -> Case | None:
     if not _enough(s, 3):
         return None
-    return call(s.real(s.a, s.b, s.c, 19), s.real(3, 3, 19), padding=1, strides=2, groups=19, data_layout="NHWC", kernel_layout="HWC", **NEAR)
+    return call(
+        s.real(s.a, s.b, s.c, 19),
+        s.real(3, 3, 19),
+        padding=1,
+        strides=2,
+        groups=19,
+        data_layout="NHWC",
+        kernel_layout="HWC",
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
@@ -68,13 +83,26 @@ def _conv2d_packed(s: Sizes) -> Case | None:
     if not _enough(s, 3):
         return None
     return call(
-        s.real(s.a, s.b, s.c, 5), s.real(2, 3, 3, 5, 16), padding=1, data_layout="NHWC", kernel_layout="OHWI16o", channels=21, **NEAR
+        s.real(s.a, s.b, s.c, 5),
+        s.real(2, 3, 3, 5, 16),
+        padding=1,
+        data_layout="NHWC",
+        kernel_layout="OHWI16o",
+        channels=21,
+        **NEAR,
     )
 
 
 @cases("nn.conv2d")
 def _conv2d_pointwise(s: Sizes) -> Case | None:
-    return call(s.real(s.a, s.b, s.c, 8), s.real(1, 1, 1, 8, 32), data_layout="NHWC", kernel_layout="OHWI32o", channels=32, **NEAR)
+    return call(
+        s.real(s.a, s.b, s.c, 8),
+        s.real(1, 1, 1, 8, 32),
+        data_layout="NHWC",
+        kernel_layout="OHWI32o",
+        channels=32,
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
@@ -87,7 +115,9 @@ def _conv2d_wide_sum(s: Sizes) -> Case | None:
 
 @cases("nn.conv3d")
 def _conv3d(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 2, s.b, s.c, 3), s.real(3, 2, 2, 1, 2), padding=(1, 0, 0, 1, 0, 1), strides=(1, 2, 1), **NEAR)
+    return call(
+        s.real(s.a, 2, s.b, s.c, 3), s.real(3, 2, 2, 1, 2), padding=(1, 0, 0, 1, 0, 1), strides=(1, 2, 1), **NEAR
+    )
 
 
 @cases("nn.conv3d")
@@ -97,14 +127,26 @@ def _conv3d_last(s: Sizes) -> Case | None:
 
 @cases("nn.conv1d_transpose")
 def _transpose1d(s: Sizes) -> Case | None:
-    return None if 0 in (s.b,) else call(s.real(s.a, 3, s.c), s.real(3, 4, 3), strides=2, padding=1, output_padding=1, **NEAR)
+    return (
+        None
+        if 0 in (s.b,)
+        else call(s.real(s.a, 3, s.c), s.real(3, 4, 3), strides=2, padding=1, output_padding=1, **NEAR)
+    )
 
 
 @cases("nn.conv2d_transpose")
 def _transpose2d(s: Sizes) -> Case | None:
     if s.b == 0:
         return None
-    return call(s.real(s.a, 4, s.b, s.c), s.real(4, 3, 3, 2), strides=(2, 3), padding=(1, 0, 0, 1), output_padding=(1, 2), groups=2, **NEAR)
+    return call(
+        s.real(s.a, 4, s.b, s.c),
+        s.real(4, 3, 3, 2),
+        strides=(2, 3),
+        padding=(1, 0, 0, 1),
+        output_padding=(1, 2),
+        groups=2,
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d_transpose")
@@ -118,7 +160,9 @@ def _transpose2d_dilated(s: Sizes) -> Case | None:
 def _transpose2d_last(s: Sizes) -> Case | None:
     if s.b == 0:
         return None
-    return call(s.real(s.a, s.b, s.c, 4), s.real(4, 3, 2, 2), strides=2, data_layout="NHWC", kernel_layout="IOHW", **NEAR)
+    return call(
+        s.real(s.a, s.b, s.c, 4), s.real(4, 3, 2, 2), strides=2, data_layout="NHWC", kernel_layout="IOHW", **NEAR
+    )
 
 
 @cases("nn.conv3d_transpose")

@@ -210,7 +210,17 @@ def _atan2(s: Sizes) -> Case:
     return call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4)
 
 
-@cases("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "equal")
+@cases(
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "maximum",
+    "minimum",
+    "equal",
+)
 def _bools(s: Sizes, name: str) -> Case:
     return call(s.boolean(s.a, s.b), s.boolean(s.b))
 

@@ -82,7 +82,13 @@ def _scatter_elements_outside(s: Sizes) -> Case:
 def _scatter_reduce(kind: str) -> None:
     @cases("scatter_elements")
     def make(s: Sizes) -> Case:
-        return call(s.integer(s.a, s.c, 4), s.integer(s.a, s.c, 6, low=0, high=4), s.integer(s.a, s.c, 6), axis=-1, reduction=kind)
+        return call(
+            s.integer(s.a, s.c, 4),
+            s.integer(s.a, s.c, 6, low=0, high=4),
+            s.integer(s.a, s.c, 6),
+            axis=-1,
+            reduction=kind,
+        )
 
     @cases("scatter_nd")
     def make_nd(s: Sizes) -> Case:
@@ -131,7 +137,12 @@ def _index_put(s: Sizes) -> Case:
 
 @cases("index_put")
 def _index_put_add(s: Sizes) -> Case:
-    return call(s.integer(4, 5), (s.integer(s.b, low=-4, high=4), s.integer(s.b, low=0, high=5)), s.integer(s.b), accumulate=True)
+    return call(
+        s.integer(4, 5),
+        (s.integer(s.b, low=-4, high=4), s.integer(s.b, low=0, high=5)),
+        s.integer(s.b),
+        accumulate=True,
+    )
 
 
 def _rows(s: Sizes, n: int, size: int) -> Array:

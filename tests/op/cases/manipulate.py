@@ -17,7 +17,9 @@ def _reshape_rest(s: Sizes) -> Case | None:
 
 @cases("reshape")
 def _reshape_merge(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, s.c), Shape((s.a, -1)) if 0 not in (s.b,) else Shape((s.a, 0 * s.b)), symbolic=s.b > 0)
+    return call(
+        s.integer(s.a, s.b, s.c), Shape((s.a, -1)) if 0 not in (s.b,) else Shape((s.a, 0 * s.b)), symbolic=s.b > 0
+    )
 
 
 @cases("reshape")
@@ -159,15 +161,6 @@ def _slice_past_the_end(s: Sizes) -> Case:
 @cases("strided_slice")
 def _slice_past_the_start(s: Sizes) -> Case:
     return call(s.real(s.a, s.c), axes=[1], begin=[-4], end=[2**63 - 1])
-
-
-@cases("dynamic_strided_slice")
-def _dynamic_slice(s: Sizes) -> Case | None:
-    if s.c < 5:
-        return None
-    begin, end, strides = s.integer(2), s.integer(2), s.integer(2)
-    begin.value[:], end.value[:], strides.value[:] = (0, 1), (int(s.a), int(s.c) - 1), (1, 2)
-    return call(s.real(s.a, s.c), begin, end, strides, symbolic=False)
 
 
 @cases("nn.pad")

@@ -36,7 +36,9 @@ def _integers(s: Sizes) -> Case:
 
 @cases("matmul")
 def _half(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, dtype="float16"), s.real(s.b, s.c, dtype="float16"), out_dtype="float32", rtol=1e-3, atol=1e-3)
+    return call(
+        s.real(s.a, s.b, dtype="float16"), s.real(s.b, s.c, dtype="float16"), out_dtype="float32", rtol=1e-3, atol=1e-3
+    )
 
 
 @cases("matmul")

@@ -63,12 +63,16 @@ def _instance_norm(s: Sizes) -> Case | None:
 
 @cases("nn.group_norm")
 def _group_norm(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], rtol=1e-3, atol=1e-4)
+    return call(
+        s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], rtol=1e-3, atol=1e-4
+    )
 
 
 @cases("nn.group_norm")
 def _group_norm_last(s: Sizes) -> Case | None:
-    return call(s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], rtol=1e-3, atol=1e-4)
+    return call(
+        s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], rtol=1e-3, atol=1e-4
+    )
 
 
 @cases("nn.batch_norm")
@@ -103,24 +107,49 @@ def _attention(s: Sizes) -> Case | None:
 
 @cases("nn.attention")
 def _attention_causal(s: Sizes) -> Case | None:
-    return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.c, 2, 4), s.real(s.a, s.c, 2, 4), causal_mask="TopLeft", scale=0.3, rtol=1e-4, atol=1e-5)
+    return call(
+        s.real(s.a, s.c, 2, 4),
+        s.real(s.a, s.c, 2, 4),
+        s.real(s.a, s.c, 2, 4),
+        causal_mask="TopLeft",
+        scale=0.3,
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 @cases("nn.attention")
 def _attention_causal_end(s: Sizes) -> Case | None:
     if s.b < s.c:
         return None
-    return call(s.real(1, s.c, 2, 4), s.real(1, s.b, 2, 4), s.real(1, s.b, 2, 4), causal_mask="BottomRight", rtol=1e-4, atol=1e-5, symbolic=False)
+    return call(
+        s.real(1, s.c, 2, 4),
+        s.real(1, s.b, 2, 4),
+        s.real(1, s.b, 2, 4),
+        causal_mask="BottomRight",
+        rtol=1e-4,
+        atol=1e-5,
+        symbolic=False,
+    )
 
 
 @cases("nn.attention")
 def _attention_window(s: Sizes) -> Case | None:
     q = s.real(1, s.c, 1, 4)
-    return call(q, s.real(1, s.c, 1, 4), s.real(1, s.c, 1, 4), causal_mask="TopLeft", window_size=3, rtol=1e-4, atol=1e-5)
+    return call(
+        q, s.real(1, s.c, 1, 4), s.real(1, s.c, 1, 4), causal_mask="TopLeft", window_size=3, rtol=1e-4, atol=1e-5
+    )
 
 
 @cases("nn.attention_bias")
 def _attention_bias(s: Sizes) -> Case | None:
     if s.b == 0:
         return None
-    return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, 1, s.c, s.b), rtol=1e-4, atol=1e-5)
+    return call(
+        s.real(s.a, s.c, 2, 4),
+        s.real(s.a, s.b, 2, 4),
+        s.real(s.a, s.b, 2, 4),
+        s.real(s.a, 1, s.c, s.b),
+        rtol=1e-4,
+        atol=1e-5,
+    )

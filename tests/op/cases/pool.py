@@ -49,7 +49,15 @@ def _include_pad(s: Sizes) -> Case | None:
 def _include_pad_ceil(s: Sizes) -> Case | None:
     if s.b < 1:
         return None
-    return call(s.real(s.a, 2, s.b, s.c), pool_size=3, strides=2, padding=(1, 1, 1, 1), count_include_pad=True, ceil_mode=True, **NEAR)
+    return call(
+        s.real(s.a, 2, s.b, s.c),
+        pool_size=3,
+        strides=2,
+        padding=(1, 1, 1, 1),
+        count_include_pad=True,
+        ceil_mode=True,
+        **NEAR,
+    )
 
 
 @cases("nn.max_pool2d")

@@ -7,7 +7,14 @@ import numpy as np
 from tests.op.contract import Case, Shape, Sizes, call, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
-MODES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
+MODES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+)
 
 
 def _resize(method: str, mode: str) -> None:
@@ -15,10 +22,17 @@ def _resize(method: str, mode: str) -> None:
     def make(s: Sizes) -> Case | None:
         if s.b == 0 or s.c < 2:
             return None
-        return call(s.real(s.a, 2, s.b, s.c), Shape((s.a, 2, 7, 11)), method=method, coordinate_transformation_mode=mode, **NEAR)
+        return call(
+            s.real(s.a, 2, s.b, s.c), Shape((s.a, 2, 7, 11)), method=method, coordinate_transformation_mode=mode, **NEAR
+        )
 
 
-for _method, _mode in (*(("linear", m) for m in MODES), ("cubic", "half_pixel"), ("cubic", "align_corners"), ("nearest", "asymmetric")):
+for _method, _mode in (
+    *(("linear", m) for m in MODES),
+    ("cubic", "half_pixel"),
+    ("cubic", "align_corners"),
+    ("nearest", "asymmetric"),
+):
     _resize(_method, _mode)
 
 
@@ -39,7 +53,15 @@ for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
 
 @cases("image.resize")
 def _exclude(s: Sizes) -> Case | None:
-    return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), method="cubic", cubic_exclude=True, cubic_alpha=-0.5, symbolic=False, **NEAR)
+    return call(
+        s.real(1, 1, 4, 4),
+        Shape((1, 1, 9, 3)),
+        method="cubic",
+        cubic_exclude=True,
+        cubic_alpha=-0.5,
+        symbolic=False,
+        **NEAR,
+    )
 
 
 @cases("image.resize")
@@ -52,7 +74,11 @@ def _crop(s: Sizes) -> Case | None:
 
 @cases("image.resize")
 def _bytes(s: Sizes) -> Case | None:
-    return call(s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"), Shape((s.a, 1, 6, 6)), coordinate_transformation_mode="asymmetric")
+    return call(
+        s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"),
+        Shape((s.a, 1, 6, 6)),
+        coordinate_transformation_mode="asymmetric",
+    )
 
 
 @cases("image.resize")
@@ -87,7 +113,13 @@ def _sample(method: str, padding: str, align: bool) -> None:
         if s.b == 0:
             return None
         return call(
-            s.real(s.a, 2, s.b, s.c), s.real(s.a, 3, 4, 2, low=-1.4, high=1.4), method=method, padding_mode=padding, align_corners=align, rtol=1e-3, atol=1e-4
+            s.real(s.a, 2, s.b, s.c),
+            s.real(s.a, 3, 4, 2, low=-1.4, high=1.4),
+            method=method,
+            padding_mode=padding,
+            align_corners=align,
+            rtol=1e-3,
+            atol=1e-4,
         )
 
 

@@ -13,7 +13,11 @@ def _lens(s: Sizes, batch: int, steps: int):
 
 def _lstm_inputs(s: Sizes, n: int, directions: int, projected: bool):
     gates = 4 * n
-    x = (s.real(s.b, s.a, directions * gates),) if projected else (s.real(s.b, s.a, 3), s.real(directions, gates, 3, low=-1, high=1))
+    x = (
+        (s.real(s.b, s.a, directions * gates),)
+        if projected
+        else (s.real(s.b, s.a, 3), s.real(directions, gates, 3, low=-1, high=1))
+    )
     r = s.real(directions, n, gates, low=-1, high=1) if projected else s.real(directions, gates, n, low=-1, high=1)
     bias = () if projected else (s.real(directions, 2 * gates),)
     state = s.real(directions, s.a, n), s.real(directions, s.a, n)
@@ -38,5 +42,8 @@ def _recurrence_reverse(s: Sizes) -> Case:
 @cases("nn.lstm_recurrence")
 def _recurrence_both(s: Sizes) -> Case:
     return call(
-        *_lstm_inputs(s, 12, 2, True), direction="bidirectional", activations=("sigmoid", "tanh", "tanh", "hardsigmoid", "relu", "softsign"), **NEAR
+        *_lstm_inputs(s, 12, 2, True),
+        direction="bidirectional",
+        activations=("sigmoid", "tanh", "tanh", "hardsigmoid", "relu", "softsign"),
+        **NEAR,
     )

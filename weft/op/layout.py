@@ -1,0 +1,140 @@
+"""Operators that bring tensors into other layouts: blocks of space as channels, named layouts, grids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import Expr, TensorType, TupleType, as_int, floordiv, int64
+from weft.op.infer import fields_of, simplify, tensor_arg
+from weft.op.registry import Fusion, declare
+from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform, meshgrid, space_to_depth
+
+__all__: list[str] = []
+
+
+def _divided(op: str, dim: Any, by: int, where: Any) -> Any:
+    if as_int(dim) is not None and as_int(dim) % by:  # type: ignore[operator]
+        raise ShapeMismatch(
+            f"{op}: a dimension is not a multiple of the block",
+            expected=f"a multiple of {by}",
+            found=str(dim),
+            where=where,
+        )
+    return simplify(floordiv(dim, int64(by)))
+
+
+def _space_to_depth_infer(data: Expr, block_size: int = 1) -> TensorType:
+    ty = tensor_arg("space_to_depth", "data", data, ndim=4)
+    if ty.shape is None:
+        return TensorType(None, ty.dtype, 4)
+    n, c, h, w = ty.shape
+    b = int(block_size)
+    dims = (
+        n,
+        simplify(c * int64(b * b)),
+        _divided("space_to_depth", h, b, data.span),
+        _divided("space_to_depth", w, b, data.span),
+    )
+    return TensorType(dims, ty.dtype, 4)
+
+
+def _space_to_depth_ref(data: Any, block_size: int) -> Any:
+    (n, c, h, w), b = data.shape, block_size
+    y = data.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    return np.ascontiguousarray(y.reshape(n, c * b * b, h // b, w // b))
+
+
+declare(
+    "space_to_depth", "data", {"block_size": 1}, infer=_space_to_depth_infer, lower=space_to_depth, reference=_space_to_depth_ref,
+    fusion=Fusion.INJECTIVE, doc="Move blocks of the two spatial axes of (n, c, h, w) into channels.",
+)  # fmt: skip
+
+
+def _depth_to_space_infer(data: Expr, block_size: int = 1, mode: str = "DCR") -> TensorType:
+    ty = tensor_arg("depth_to_space", "data", data, ndim=4)
+    if mode not in ("DCR", "CRD"):
+        raise InvalidArgument(f"depth_to_space: unknown mode '{mode}'", expected="DCR or CRD", where=data.span)
+    if ty.shape is None:
+        return TensorType(None, ty.dtype, 4)
+    n, c, h, w = ty.shape
+    b = int(block_size)
+    dims = (n, _divided("depth_to_space", c, b * b, data.span), simplify(h * int64(b)), simplify(w * int64(b)))
+    return TensorType(dims, ty.dtype, 4)
+
+
+def _depth_to_space_ref(data: Any, block_size: int, mode: str) -> Any:
+    (n, c, h, w), b = data.shape, block_size
+    d = c // (b * b)
+    if mode == "DCR":
+        y = data.reshape(n, b, b, d, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        y = data.reshape(n, d, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return np.ascontiguousarray(y.reshape(n, d, h * b, w * b))
+
+
+declare(
+    "depth_to_space", "data", {"block_size": 1, "mode": "DCR"}, infer=_depth_to_space_infer, lower=depth_to_space, reference=_depth_to_space_ref,
+    fusion=Fusion.INJECTIVE, doc="Move channels of (n, c, h, w) into blocks of the two spatial axes.",
+)  # fmt: skip
+
+declare(
+    "nn.pixel_shuffle", "data", {"upscale_factor": 1}, infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD"),
+    lower=lambda data, upscale_factor=1: depth_to_space(data, upscale_factor, "CRD"),
+    reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"), fusion=Fusion.INJECTIVE,
+    doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
+)  # fmt: skip
+
+
+def _meshgrid_infer(tensors: Expr, indexing: str = "ij") -> TupleType:
+    types = [
+        tensor_arg("meshgrid", f"tensor {i}", f, ndim=1)
+        for i, f in enumerate(fields_of("meshgrid", "tensors", tensors))
+    ]
+    if indexing not in ("ij", "xy"):
+        raise InvalidArgument(f"meshgrid: unknown indexing '{indexing}'", expected="ij or xy", where=tensors.span)
+    if any(t.shape is None for t in types):
+        return TupleType(tuple(TensorType(None, t.dtype, len(types)) for t in types))
+    dims = [t.shape[0] for t in types]  # type: ignore[index]
+    if indexing == "xy" and len(dims) > 1:
+        dims[:2] = [dims[1], dims[0]]
+    return TupleType(tuple(TensorType(tuple(dims), t.dtype, len(types)) for t in types))
+
+
+declare(
+    "meshgrid", "tensors:tensors", {"indexing": "ij"}, infer=_meshgrid_infer, lower=meshgrid,
+    reference=lambda tensors, indexing: tuple(np.ascontiguousarray(g) for g in np.meshgrid(*tensors, indexing=indexing)), fusion=Fusion.OPAQUE,
+    doc="Vectors repeated over the grid that they span.",
+)  # fmt: skip
+
+
+def _layout_infer(x: Expr, src_layout: str = "", dst_layout: str = "") -> TensorType:
+    ty = tensor_arg("layout_transform", "x", x)
+    if ty.shape is None:
+        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else sum(c.isalpha() for c in dst_layout))
+    dims = layout_shape(ty.shape, src_layout, dst_layout)
+    return TensorType(dims, ty.dtype, len(dims))
+
+
+def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:
+    shape = [int(d) for d in layout_shape([int64(d) for d in x.shape], src_layout, dst_layout)]
+    flat = "".join(c for c in src_layout if c.isupper())
+    whole = np.einsum(
+        "".join(c for c in src_layout if c.isalpha())
+        + "->"
+        + "".join(c + c.lower() * (c.lower() in src_layout) for c in flat),
+        x,
+    )
+    whole = whole.reshape([int(d) for d in layout_shape([int64(d) for d in x.shape], src_layout, flat)])
+    letters = "".join(c for c in dst_layout if c.isalpha())
+    outer = "".join(c + c.lower() * (c.lower() in letters) for c in flat)
+    split = whole.reshape([shape[letters.index(c)] for c in outer])
+    return np.ascontiguousarray(split.transpose([outer.index(c) for c in letters]))
+
+
+declare(
+    "layout_transform", "x", {"src_layout": "", "dst_layout": ""}, infer=_layout_infer, lower=layout_transform, reference=_layout_ref,
+    fusion=Fusion.INJECTIVE, doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``); blocks must divide their axes.",
+)  # fmt: skip

@@ -1,0 +1,65 @@
+"""Slices and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.ir import Expr, TensorType, int64
+from weft.op.infer import simplify, tensor_arg
+from weft.op.registry import Fusion, declare
+from weft.topi.slice import pad, pad_pairs, slice_plan, strided_slice
+
+__all__: list[str] = []
+
+
+def _slice_infer(
+    x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
+) -> TensorType:
+    ty = tensor_arg("strided_slice", "x", x)
+    if ty.shape is None:
+        return TensorType(None, ty.dtype, ty.ndim)
+    plan = slice_plan(ty.shape, axes, begin, end, strides, assume_inbound)
+    return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
+
+
+def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inbound: bool) -> Any:
+    plan = slice_plan([int64(d) for d in x.shape], axes, begin, end, strides)
+    for a, (first, length, step) in plan.items():
+        x = np.take(x, [int(first) + step * i for i in range(int(length))], a)
+    return np.ascontiguousarray(x)
+
+
+declare(
+    "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False}, infer=_slice_infer, lower=strided_slice,
+    reference=_slice_ref, fusion=Fusion.INJECTIVE, doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with `assume_inbound` all lie inside.",
+)  # fmt: skip
+
+
+# --- padding -----------------------------------------------------------------------------------------------------------
+
+
+def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> TensorType:
+    ty = tensor_arg("nn.pad", "data", data)
+    if pad_mode not in ("constant", "reflect", "edge", "replicate", "wrap", "circular"):
+        raise InvalidArgument(
+            f"nn.pad: unknown mode '{pad_mode}'", expected="constant, reflect, edge or wrap", where=data.span
+        )
+    if ty.shape is None:
+        return ty
+    pairs = pad_pairs(ty.ndim, pad_width)
+    return TensorType(tuple(simplify(d + b + a) for d, (b, a) in zip(ty.shape, pairs, strict=True)), ty.dtype, ty.ndim)
+
+
+def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
+    pairs = [(int(b), int(a)) for b, a in pad_pairs(data.ndim, pad_width)]
+    mode = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
+    return np.pad(data, pairs, mode, **({"constant_values": pad_value} if mode == "constant" else {}))
+
+
+declare(
+    "nn.pad", "data", {"pad_width": (), "pad_mode": "constant", "pad_value": 0.0}, infer=_pad_infer, lower=pad, reference=_pad_ref,
+    fusion=Fusion.INJECTIVE, doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""16-bit floats are computed with in float32: sums of many of them would lose most of their digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te
+from weft.ir import DataType, cast
+
+__all__ = ["accumulator", "narrowed", "widened"]
+
+
+def accumulator(dtype: str) -> str:
+    """The data type in which values of `dtype` are summed."""
+    dt = DataType(dtype)
+    return "float32" if dt.is_float and dt.bits < 32 else dt
+
+
+def widened(x: Any) -> Any:
+    """A tensor in the data type that sums of it are taken in."""
+    wide = accumulator(x.dtype)
+    return x if x.dtype == wide else te.compute(x.shape, lambda *i: cast(wide, x(*i)), name="wide")
+
+
+def narrowed(y: Any, dtype: str) -> Any:
+    """A result, converted to the data type that it should have."""
+    return y if y.dtype == dtype else te.compute(y.shape, lambda *i: cast(dtype, y(*i)), name="narrow")

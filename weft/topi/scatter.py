@@ -1,0 +1,132 @@
+"""Scattering by index: copies with some elements replaced or combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import DataType, as_int, cast, floordiv, int64, select
+from weft.topi.broadcast import broadcast_index, broadcast_shape
+from weft.topi.shape import normalize_axis
+
+__all__ = ["index_put", "scatter_elements", "scatter_nd"]
+
+_REDUCTIONS = {
+    "update": lambda old, new: new,
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "max": tir.max,
+    "min": tir.min,
+}
+
+
+def _combine(reduction: str, old: Any, new: Any) -> Any:
+    if reduction not in _REDUCTIONS:
+        raise InvalidArgument(f"scatter: unknown reduction '{reduction}'", expected=", ".join(_REDUCTIONS))
+    if old.dtype == "bool" and reduction in ("add", "max"):
+        return tir.logical_or(old, new)
+    if old.dtype == "bool" and reduction in ("mul", "min"):
+        return tir.logical_and(old, new)
+    return _REDUCTIONS[reduction](old, new)
+
+
+def _loops(shape: Any, body: Any, name: str) -> Any:
+    """Loop nest over a shape around ``body(*indices)``."""
+    loop_vars = [tir.Var(f"{name}{d}", "int64") for d in range(len(shape))]
+    stmt = body(*loop_vars)
+    for v, d in reversed(list(zip(loop_vars, shape, strict=True))):
+        stmt = tir.For(v, int64(0), d, tir.ForKind.SERIAL, stmt)
+    return stmt
+
+
+def _copy(src: Any, dst: Any, shape: Any) -> Any:
+    return _loops(shape, lambda *i: tir.BufferStore(dst, tir.BufferLoad(src, i), i), "c")
+
+
+def _scatter(data: Any, sources: list[Any], shape: Any, place: Any, reduction: str, name: str) -> Any:
+    """Copy `data`, then go over the updates in order.
+
+    ``place(ins, i)`` gives the indices of update `i`, whether they lie inside, and the new value.
+    """
+    if reduction == "mean":
+        return _scatter_mean(data, sources, shape, place, name)
+
+    def body(ins: Any, outs: Any) -> Any:
+        def update(*i: Any) -> Any:
+            at, inside, value = place(ins, i)
+            new = _combine(reduction, tir.BufferLoad(outs[0], at), value)
+            return tir.IfThenElse(inside, tir.BufferStore(outs[0], new, at))
+
+        return tir.seq(_copy(ins[0], outs[0], data.shape), _loops(shape, update, "u"))
+
+    return te.extern(data.shape, [data, *sources], body, name=name, dtype=data.dtype)
+
+
+def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: str) -> Any:
+    """The mean of an element and of all its updates."""
+
+    def body(ins: Any, outs: Any) -> Any:
+        def update(*i: Any) -> Any:
+            at, inside, value = place(ins, i)
+            total = tir.BufferStore(outs[0], tir.BufferLoad(outs[0], at) + value, at)
+            count = tir.BufferStore(outs[1], tir.BufferLoad(outs[1], at) + int64(1), at)
+            return tir.IfThenElse(inside, tir.seq(total, count))
+
+        ones = _loops(data.shape, lambda *i: tir.BufferStore(outs[1], int64(1), i), "n")
+        return tir.seq(_copy(ins[0], outs[0], data.shape), ones, _loops(shape, update, "u"))
+
+    total, count = te.extern([data.shape, data.shape], [data, *sources], body, name=name, dtype=[data.dtype, "int64"])
+    divide = (lambda a, b: a / b) if DataType(data.dtype).is_float else floordiv
+    return te.compute(data.shape, lambda *i: divide(total(*i), cast(data.dtype, count(*i))), name="mean")
+
+
+def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Any:
+    """Write one element for each index along an axis; indices outside are skipped, those from -size count from the end."""
+    a = normalize_axis("scatter_elements", axis, data.ndim)
+
+    def place(ins: Any, i: Any) -> Any:
+        index = _from_end(tir.BufferLoad(ins[1], i), data.shape[a])
+        at = tuple(index if d == a else v for d, v in enumerate(i))
+        return at, tir.all(index >= int64(0), index < data.shape[a]), tir.BufferLoad(ins[2], i)
+
+    return _scatter(data, [indices, updates], indices.shape, place, reduction, "scatter_elements")
+
+
+def _from_end(index: Any, extent: Any) -> Any:
+    index = cast("int64", index)
+    return select(index < int64(0), index + extent, index)
+
+
+def scatter_nd(data: Any, indices: Any, updates: Any, reduction: str = "update") -> Any:
+    """Write slices by tuples of indices; indices outside are skipped, those from -size count from the end."""
+    depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
+    if depth is None:
+        raise InvalidArgument(
+            "scatter_nd: the last dimension of the indices must be constant", found=str(indices.shape[-1])
+        )
+
+    def place(ins: Any, i: Any) -> Any:
+        index = [_from_end(tir.BufferLoad(ins[1], (*i[:outer], int64(k))), data.shape[k]) for k in range(depth)]
+        inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
+        return (*index, *i[outer:]), inside, tir.BufferLoad(ins[2], i)
+
+    return _scatter(data, [indices, updates], updates.shape, place, reduction, "scatter_nd")
+
+
+def index_put(data: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Write `values` where tensors of indices, which broadcast together, point."""
+    shape = broadcast_shape(*(t.shape for t in indices))
+    full = (*shape, *data.shape[len(indices) :])
+
+    def place(ins: Any, i: Any) -> Any:
+        outer = i[: len(shape)]
+        index = [
+            _from_end(tir.BufferLoad(ins[1 + n], broadcast_index(t.shape, shape, outer)), data.shape[n])
+            for n, t in enumerate(indices)
+        ]
+        inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
+        return (*index, *i[len(shape) :]), inside, tir.BufferLoad(ins[-1], broadcast_index(values.shape, full, i))
+
+    return _scatter(data, [*indices, values], full, place, "add" if accumulate else "update", "index_put")
