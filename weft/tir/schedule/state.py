@@ -33,7 +33,6 @@ from weft.tir.analysis.structure import (
     replace_stmt,
     statements,
     subst_stmt,
-    used_vars,
 )
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -216,7 +215,8 @@ class ScheduleState:
         return analyzer
 
     def _dimensions(self) -> list[Var]:
-        return [v for _, b in self.func.buffer_map for v in used_vars(b.shape) if DataType(v.dtype).is_integer]
+        found = (n for _, b in self.func.buffer_map for n in walk(b.shape) if isinstance(n, Var))
+        return [v for v in dict.fromkeys(found) if DataType(v.dtype).is_integer]  # in order: facts order the terms
 
     # --- changing ---
 
