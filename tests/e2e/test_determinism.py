@@ -1,0 +1,31 @@
+"""Kernels come out the same in every process, whatever the addresses of objects and the seeds of hashes are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import zoo
+
+DUMP = zoo.ROOT / "tools" / "dump_kernels.py"
+
+
+def kernels(model: Path, folder: Path, seed: int) -> dict[str, str]:
+    """LLVM IR of every kernel of a model, from a new process."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    subprocess.run(
+        [sys.executable, str(DUMP), str(folder), "llvm -mattr=+avx2", str(model)], env=environment, check=True
+    )
+    return {p.name: p.read_text() for p in folder.rglob("*.ll")}
+
+
+def test_kernels_are_the_same_in_every_process(tmp_path):
+    model = zoo.onnx_path("decoder_step")
+    first = kernels(model, tmp_path / "0", 0)
+    assert len(first) > 5
+    for seed in (1, 2, 3):
+        again = kernels(model, tmp_path / str(seed), seed)
+        assert first.keys() == again.keys()
+        assert not [name for name in first if first[name] != again[name]]
