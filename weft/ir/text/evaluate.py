@@ -19,7 +19,7 @@ from weft.ir.dispatch import Dispatch
 from weft.ir.node import Span
 from weft.ir.text.source import Source
 
-__all__ = ["BINARY", "CALL", "SUBSCRIPT", "Evaluator"]
+__all__ = ["BINARY", "CALL", "PLACE", "SUBSCRIPT", "Evaluator"]
 
 BINARY = Dispatch("operator in a script")
 """Class → ``rule(a, b, operator name, evaluator)`` where either operand is of the class."""
@@ -27,6 +27,9 @@ CALL = Dispatch("call in a script")
 """Class of the callee → ``rule(callee, args, kwargs, evaluator)``."""
 SUBSCRIPT = Dispatch("subscript in a script")
 """Class → ``rule(value, indices, evaluator)``, indices a tuple in which slices are slice objects."""
+
+PLACE = Dispatch("place of a call in a script")
+"""Class of a call's result → ``rule(result, span)``, which returns it with its place."""
 
 _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("add", operator.add),
@@ -171,7 +174,7 @@ class Evaluator:
     def _apply(self, op: ast.AST, a: Any, b: Any) -> Any:
         name, function = _BINARY[type(op)]
         rule = BINARY.get(type(a)) or BINARY.get(type(b))
-        return function(a, b) if rule is None else rule(a, b, name, self)
+        return function(a, b) if rule is None or name in ("is", "is_not") else rule(a, b, name, self)
 
     def _compare(self, node: ast.Compare) -> Any:
         result: Any = None
@@ -215,9 +218,9 @@ class Evaluator:
             else:
                 kwargs[k.arg] = self.evaluate(k.value)
         rule = CALL.get(type(function))
-        if rule is not None:
-            return rule(function, args, kwargs, self)
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs) if rule is None else rule(function, args, kwargs, self)
+        place = PLACE.get(type(result))
+        return result if place is None else place(result, self.span(node))
 
     def _python(self, node: ast.AST) -> Any:
         """Let Python evaluate what has no meaning of its own here: comprehensions, lambdas, format strings."""

@@ -30,13 +30,15 @@ class Dialect(NamedTuple):
     """How functions of a dialect are read.
 
     ``signature(parser, definition, options)`` returns a state whose ``ty`` is the function's type, or None where its body decides;
-    ``body(parser, state)`` returns the function.
+    ``body(parser, state)`` returns the function; ``expand(parser, statements)`` reads a macro's body in place; ``call(var, args)`` calls a
+    function of the module.
     """
 
     name: str
     signature: Callable[[Parser, ast.FunctionDef, dict[str, Any]], Any]
     body: Callable[[Parser, Any], BaseFunc]
     expand: Callable[[Parser, list[ast.stmt]], Any]
+    call: Callable[[GlobalVar, list[Any]], Any]
 
 
 class MetaVar(NamedTuple):
@@ -129,6 +131,13 @@ class MacroDecorator:
 @CALL.on(Macro)
 def _call_macro(macro: Macro, args: list[Any], kwargs: dict[str, Any], p: Parser) -> Any:
     return p.expand(macro, tuple(args), kwargs)
+
+
+@CALL.on(GlobalVar)
+def _call_global(var: GlobalVar, args: list[Any], kwargs: dict[str, Any], p: Parser) -> Any:
+    if kwargs:
+        raise ParseError(f"function '{var.name_hint}' takes positional arguments", found=", ".join(kwargs))
+    return p.dialect.call(var, args)
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------

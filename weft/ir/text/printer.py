@@ -23,7 +23,7 @@ from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
 from weft.ir.types import Type
 
-__all__ = ["EXPR", "FUNCTION", "STMT", "Printer", "any_literal", "script"]
+__all__ = ["EXPR", "FUNCTION", "STMT", "Printer", "any_literal", "quote", "script"]
 
 
 def _record(node: Any, p: Printer) -> Doc:
@@ -179,13 +179,13 @@ class Printer:
         known = self._metadata_at.get(id(node))
         if known is None:
             entries = self.metadata.setdefault(key, [])
-            known = self._metadata_at[id(node)] = index(index("metadata", [_quote(key)]), [str(len(entries))])
+            known = self._metadata_at[id(node)] = index(index("metadata", [quote(key)]), [str(len(entries))])
             entries.append(node)
             self._keep.append(node)
         return known
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """Write a string with double quotes, on one line."""
     body = repr('"' + text)[2:-1].replace("\\'", "'")
     return '"' + body.replace('"', '\\"') + '"'
@@ -194,7 +194,7 @@ def _quote(text: str) -> str:
 def any_literal(value: Any, p: Printer) -> Doc:
     """Write a Python value or node so that reading it back gives one of the same class."""
     if isinstance(value, str):
-        return _quote(str(value))
+        return quote(str(value))
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, int):
@@ -202,7 +202,7 @@ def any_literal(value: Any, p: Printer) -> Doc:
     if isinstance(value, float):
         return _signed(repr(value)) if value - value == 0 else f'float("{value!r}")'
     if isinstance(value, Attrs):
-        return mapping([(_quote(k), any_literal(v, p)) for k, v in value.items])
+        return mapping([(quote(k), any_literal(v, p)) for k, v in value.items])
     if isinstance(value, (tuple, list)):
         return tuple_doc([any_literal(v, p) for v in value])
     if isinstance(value, Node):
@@ -299,7 +299,7 @@ def _module(mod: IRModule, p: Printer, name: str) -> None:
         if mod.attrs:
             p.lines.add(call("I.module_attrs", [any_literal(mod.attrs, p)]))
         if mod.global_infos:
-            infos = [(_quote(k), Seq(TERNARY, ("[", flat(_items(v, p)), "]"))) for k, v in mod.global_infos.items()]
+            infos = [(quote(k), Seq(TERNARY, ("[", flat(_items(v, p)), "]"))) for k, v in mod.global_infos.items()]
             p.lines.add(call("I.module_global_infos", [mapping(infos)]))
         for i, (var, func) in enumerate(mod.items()):
             if i or mod.attrs or mod.global_infos:

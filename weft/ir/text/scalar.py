@@ -14,7 +14,7 @@ from weft.ir import scalar as s
 from weft.ir.dtype import DataType
 from weft.ir.structural import structural_equal
 from weft.ir.text.doc import ADD, AND, COMPARE, MUL, NOT, OR, UNARY, Doc, Seq, call, infix, mapping, prefix, tuple_doc
-from weft.ir.text.printer import EXPR, Printer, _quote, any_literal
+from weft.ir.text.printer import EXPR, Printer, quote, any_literal
 from weft.ir.types import PointerType
 
 __all__ = ["argument", "operand", "same", "slice_of", "var_declaration"]
@@ -76,7 +76,7 @@ def argument(value: Any, p: Printer) -> Doc:
     if type(value) is s.IntImm and value.dtype == "int32" and -(2**31) <= value.value < 2**31:
         return number(value.value)
     if type(value) is s.StringImm:
-        return _quote(value.value)
+        return quote(value.value)
     return any_literal(value, p)
 
 
@@ -136,7 +136,7 @@ def _float_imm(node: s.FloatImm, p: Printer) -> Doc:
 
 @EXPR.on(s.StringImm)
 def _string_imm(node: s.StringImm, p: Printer) -> Doc:
-    return call("T.StringImm", [_quote(node.value)])
+    return call("T.StringImm", [quote(node.value)])
 
 
 def var_declaration(var: s.Var, p: Printer) -> Doc:
@@ -145,7 +145,7 @@ def var_declaration(var: s.Var, p: Printer) -> Doc:
     expected = any(id(var) in f.sizes for f in p.frames)
     kwargs = [("is_size_var", str(size))] if size != expected else []
     if DataType(var.dtype).lanes > 1:
-        return call("T.Var", ['""', _quote(var.dtype)], kwargs)
+        return call("T.Var", ['""', quote(var.dtype)], kwargs)
     return call(f"T.{var.dtype}", (), kwargs)
 
 
@@ -157,7 +157,7 @@ def _var(node: s.Var, p: Printer) -> Doc:
 
 @EXPR.on(s.Cast)
 def _cast(node: s.Cast, p: Printer) -> Doc:
-    return call("T.Cast", [_quote(node.dtype), p.expr(node.value)])
+    return call("T.Cast", [quote(node.dtype), p.expr(node.value)])
 
 
 @EXPR.on(s.Select)
@@ -189,17 +189,17 @@ def _shuffle(node: s.Shuffle, p: Printer) -> Doc:
 @EXPR.on(s.CallIntrin)
 def _call_intrin(node: s.CallIntrin, p: Printer) -> Doc:
     """Write any intrinsic; dialects that know more replace this rule."""
-    op = _quote(node.op.name) if isinstance(node.op, s.Op) else any_literal(node.op, p)
+    op = quote(node.op.name) if isinstance(node.op, s.Op) else any_literal(node.op, p)
     args = [any_literal(a, p) for a in node.args]
     if node.attrs or not isinstance(node.op, s.Op):
         kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
-        return call("T.Call", [_quote(node.dtype), op, tuple_doc(args)], kwargs)
-    return call("T.call_intrin", [_quote(node.dtype), op, *[argument(a, p) for a in node.args]])
+        return call("T.Call", [quote(node.dtype), op, tuple_doc(args)], kwargs)
+    return call("T.call_intrin", [quote(node.dtype), op, *[argument(a, p) for a in node.args]])
 
 
 @EXPR.on(s.Op)
 def _op(node: s.Op, p: Printer) -> Doc:
-    return call("I.Op.get", [_quote(node.name)])
+    return call("I.Op.get", [quote(node.name)])
 
 
 @EXPR.on(s.Range)
@@ -210,12 +210,12 @@ def _range(node: s.Range, p: Printer) -> Doc:
 @EXPR.on(s.IterVar)
 def _iter_var(node: s.IterVar, p: Printer) -> Doc:
     dom = "None" if node.dom is None else p.expr(node.dom)
-    return call("T.iter_var", [p.expr(node.var), dom, _quote(node.iter_type), _quote(node.thread_tag)])
+    return call("T.iter_var", [p.expr(node.var), dom, quote(node.iter_type), quote(node.thread_tag)])
 
 
 @EXPR.on(PointerType)
 def _pointer_type(node: PointerType, p: Printer) -> Doc:
-    return call("T.PointerType", [p.expr(node.element_type), _quote(node.storage_scope)])
+    return call("T.PointerType", [p.expr(node.element_type), quote(node.storage_scope)])
 
 
 # --- ranges as slices -------------------------------------------------------------------------------------------------

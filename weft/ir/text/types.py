@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.ir.scalar import IntImm, PrimExpr, Var
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
-from weft.ir.text.printer import EXPR, Printer, _quote, any_literal, type_or_none
+from weft.ir.text.printer import EXPR, Printer, quote, any_literal, type_or_none
 from weft.ir.text.scalar import number
 from weft.ir.types import AnyType, FuncType, PackedFuncType, PrimType, ShapeType, TensorType, TupleType, VDevice
 
@@ -18,7 +18,7 @@ def dim(value: PrimExpr, p: Printer) -> Doc:
     if isinstance(value, IntImm) and value.dtype == "int64":
         return number(value.value)
     doc = p.expr(value)
-    return _quote(flat(doc)) if p.quote_dims else doc
+    return quote(flat(doc)) if p.quote_dims else doc
 
 
 def _bracketed(values: tuple[PrimExpr, ...], p: Printer) -> Doc:
@@ -34,11 +34,9 @@ def _tensor_type(node: TensorType, p: Printer) -> Doc:
     args: list[Doc] = []
     kwargs: list[tuple[str, Doc]] = []
     if node.shape is not None:
-        if p.quote_dims:
-            p.frames[-1].sizes.update(id(d) for d in node.shape if isinstance(d, Var))
         args.append(tuple_doc([dim(d, p) for d in node.shape]))
     if node.dtype:
-        kwargs.append(("dtype", _quote(node.dtype)))
+        kwargs.append(("dtype", quote(node.dtype)))
     if node.shape is None and node.ndim >= 0:
         kwargs.append(("ndim", str(node.ndim)))
     if node.vdevice is not None:
@@ -77,7 +75,7 @@ def _prim_type(node: PrimType, p: Printer) -> Doc:
     p.dialects.add("R")
     if node.value is not None and node.value.dtype == node.dtype:
         return call("R.Prim", (), [("value", dim(node.value, p))])
-    return call("R.Prim", [_quote(node.dtype)])
+    return call("R.Prim", [quote(node.dtype)])
 
 
 @EXPR.on(FuncType)

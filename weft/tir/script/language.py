@@ -67,36 +67,15 @@ class DTypeMaker:
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
 
-    def __call__(self, value: Any = None, is_size_var: bool | None = None) -> PrimExpr:
+    def __call__(self, value: Any = None, is_size_var: bool = False) -> PrimExpr:
         if value is None:
-            cls = s.SizeVar if is_size_var else Var
-            return UnnamedVar.remember(cls("", self.dtype), is_size_var is not None)
+            return (s.SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(value, str):
             return const(float(value), self.dtype)
         return s.cast(self.dtype, value) if isinstance(value, PrimExpr) else const(value, self.dtype)
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"
-
-
-class UnnamedVar:
-    """Which of the variables without a name were asked to be, or not to be, size variables."""
-
-    _explicit: set[int] = set()
-
-    @classmethod
-    def remember(cls, var: Var, explicit: bool) -> Var:
-        """Note whether the kind of `var` was given."""
-        if explicit:
-            cls._explicit.add(id(var))
-        return var
-
-    @classmethod
-    def is_explicit(cls, var: Var) -> bool:
-        """Whether the kind of `var` was given; asking forgets it."""
-        explicit = id(var) in cls._explicit
-        cls._explicit.discard(id(var))
-        return explicit
 
 
 class _HandleMaker(DTypeMaker):
@@ -492,9 +471,12 @@ _RENAMED: dict[str, Any] = {
 _MAKERS: dict[str, DTypeMaker] = {}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        return _RENAMED[name]
+def named(name: str) -> Any:
+    """Return what ``T.<name>`` is."""
+    return _RENAMED[name] if name in _RENAMED else globals()[name] if name in globals() else _other(name)
+
+
+def _other(name: str) -> Any:
     if name in _MAKERS:
         return _MAKERS[name]
     if name.startswith("__"):

@@ -29,7 +29,7 @@ from weft.ir import (
 )
 from weft.ir import CallIntrin as Call
 from weft.ir import scalar as s
-from weft.ir.text.evaluate import CALL, SUBSCRIPT, Evaluator
+from weft.ir.text.evaluate import SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.ir.text.scalar import slice_of
 from weft.tir.analysis.access import access_regions
@@ -47,7 +47,7 @@ from weft.tir.script.commands import (
     Remap,
     Scope,
 )
-from weft.tir.script.language import DTypeMaker, UnnamedVar, serial
+from weft.tir.script.language import DTypeMaker, serial
 from weft.tir.stmt import (
     AssertStmt,
     Block,
@@ -259,7 +259,6 @@ def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
     if rule is not None:
         return rule(p, target, value)
     if isinstance(value, Var) and value.name == "":
-        UnnamedVar.is_explicit(value)
         return type(value)(target.id, value.dtype)
     if isinstance(value, (PrimExpr, int, float)) and not isinstance(value, bool):
         return _let(p, target, as_expr(value), None)
@@ -292,7 +291,6 @@ def _name_scope(p: Parser, name: str, scope: Scope) -> Any:
     if isinstance(value, Buffer):
         return _named_buffer(value, name)
     if isinstance(value, Var) and value.name == "":
-        UnnamedVar.is_explicit(value)
         return type(value)(name, value.dtype)
     return value
 
@@ -700,18 +698,9 @@ def _range_of(index: Any, dim: PrimExpr) -> Range:
     return Range(r.min, Analyzer().simplify(r.extent))
 
 
-@CALL.on(GlobalVar)
-def _call_global(func: GlobalVar, args: list[Any], kwargs: dict[str, Any], p: Any) -> Any:
-    rule = CALL_GLOBAL.get(p.dialect.name)
-    if rule is None or kwargs:
-        raise ParseError(f"function '{func.name_hint}' takes positional arguments")
-    return rule(func, args)
+def _call_global(func: GlobalVar, args: list[Any]) -> Any:
+    return Call(DataType("void"), func, tuple(a if isinstance(a, Buffer) else as_expr(a) for a in args))
 
 
-CALL_GLOBAL: dict[str, Callable[[GlobalVar, list[Any]], Any]] = {
-    "tir": lambda func, args: Call(DataType("void"), func, tuple(a if isinstance(a, Buffer) else as_expr(a) for a in args)),
-}
-"""Dialect → how a call of a module's function is built."""
-
-TIR = Dialect("tir", _signature, _body, _expand)
+TIR = Dialect("tir", _signature, _body, _expand, _call_global)
 prim_func = FunctionDecorator(TIR)

@@ -12,7 +12,7 @@ from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
 from weft.ir import CallIntrin as Call
 from weft.ir import scalar as s
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
-from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, _quote, any_literal
+from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, quote, any_literal
 from weft.ir.text.scalar import argument, is_unit, number, same, slice_docs, var_declaration
 from weft.tir import intrin
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -55,7 +55,7 @@ AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opa
 
 def _buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
     """Return shape, data type and what differs from a plain buffer; the data pointer where something else introduced it."""
-    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), _quote(b.dtype)]
+    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), quote(b.dtype)]
     kwargs: list[tuple[str, Doc]] = []
     if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not Var:
         kwargs.append(("data", p.expr(b.data)))
@@ -64,7 +64,7 @@ def _buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]
     if b.elem_offset is not None:
         kwargs.append(("elem_offset", argument(b.elem_offset, p)))
     if b.scope != "global":
-        kwargs.append(("scope", _quote(b.scope)))
+        kwargs.append(("scope", quote(b.scope)))
     if b.data_alignment != 64:
         kwargs.append(("align", str(b.data_alignment)))
     if b.offset_factor:
@@ -123,14 +123,14 @@ def _call(node: Call, p: Printer) -> Doc:
     op = node.op
     if not isinstance(op, Op) or node.attrs:
         kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
-        return call("T.Call", [_quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs)
+        return call("T.Call", [quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs)
     short = op.name.removeprefix("tir.")
     if short in _SPELLED and (doc := _SPELLED[short](node, p)) is not None:
         return doc
     args = [argument(a, p) for a in node.args]
     if _is_intrinsic(node, short):
         return call(f"T.{short}", args)
-    return call("T.call_intrin", [_quote(node.dtype), _quote(op.name), *args])
+    return call("T.call_intrin", [quote(node.dtype), quote(op.name), *args])
 
 
 def _is_intrinsic(node: Call, short: str) -> bool:
@@ -167,7 +167,7 @@ def _spell_typed(name: str) -> Any:
     def spell(node: Call, p: Printer) -> Doc | None:
         if not node.args or not isinstance(node.args[0], StringImm):
             return None
-        return call(f"T.{name}", [_quote(node.dtype), *[argument(a, p) for a in node.args]])
+        return call(f"T.{name}", [quote(node.dtype), *[argument(a, p) for a in node.args]])
 
     return spell
 
@@ -178,7 +178,7 @@ def _spell_likely(node: Call, p: Printer) -> Doc | None:
 
 def _spell_reinterpret(node: Call, p: Printer) -> Doc | None:
     value = node.args[0]
-    return call("T.reinterpret", [_quote(node.dtype), p.expr(value)]) if value.dtype != node.dtype else None
+    return call("T.reinterpret", [quote(node.dtype), p.expr(value)]) if value.dtype != node.dtype else None
 
 
 _SPELLED: dict[str, Any] = {
@@ -267,7 +267,7 @@ def _let_scope(node: LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
     if type(node.var) is not Var or DataType(node.var.dtype).lanes > 1:
         return _as(call("T.LetStmt", [value], [("var", var_declaration(node.var, p))]), name), None
     alone = Seq(TERNARY, (name, ": T.let[", f"T.{node.var.dtype}", "] = ", value))
-    return _as(call("T.LetStmt", [value], [("dtype", _quote(node.var.dtype))]), name), alone
+    return _as(call("T.LetStmt", [value], [("dtype", quote(node.var.dtype))]), name), alone
 
 
 def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
@@ -286,10 +286,10 @@ def _decl_scope(node: DeclBuffer, p: Printer) -> tuple[Doc, Doc | None]:
 
 def _attr_scope(node: AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
     if _is_launch(node, p):
-        value = call("T.launch_thread", [_quote(node.node.thread_tag), argument(node.value, p)])
+        value = call("T.launch_thread", [quote(node.node.thread_tag), argument(node.value, p)])
         name = p.define(node.node.var, node.node.var.name)
         return _as(value, name), _assign(name, value)
-    doc = call("T.attr", [any_literal(node.node, p), _quote(node.attr_key), any_literal(node.value, p)])
+    doc = call("T.attr", [any_literal(node.node, p), quote(node.attr_key), any_literal(node.value, p)])
     return doc, doc
 
 
@@ -304,7 +304,7 @@ def _is_launch(node: AttrStmt, p: Printer) -> bool:
 
 def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
     condition = p.expr(node.condition)
-    kwargs = [("kind", _quote(node.error_kind))] if node.error_kind != "RuntimeError" else []
+    kwargs = [("kind", quote(node.error_kind))] if node.error_kind != "RuntimeError" else []
     doc = call("T.Assert", [condition, argument(node.message, p)], kwargs)
     if kwargs or isinstance(node.condition, s.IntImm):
         return doc, doc
@@ -425,7 +425,7 @@ def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]
     if node.kind == ForKind.THREAD_BINDING:
         thread = node.thread_binding
         if thread is not None and _is_plain_thread(thread, node):
-            kwargs.append(("thread", _quote(thread.thread_tag)))
+            kwargs.append(("thread", quote(thread.thread_tag)))
         else:
             kwargs.append(("binding", any_literal(thread, p)))
     elif node.thread_binding is not None:
@@ -447,7 +447,7 @@ def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
 
 @STMT.on(BlockRealize)
 def _block_realize(node: BlockRealize, p: Printer) -> None:
-    p.lines.add("with ", call("T.sblock", [_quote(node.block.name_hint)]), ":")
+    p.lines.add("with ", call("T.sblock", [quote(node.block.name_hint)]), ":")
     with p.lines.indented():
         _axes(node.block, node.iter_values, p)
         if not (isinstance(node.predicate, s.IntImm) and node.predicate.value):
@@ -473,7 +473,7 @@ def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
             kinds = "".join("S" if iv.iter_type == "data_par" else "R" for iv, _ in run)
             values = Group("[", tuple([p.expr(v) for _, v in run]), "]")
             names = ", ".join(p.define(iv.var, iv.var.name) for iv, _ in run)
-            p.lines.add(names, " = ", call("T.axis.remap", [_quote(kinds), values]))
+            p.lines.add(names, " = ", call("T.axis.remap", [quote(kinds), values]))
         run.clear()
 
     for iv, value in zip(block.iter_vars, values, strict=False):
@@ -500,14 +500,14 @@ def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
         dom_doc = _domain(dom, value, p)
     kwargs = []
     if dom is None or iv.var.dtype != dom.extent.dtype:
-        kwargs.append(("dtype", _quote(iv.var.dtype)))
+        kwargs.append(("dtype", quote(iv.var.dtype)))
     if iv.thread_tag:
-        kwargs.append(("thread_tag", _quote(iv.thread_tag)))
+        kwargs.append(("thread_tag", quote(iv.thread_tag)))
     value_doc = argument(value, p)
     kind = AXIS_KINDS.get(iv.iter_type)
     args = [dom_doc, value_doc]
     if kind is None:
-        kind, args = "of_kind", [_quote(iv.iter_type), *args]
+        kind, args = "of_kind", [quote(iv.iter_type), *args]
     p.lines.add(p.define(iv.var, iv.var.name), " = ", call(f"T.axis.{kind}", args, kwargs))
 
 
@@ -575,7 +575,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     spelled = name if name.isidentifier() else p.fresh("func")
     options = [("private", "True")] if symbol is None else []
     if spelled != name:
-        options.append(("name", _quote(name)))
+        options.append(("name", quote(name)))
     if symbol == name:
         del attrs["global_symbol"]
     bare = _is_plain_root(func.body)
@@ -586,7 +586,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
     with p.lines.indented():
         if attrs:
-            p.lines.add(call("T.func_attr", [mapping([(_quote(k), any_literal(v, p)) for k, v in attrs.items()])]))
+            p.lines.add(call("T.func_attr", [mapping([(quote(k), any_literal(v, p)) for k, v in attrs.items()])]))
         p.lines.mark(place)
         for param, buffer in func.buffer_map:
             if id(param) not in inline:

@@ -1,0 +1,246 @@
+"""The names of ``R``: what Relax scripts are written in.
+
+Types stand in ``annotation``. Names that are not defined here are operators: of the registry (``R.nn.softmax``), or of the language
+itself (``R.memory.alloc_storage``), which take their operands as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    AnyType,
+    Attrs,
+    Call as CallNode,
+    DataTypeImm,
+    Expr,
+    ExprStringImm,
+    ExternFunc as ExternFuncNode,
+    Op,
+    ShapeExpr as ShapeExprNode,
+    Tuple as TupleNode,
+    TupleGetItem as TupleGetItemNode,
+    Type,
+    prim_value,
+    shape_expr,
+)
+from weft.ir import constant as const
+from weft.ir.text.parser import MacroDecorator
+from weft.op import list_ops, make_call
+from weft.relax import core_ops
+from weft.relax.core_ops import CORE_OPS, as_relax
+from weft.relax.expr import Var as VarNode
+from weft.relax.script.annotation import Any_, Callable_, PackedFunc, Prim, Shape, Tensor, TupleOf, as_type
+
+macro = MacroDecorator()
+
+ObjectType = Object = Any_
+
+
+class Command(NamedTuple):
+    """A statement that the parser acts on: ``dataflow``, ``output``, ``func_attr``, ``match_cast``, ``emit_te``."""
+
+    kind: str
+    value: Any
+
+
+def dataflow() -> Command:
+    """Open a dataflow block."""
+    return Command("dataflow", None)
+
+
+def output(*variables: Any) -> Command:
+    """Name the variables of a dataflow block that are visible after it."""
+    return Command("output", variables)
+
+
+def func_attr(attrs: dict[str, Any]) -> Command:
+    """Set attributes of the function."""
+    return Command("func_attr", attrs)
+
+
+def match_cast(value: Any, ty: Any) -> Command:
+    """Check a value's type at run time; symbolic variables of `ty` that are new take their values from it."""
+    return Command("match_cast", (as_relax(value), as_type(ty)))
+
+
+def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
+    """Call a te function, as a TIR function that is added to the module."""
+    return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def shape(values: Any) -> ShapeExprNode:
+    """Make a shape value."""
+    return shape_expr(values)
+
+
+ShapeExpr = shape
+
+
+def str_(value: str) -> ExprStringImm:
+    """Make a string value."""
+    return ExprStringImm(value, ty=AnyType())
+
+
+def dtype(value: Any) -> DataTypeImm:
+    """Make a data type value."""
+    return DataTypeImm(str(getattr(value, "dtype", value)), ty=AnyType())
+
+
+def tuple_(*fields: Any) -> TupleNode:
+    """Make a tuple."""
+    return TupleNode(tuple(as_relax(f) for f in fields))
+
+
+def TupleGetItem(value: Any, index: int) -> TupleGetItemNode:
+    """Take an element of a tuple."""
+    return TupleGetItemNode(as_relax(value), index)
+
+
+def ExternFunc(name: str, attrs: Any = None) -> ExternFuncNode:
+    """Refer to a packed function by its global name."""
+    return ExternFuncNode(name, Attrs.of(attrs))
+
+
+def Var(name: str, ty: Any = None) -> VarNode:
+    """Refer to a variable that the program does not introduce."""
+    return VarNode(name, None if ty is None else as_type(ty))
+
+
+def _types(types: Any) -> tuple[Type, ...]:
+    if types is None:
+        return ()
+    return tuple(as_type(t) for t in types) if isinstance(types, (tuple, list)) else (as_type(types),)
+
+
+def Call(op: Any, args: Any = (), attrs: Any = None, ty_args: Any = None) -> CallNode:
+    """Call an operator by its name, or any function, with operands as they are."""
+    target = Op.get(op) if isinstance(op, str) else op
+    return CallNode(target, tuple(as_relax(a) for a in args), Attrs.of(attrs), _types(ty_args))
+
+
+def _out(out_ty: Any, out_sinfo: Any) -> Any:
+    chosen = out_ty if out_ty is not None else out_sinfo
+    if chosen is None:
+        raise InvalidArgument("the type of the result is missing", help="out_ty=R.Tensor(shape, dtype)")
+    return [as_type(t) for t in chosen] if isinstance(chosen, (list, tuple)) else as_type(chosen)
+
+
+def call_tir(func: Any, args: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> CallNode:
+    """Call a TIR function in destination-passing style."""
+    return core_ops.call_tir(func, args, _out(out_ty, out_sinfo), tir_vars)
+
+
+def call_tir_inplace(func: Any, args: Any, inplace_indices: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> CallNode:
+    """Call a TIR function that writes its result into inputs."""
+    return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
+
+
+def call_dps_packed(func: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
+    """Call a packed function in destination-passing style."""
+    return core_ops.call_dps_packed(func, args, _out(out_ty, out_sinfo))
+
+
+def call_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None, **attrs: Any) -> CallNode:
+    """Call a packed function for its result and its effects."""
+    call = core_ops.call_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
+    return CallNode(call.op, call.args, Attrs.of(attrs), call.ty_args) if attrs else call
+
+
+def call_pure_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
+    """Call a packed function that has no effects."""
+    return core_ops.call_pure_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
+
+
+def _builtin(name: str) -> Any:
+    def make(func: Any, args: Any = (), ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
+        extern = ExternFuncNode(func) if isinstance(func, str) else func
+        types = _types(ty_args if ty_args is not None else sinfo_args)
+        operands = args if isinstance(args, Expr) else TupleNode(tuple(as_relax(a) for a in args))
+        return CallNode(Op.get("relax." + name), (extern, operands), ty_args=types)
+
+    make.__doc__ = f"Build ``{name}``, a call of a function of the VM's runtime."
+    return make
+
+
+call_builtin = _builtin("call_builtin")
+call_builtin_with_ctx = _builtin("call_builtin_with_ctx")
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+# Operands of the language's own operators that are not tensors: name, kind, default.
+_OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
+    "builtin.alloc_tensor": (
+        ("shape", "shape", None), ("dtype", "dtype", None), ("runtime_device_index", "prim", 0), ("storage_scope", "str", "global"),
+    ),
+    "memory.alloc_storage": (
+        ("size", "shape", None), ("virtual_device_index", "prim", 0), ("storage_scope", "str", "global"), ("dtype", "dtype", "uint8"),
+    ),
+    "memory.alloc_tensor": (("storage", "any", None), ("offset", "prim", 0), ("shape", "shape", None), ("dtype", "dtype", None)),
+    "shape_to_tensor": (("shape", "shape", None),),
+}  # fmt: skip
+_ATTRS: dict[str, dict[str, Any]] = {"print": {"format": ""}, "assert_op": {"format": ""}}
+_CONVERT = {
+    "any": as_relax,
+    "shape": lambda v: shape_expr(v if isinstance(v, (list, tuple)) else (v,)),
+    "dtype": dtype,
+    "prim": prim_value,
+    "str": str_,
+}
+
+
+def _core(name: str) -> Any:
+    """Return the constructor of an operator of the language itself."""
+    operands = _OPERANDS.get(name)
+    defaults = _ATTRS.get(name, {})
+
+    def make(*args: Any, **kwargs: Any) -> CallNode:
+        attrs = {**defaults, **kwargs}
+        if operands is None:
+            return CallNode(Op.get("relax." + name), tuple(as_relax(a) for a in args), Attrs.of(attrs))
+        values = []
+        for i, (key, kind, default) in enumerate(operands):
+            value = args[i] if i < len(args) else attrs.pop(key, default)
+            if value is None:
+                raise InvalidArgument(f"R.{name}: missing operand '{key}'")
+            values.append(value if isinstance(value, Expr) else _CONVERT[kind](value))
+        return CallNode(Op.get("relax." + name), tuple(values), Attrs.of(attrs))
+
+    make.__name__ = name.rsplit(".", 1)[-1]
+    make.__doc__ = f"Build a call of ``relax.{name}``."
+    return make
+
+
+class _Namespace:
+    """Operators that share a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        full = self._prefix + name
+        if full in CORE_OPS:
+            return _core(full)
+        names = list_ops()
+        if full in names:
+            return make_call(full)
+        if any(n.startswith(full + ".") for n in (*names, *CORE_OPS)):
+            return _Namespace(full + ".")
+        near = [n for n in (*names, *CORE_OPS) if n.rsplit(".", 1)[-1][:4] == name[:4]]
+        raise AttributeError(f"R has no operator '{full}'" + (f"; near names: {', '.join('R.' + n for n in near[:5])}" if near else ""))
+
+
+_ROOT = _Namespace("")
+_RENAMED = {"str": str_, "tuple": tuple_, "Tuple": TupleOf, "Callable": Callable_, "Any": Any_}
+
+
+def named(name: str) -> Any:
+    """Return what ``R.<name>`` is."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    return globals()[name] if name in globals() else getattr(_ROOT, name)

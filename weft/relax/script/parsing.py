@@ -1,0 +1,625 @@
+"""Parse rules of Relax: statements of the Python AST to bindings, normalised and typed by the block builder as they are read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from weft.error import TypeInferenceError, WeftError
+from weft.ir import (
+    AnyType,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    PrimExpr,
+    PrimType,
+    PrimValue,
+    ShapeExpr,
+    SizeVar,
+    Span,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    as_shape,
+)
+from weft.ir import Var as ScalarVar
+from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
+from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, ModuleScope, Parser
+from weft.op import list_ops, make_call
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import as_relax, assert_op
+from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.infer import function_type, merge_types
+from weft.relax.script.annotation import Proxy, as_type
+from weft.relax.script.language import Command
+
+__all__ = ["RELAX", "function"]
+
+_OPTIONS = {"name", "private", "pure", "check_well_formed"}
+
+
+class _State:
+    """A function under way."""
+
+    def __init__(self, node: ast.FunctionDef, options: dict[str, Any], outer: _State | None) -> None:
+        self.node, self.options, self.outer = node, options, outer
+        self.bb: BlockBuilder = outer.bb if outer is not None else BlockBuilder()
+        self.symbols: dict[str, ScalarVar] = dict(outer.symbols) if outer is not None else {}
+        self.sizes: set[str] = set()
+        self.params: tuple[ExprVar, ...] = ()
+        self.ret_ty: Type | None = None
+        self.attrs: dict[str, Any] = {}
+        self.outputs: set[str] | None = None  # of the dataflow block under way
+        self.result: Expr | None = None
+        self.scope: Any = None  # of the block builder: where bindings go
+
+    @property
+    def ty(self) -> FuncType | None:
+        """The type, where the signature decides it."""
+        if self.ret_ty is None:
+            return None
+        return FuncType(tuple(v.ty or AnyType() for v in self.params), self.ret_ty, self.options.get("pure", True))
+
+
+# --- signatures -------------------------------------------------------------------------------------------------------
+
+
+def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _State:
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise p.fail(node, f"R.function has no option '{min(unknown)}'", expected=", ".join(sorted(_OPTIONS)))
+    state = _State(node, options, p.state)
+    if node.args.vararg or node.args.kwarg or node.args.defaults or node.args.kwonlyargs:
+        raise p.fail(node, "parameters of a program have no defaults and are not packed")
+    notes: list[Any] = []
+    for arg in node.args.args:
+        if arg.annotation is None:
+            raise p.fail(arg, f"parameter '{arg.arg}' has no type", help='R.Tensor(("n", 4), "float32"), R.Shape, R.Tuple, ... or R.Any')
+        notes.append(p.evaluate(arg.annotation))
+    state.sizes = {t for n in notes if isinstance(n, Proxy) for t in n.sizes}
+    declared = _declared(p, node)
+    saved, p.state = p.state, state
+    try:
+        types = [_type(p, arg.annotation, note, declared) for arg, note in zip(node.args.args, notes, strict=True)]
+        state.params = tuple(ExprVar(a.arg, t, span=p.span(a)) for a, t in zip(node.args.args, types, strict=True))
+        if node.returns is not None and not (isinstance(node.returns, ast.Constant) and node.returns.value is None):
+            state.ret_ty = _type(p, node.returns, p.evaluate(node.returns), declared)
+    finally:
+        p.state = saved
+    return state
+
+
+def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | None]]:
+    """Return the symbolic variables that the body's ``n = T.int64()`` lines declare: data type and, where given, kind."""
+    found: dict[str, tuple[str, bool | None]] = {}
+    for s in node.body:
+        if not (isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute) and not s.value.args):
+            continue
+        target, kinds = s.targets[0], {k.arg: k.value for k in s.value.keywords}
+        if isinstance(target, ast.Name) and set(kinds) <= {"is_size_var"} and s.value.func.attr.startswith(("int", "uint")):
+            kind = kinds.get("is_size_var")
+            found[target.id] = (s.value.func.attr, kind.value if isinstance(kind, ast.Constant) else None)
+    return found
+
+
+def _type(p: Parser, node: Any, value: Any, declared: dict[str, tuple[str, bool | None]]) -> Type:
+    """Convert an annotation; its strings introduce symbolic variables."""
+
+    def resolve(text: str) -> PrimExpr:
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as e:
+            raise p.fail(node, f"the dimension '{text}' is no expression", found=e.msg) from None
+        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - {"T", "tvm", "weft", "min", "max"}
+        for n in names:
+            _symbol(p, n, declared)
+        for n in ast.walk(tree):
+            ast.copy_location(n, node)
+        p.scopes.append({k: v for k, v in p.state.symbols.items() if k in names})
+        try:
+            dim = p.evaluate(tree)
+        finally:
+            p.scopes.pop()
+        return as_shape((dim,))[0]
+
+    try:
+        return as_type(value, resolve)
+    except WeftError as e:
+        if e.where is None:
+            e.where = p.span(node)
+        raise
+
+
+def _symbol(p: Parser, name: str, declared: dict[str, tuple[str, bool | None]]) -> ScalarVar:
+    state: _State = p.state
+    var = state.symbols.get(name)
+    if var is None:
+        dtype, size = declared.get(name, ("int64", None))
+        is_size = size if size is not None else name in state.sizes
+        var = state.symbols[name] = (SizeVar if is_size else ScalarVar)(name, dtype)
+    return var
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def _body(p: Parser, state: _State) -> Function:
+    node, options = state.node, state.options
+    saved, p.state = p.state, state
+    bb = state.bb
+    p.scopes.append({v.name_hint: v for v in state.params})
+    try:
+        with bb.scope() as inner:
+            state.scope = inner
+            _sequence(p, node.body)
+            if state.result is None:
+                raise p.fail(node, f"function '{node.name}' returns nothing", help="end it with `return value`")
+            result = state.result
+            body = bb.finish(inner, result)
+    finally:
+        p.scopes.pop()
+        p.state = saved
+    attrs = dict(state.attrs)
+    if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
+        attrs["global_symbol"] = options.get("name", node.name)
+    func = Function(state.params, body, state.ret_ty or body.ty, options.get("pure", True), Attrs.of(attrs), span=p.span(node))
+    _add_te_functions(p, state)
+    return func.replace(ty=function_type(func))
+
+
+def _add_te_functions(p: Parser, state: _State) -> None:
+    """Hand the TIR functions that ``R.emit_te`` made over to the module."""
+    if state.outer is None and p.module is not None:
+        for var, func in state.bb.get().items():
+            p.module.made[var.name_hint] = (var, func)
+
+
+def _sequence(p: Parser, nodes: list[ast.stmt]) -> None:
+    for i, n in enumerate(nodes):
+        if p.state.result is not None:
+            raise p.fail(n, "this statement stands after the function's return")
+        if isinstance(n, ast.If) and i == len(nodes) - 1 and _returns(n):
+            _returned_if(p, n)
+        else:
+            _statement(p, n)
+
+
+def _statement(p: Parser, node: ast.stmt) -> None:
+    rule = _STATEMENTS.get(type(node))
+    if rule is None:
+        raise p.fail(node, f"a Relax program has no '{type(node).__name__.lower()}' statement")
+    bb = p.state.bb
+    before, bb.span = bb.span, p.span(getattr(node, "value", None) or node)
+    try:
+        rule(p, node)
+    except WeftError as e:
+        if e.where is None:
+            e.where = bb.span
+        raise
+    finally:
+        bb.span = before
+
+
+def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
+    """Read a macro's body in place; its ``return`` is the value of the call."""
+    saved, p.state.result = p.state.result, None
+    for n in nodes:
+        if isinstance(n, ast.Return):
+            value = None if n.value is None else p.evaluate(n.value)
+            p.state.result = saved
+            return value
+        _statement(p, n)
+    p.state.result = saved
+    return None
+
+
+# --- bindings ---------------------------------------------------------------------------------------------------------
+
+
+def _value(p: Parser, value: Any) -> Expr:
+    """Return the normal form of a value, ready to be bound."""
+    if isinstance(value, Command) and value.kind == "emit_te":
+        func, args, hint, kwargs = value.value
+        value = p.state.bb.call_te(func, *args, primfunc_name_hint=hint, **kwargs)
+    return p.state.bb.normalize(as_relax(value), atom=False)
+
+
+def _new_var(p: Parser, name: str, ty: Type | None, span: Span) -> ExprVar:
+    outputs = p.state.outputs
+    return (ExprVar if outputs is None or name in outputs else DataflowVar)(name, ty, span=span)
+
+
+def _assign(p: Parser, target: ast.expr, value: Any, note: Type | None = None) -> None:
+    """Bind the name or names of a target."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(p, target, value)
+        return
+    if not isinstance(target, ast.Name):
+        raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
+    if isinstance(value, MetaVar):
+        p.define(target.id, value.value)
+    elif isinstance(value, ScalarVar) and value.name == "":
+        p.define(target.id, _declare(p, target.id, value))
+    elif isinstance(value, Command) and value.kind == "match_cast":
+        source, ty = value.value
+        var = _new_var(p, target.id, note or ty, p.span(target))
+        p.state.bb.emit_normalized(MatchCast(var, p.state.bb.normalize(source), ty, span=p.state.bb.span))
+        p.define(target.id, var)
+    elif isinstance(value, (PrimExpr, ModuleScope, Type, Macro)) or _is_python(value):
+        p.define(target.id, value)
+    else:
+        p.define(target.id, _bind(p, target, value, note))
+
+
+def _is_python(value: Any) -> bool:
+    """Whether a value means something while the program is read only: functions, classes, modules, dictionaries."""
+    return value is None or isinstance(value, (dict, type)) or (callable(value) and not isinstance(value, Expr))
+
+
+def _declare(p: Parser, name: str, value: ScalarVar) -> ScalarVar:
+    """Introduce a symbolic variable, or name the one that the signature introduced."""
+    known = p.state.symbols.get(name)
+    if known is None:
+        known = p.state.symbols[name] = type(value)(name, value.dtype)
+    return known
+
+
+def _bind(p: Parser, target: ast.Name, value: Any, note: Type | None) -> ExprVar:
+    new = _value(p, value)
+    ty = new.ty if not isinstance(new, GlobalVar) else new.ty or AnyType()  # type: ignore[attr-defined]
+    if note is not None:
+        new = _checked(p, target, new, note)
+        ty = note
+    var = _new_var(p, target.id, ty, p.span(target))
+    p.state.bb.emit_normalized(VarBinding(var, new, span=p.state.bb.span))
+    return var
+
+
+def _checked(p: Parser, target: ast.AST, value: Any, note: Type) -> Expr:
+    """Hold an annotation against the inferred type; it decides where nothing was inferred."""
+    inferred = value.ty
+    if isinstance(value, Call) and (inferred is None or (isinstance(inferred, AnyType) and not isinstance(note, AnyType))):
+        return Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
+    if inferred is not None and _contradicts(inferred, note):
+        raise TypeInferenceError("the annotation differs from the type of the value", where=p.span(target), expected=str(inferred), found=str(note))
+    return value
+
+
+def _contradicts(a: Type, b: Type) -> bool:
+    """Whether no value can have both types."""
+    if isinstance(a, AnyType) or isinstance(b, AnyType):
+        return False
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        if (a.dtype and b.dtype and a.dtype != b.dtype) or (a.ndim >= 0 and b.ndim >= 0 and a.ndim != b.ndim):
+            return True
+        pairs = zip(a.shape, b.shape, strict=True) if a.shape is not None and b.shape is not None else ()
+        return any(x.value != y.value for x, y in pairs if hasattr(x, "value") and hasattr(y, "value"))  # type: ignore[attr-defined]
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return len(a.fields) != len(b.fields) or any(_contradicts(x, y) for x, y in zip(a.fields, b.fields, strict=True))
+    if isinstance(a, PrimType) and isinstance(b, PrimType):
+        return a.dtype != b.dtype
+    return type(a) is not type(b) and not isinstance(a, FuncType) and not isinstance(b, FuncType)
+
+
+def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
+    if isinstance(value, Expr) and not isinstance(value, Tuple):
+        source = p.state.bb.normalize(value)
+        ty = source.ty  # type: ignore[attr-defined]
+        count = len(ty.fields) if isinstance(ty, TupleType) else len(target.elts)
+        values: list[Any] = [TupleGetItem(source, i) for i in range(count)]
+    else:
+        values = list(value.fields if isinstance(value, Tuple) else value)
+    if len(values) != len(target.elts):
+        raise p.fail(target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts)))
+    for t, v in zip(target.elts, values, strict=True):
+        _assign(p, t, v)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _assignment(p: Parser, node: ast.Assign) -> None:
+    if len(node.targets) > 1:
+        raise p.fail(node, "several targets in one assignment")
+    _assign(p, node.targets[0], p.evaluate(node.value))
+
+
+def _annotated(p: Parser, node: ast.AnnAssign) -> None:
+    if node.value is None:
+        raise p.fail(node, "a variable needs a value")
+    value = p.evaluate(node.value)
+    _assign(p, node.target, value, _type(p, node.annotation, p.evaluate(node.annotation), {}))
+
+
+def _expression(p: Parser, node: ast.Expr) -> None:
+    value = p.evaluate(node.value)
+    if value is None or isinstance(value, (str, MetaVar)):
+        return
+    if isinstance(value, Command):
+        if value.kind == "func_attr":
+            p.state.attrs.update(value.value)
+        elif value.kind != "output":
+            raise p.fail(node, f"the result of R.{value.kind} is not used")
+        elif p.state.outputs is None:
+            raise p.fail(node, "R.output stands inside a dataflow block")
+    elif isinstance(value, Expr):
+        _bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
+    else:
+        raise p.fail(node, "the statement has no effect", found=repr(value))
+
+
+def _with(p: Parser, node: ast.With) -> None:
+    commands = [p.evaluate(item.context_expr) for item in node.items]
+    if len(commands) != 1 or not isinstance(commands[0], Command) or commands[0].kind != "dataflow":
+        raise p.fail(node, "'with' opens a dataflow block", expected="with R.dataflow():")
+    state: _State = p.state
+    if state.outputs is not None:
+        raise p.fail(node, "dataflow blocks do not nest")
+    outputs = _output_names(p, node.body)
+    state.bb.open_block(state.scope, True)
+    state.outputs = outputs
+    p.scopes.append({})
+    try:
+        for n in node.body:
+            _statement(p, n)
+        visible = p.scopes[-1]
+    finally:
+        p.scopes.pop()
+        state.outputs = None
+    for name in outputs:
+        if name not in visible:
+            raise p.fail(node.body[-1], f"R.output names '{name}', which the block does not define")
+        p.define(name, visible[name])
+    state.bb.open_block(state.scope, False)
+
+
+def _output_names(p: Parser, nodes: list[ast.stmt]) -> set[str]:
+    """Return the names in ``R.output(...)``, which must end a dataflow block."""
+    for n in nodes:
+        call = n.value if isinstance(n, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "output":
+            bad = next((a for a in call.args if not isinstance(a, ast.Name)), None)
+            if bad is not None:
+                raise p.fail(bad, "R.output takes names of variables")
+            if n is not nodes[-1]:
+                raise p.fail(n, "R.output ends a dataflow block")
+            return {a.id for a in call.args if isinstance(a, ast.Name)}
+    return set()
+
+
+def _return(p: Parser, node: ast.Return) -> None:
+    if p.state.outputs is not None:
+        raise p.fail(node, "a dataflow block cannot return", help="end it with R.output(...) and return after it")
+    p.state.result = _result(p, () if node.value is None else p.evaluate(node.value))
+
+
+def _result(p: Parser, value: Any) -> Expr:
+    """Return a value as the atom at the end of a sequence, binding what is more."""
+    new = _value(p, value)
+    if isinstance(new, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)):
+        return new
+    return p.state.bb.emit(new, "gv")
+
+
+def _condition(p: Parser, node: ast.If) -> Any:
+    value = p.evaluate(node.test)
+    return p.state.bb.normalize(as_relax(value)) if isinstance(value, (Expr, PrimExpr)) else bool(value)
+
+
+def _returns(node: ast.If) -> bool:
+    """Whether both branches end by returning."""
+
+    def ends(nodes: list[ast.stmt]) -> bool:
+        return bool(nodes) and (isinstance(nodes[-1], ast.Return) or (isinstance(nodes[-1], ast.If) and _returns(nodes[-1])))
+
+    return ends(node.body) and ends(node.orelse)
+
+
+def _returned_if(p: Parser, node: ast.If) -> None:
+    """Read an ``if`` whose branches both return: the function returns its value."""
+    condition = _condition(p, node)
+    if isinstance(condition, bool):
+        _sequence(p, node.body if condition else node.orelse)
+        return
+
+    def branch(nodes: list[ast.stmt]) -> SeqExpr:
+        outer = p.state.scope
+        with p.state.bb.scope() as inner:
+            p.state.scope = inner
+            p.with_scope(lambda: _sequence(p, nodes))
+            result, p.state.result = p.state.result, None
+            p.state.scope = outer
+            return p.state.bb.finish(inner, result)
+
+    value = _if_value(p, node, condition, branch(node.body), branch(node.orelse))
+    p.state.result = _bind(p, ast.copy_location(ast.Name("gv", ast.Store()), node.test), value, None)
+
+
+def _if_value(p: Parser, node: ast.If, condition: Expr, then_case: SeqExpr, else_case: SeqExpr) -> If:
+    ty = merge_types(then_case.ty, else_case.ty)
+    return If(condition, then_case, else_case, span=p.span(node.test), ty=ty)
+
+
+def _if(p: Parser, node: ast.If) -> None:
+    condition = _condition(p, node)
+    if isinstance(condition, bool):  # known while the program is read: only that branch is the program
+        for n in node.body if condition else node.orelse:
+            _statement(p, n)
+        return
+    if not node.orelse:
+        raise p.fail(node, "an 'if' of a Relax program needs an 'else'", help="both branches end by assigning the same name")
+    (then_case, name, note), (else_case, other, other_note) = _branch(p, node, node.body), _branch(p, node, node.orelse)
+    if name != other:
+        raise p.fail(node, "the branches of an 'if' must end by assigning the same name", expected=name, found=other)
+    note = note or other_note
+    value = _if_value(p, node, condition, then_case, else_case)
+    if note is not None and isinstance(value.ty, AnyType):
+        value = If(condition, then_case, else_case, span=value.span, ty=note)
+    target = ast.copy_location(ast.Name(name, ast.Store()), node.test)
+    p.define(name, _bind(p, target, value, note))
+
+
+def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, str, Type | None]:
+    """Read a branch; return it with the name that its last statement assigns and that name's annotation."""
+    *first, last = nodes
+    state: _State = p.state
+    outputs, state.outputs, outer = state.outputs, None, state.scope
+    p.scopes.append({})
+    try:
+        with state.bb.scope() as inner:
+            state.scope = inner
+            for n in first:
+                _statement(p, n)
+            result, name, note = _last(p, last)
+            return state.bb.finish(inner, result), name, note
+    finally:
+        p.scopes.pop()
+        state.outputs, state.scope = outputs, outer
+
+
+def _last(p: Parser, node: ast.stmt) -> tuple[Expr, str, Type | None]:
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+    if not isinstance(target, ast.Name):
+        _statement(p, node)
+        name = _assigned(node)
+        if name is None:
+            return _result(p, ()), "_", None
+        return p.lookup(name), name, None
+    bb = p.state.bb
+    bb.span = p.span(node)
+    value = p.evaluate(node.value)  # type: ignore[attr-defined]
+    note = _type(p, node.annotation, p.evaluate(node.annotation), {}) if isinstance(node, ast.AnnAssign) else None
+    if isinstance(value, Command) and value.kind == "match_cast":
+        _assign(p, target, value, note)
+        return p.lookup(target.id), target.id, note
+    new = _value(p, value)
+    if isinstance(new, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)):
+        return new, target.id, note
+    return _bind(p, target, new, note), target.id, note
+
+
+def _assigned(node: ast.stmt) -> str | None:
+    """Return the name that an ``if`` or an inner function at the end of a branch gives a value."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name
+    if isinstance(node, ast.If) and node.body:
+        last = node.body[-1]
+        target = last.targets[0] if isinstance(last, ast.Assign) else last.target if isinstance(last, ast.AnnAssign) else None
+        return target.id if isinstance(target, ast.Name) else _assigned(last)
+    return None
+
+
+def _for(p: Parser, node: ast.For) -> None:
+    """Read the body once for each element of a Python iterable."""
+    values = p.evaluate(node.iter)
+    if isinstance(values, Expr) or not hasattr(values, "__iter__"):
+        raise p.fail(node.iter, "a Relax program has no loops at run time", help="write a recursive function, or iterate over a Python range")
+    for item in values:
+        if isinstance(node.target, ast.Name):
+            p.define(node.target.id, item)
+        else:
+            _assign(p, node.target, tuple(MetaVar(x) for x in item))
+        for n in node.body:
+            _statement(p, n)
+
+
+def _assert(p: Parser, node: ast.Assert) -> None:
+    message = ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg)
+    target = ast.copy_location(ast.Name("_", ast.Store()), node)
+    _bind(p, target, assert_op(p.evaluate(node.test), (), str(message)), None)
+
+
+def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
+    decorator: Any = None
+    for d in node.decorator_list:
+        decorator = p.evaluate(d)
+        if isinstance(decorator, MacroDecorator):
+            scope = {k: v for names in p.scopes for k, v in names.items()}
+            p.define(node.name, Macro(p.source, node, p.outer, scope, decorator.hygienic))
+            return
+    if not isinstance(decorator, FunctionDecorator) or decorator.dialect is not RELAX:
+        raise p.fail(node, f"inner function '{node.name}' is no Relax function", help="decorate it with @R.function")
+    state = _signature(p, node, {"name": node.name, **decorator.options})
+    var = _new_var(p, node.name, state.ty, p.span(node))
+    p.define(node.name, var)
+    outputs, p.state.outputs = p.state.outputs, None
+    func = _body(p, state)
+    p.state.outputs = outputs
+    if var.ty is None:
+        var = _new_var(p, node.name, func.ty, p.span(node))
+        p.define(node.name, var)
+    p.state.bb.emit_normalized(VarBinding(var, func, span=p.span(node)))
+
+
+_STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
+    ast.Assign: _assignment,
+    ast.AnnAssign: _annotated,
+    ast.Expr: _expression,
+    ast.With: _with,
+    ast.Return: _return,
+    ast.If: _if,
+    ast.For: _for,
+    ast.Assert: _assert,
+    ast.FunctionDef: _inner_function,
+    ast.Pass: lambda p, node: None,
+}
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+_OPERATORS = {"floor_mod": ("floor_mod", "mod")}
+
+
+@BINARY.on(Expr)
+def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
+    operands = (a,) if b is None else (a, b)
+    known = list_ops()
+    for candidate in _OPERATORS.get(name, (name,)):
+        if candidate in known:
+            return make_call(candidate)(*operands)
+    raise TypeInferenceError(f"Relax has no operator '{name}'")
+
+
+@SUBSCRIPT.on(Expr)
+def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
+    (index,) = indices if len(indices) == 1 else (None,)
+    index = index.value if hasattr(index, "value") else index
+    if not isinstance(index, int):
+        raise TypeInferenceError("only elements of tuples are taken by an index", help="use R.take or R.strided_slice on a tensor")
+    if isinstance(value, Tuple):
+        return value.fields[index]
+    ty = value.ty
+    count = len(ty.fields) if isinstance(ty, TupleType) else None
+    if isinstance(ty, TensorType) or (count is not None and not -count <= index < count):
+        found = f"index {index} of {ty}"
+        raise TypeInferenceError("the tuple has no such element", found=found)
+    return TupleGetItem(value, index + count if index < 0 and count is not None else index)
+
+
+@CALL.on(ExprVar)
+def _call_var(func: ExprVar, args: list[Any], kwargs: dict[str, Any], p: Evaluator) -> Call:
+    return Call(func, tuple(as_relax(a) for a in args))
+
+
+@PLACE.on(Call)
+def _placed(call: Call, span: Span) -> Call:
+    if call.span is not None:
+        return call
+    return Call(call.op, call.args, call.attrs, call.ty_args, span=span, ty=call.ty)
+
+
+def _call_global(func: GlobalVar, args: list[Any]) -> Call:
+    return Call(func, tuple(as_relax(a) for a in args))
+
+
+RELAX = Dialect("relax", _signature, _body, _expand, _call_global)
+function = FunctionDecorator(RELAX)

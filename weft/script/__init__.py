@@ -1,0 +1,11 @@
+"""TVMScript: programs as Python text.
+
+``ir`` (``I``), ``tir`` (``T``) and ``relax`` (``R``) are the languages; ``ir_module`` and ``from_source`` read programs.
+"""
+
+from weft.ir.text.parser import LANGUAGES, from_source, ir_module
+from weft.script import ir, relax, tir
+
+LANGUAGES.update(I=ir, T=tir, R=relax)
+
+__all__ = ["from_source", "ir", "ir_module", "relax", "tir"]

@@ -1,0 +1,31 @@
+"""``I``: modules, their attributes and global information."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import GlobalVar, Op, VDevice
+from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata
+
+__all__ = ["GlobalVar", "Op", "from_source", "ir_module", "meta_var", "metadata", "module_attrs", "module_global_infos", "vdevice"]
+
+
+def module_attrs(attrs: dict[str, Any]) -> ModuleCommand:
+    """Set attributes of the module."""
+    return ModuleCommand("attrs", attrs)
+
+
+def module_global_infos(infos: dict[str, Any]) -> ModuleCommand:
+    """Set the module's lists of global information."""
+    return ModuleCommand("global_infos", infos)
+
+
+def vdevice(target: Any = "llvm", vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+    """Make a virtual device; `target` is a kind or a description with a ``kind``."""
+    kind = target.get("kind", "llvm") if isinstance(target, dict) else str(target)
+    return VDevice(kind, vdevice_id, memory_scope)
+
+
+def meta_var(value: Any) -> MetaVar:
+    """Bind a Python value as it is."""
+    return MetaVar(value)

@@ -1,0 +1,14 @@
+"""``R``: the language of Relax programs; see :mod:`weft.relax.script.language`."""
+
+from __future__ import annotations
+
+from weft.relax.script.language import named as _named
+from weft.relax.script.parsing import function
+
+__all__ = ["function"]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _named(name)
