@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import te
+from weft.arith import Analyzer
 from weft.ir import (
     Constant,
     ExprVar,
@@ -33,7 +34,6 @@ from weft.ir import (
     substitute,
     tensor_type,
 )
-from weft.arith import Analyzer
 from weft.op import get_op_def, list_ops, make_call
 from weft.relax.te_bridge import undefined_vars
 from weft.target import Target, build

@@ -5,13 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft
 from tests.op import cases  # noqa: F401 - registers the cases
-from tests.op.contract import CASES, SIZES, Sizes, compile_call, make, run, tensor_types, with_cases
+from tests.op.contract import (
+    CASES,
+    SIZES,
+    Sizes,
+    compare,
+    compile_call,
+    expected_of,
+    make,
+    run,
+    tensor_types,
+    to_numpy,
+    with_cases,
+)
 from weft.error import WeftError
 from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
-from weft.op import get_op_def, list_ops
+from weft.op import get_op_def, list_ops, make_call
+from weft.relax import BlockBuilder
+from weft.runtime import VirtualMachine
 
-WITHOUT_LOWER = {"nn.lstm"}  # decomposed into operators that have one
+WITHOUT_LOWER = {"nn.lstm", "nn.gru", "nn.rnn"}  # decomposed into operators that have one
 
 
 def test_every_operator_is_complete() -> None:
@@ -50,6 +65,29 @@ def test_values_and_types(name: str, index: int) -> None:
             run(name, case, compile_call(name, case, symbolic=False, scheduled=False), sizes)
         if n == 2 and index == 0:
             run(name, case, compile_call(name, case, symbolic=False, scheduled=True), sizes)
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_LOWER))
+def test_decomposed_operators(name: str) -> None:
+    """Operators that become others are compiled as a whole program."""
+    for index in range(len(CASES[name])):
+        program = None
+        for sizes, case in drawn(name, index):
+            program = program or relax_program(name, case)
+            expected = expected_of(name, case)
+            found = program(*[to_numpy(v) for v in case.inputs])
+            for f, e in zip(found, expected, strict=True):
+                compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
+        assert program is not None
+
+
+def relax_program(name: str, case):
+    node, _ = make(name, case, symbolic=True)
+    bb = BlockBuilder()
+    params = [a for a in node.args if isinstance(a, ExprVar)]
+    with bb.function("main", params):
+        bb.emit_func_output(bb.emit(node))
+    return VirtualMachine(weft.compile(bb.get(), "llvm"), weft.cpu())["main"]
 
 
 def opened(expr, ndim: bool, dtype: bool):
@@ -103,8 +141,6 @@ def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
 
 
 def test_numbers_take_the_type_of_the_tensor_beside_them() -> None:
-    from weft.op import make_call
-
     x = ExprVar("x", TensorType((), "float16", 0))
     node = make_call("add")(x, 2)
     assert node.args[1].ty.dtype == "float16"

@@ -1,7 +1,7 @@
-"""Recurrent layers.
+"""Recurrent layers, with ONNX's gate orders and layouts.
 
-``nn.lstm`` is decomposed: the projection of all inputs is one matrix product, which the compiler packs and tiles like any other, and
-``nn.lstm_recurrence`` carries the state from step to step.
+``nn.lstm``, ``nn.gru`` and ``nn.rnn`` are decomposed: the projection of all inputs is one matrix product, which the compiler packs and
+tiles like any other, and ``nn.lstm_recurrence`` and its kin carry the state from step to step.
 """
 
 from __future__ import annotations
@@ -12,76 +12,97 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleGetItem, TupleType, as_int
-from weft.op.infer import tensor_arg
+from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.topi.rnn import lstm_recurrence
+from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 
 __all__: list[str] = []
 
-
-def _types(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str) -> TupleType:
-    state = TensorType((directions, batch, hidden), dtype, 3)
-    return TupleType((TensorType((steps, directions, batch, hidden), dtype, 4), state, state))
-
-
-_ATTRS = {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False}
+_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+_STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
+_DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 
-def _lstm_infer(
-    x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any
-) -> TupleType:
-    ty, rt = tensor_arg("nn.lstm", "x", x, ndim=3), tensor_arg("nn.lstm", "r", r, ndim=3)
-    if ty.shape is None or rt.shape is None:
-        raise InvalidArgument("nn.lstm: shapes must be known (they may be symbolic)", where=x.span)
-    return _types(ty.shape[0], ty.shape[1], rt.shape[2], rt.shape[0], ty.dtype)
+def _result(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str, n_states: int) -> TupleType:
+    known = all(d is not None for d in (steps, batch, hidden, directions))
+    state = TensorType((directions, batch, hidden) if known else None, dtype, 3)
+    return TupleType((TensorType((steps, directions, batch, hidden) if known else None, dtype, 4), *[state] * n_states))
 
 
-def _lstm_decompose(
-    x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **attrs: Any
-) -> Any:
-    """Project all inputs by one product, then recur."""
+def _check(op: str, x: Expr, r: Expr, rest: dict[str, Expr], direction: str) -> tuple[TensorType, TensorType]:
+    """Check ranks and data types; return the types of the input and of the recurrent weights."""
+    ty, rt = tensor_arg(op, "x", x, ndim=3), tensor_arg(op, "r", r, ndim=3)
+    for name, arg in rest.items():
+        if name == "sequence_lens":
+            tensor_arg(op, name, arg, ndim=1)
+            index_arg(op, arg, name)
+        else:
+            tensor_arg(op, name, arg, ndim=3 if name.startswith("initial") or name == "w" else 2)
+    if direction not in _DIRECTIONS:
+        raise InvalidArgument(f"{op}: unknown direction '{direction}'", expected=", ".join(_DIRECTIONS), where=x.span)
+    return ty, rt
+
+
+def _infer(kind: str, names: tuple[str, ...]) -> Any:
+    """The rule of a whole layer, x (steps, batch, inputs) and r (directions, gates, hidden)."""
+
+    def infer(x: Expr, w: Expr, r: Expr, *rest: Expr, direction: str = "forward", **_: Any) -> TupleType:
+        ty, rt = _check(f"nn.{kind}", x, r, {"w": w, **dict(zip(names, rest, strict=True))}, direction)
+        xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 3
+        return _result(xs[0], xs[1], rs[2], rs[0], ty.dtype, len(_STATES[kind]))
+
+    return infer
+
+
+def _recurrence_infer(kind: str, names: tuple[str, ...]) -> Any:
+    """The rule of the steps alone, xw (steps, batch, directions * gates) and r (directions, hidden, gates)."""
+
+    def infer(xw: Expr, r: Expr, *rest: Expr, direction: str = "forward", **_: Any) -> TupleType:
+        ty, rt = _check(f"nn.{kind}_recurrence", xw, r, dict(zip(names, rest, strict=True)), direction)
+        xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 3
+        return _result(xs[0], xs[1], rs[1], rs[0], ty.dtype, len(_STATES[kind]))
+
+    return infer
+
+
+def _project(kind: str, x: Expr, w: Expr, r: Expr, bias: Expr) -> tuple[Expr, Expr] | None:
+    """Return the inputs of all gates by one product, and the recurrent weights with the gates last."""
     directions, gates, inputs = (as_int(d) for d in w.ty.shape)  # type: ignore[attr-defined]
     if directions is None or gates is None or inputs is None:
-        return None
+        raise InvalidArgument(f"nn.{kind}: the sizes of the weights must be constant", found=str(w.ty), where=x.span)  # type: ignore[attr-defined]
     weights = make_call("reshape")(make_call("permute_dims")(w, axes=(2, 0, 1)), (inputs, directions * gates))
-    halves = make_call("split")(b, 2, axis=1)
-    bias = make_call("add")(*(TupleGetItem(halves, i) for i in range(2)))
-    projected = make_call("add")(make_call("matmul")(x, weights), make_call("reshape")(bias, (directions * gates,)))
-    recurrent = make_call("permute_dims")(r, axes=(0, 2, 1))
+    row = make_call("reshape")(bias, (directions * gates,))
+    return make_call("add")(make_call("matmul")(x, weights), row), make_call("permute_dims")(r, axes=(0, 2, 1))
+
+
+def _halves(b: Expr) -> tuple[Expr, Expr]:
+    """The input's and the recurrence's part of a bias."""
+    parts = make_call("split")(b, 2, axis=1)
+    return TupleGetItem(parts, 0), TupleGetItem(parts, 1)
+
+
+def _decompose(kind: str) -> Any:
+    def decompose(x: Expr, w: Expr, r: Expr, b: Expr, *rest: Expr, **attrs: Any) -> Any:
+        projected, recurrent = _project(kind, x, w, r, make_call("add")(*_halves(b)))  # type: ignore[misc]
+        return Call(Op.get(f"relax.nn.{kind}_recurrence"), (projected, recurrent, *rest), Attrs.of(attrs))
+
+    return decompose
+
+
+def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, **attrs: Any) -> Any:
+    """As the others, but the candidate's recurrent bias stays apart where the reset gate comes after it."""
+    first, second = _halves(b)
+    parts = make_call("split")(second, 3, axis=1)
+    update, reset, candidate = (TupleGetItem(parts, i) for i in range(3))
+    if attrs.get("linear_before_reset"):
+        second = make_call("concat")((update, reset, make_call("zeros_like")(candidate)), axis=1)
+    projected, recurrent = _project("gru", x, w, r, make_call("add")(first, second))  # type: ignore[misc]
     return Call(
-        Op.get("relax.nn.lstm_recurrence"),
-        (projected, recurrent, sequence_lens, initial_h, initial_c, p),
-        Attrs.of(attrs),
+        Op.get("relax.nn.gru_recurrence"), (projected, recurrent, candidate, sequence_lens, initial_h), Attrs.of(attrs)
     )
 
 
-def _lstm_ref(
-    x: Any, w: Any, r: Any, b: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, **attrs: Any
-) -> Any:
-    gates = w.shape[1]
-    projected = np.einsum("tbi,dgi->tbdg", x, w).reshape(*x.shape[:2], -1) + (b[:, :gates] + b[:, gates:]).reshape(-1)
-    return _recurrence_ref(
-        projected.astype(x.dtype), r.transpose(0, 2, 1), sequence_lens, initial_h, initial_c, p, **attrs
-    )
-
-
-declare(
-    "nn.lstm", "x w r b sequence_lens initial_h initial_c p", _ATTRS, infer=_lstm_infer, lower=None, reference=_lstm_ref, decompose=_lstm_decompose,
-    fusion=Fusion.OPAQUE, rtol=1e-4,
-    doc="LSTM with ONNX's gate order (input, output, forget, cell): x (steps, batch, inputs), w (directions, 4 hidden, inputs), "
-    "r (directions, 4 hidden, hidden), b (directions, 8 hidden), p (directions, 3 hidden); returns all outputs and both last states.",
-)  # fmt: skip
-
-
-# --- the recurrence ----------------------------------------------------------------------------------------------------
-
-
-def _recurrence_infer(
-    xw: Expr, r: Expr, sequence_lens: Expr, initial_h: Expr, initial_c: Expr, p: Expr, **_: Any
-) -> TupleType:
-    ty, rt = tensor_arg("nn.lstm_recurrence", "xw", xw, ndim=3), tensor_arg("nn.lstm_recurrence", "r", r, ndim=3)
-    return _types(ty.shape[0], ty.shape[1], rt.shape[1], rt.shape[0], ty.dtype)  # type: ignore[index]
-
+# --- what they mean, in NumPy ------------------------------------------------------------------------------------------
 
 _NUMPY = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0), "affine": lambda v: v,
@@ -91,40 +112,122 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def _recurrence_ref(
-    xw: Any,
-    r: Any,
-    sequence_lens: Any,
-    initial_h: Any,
-    initial_c: Any,
-    p: Any,
-    direction: str,
-    activations: Any,
-    clip: float,
-    input_forget: bool,
+def _run(
+    kind: str, xw: Any, r: Any, lens: Any, states: list[Any], cell: Any, direction: str, activations: Any, clip: float
 ) -> Any:
+    """Run ``cell(input, recurrent weights, states, activations, limit, direction)`` over all steps in float64."""
     directions, n = r.shape[0], r.shape[1]
     steps, batch = xw.shape[:2]
-    y, h, c = np.zeros((steps, directions, batch, n)), initial_h.astype(np.float64), initial_c.astype(np.float64)
+    y, states = np.zeros((steps, directions, batch, n)), [s.astype(np.float64) for s in states]
+    per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
     for d, b in np.ndindex(directions, batch):
-        f_act, g_act, h_act = (
-            _NUMPY[a.lower()] for a in (tuple(activations)[3 * d : 3 * d + 3] or tuple(activations)[:3])
-        )
+        names = tuple(activations)[per_direction * d : per_direction * (d + 1)] or tuple(activations)[:per_direction]
         limit = (lambda v: np.clip(v, -clip, clip)) if clip > 0 else (lambda v: v)
-        length = min(int(sequence_lens[b]), steps)
+        length = max(min(int(lens[b]), steps), 0)
         for t in range(length):
             at = length - 1 - t if d == 1 or direction == "reverse" else t
-            i, o, f, g = np.split(xw[at, b].reshape(directions, -1)[d] + h[d, b] @ r[d], 4)
-            pi, po, pf = np.split(p[d], 3)
-            i = f_act(limit(i + pi * c[d, b]))
-            f = 1 - i if input_forget else f_act(limit(f + pf * c[d, b]))
-            c[d, b] = f * c[d, b] + i * g_act(limit(g))
-            h[d, b] = f_act(limit(o + po * c[d, b])) * h_act(c[d, b])
-            y[at, d, b] = h[d, b]
-    return y.astype(xw.dtype), h.astype(xw.dtype), c.astype(xw.dtype)
+            row = xw[at, b].reshape(directions, -1)[d].astype(np.float64)
+            new = cell(row, r[d], [s[d, b] for s in states], [_NUMPY[a.lower()] for a in names], limit, d)
+            for s, v in zip(states, new, strict=True):
+                s[d, b] = v
+            y[at, d, b] = states[0][d, b]
+    return tuple(v.astype(xw.dtype) for v in (y, *states))
 
 
-declare(
-    "nn.lstm_recurrence", "xw r sequence_lens initial_h initial_c p", _ATTRS, infer=_recurrence_infer, lower=lstm_recurrence, reference=_recurrence_ref,
-    fusion=Fusion.OPAQUE, rtol=1e-4, doc="The steps of an LSTM over projected inputs xw (steps, batch, directions * 4 hidden) and r (directions, hidden, 4 hidden).",
+def _lstm_recurrence_ref(
+    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any, clip: float, input_forget: bool
+) -> Any:  # fmt: skip
+    def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
+        (h, c), (f_act, g_act, h_act), (pi, po, pf) = states, acts, np.split(p[d], 3)
+        i, o, f, g = np.split(row + h @ w, 4)
+        i = f_act(limit(i + pi * c))
+        c = (1 - i if input_forget else f_act(limit(f + pf * c))) * c + i * g_act(limit(g))
+        return f_act(limit(o + po * c)) * h_act(c), c
+
+    return _run("lstm", xw, r, sequence_lens, [initial_h, initial_c], cell, direction, activations, clip)
+
+
+def _gru_recurrence_ref(
+    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float, linear_before_reset: bool
+) -> Any:  # fmt: skip
+    def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
+        (h,), (f_act, g_act), n = states, acts, w.shape[0]
+        z, s = (f_act(limit(v)) for v in np.split(row[: 2 * n] + h @ w[:, : 2 * n], 2))
+        mapped = s * (h @ w[:, 2 * n :] + rb[d]) if linear_before_reset else (s * h) @ w[:, 2 * n :]
+        return ((1 - z) * g_act(limit(row[2 * n :] + mapped)) + z * h,)
+
+    return _run("gru", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
+
+
+def _rnn_recurrence_ref(
+    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float
+) -> Any:
+    def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
+        return (acts[0](limit(row + states[0] @ w)),)
+
+    return _run("rnn", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
+
+
+def _projected(x: Any, w: Any, bias: Any) -> Any:
+    wide = np.einsum("tbi,dgi->tbdg", x.astype(np.float64), w.astype(np.float64))
+    return (wide.reshape(*x.shape[:2], w.shape[0] * w.shape[1]) + bias.reshape(-1)).astype(x.dtype)
+
+
+def _lstm_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
+    gates = w.shape[1]
+    return _lstm_recurrence_ref(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
+
+
+def _rnn_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
+    gates = w.shape[1]
+    return _rnn_recurrence_ref(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
+
+
+def _gru_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
+    gates, n = w.shape[1], w.shape[1] // 3
+    first, second = b[:, :gates], b[:, gates:].copy()
+    apart = second[:, 2 * n :].copy()
+    if attrs["linear_before_reset"]:
+        second[:, 2 * n :] = 0
+    return _gru_recurrence_ref(_projected(x, w, first + second), r.transpose(0, 2, 1), apart, *rest, **attrs)
+
+
+# --- declarations ------------------------------------------------------------------------------------------------------
+
+
+def _layer(
+    kind: str,
+    names: tuple[str, ...],
+    attrs: dict[str, Any],
+    lower: Any,
+    refs: tuple[Any, Any],
+    decompose: Any,
+    doc: str,
+) -> None:
+    declare(
+        f"nn.{kind}", f"x w r b {' '.join(n for n in names if n != 'rb')}", attrs, infer=_infer(kind, ("b", *(n for n in names if n != "rb"))), lower=None,
+        reference=refs[0], decompose=decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
+        doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), b (directions, 2 gates); "
+        "returns all outputs (steps, directions, batch, hidden) and the last states.",
+    )  # fmt: skip
+    declare(
+        f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower, reference=refs[1],
+        fusion=Fusion.OPAQUE, rtol=1e-4,
+        doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with r (directions, hidden, gates).",
+    )  # fmt: skip
+
+
+_layer(
+    "lstm", ("sequence_lens", "initial_h", "initial_c", "p"),
+    {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False}, lstm_recurrence,
+    (_lstm_ref, _lstm_recurrence_ref), _decompose("lstm"), "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
+)  # fmt: skip
+_layer(
+    "gru", ("rb", "sequence_lens", "initial_h"),
+    {"direction": "forward", "activations": ("sigmoid", "tanh"), "clip": 0.0, "linear_before_reset": False}, gru_recurrence,
+    (_gru_ref, _gru_recurrence_ref), _gru_decompose, "GRU with gates in the order update, reset, candidate",
+)  # fmt: skip
+_layer(
+    "rnn", ("sequence_lens", "initial_h"), {"direction": "forward", "activations": ("tanh",), "clip": 0.0}, rnn_recurrence,
+    (_rnn_ref, _rnn_recurrence_ref), _decompose("rnn"), "A plain recurrent layer",
 )  # fmt: skip

@@ -47,3 +47,68 @@ def _recurrence_both(s: Sizes) -> Case:
         activations=("sigmoid", "tanh", "tanh", "hardsigmoid", "relu", "softsign"),
         **NEAR,
     )
+
+
+@cases("nn.lstm_recurrence")
+def _recurrence_long_lengths(s: Sizes) -> Case:
+    """Lengths past the number of steps, and negative ones, are limited."""
+    inputs = list(_lstm_inputs(s, 20, 1, True))
+    inputs[2].value[:] = s.rng.integers(-3, 99, int(s.a))
+    return call(*inputs, direction="reverse", **NEAR)
+
+
+def _gru_inputs(s: Sizes, n: int, directions: int, projected: bool):
+    gates = 3 * n
+    tail = _lens(s, s.a, s.b), s.real(directions, s.a, n)
+    if projected:
+        return (
+            s.real(s.b, s.a, directions * gates),
+            s.real(directions, n, gates, low=-1, high=1),
+            s.real(directions, n),
+            *tail,
+        )
+    x, w, r = s.real(s.b, s.a, 3), s.real(directions, gates, 3), s.real(directions, gates, n, low=-1, high=1)
+    return x, w, r, s.real(directions, 2 * gates), *tail
+
+
+@cases("nn.gru")
+def _gru(s: Sizes) -> Case:
+    return call(*_gru_inputs(s, 4, 1, False), **NEAR)
+
+
+@cases("nn.gru")
+def _gru_linear_before_reset(s: Sizes) -> Case:
+    return call(*_gru_inputs(s, 5, 2, False), direction="bidirectional", linear_before_reset=True, **NEAR)
+
+
+@cases("nn.gru_recurrence")
+def _gru_recurrence(s: Sizes) -> Case:
+    return call(*_gru_inputs(s, 18, 1, True), clip=0.7, **NEAR)
+
+
+@cases("nn.gru_recurrence")
+def _gru_recurrence_both(s: Sizes) -> Case:
+    return call(*_gru_inputs(s, 7, 2, True), direction="bidirectional", linear_before_reset=True, **NEAR)
+
+
+def _rnn_inputs(s: Sizes, n: int, directions: int, projected: bool):
+    tail = _lens(s, s.a, s.b), s.real(directions, s.a, n)
+    if projected:
+        return s.real(s.b, s.a, directions * n), s.real(directions, n, n, low=-1, high=1), *tail
+    return (
+        s.real(s.b, s.a, 3),
+        s.real(directions, n, 3),
+        s.real(directions, n, n, low=-1, high=1),
+        s.real(directions, 2 * n),
+        *tail,
+    )
+
+
+@cases("nn.rnn")
+def _rnn(s: Sizes) -> Case:
+    return call(*_rnn_inputs(s, 4, 1, False), **NEAR)
+
+
+@cases("nn.rnn_recurrence")
+def _rnn_recurrence(s: Sizes) -> Case:
+    return call(*_rnn_inputs(s, 9, 2, True), direction="bidirectional", activations=("relu", "tanh"), clip=2.0, **NEAR)
