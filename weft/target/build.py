@@ -73,7 +73,7 @@ def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") ->
     target = target if isinstance(target, Target) else Target(target or "llvm")
     lowered = [lower(f, target) for f in _named(mod)]
     if fmt == "ll":
-        return emit_ir(lowered, target)[0]
+        return emit_ir(lowered, target)
     if fmt == "asm":
         return emit_assembly(lowered, target)
     raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll' or 'asm'")

@@ -6,6 +6,7 @@ their data type, so integer arithmetic wraps as it does on the machine.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -173,23 +174,33 @@ def _var(e: Var, s: _State) -> Any:
     return s.env[id(e)]
 
 
+def _divide(a: Any, b: Any, fn: Any) -> Any:
+    """Divide integers; by zero gives 0, and so does the remainder."""
+    if np.asarray(a).dtype.kind not in "iu":
+        return fn(a, b)
+    return np.where(b == 0, 0, fn(a, np.where(b == 0, 1, b))).astype(np.asarray(a).dtype)
+
+
 def _floordiv(a: Any, b: Any) -> Any:
-    return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))).astype(np.asarray(a).dtype)
+    return _divide(a, b, np.floor_divide)
 
 
 def _floormod(a: Any, b: Any) -> Any:
-    return np.where(b == 0, 0, np.mod(a, np.where(b == 0, 1, b))).astype(np.asarray(a).dtype)
+    return _divide(a, b, np.mod)
 
 
 def _div(a: Any, b: Any) -> Any:
     if np.asarray(a).dtype.kind not in "iu":
         return np.divide(a, b)
-    quotient = _floordiv(np.abs(a), np.abs(b))
-    return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient).astype(np.asarray(a).dtype)
+    return _divide(
+        a,
+        b,
+        lambda x, y: np.floor_divide(x, y) + ((np.fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(np.asarray(x).dtype),
+    )
 
 
 def _mod(a: Any, b: Any) -> Any:
-    return np.fmod(a, b) if np.asarray(a).dtype.kind not in "iu" else (a - _div(a, b) * b).astype(np.asarray(a).dtype)
+    return _divide(a, b, np.fmod)
 
 
 _BINARY = {
@@ -228,18 +239,19 @@ def _select(e: Select, s: _State) -> Any:
     return np.where(s.expr(e.condition), s.expr(e.true_value), s.expr(e.false_value))[()]
 
 
+def _saturate(value: float, low: int, high: int) -> int:
+    if not math.isfinite(value):
+        return 0 if math.isnan(value) else high if value > 0 else low
+    return min(max(int(value), low), high)
+
+
 @_EXPR.on(Cast)
 def _cast(e: Cast, s: _State) -> Any:
     value, target = np.asarray(s.expr(e.value)), DataType(e.dtype)
     if target.is_integer and value.dtype.kind not in "iub":
         limits = np.iinfo(numpy_dtype(target))
-        value = np.clip(
-            np.nan_to_num(np.trunc(value.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min),
-            limits.min,
-            limits.max,
-        )
-        if target.bits == 64:
-            return np.asarray([int(v) for v in value.reshape(-1)], numpy_dtype(target)).reshape(value.shape)[()]
+        exact = [_saturate(v, limits.min, limits.max) for v in value.astype(np.float64).reshape(-1).tolist()]
+        value = np.asarray(exact, numpy_dtype(target)).reshape(value.shape)
     return value.astype(numpy_dtype(e.dtype))[()]
 
 

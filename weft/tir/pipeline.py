@@ -23,6 +23,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.vectorize_loop(),
         t.unroll_loop(),
         t.simplify(),
+        t.lower_math(),
     ]
 
 

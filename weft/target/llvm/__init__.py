@@ -1,9 +1,10 @@
 """Code generation through LLVM.
 
-Read in this order: ``types``, ``emitter`` (expressions), ``math``, ``intrin``, ``stmt``, ``entry``, ``compile``.
+Read in this order: ``types``, ``emitter``, ``expr``, ``convert``, ``memory``, ``support``, ``intrin``, ``packed``, ``stmt``, ``parallel``, ``entry``,
+``object``, ``jit``.
 """
 
-from weft.target.llvm import intrin
-from weft.target.llvm.compile import emit_assembly, emit_ir, emit_object, load_objects
+from weft.target.llvm.jit import load_objects
+from weft.target.llvm.object import emit_assembly, emit_ir, emit_object
 
-__all__ = ["emit_assembly", "emit_ir", "emit_object", "intrin", "load_objects"]
+__all__ = ["emit_assembly", "emit_ir", "emit_object", "load_objects"]

@@ -6,23 +6,34 @@ dimensions, and calls ``<name>_impl`` with raw pointers. A failed check sets the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
+from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import DataType, IntImm, PrimExpr, Var, walk
+from weft.ir import DataType, IntImm, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
+from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
+from weft.target.llvm.support import argument_error, raise_error
 from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer, PrimFunc
 
 __all__ = ["emit_function"]
 
-_CODES = {
-    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13,
-}  # fmt: skip
 _WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC = range(11)
 _ANY = "{ i32, i32, i64 }"
-_COLD = ", !prof !0"
+
+
+class _Late(NamedTuple):
+    """A value found in an argument that must equal an expression, once all variables are known."""
+
+    arg: int
+    code: int
+    dim: int
+    expr: PrimExpr
+    found: Var
+    unless: str
 
 
 def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
@@ -58,7 +69,8 @@ def _dimension_vars(func: PrimFunc) -> list[Var]:
     params = {id(p) for p in func.params}
     found: dict[int, Var] = {}
     for _, buffer in func.buffer_map:
-        for e in (*buffer.shape, *buffer.strides):
+        offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+        for e in (*buffer.shape, *buffer.strides, *offset):
             for v in walk(e):
                 if isinstance(v, Var) and id(v) not in params:
                     found[id(v)] = v
@@ -89,8 +101,9 @@ class _Entry:
         self.module, self.func, self.name, self.buffers, self.dims = module, func, name, buffers, dims
         self.s = FunctionEmitter(module, f"__tvm_ffi_{name}")
         self.failures: list[str] = []
-        self.late: list[tuple[int, int, PrimExpr, str]] = []
-        self.signature = module.string(_signature(func, name, buffers))
+        self.late: list[_Late] = []
+        signature = _signature(func, name, buffers)
+        self.signature, self.plain = module.string(signature), module.string(f"an argument does not fit {signature}")
 
     def emit(self) -> None:
         """Emit checks in the order of the arguments, then the call."""
@@ -98,40 +111,85 @@ class _Entry:
         n = len(self.func.params)
         self.require(s.value(f"icmp eq i32 %num_args, {n}"), n, _WRONG_COUNT, -1, str(n))
         args: list[str] = []
-        for i, p in enumerate(self.func.params):
-            buffer = self.buffers.get(id(p))
-            args.append(self.tensor(i, buffer) if buffer is not None else self.scalar(i, p))
-        for i, d, expr, found in self.late:
-            expected = self.as_int64(expr)
-            self.require(s.value(f"icmp eq i64 {found}, {expected}"), i, _SHAPE, d, expected)
+        order = sorted(
+            range(n), key=lambda i: id(self.func.params[i]) in self.buffers
+        )  # numbers first: shapes may use them
+        made = {i: self.argument(i, self.func.params[i]) for i in order}
+        args = [made[i] for i in range(n)]
+        self.solve()
+        for late in self.late:
+            expected = s.expr(cast("int64", late.expr))
+            ok = s.value(f"icmp eq i64 {s.env[id(late.found)]}, {expected}")
+            self.require(
+                s.value(f"or i1 {ok}, {late.unless}") if late.unless else ok, late.arg, late.code, late.dim, expected
+            )
         for v in self.dims:
             if id(v) not in s.env:
                 raise CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
             args.append(f"{llvm_type(v.dtype)} {s.env[id(v)]}")
-        code = s.value(f"call i32 @{self.name}_impl({', '.join(args)})")
-        failed = s.value(f"icmp eq i32 {code}, -2")
-        s.branch(failed, "nomem", "out")
+        code = s.effect(f"call i32 @{self.name}_impl({', '.join(args)})")
+        s.branch(s.value(f"icmp eq i32 {code}, -2"), "nomem", "out")
         s.start("nomem")
-        self.module.declare("weft_set_error", "declare i32 @weft_set_error(ptr, ptr)")
         text = self.module.string(f"{self.name}: out of memory for a workspace")
-        kind = self.module.string("MemoryError")
-        s.emit("ret i32 " + s.value(f"call i32 @weft_set_error(ptr {kind}, ptr {text})"))
+        s.emit("ret i32 " + s.effect(raise_error(self.module, self.module.string("MemoryError"), text)))
         s.start("out")
         s.emit(f"ret i32 {code}")
         s.lines.extend(self.failures)
         header = f"define i32 @__tvm_ffi_{self.name}(ptr %self, ptr %args, i32 %num_args, ptr %ret) #0"
         self.module.functions.append(finish(s, header))
 
+    def argument(self, i: int, p: Var) -> str:
+        """Check an argument and return it as an argument of the body."""
+        buffer = self.buffers.get(id(p))
+        return self.scalar(i, p) if buffer is None else self.tensor(i, buffer)
+
+    def solve(self) -> None:
+        """Find dimensions that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
+        s = self.s
+        progress = True
+        while progress:
+            progress = False
+            for late in self.late:
+                free = {id(v): v for v in walk(late.expr) if isinstance(v, Var) and id(v) not in s.env}
+                if len(free) != 1:
+                    continue
+                (v,) = free.values()
+                parts = detect_linear_equation(late.expr, [v])
+                if len(parts) != 2:
+                    continue
+                factor, base = (cast("int64", x) for x in parts)
+                value = s.expr(floordiv(late.found - base, factor))
+                s.env[id(v)] = convert(s, value, DataType("int64"), DataType(v.dtype))
+                progress = True
+
+    def match(self, expr: PrimExpr, found: str, arg: int, code: int, dim: int, unless: str = "") -> None:
+        """Require that a value found in an argument is `expr`; a variable without a value takes it."""
+        s = self.s
+        known = as_int(expr)
+        if isinstance(expr, Var) and id(expr) not in s.env:
+            s.env[id(expr)] = convert(s, found, DataType("int64"), DataType(expr.dtype))
+        elif known is not None:
+            ok = s.value(f"icmp eq i64 {found}, {known}")
+            self.require(s.value(f"or i1 {ok}, {unless}") if unless else ok, arg, code, dim, str(known))
+        elif isinstance(expr, Var):
+            expected = s.expr(cast("int64", expr))
+            self.require(
+                s.value(f"icmp eq i64 {found}, {expected}"), arg, _SYMBOLIC if code == _SHAPE else code, dim, expected
+            )
+        else:
+            var = Var("found", "int64")
+            s.env[id(var)] = found
+            self.late.append(_Late(arg, code, dim, expr, var, unless))
+
     def require(self, ok: str, arg: int, code: int, dim: int, expected: str) -> None:
         """Go on if `ok`, else fail with a code that the runtime turns into a message."""
         s = self.s
         good, bad = s.label("ok"), s.label("bad")
-        s.branch(ok, good, bad, _COLD)
-        self.module.declare("weft_arg_error", "declare i32 @weft_arg_error(ptr, i32, i32, i64, i64, ptr, i32) #1")
+        s.branch(ok, good, bad, ", !prof !0")
         result = s.fresh("rc")
-        call = f"call i32 @weft_arg_error(ptr {self.signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, ptr %args, i32 %num_args)"
+        call = argument_error(self.module, self.signature, self.plain, arg, code, dim, expected)
         self.failures += [f"{bad}:", f"  {result} = {call}", f"  ret i32 {result}"]
         s.start(good)
 
@@ -144,11 +202,6 @@ class _Entry:
         """Load from a byte offset."""
         return self.s.value(f"load {t}, ptr {self.s.value(f'getelementptr inbounds i8, ptr {pointer}, i64 {offset}')}")
 
-    def as_int64(self, expr: PrimExpr) -> str:
-        """Emit an integer expression as i64."""
-        text = self.s.expr(expr)
-        return text if expr.dtype == "int64" else self.s.value(f"sext {llvm_type(expr.dtype)} {text} to i64")
-
     def tensor(self, i: int, buffer: Buffer) -> str:
         """Check a tensor argument; return its data pointer as an argument of the body."""
         s = self.s
@@ -156,87 +209,83 @@ class _Entry:
         is_object, is_pointer = s.value(f"icmp eq i32 {kind}, 70"), s.value(f"icmp eq i32 {kind}, 7")
         self.require(s.value(f"or i1 {is_object}, {is_pointer}"), i, _NOT_TENSOR, -1, "0")
         value = self.field(i, 2, "ptr")
-        tensor = s.value(
-            f"select i1 {is_object}, ptr {s.value(f'getelementptr inbounds i8, ptr {value}, i64 24')}, ptr {value}"
-        )
-        dt = DataType(buffer.dtype)
-        packed = _CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
-        self.require(
-            s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {len(buffer.shape)}"),
-            i,
-            _NDIM,
-            -1,
-            str(len(buffer.shape)),
-        )
+        inside = s.value(f"getelementptr inbounds i8, ptr {value}, i64 24")
+        tensor = s.value(f"select i1 {is_object}, ptr {inside}, ptr {value}")
+        dt, rank = DataType(buffer.dtype), len(buffer.shape)
+        packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
+        self.require(s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 20, 'i32')}, {packed}"), i, _DTYPE, -1, str(packed))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 8, 'i32')}, 1"), i, _DEVICE, -1, "1")
-        extents = self.shape(i, buffer, self.at(tensor, 24, "ptr"))
-        self.strides(i, buffer, tensor, extents)
+        shape = self.at(tensor, 24, "ptr") if rank else ""
+        extents = [self.at(shape, 8 * d, "i64") for d in range(rank)]
+        for d, dim in enumerate(buffer.shape):
+            self.match(dim, extents[d], i, _SHAPE, d)
+        if buffer.strides:
+            self.declared_strides(i, buffer, tensor, extents)
+        elif rank:
+            self.compact(i, tensor, extents)
         data, offset = self.at(tensor, 0, "ptr"), self.at(tensor, 40, "i64")
+        if buffer.elem_offset is not None:
+            found = s.value(f"sdiv i64 {offset}, {dt.itemsize}")
+            self.match(buffer.elem_offset, found, i, _STRIDES, -1)
+            return f"ptr {data}"
         return f"ptr {s.value(f'getelementptr inbounds i8, ptr {data}, i64 {offset}')}"
 
-    def shape(self, i: int, buffer: Buffer, shape: str) -> list[str]:
-        """Check or bind each dimension; return the extents found."""
-        s = self.s
-        extents = []
-        for d, dim in enumerate(buffer.shape):
-            found = self.at(shape, 8 * d, "i64")
-            extents.append(found)
-            if isinstance(dim, IntImm):
-                self.require(s.value(f"icmp eq i64 {found}, {dim.value}"), i, _SHAPE, d, str(dim.value))
-            elif isinstance(dim, Var) and id(dim) not in s.env:
-                s.env[id(dim)] = (
-                    found if dim.dtype == "int64" else s.value(f"trunc i64 {found} to {llvm_type(dim.dtype)}")
-                )
-            elif isinstance(dim, Var):
-                expected = self.as_int64(dim)
-                self.require(s.value(f"icmp eq i64 {found}, {expected}"), i, _SYMBOLIC, d, expected)
-            else:
-                self.late.append((i, d, dim, found))
-        return extents
+    def _row_major(self, extents: list[str]) -> list[str]:
+        """The strides of a compact tensor."""
+        expected: list[str] = []
+        step = "1"
+        for extent in reversed(extents):
+            expected.insert(0, step)
+            step = extent if step == "1" else self.s.value(f"mul i64 {step}, {extent}")
+        return expected
 
-    def strides(self, i: int, buffer: Buffer, tensor: str, extents: list[str]) -> None:
-        """Check that a tensor is compact, or has the strides that the buffer declares."""
-        if not buffer.shape:
-            return
+    def compact(self, i: int, tensor: str, extents: list[str]) -> None:
+        """Check that a tensor is compact; strides of dimensions of one element do not matter, nor any of an empty tensor."""
         s = self.s
         pointer = self.at(tensor, 32, "ptr")
         check, done = s.label("strides"), s.label("compact")
+        row_major = self._row_major(extents)
         s.branch(s.value(f"icmp eq ptr {pointer}, null"), done, check)
-        s.start(check)
-        expected, ok, empty = "1", "true", "false"
-        for d in reversed(range(len(extents))):
-            stride = self.at(pointer, 8 * d, "i64")
-            unit = s.value(f"icmp sle i64 {extents[d]}, 1")
-            good = s.value(f"or i1 {s.value(f'icmp eq i64 {stride}, {expected}')}, {unit}")
-            ok = s.value(f"and i1 {ok}, {good}")
-            empty = s.value(f"or i1 {empty}, {s.value(f'icmp eq i64 {extents[d]}, 0')}")
-            expected = s.value(f"mul i64 {expected}, {extents[d]}")
-        self.require(s.value(f"or i1 {ok}, {empty}"), i, _STRIDES, -1, "0")
-        s.jump(done)
+        with s.scope():
+            s.start(check)
+            ok, empty = "true", "false"
+            for d, expected in enumerate(row_major):
+                stride = self.at(pointer, 8 * d, "i64")
+                unit = s.value(f"icmp sle i64 {extents[d]}, 1")
+                good = s.value(f"or i1 {s.value(f'icmp eq i64 {stride}, {expected}')}, {unit}")
+                ok = s.value(f"and i1 {ok}, {good}")
+                empty = s.value(f"or i1 {empty}, {s.value(f'icmp eq i64 {extents[d]}, 0')}")
+            self.require(s.value(f"or i1 {ok}, {empty}"), i, _STRIDES, -1, "0")
+            s.jump(done)
         s.start(done)
+
+    def declared_strides(self, i: int, buffer: Buffer, tensor: str, extents: list[str]) -> None:
+        """Match the strides that a buffer declares; a tensor without strides has those of a compact one."""
+        s = self.s
+        pointer, row_major = self.at(tensor, 32, "ptr"), self._row_major(extents)
+        absent = s.value(f"icmp eq ptr {pointer}, null")
+        safe = s.value(f"select i1 {absent}, ptr {self.at(tensor, 24, 'ptr')}, ptr {pointer}")
+        for d, expr in enumerate(buffer.strides):
+            found = s.value(f"select i1 {absent}, i64 {row_major[d]}, i64 {self.at(safe, 8 * d, 'i64')}")
+            self.match(expr, found, i, _STRIDES, d, s.value(f"icmp sle i64 {extents[d]}, 1"))
 
     def scalar(self, i: int, p: Var) -> str:
         """Check a scalar argument and return it as an argument of the body."""
         s = self.s
         kind, dt, t = self.field(i, 0, "i32"), DataType(p.dtype), llvm_type(p.dtype)
+        is_int = s.value(f"icmp ule i32 {s.value(f'sub i32 {kind}, 1')}, 1")  # int or bool
+        bits = self.field(i, 2, "i64") if dt.code != "handle" else self.field(i, 2, "ptr")
         if dt.is_float:
-            is_float, is_int = (
-                s.value(f"icmp eq i32 {kind}, 3"),
-                s.value(f"icmp ule i32 {s.value(f'sub i32 {kind}, 1')}, 1"),
-            )
+            is_float = s.value(f"icmp eq i32 {kind}, 3")
             self.require(s.value(f"or i1 {is_float}, {is_int}"), i, _NOT_FLOAT, -1, "0")
-            bits = self.field(i, 2, "i64")
-            converted = s.value(f"sitofp i64 {bits} to double")
-            value = s.value(
-                f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, double {converted}"
-            )
-            text = value if t == "double" else s.value(f"fptrunc double {value} to {t}")
+            exact = s.value(f"bitcast i64 {bits} to double")
+            number = s.value(f"select i1 {is_float}, double {exact}, double {s.value(f'sitofp i64 {bits} to double')}")
+            text = convert(s, number, DataType("float64"), dt)
         elif dt.code == "handle":
-            text = self.field(i, 2, "ptr")
+            text = bits
         else:
-            self.require(s.value(f"icmp ule i32 {s.value(f'sub i32 {kind}, 1')}, 1"), i, _NOT_INT, -1, "0")
-            value = self.field(i, 2, "i64")
-            text = value if t == "i64" else s.value(f"trunc i64 {value} to {t}")
+            self.require(is_int, i, _NOT_INT, -1, "0")
+            text = convert(s, bits, DataType("int64"), dt)
         s.env[id(p)] = text
         return f"{t} {text}"

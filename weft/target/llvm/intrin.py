@@ -1,4 +1,7 @@
-"""Emission of intrinsics: LLVM's own, polynomials, libm lane by lane, bits, external and packed calls."""
+"""Emission of intrinsics: LLVM's own, the C library's lane by lane, bits, calls of external and packed functions.
+
+The functions of float32 that have polynomials never come here: pass ``lower_math`` wrote them out.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,31 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import CodegenError
-from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Op, PrimExpr, StringImm, Var, with_lanes
-from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
-from weft.target.llvm.math import POLYNOMIALS
+from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Op, PrimExpr, StringImm, as_int, with_lanes
+from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
+from weft.target.llvm.expr import guarded
+from weft.target.llvm.memory import element_pointer
 from weft.target.llvm.types import float_constant, llvm_type
-from weft.tir import INTRINSICS
+from weft.tir import INTRINSICS, BufferLoad
 
 __all__: list[str] = []
 
 _LLVM = {
-    "exp": "exp", "exp2": "exp2", "exp10": "exp10", "log": "log", "log2": "log2", "log10": "log10", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "nearbyint": "rint", "fabs": "fabs", "pow": "pow", "copysign": "copysign",
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven", "fabs": "fabs",
+    "copysign": "copysign",
 }  # fmt: skip
-_LIBM = (
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "atan2",
-    "hypot",
-    "fmod",
-    "nextafter",
-    "log1p",
-)
-_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl"}
+_LIBM = frozenset((
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+    "atanh", "erf", "pow", "atan2", "hypot", "fmod", "nextafter",
+))  # fmt: skip
+_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 _TABLE: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {}
 
 
-def _on(*names: str) -> Callable[[Any], Any]:
+def on(*names: str) -> Callable[[Any], Any]:
+    """Register the emission of the intrinsics ``tir.<name>``."""
+
     def register(fn: Any) -> Any:
         for n in names:
             _TABLE["tir." + n] = fn
@@ -65,155 +57,197 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
 def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
     """A function of floating-point numbers."""
     dt = DataType(e.args[0].dtype)
-    if dt.bits == 16 and dt.is_float:
+    if dt.is_float and dt.bits < 32:
         wide = with_lanes("float32", dt.lanes)
-        args = tuple(Cast(wide, a) for a in e.args)
-        if DataType(e.dtype).code == "bool":
-            return s.expr(CallIntrin(e.dtype, e.op, args))
-        return s.expr(Cast(e.dtype, CallIntrin(wide, e.op, args)))
-    if name in POLYNOMIALS and dt.bits == 32:
-        return s.expr(POLYNOMIALS[name](_bound(e.args[0], s)))
-    t = llvm_type(e.args[0].dtype)
-    args = [(t, s.expr(a)) for a in e.args]
+        return s.expr(Cast(e.dtype, CallIntrin(wide, e.op, tuple(Cast(wide, a) for a in e.args))))
+    if not dt.is_float:
+        raise CodegenError(f"intrinsic 'tir.{name}' takes floating-point numbers", where=e.span, found=str(dt))
+    t = llvm_type(dt)
     if name in _LLVM:
-        if name in ("exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "pow"):
-            s.module.irregular = True
-            return _lanes(
-                e,
-                s,
-                lambda lane: s.intrinsic(_libm_name("pow" if name == "pow" else name, dt), llvm_type(dt.element), lane),
-            )
-        return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(e.dtype)}", t, args)
+        return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(dt)}", t, [(t, s.expr(a)) for a in e.args])
     if name in _LIBM:
-        return _lanes(e, s, lambda lane: s.intrinsic(_libm_name(name, dt), llvm_type(dt.element), lane))
+        return _lanes(
+            e, s, lambda lane: s.intrinsic(name + ("f" if dt.bits == 32 else ""), llvm_type(dt.element), lane)
+        )
     raise CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
-
-
-def _libm_name(name: str, dt: DataType) -> str:
-    return name + ("f" if dt.bits == 32 else "")
 
 
 def _lanes(e: CallIntrin, s: FunctionEmitter, call: Callable[[list[tuple[str, str]]], str]) -> str:
     """Apply a scalar function to each lane."""
-    dt = DataType(e.args[0].dtype)
-    t, element = llvm_type(dt), llvm_type(dt.element)
-    values = [s.expr(a) for a in e.args]
+    dt = DataType(e.dtype)
+    values = [(llvm_type(a.dtype), llvm_type(DataType(a.dtype).element), s.expr(a)) for a in e.args]
     if dt.lanes == 1:
-        return call([(t, v) for v in values])
+        return call([(t, v) for t, _, v in values])
     result = "poison"
     for i in range(dt.lanes):
-        lane = call([(element, s.value(f"extractelement {t} {v}, i64 {i}")) for v in values])
-        result = s.value(f"insertelement {t} {result}, {element} {lane}, i64 {i}")
+        lane = call([(element, s.value(f"extractelement {t} {v}, i64 {i}")) for t, element, v in values])
+        result = s.value(f"insertelement {llvm_type(dt)} {result}, {llvm_type(dt.element)} {lane}, i64 {i}")
     return result
 
 
-def _bound(x: PrimExpr, s: FunctionEmitter) -> Var:
-    """Evaluate an expression once and return a variable for it."""
-    if isinstance(x, Var):
-        return x
-    var = Var("x", x.dtype)
-    s.env[id(var)] = s.expr(x)
-    s.keep.append(var)
-    return var
-
-
-@_on("rsqrt")
+@on("rsqrt")
 def _rsqrt(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
-    if dt.bits == 16:
+    if dt.bits < 32:
         return _math("rsqrt", e, s)
-    t = llvm_type(e.dtype)
-    root = s.intrinsic(f"llvm.sqrt.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0]))])
-    one = float_constant(1.0, dt.element)
-    return s.value(f"fdiv contract {t} {one if dt.lanes == 1 else s.splat(one, dt.element, dt.lanes)}, {root}")
+    t = llvm_type(dt)
+    root = s.intrinsic(f"llvm.sqrt.{suffix(dt)}", t, [(t, s.expr(e.args[0]))])
+    return s.value(f"fdiv {t} {s.constant(float_constant(1.0, dt.element), dt)}, {root}")
 
 
-@_on("sigmoid")
+@on("sigmoid")
 def _sigmoid(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
-    if dt.bits != 64:
+    if dt.bits < 32:
         return _math("sigmoid", e, s)
-    one: PrimExpr = FloatImm(dt.element, 1.0) if dt.lanes == 1 else Broadcast(FloatImm(dt.element, 1.0), dt.lanes)
-    x = e.args[0]
-    return s.expr(
-        one / (one + CallIntrin(e.dtype, Op.get("tir.exp"), (x * -1.0 if dt.lanes == 1 else (one - one) - x,)))
-    )
+    one, zero = _number(1.0, dt), _number(-0.0, dt)
+    return s.expr(one / (one + CallIntrin(dt, Op.get("tir.exp"), (zero - e.args[0],))))
 
 
-@_on("fma")
+def _number(value: float, dt: DataType) -> PrimExpr:
+    c = FloatImm(dt.element, value)
+    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+
+
+@on("fma")
 def _fma(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
     if not dt.is_float:
         return s.expr(e.args[0] * e.args[1] + e.args[2])
-    if dt.bits == 16:
+    if dt.bits < 32:
         return _math("fma", e, s)
-    t = llvm_type(e.dtype)
-    product = s.value(f"fmul contract {t} {s.expr(e.args[0])}, {s.expr(e.args[1])}")
-    return s.value(f"fadd contract {t} {product}, {s.expr(e.args[2])}")
+    t = llvm_type(dt)
+    args = [s.expr(a) for a in e.args]
+    if _has_fma(s):
+        return s.intrinsic(f"llvm.fma.{suffix(dt)}", t, [(t, a) for a in args])
+    return s.value(f"fadd contract {t} {s.value(f'fmul contract {t} {args[0]}, {args[1]}')}, {args[2]}")
 
 
-@_on("abs")
+def _has_fma(s: FunctionEmitter) -> bool:
+    target = s.module.target
+    return "fma" in target.features or target.triple.startswith(("aarch64", "arm64"))
+
+
+@on("abs")
 def _abs(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
     if dt.is_float:
         return _math("fabs", e, s)
-    if dt.code == "uint":
+    if dt.code in ("uint", "bool"):
         return s.expr(e.args[0])
-    t = llvm_type(e.dtype)
-    return s.intrinsic(f"llvm.abs.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0])), ("i1", "false")])
+    t = llvm_type(dt)
+    return s.intrinsic(f"llvm.abs.{suffix(dt)}", t, [(t, s.expr(e.args[0])), ("i1", "false")])
 
 
-@_on("isnan", "isinf", "isfinite")
+@on("pow")
+def _pow(e: CallIntrin, s: FunctionEmitter) -> str:
+    dt = DataType(e.dtype)
+    if dt.is_float:
+        return _math("pow", e, s)
+    t = llvm_type(dt.element)
+    name = f"weft.pow.{'u' if dt.code == 'uint' else 'i'}{dt.bits}"
+    s.module.support(name, lambda: _integer_power(name, t, dt.code == "uint"))
+    return _lanes(e, s, lambda lane: s.value(f"call {t} @{name}({', '.join(f'{a} {v}' for a, v in lane)})"))
+
+
+def _integer_power(name: str, t: str, unsigned: bool) -> str:
+    """Integer power by squaring; a negative exponent gives the truncated quotient 1 / base**-exponent, and 0 for base 0."""
+    negative = f"icmp slt {t} %n, 0" if not unsigned else "icmp slt i8 0, 0"
+    return f"""define internal {t} @{name}({t} %a, {t} %n) #0 {{
+entry:
+  %negative = {negative}
+  br i1 %negative, label %inverse, label %loop
+inverse:
+  %is_one = icmp eq {t} %a, 1
+  %is_minus = icmp eq {t} %a, -1
+  %odd = and {t} %n, 1
+  %is_odd = icmp ne {t} %odd, 0
+  %sign = select i1 %is_odd, {t} -1, {t} 1
+  %small = select i1 %is_minus, {t} %sign, {t} 0
+  %result = select i1 %is_one, {t} 1, {t} %small
+  ret {t} %result
+loop:
+  %r = phi {t} [ 1, %entry ], [ %next, %loop ]
+  %b = phi {t} [ %a, %entry ], [ %square, %loop ]
+  %k = phi {t} [ %n, %entry ], [ %half, %loop ]
+  %bit = and {t} %k, 1
+  %on = icmp ne {t} %bit, 0
+  %product = mul {t} %r, %b
+  %next = select i1 %on, {t} %product, {t} %r
+  %square = mul {t} %b, %b
+  %half = lshr {t} %k, 1
+  %done = icmp eq {t} %half, 0
+  br i1 %done, label %out, label %loop
+out:
+  ret {t} %next
+}}"""
+
+
+@on("isnan", "isinf", "isfinite")
 def _classify(e: CallIntrin, s: FunctionEmitter) -> str:
     x = e.args[0]
     dt = DataType(x.dtype)
-    if dt.bits == 16:
+    if not dt.is_float:
+        return s.constant("true" if e.op.name == "tir.isfinite" else "false", e.dtype)
+    if dt.bits < 32:
         return s.expr(CallIntrin(e.dtype, e.op, (Cast(with_lanes("float32", dt.lanes), x),)))
-    t, value = llvm_type(x.dtype), s.expr(x)
+    t, value = llvm_type(dt), s.expr(x)
     if e.op.name == "tir.isnan":
         return s.value(f"fcmp uno {t} {value}, {value}")
-    magnitude = s.intrinsic(f"llvm.fabs.{suffix(x.dtype)}", t, [(t, value)])
-    infinity = float_constant(float("inf"), dt.element)
-    infinity = infinity if dt.lanes == 1 else s.splat(infinity, dt.element, dt.lanes)
+    magnitude = s.intrinsic(f"llvm.fabs.{suffix(dt)}", t, [(t, value)])
+    infinity = s.constant(float_constant(float("inf"), dt.element), dt)
     return s.value(f"fcmp {'oeq' if e.op.name == 'tir.isinf' else 'olt'} {t} {magnitude}, {infinity}")
 
 
-@_on(*_BITS)
+# --- bits --------------------------------------------------------------------------------------------------------------
+
+
+@on(*_BITS)
 def _bits(e: CallIntrin, s: FunctionEmitter) -> str:
     name = _BITS[e.op.name.removeprefix("tir.")]
     return s.value(f"{name} {llvm_type(e.dtype)} {s.expr(e.args[0])}, {s.expr(e.args[1])}")
 
 
-@_on("shift_right")
-def _shift_right(e: CallIntrin, s: FunctionEmitter) -> str:
-    name = "lshr" if DataType(e.dtype).code == "uint" else "ashr"
-    return s.value(f"{name} {llvm_type(e.dtype)} {s.expr(e.args[0])}, {s.expr(e.args[1])}")
+@on("shift_left", "shift_right")
+def _shift(e: CallIntrin, s: FunctionEmitter) -> str:
+    """A shift; by as many bits as the type has, or more, it leaves zeros (the sign, where it shifts right)."""
+    dt, t = DataType(e.dtype), llvm_type(e.dtype)
+    value, amount = s.expr(e.args[0]), s.expr(e.args[1])
+    left = e.op.name == "tir.shift_left"
+    op = "shl" if left else "lshr" if dt.code == "uint" else "ashr"
+    known = e.args[1].value if isinstance(e.args[1], Broadcast) else e.args[1]
+    count = as_int(known)
+    if count is not None and 0 <= count < dt.bits:
+        return s.value(f"{op} {t} {value}, {amount}")
+    inside = s.value(f"icmp ult {t} {amount}, {s.constant(str(dt.bits), dt)}")
+    if op == "ashr":
+        last = s.constant(str(dt.bits - 1), dt)
+        return s.value(
+            f"ashr {t} {value}, {s.value(f'select {condition_type(dt)} {inside}, {t} {amount}, {t} {last}')}"
+        )
+    shifted = s.value(f"{op} {t} {value}, {amount}")
+    return s.value(f"select {condition_type(dt)} {inside}, {t} {shifted}, {t} {s.constant('0', dt)}")
 
 
-@_on("bitwise_not")
+@on("bitwise_not")
 def _bitwise_not(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
-    ones = (
-        ("true" if dt.code == "bool" else "-1")
-        if dt.lanes == 1
-        else s.splat("true" if dt.code == "bool" else "-1", dt.element, dt.lanes)
-    )
+    ones = s.constant("true" if DataType(e.dtype).code == "bool" else "-1", e.dtype)
     return s.value(f"xor {llvm_type(e.dtype)} {s.expr(e.args[0])}, {ones}")
 
 
-@_on("popcount")
+@on("popcount")
 def _popcount(e: CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
     return s.intrinsic(f"llvm.ctpop.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0]))])
 
 
-@_on("clz")
+@on("clz")
 def _clz(e: CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
     return s.intrinsic(f"llvm.ctlz.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0])), ("i1", "false")])
 
 
-@_on("reinterpret")
+@on("reinterpret")
 def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
     source, target = llvm_type(e.args[0].dtype), llvm_type(e.dtype)
     value = s.expr(e.args[0])
@@ -224,69 +258,77 @@ def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"bitcast {source} {value} to {target}")
 
 
-@_on("likely")
+# --- hints -------------------------------------------------------------------------------------------------------------
+
+
+@on("likely")
 def _likely(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.expr(e.args[0])
 
 
-@_on("assume")
+@on("assume")
 def _assume(e: CallIntrin, s: FunctionEmitter) -> str:
     s.module.declare("llvm.assume", "declare void @llvm.assume(i1)")
     s.emit(f"call void @llvm.assume(i1 {s.expr(e.args[0])})")
     return "0"
 
 
-@_on("prefetch")
+@on("address_of")
+def _address_of(e: CallIntrin, s: FunctionEmitter) -> str:
+    load = e.args[0]
+    if not isinstance(load, BufferLoad):
+        raise CodegenError("address_of needs an element of a buffer", where=e.span, found=str(load))
+    return element_pointer(s, load.buffer, load.indices[0])
+
+
+@on("prefetch")
 def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``prefetch(address, write, locality, is_data)``."""
+    flags = [*(str(as_int(a)) for a in e.args[1:4]), "0", "3", "1"][:3] if len(e.args) > 1 else ["0", "3", "1"]
+    s.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    s.emit(f"call void @llvm.prefetch.p0(ptr {s.expr(e.args[0])}, i32 {flags[0]}, i32 {flags[1]}, i32 {flags[2]})")
     return "0"
 
 
-@_on("if_then_else")
+# --- control and calls -------------------------------------------------------------------------------------------------
+
+
+@on("if_then_else")
 def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
     """Evaluate only the side that is taken."""
-    condition = s.expr(e.args[0])
-    then, otherwise, end = s.label("then"), s.label("else"), s.label("end")
-    s.branch(condition, then, otherwise)
-    values = []
-    for label, value in ((then, e.args[1]), (otherwise, e.args[2])):
-        s.start(label)
-        text = s.expr(value)
-        values.append((text, s.block))
-        s.jump(end)
-    s.start(end)
-    return s.value(
-        f"phi {llvm_type(e.dtype)} [ {values[0][0]}, %{values[0][1]} ], [ {values[1][0]}, %{values[1][1]} ]", "c"
-    )
+    return guarded(s, s.expr(e.args[0]), e.args[1], e.args[2])
 
 
-@_on("call_extern")
+@on("call_extern", "call_pure_extern")
 def _extern(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
-    assert isinstance(name, StringImm)
-    args = [(llvm_type(a.dtype), _argument(a, s)) for a in e.args[1:]]
-    result = "void" if e.dtype == "void" else llvm_type(e.dtype)
-    if result == "void":
+    if not isinstance(name, StringImm):
+        raise CodegenError("call_extern needs the name of a function", where=e.span, found=str(name))
+    args = [
+        (llvm_type(a.dtype), s.module.string(a.value) if isinstance(a, StringImm) else s.expr(a)) for a in e.args[1:]
+    ]
+    if e.dtype == "void":
         s.module.declare(name.value, f"declare void @{name.value}({', '.join(t for t, _ in args)})")
         s.emit(f"call void @{name.value}({', '.join(f'{t} {v}' for t, v in args)})")
         return "0"
-    return s.intrinsic(name.value, result, args)
+    return s.call(name.value, llvm_type(e.dtype), args)
 
 
-def _argument(a: PrimExpr, s: FunctionEmitter) -> str:
-    return s.module.string(a.value) if isinstance(a, StringImm) else s.expr(a)
-
-
-@_on("call_llvm_intrin", "call_llvm_pure_intrin")
+@on("call_llvm_intrin", "call_llvm_pure_intrin")
 def _llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
         raise CodegenError(
-            "call_llvm_intrin needs the name of an LLVM intrinsic", expected="'llvm.fma'", found=str(name)
+            "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'", found=str(name)
         )
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
-    full = (
-        name.value
-        if name.value.count(".") > 1 and name.value.rsplit(".", 1)[-1][:1] in "fiv"
-        else f"{name.value}.{suffix(e.dtype)}"
-    )
-    return s.intrinsic(full, llvm_type(e.dtype), args)
+    parts = name.value.split(".")
+    is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])
+    full = name.value if is_full or "x86" in parts or "aarch64" in parts else f"{name.value}.{suffix(e.dtype)}"
+    emit = s.intrinsic if e.op.name == "tir.call_llvm_pure_intrin" else s.call
+    return emit(full, llvm_type(e.dtype), args)
+
+
+@on("ret")
+def _return(e: CallIntrin, s: FunctionEmitter) -> str:
+    raise CodegenError("a kernel returns through its output buffers", where=e.span, help="drop the return value")

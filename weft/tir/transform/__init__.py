@@ -4,6 +4,7 @@ from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
+from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.simplify import simplify
 from weft.tir.transform.unroll import unroll_loop

@@ -179,10 +179,10 @@ def erf(x: PrimExpr) -> PrimExpr:
 
 
 POLYNOMIALS: dict[str, Callable[[Any], PrimExpr]] = {
-    "exp": exp,
-    "log": log,
-    "tanh": tanh,
-    "sigmoid": sigmoid,
-    "erf": erf,
+    "tir.exp": exp,
+    "tir.log": log,
+    "tir.tanh": tanh,
+    "tir.sigmoid": sigmoid,
+    "tir.erf": erf,
 }
 """Intrinsics that become polynomials on float32."""

@@ -1,0 +1,123 @@
+"""Small TIR functions by hand, and the comparison of native code with the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import tir
+from weft.ir import Range, SizeVar, Var, const, int64, numpy_dtype
+from weft.target import Target, build
+from weft.tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimExpr, PrimFunc, decl_buffer
+
+N = SizeVar("n", "int64")
+
+
+def function(params: Sequence[Buffer | Var], body: Any, name: str = "main", **attrs: Any) -> PrimFunc:
+    """Make a function of buffers and scalars in order."""
+    handles, buffer_map = [], []
+    for p in params:
+        if isinstance(p, Buffer):
+            handle = Var(p.name + "_handle", "handle")
+            handles.append(handle)
+            buffer_map.append((handle, p))
+        else:
+            handles.append(p)
+    values = {"global_symbol": name, "tir.noalias": True, **attrs}
+    return PrimFunc(tuple(handles), body, None, tuple(buffer_map), tir.Attrs.of(values))
+
+
+def loop(extent: Any, body: Callable[[Var], Any], kind: ForKind = ForKind.SERIAL, name: str = "i", **notes: Any) -> For:
+    """Make a loop."""
+    i = Var(name, "int64")
+    extent = int64(extent) if isinstance(extent, int) else extent
+    return For(i, int64(0), extent, kind, body(i), None, tir.Attrs.of(notes))
+
+
+def store(buffer: Buffer, index: Any, value: PrimExpr) -> BufferStore:
+    """Make a store."""
+    index = index if isinstance(index, tuple) else (index,)
+    return BufferStore(buffer, value, tuple(tir.as_expr(i) for i in index))
+
+
+def load(buffer: Buffer, *index: Any) -> BufferLoad:
+    """Make a load."""
+    return BufferLoad(buffer, tuple(tir.as_expr(i) for i in index))
+
+
+def elementwise(
+    fn: Callable[..., PrimExpr], dtypes: Sequence[str], out: str, extent: Any, lanes: int = 0, name: str = "main"
+) -> PrimFunc:
+    """``out[i] = fn(in0[i], ...)`` over `extent` elements, in vectors of `lanes` where that is not 0."""
+    ins = [decl_buffer((extent,), d, f"x{n}") for n, d in enumerate(dtypes)]
+    result = decl_buffer((extent,), out, "y")
+
+    def body(i: PrimExpr) -> Any:
+        return store(result, i, fn(*[load(b, i) for b in ins]))
+
+    if not lanes:
+        return function([*ins, result], loop(extent, body), name)
+    blocks = tir.ceildiv(extent, int64(lanes)) if not isinstance(extent, int) else int64(-(-extent // lanes))
+    end = int64(extent) if isinstance(extent, int) else extent
+
+    def outer(o: Var) -> Any:
+        def inner(v: Var) -> Any:
+            index = o * lanes + v
+            return tir.IfThenElse(index < end, body(index))
+
+        return loop(lanes, inner, ForKind.VECTORIZED, "v")
+
+    return function([*ins, result], loop(blocks, outer), name)
+
+
+def sample(dtype: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw values of a data type, with its extremes among them."""
+    dt = numpy_dtype(dtype)
+    if dt.kind == "b":
+        return rng.integers(0, 2, n).astype(bool)
+    if dt.kind in "iu":
+        info = np.iinfo(dt)
+        values = rng.integers(-20 if dt.kind == "i" else 0, 20, n).astype(dt)
+        edges = np.array([info.min, info.max, 0, 1, -1 if dt.kind == "i" else 2], dt)
+    else:
+        values = (rng.normal(size=n) * 10).astype(dt)
+        edges = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.5, -2.5], dt)
+    count = min(n // 2, len(edges))
+    values[rng.permutation(n)[:count]] = rng.permutation(edges)[:count]
+    return values
+
+
+def check_native(
+    func: PrimFunc, args: Sequence[np.ndarray], out: np.ndarray, target: Any = "llvm", **close: Any
+) -> None:
+    """Run `func` natively and in the interpreter; `out` is the last argument."""
+    expected, found = out.copy(), out.copy()
+    tir.interpret(func, *args, expected)
+    build(func, target if isinstance(target, Target) else Target(target))["main"](*args, found)
+    assert_same(found, expected, **close)
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray, **close: Any) -> None:
+    """Compare arrays; NaN equals NaN."""
+    if found.dtype.kind in "iub":
+        np.testing.assert_array_equal(found, expected)
+        return
+    close = close or {"rtol": 0.0, "atol": 0.0}
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), equal_nan=True, **close)
+
+
+__all__ = [
+    "N",
+    "Range",
+    "assert_same",
+    "check_native",
+    "const",
+    "elementwise",
+    "function",
+    "load",
+    "loop",
+    "sample",
+    "store",
+]

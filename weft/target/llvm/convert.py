@@ -1,0 +1,162 @@
+"""Emission of conversions between data types.
+
+Float to integer truncates, saturates at the ends and turns NaN into 0. Conversions of 16-bit floats round to the nearest even value;
+where the target has no instruction for them they are done on their bits, so that no code ever needs a helper library.
+"""
+
+from __future__ import annotations
+
+from weft.ir import Cast, DataType, with_lanes
+from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
+from weft.target.llvm.types import float_constant, llvm_type
+
+__all__ = ["convert"]
+
+
+@EXPR.on(Cast)
+def _cast(e: Cast, s: FunctionEmitter) -> str:
+    return convert(s, s.expr(e.value), DataType(e.value.dtype), DataType(e.dtype))
+
+
+def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
+    """Emit the conversion of a value."""
+    ts, tt = llvm_type(source), llvm_type(target)
+    if ts == tt and source.is_float == target.is_float:
+        return value
+    if source.code == "handle" or target.code == "handle":
+        return s.value(f"{'ptrtoint' if source.code == 'handle' else 'inttoptr'} {ts} {value} to {tt}")
+    if source.is_float and source.bits == 16:
+        wide = with_lanes("float32", source.lanes)
+        return convert(s, _widen(s, value, source), wide, target)
+    if target.is_float and target.bits == 16:
+        return _narrow(s, value, source, target)
+    if target.code == "bool":
+        zero = s.constant(float_constant(0.0, source.element) if source.is_float else "0", source)
+        return s.value(f"{'fcmp une' if source.is_float else 'icmp ne'} {ts} {value}, {zero}")
+    if source.is_float and target.is_float:
+        return s.value(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {ts} {value} to {tt}")
+    if source.is_float:
+        kind = "u" if target.code == "uint" else "s"
+        return s.intrinsic(f"llvm.fpto{kind}i.sat.{suffix(target)}.{suffix(source)}", tt, [(ts, value)])
+    if target.is_float:
+        return s.value(f"{'sitofp' if source.code == 'int' else 'uitofp'} {ts} {value} to {tt}")
+    if source.code != "bool" and target.bits < source.bits:
+        return s.value(f"trunc {ts} {value} to {tt}")
+    if source.code != "bool" and target.bits == source.bits:
+        return value
+    return s.value(f"{'sext' if source.code == 'int' else 'zext'} {ts} {value} to {tt}")
+
+
+def _has_half(s: FunctionEmitter) -> bool:
+    """Whether the target converts between float16 and float32."""
+    target = s.module.target
+    return (
+        "f16c" in target.features
+        if target.triple.startswith(("x86_64", "i386", "i686"))
+        else "arm" in target.triple or "aarch64" in target.triple
+    )
+
+
+class _Bits:
+    """Integer arithmetic on the bits of float32 values, all lanes at once."""
+
+    def __init__(self, s: FunctionEmitter, lanes: int) -> None:
+        self.s, self.lanes = s, lanes
+        self.dtype = with_lanes("int32", lanes)
+        self.type = llvm_type(self.dtype)
+
+    def of(self, value: int) -> str:
+        """A constant."""
+        return self.s.constant(str(value - (1 << 32) if value >= 1 << 31 else value), self.dtype)
+
+    def do(self, op: str, a: str, b: str | int) -> str:
+        """A binary operation."""
+        return self.s.value(f"{op} {self.type} {a}, {self.of(b) if isinstance(b, int) else b}")
+
+    def choose(self, condition: str, a: str, b: str) -> str:
+        """A choice."""
+        return self.s.value(f"select {condition_type(self.dtype)} {condition}, {self.type} {a}, {self.type} {b}")
+
+    def is_above(self, a: str, b: int) -> str:
+        """``a > b``, without signs."""
+        return self.s.value(f"icmp ugt {self.type} {a}, {self.of(b)}")
+
+    def from_float(self, value: str) -> str:
+        """The bits of a float32."""
+        return self.s.value(f"bitcast {llvm_type(with_lanes('float32', self.lanes))} {value} to {self.type}")
+
+    def to_float(self, bits: str) -> str:
+        """The float32 of some bits."""
+        return self.s.value(f"bitcast {self.type} {bits} to {llvm_type(with_lanes('float32', self.lanes))}")
+
+    def from_half(self, value: str, dtype: DataType) -> str:
+        """The bits of a 16-bit float, in 32."""
+        short = llvm_type(with_lanes("int16", self.lanes))
+        bits = self.s.value(f"bitcast {llvm_type(dtype)} {value} to {short}")
+        return self.s.value(f"zext {short} {bits} to {self.type}")
+
+    def to_half(self, bits: str, dtype: DataType) -> str:
+        """The 16-bit float of some bits."""
+        short = llvm_type(with_lanes("int16", self.lanes))
+        return self.s.value(
+            f"bitcast {short} {self.s.value(f'trunc {self.type} {bits} to {short}')} to {llvm_type(dtype)}"
+        )
+
+
+def _widen(s: FunctionEmitter, value: str, source: DataType) -> str:
+    """16-bit float to float32, which is exact."""
+    b = _Bits(s, source.lanes)
+    if source.code == "bfloat":
+        return b.to_float(b.do("shl", b.from_half(value, source), 16))
+    wide = llvm_type(with_lanes("float32", source.lanes))
+    if _has_half(s):
+        return s.value(f"fpext {llvm_type(source)} {value} to {wide}")
+    bits = b.from_half(value, source)
+    magnitude = b.do("shl", b.do("and", bits, 0x7FFF), 13)
+    scale = s.constant(float_constant(2.0**112, DataType("float32")), with_lanes("float32", source.lanes))
+    finite = b.from_float(s.value(f"fmul {wide} {b.to_float(magnitude)}, {scale}"))
+    special = b.do("or", magnitude, 0x7F800000)
+    result = b.choose(b.is_above(magnitude, 0x0F7FFFFF), special, finite)
+    return b.to_float(b.do("or", result, b.do("shl", b.do("and", bits, 0x8000), 16)))
+
+
+def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
+    """Any type to a 16-bit float, rounded once."""
+    wide = with_lanes("float32", source.lanes)
+    if source.is_float and source.bits == 64:
+        value = _to_odd(s, value, source) if target.code == "float" else convert(s, value, source, wide)
+    elif not source.is_float or source.bits != 32:
+        value = convert(s, value, source, wide)
+    if target.code == "float" and _has_half(s):
+        return s.value(f"fptrunc {llvm_type(wide)} {value} to {llvm_type(target)}")
+    b = _Bits(s, source.lanes)
+    bits = b.from_float(value)
+    magnitude = b.do("and", bits, 0x7FFFFFFF)
+    nan = b.is_above(magnitude, 0x7F800000)
+    if target.code == "bfloat":
+        odd = b.do("and", b.do("lshr", bits, 16), 1)
+        rounded = b.do("lshr", b.do("add", bits, b.do("add", odd, 0x7FFF)), 16)
+        quiet = b.do("or", b.do("lshr", bits, 16), 0x40)
+        return b.to_half(b.choose(nan, quiet, rounded), target)
+    odd = b.do("and", b.do("lshr", magnitude, 13), 1)
+    normal = b.do("lshr", b.do("add", b.do("add", magnitude, odd), 0xC8000FFF), 13)
+    half = s.constant(float_constant(0.5, DataType("float32")), wide)
+    denormal = b.do("sub", b.from_float(s.value(f"fadd {llvm_type(wide)} {b.to_float(magnitude)}, {half}")), 0x3F000000)
+    result = b.choose(b.is_above(magnitude, 0x387FFFFF), normal, denormal)
+    result = b.choose(b.is_above(magnitude, 0x477FEFFF), b.of(0x7C00), result)
+    result = b.choose(nan, b.of(0x7E00), result)
+    return b.to_half(b.do("or", result, b.do("and", b.do("lshr", bits, 16), 0x8000)), target)
+
+
+def _to_odd(s: FunctionEmitter, value: str, source: DataType) -> str:
+    """float64 to float32 such that rounding again to 16 bits gives what one rounding would: inexact results get an odd last bit."""
+    b = _Bits(s, source.lanes)
+    td, tf, cond = llvm_type(source), llvm_type(with_lanes("float32", source.lanes)), condition_type(source)
+    near = s.value(f"fptrunc {td} {value} to {tf}")
+    back = s.value(f"fpext {tf} {near} to {td}")
+    magnitudes = [s.intrinsic(f"llvm.fabs.{suffix(source)}", td, [(td, v)]) for v in (back, value)]
+    up = s.value(f"fcmp ogt {td} {magnitudes[0]}, {magnitudes[1]}")
+    bits = b.from_float(near)
+    below = b.choose(up, b.do("sub", bits, 1), bits)
+    inexact = s.value(f"fcmp one {td} {back}, {value}")
+    return b.to_float(s.value(f"select {cond} {inexact}, {b.type} {b.do('or', below, 1)}, {b.type} {bits}"))

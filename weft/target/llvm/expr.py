@@ -1,0 +1,407 @@
+"""Emission of arithmetic, comparisons and choices, on scalars and vectors.
+
+Integers wrap. Division by zero gives 0, and so does its remainder; the least integer divided by -1 is itself: no program stops the process.
+Minimum and maximum pass NaN on. Arithmetic of 16-bit floats is done in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ir import (
+    EQ,
+    FALSE,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    TRUE,
+    Add,
+    And,
+    Broadcast,
+    Cast,
+    DataType,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Shuffle,
+    Sub,
+    Var,
+    as_int,
+    walk,
+    with_lanes,
+)
+from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
+from weft.target.llvm.types import float_constant, llvm_type
+from weft.tir import BufferLoad
+
+__all__ = ["guarded"]
+
+
+@EXPR.on(Var)
+def _var(e: Var, s: FunctionEmitter) -> str:
+    known = s.env.get(id(e)) or s.pointers.get(id(e))
+    if known is None:
+        raise CodegenError(
+            f"variable '{e.name}' has no value",
+            where=e.span,
+            help="is it a parameter or a symbolic dimension of a parameter?",
+        )
+    return known
+
+
+@EXPR.on(IntImm)
+def _int(e: IntImm, s: FunctionEmitter) -> str:
+    return ("true" if e.value else "false") if e.dtype == "bool" else str(e.value)
+
+
+@EXPR.on(FloatImm)
+def _float(e: FloatImm, s: FunctionEmitter) -> str:
+    return float_constant(e.value, e.dtype)
+
+
+def _arithmetic(e: Any, s: FunctionEmitter, float_op: str, int_op: str) -> str:
+    dt = DataType(e.a.dtype)
+    if dt.is_float and dt.bits < 32:
+        return through_float32(e, s)
+    a, b, t = s.expr(e.a), s.expr(e.b), llvm_type(dt)
+    return s.value(f"{float_op} contract {t} {a}, {b}" if dt.is_float else f"{int_op} {t} {a}, {b}")
+
+
+def through_float32(e: Any, s: FunctionEmitter) -> str:
+    """Do an operation on 16-bit floats in float32."""
+    wide = with_lanes("float32", DataType(e.a.dtype).lanes)
+    result = type(e)(Cast(wide, e.a), Cast(wide, e.b))
+    return s.expr(result if DataType(result.dtype).code == "bool" else Cast(e.dtype, result))
+
+
+@EXPR.on(Add)
+def _add(e: Add, s: FunctionEmitter) -> str:
+    return _arithmetic(e, s, "fadd", "add")
+
+
+@EXPR.on(Sub)
+def _sub(e: Sub, s: FunctionEmitter) -> str:
+    return _arithmetic(e, s, "fsub", "sub")
+
+
+@EXPR.on(Mul)
+def _mul(e: Mul, s: FunctionEmitter) -> str:
+    return _arithmetic(e, s, "fmul", "mul")
+
+
+# --- integer division --------------------------------------------------------------------------------------------------
+
+
+def _constant(e: PrimExpr) -> int | None:
+    return as_int(e.value) if isinstance(e, Broadcast) else as_int(e)
+
+
+def _is_positive(e: PrimExpr, s: FunctionEmitter) -> bool:
+    if DataType(e.dtype).lanes > 1:
+        return isinstance(e, Broadcast) and _is_positive(e.value, s)
+    return DataType(e.dtype).code == "int" and s.analyzer.const_int_bound(e).min_value > 0
+
+
+def _is_non_negative(e: PrimExpr, s: FunctionEmitter) -> bool:
+    if DataType(e.dtype).code == "uint":
+        return True
+    if isinstance(e, Broadcast):
+        return _is_non_negative(e.value, s)
+    if isinstance(e, Ramp):
+        stride = as_int(e.stride)
+        return stride is not None and stride >= 0 and _is_non_negative(e.base, s)
+    return DataType(e.dtype).lanes == 1 and s.analyzer.const_int_bound(e).min_value >= 0
+
+
+def _divide(e: Any, s: FunctionEmitter, *, floor: bool, quotient: bool) -> str:
+    """Emit a quotient or remainder of integers, guarded unless the divisor is known to be harmless."""
+    dt, t = DataType(e.dtype), llvm_type(e.dtype)
+    a, known = s.expr(e.a), _constant(e.b)
+    unsigned = dt.code == "uint" or (_is_non_negative(e.a, s) and _is_non_negative(e.b, s))
+    if known is not None and known > 0 and known & (known - 1) == 0 and (floor or unsigned):
+        shift = s.constant(str(known.bit_length() - 1), dt)
+        if quotient:
+            return s.value(f"{'lshr' if unsigned else 'ashr'} {t} {a}, {shift}")
+        return s.value(f"and {t} {a}, {s.constant(str(known - 1), dt)}")
+    b, zero = s.expr(e.b), None
+    if known == 0:
+        return s.constant("0", dt)
+    if known is None and not _is_positive(e.b, s):
+        cond = condition_type(dt)
+        zero = s.value(f"icmp eq {t} {b}, {s.constant('0', dt)}")
+        unsafe = zero
+        if not unsigned:
+            least = s.value(f"icmp eq {t} {a}, {s.constant(str(-(1 << (dt.bits - 1))), dt)}")
+            minus = s.value(f"icmp eq {t} {b}, {s.constant('-1', dt)}")
+            unsafe = s.value(f"or {cond} {zero}, {s.value(f'and {cond} {least}, {minus}')}")
+        b = s.value(f"select {cond} {unsafe}, {t} {s.constant('1', dt)}, {t} {b}")
+    elif known == -1 and not unsigned:
+        result = s.value(f"sub {t} {s.constant('0', dt)}, {a}") if quotient else s.constant("0", dt)
+        return result
+    if unsigned:
+        result = s.value(f"{'udiv' if quotient else 'urem'} {t} {a}, {b}")
+    elif floor:
+        result = _floor(e, a, b, s, quotient)
+    else:
+        result = s.value(f"{'sdiv' if quotient else 'srem'} {t} {a}, {b}")
+    if zero is None:
+        return result
+    return s.value(f"select {condition_type(dt)} {zero}, {t} {s.constant('0', dt)}, {t} {result}")
+
+
+def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool) -> str:
+    """Correct a truncating division towards minus infinity."""
+    t, cond = llvm_type(e.dtype), condition_type(e.dtype)
+    zero = s.constant("0", e.dtype)
+    remainder = s.value(f"srem {t} {a}, {b}")
+    nonzero = s.value(f"icmp ne {t} {remainder}, {zero}")
+    signs = s.value(f"icmp slt {t} {s.value(f'xor {t} {remainder}, {b}')}, {zero}")
+    wrong = s.value(f"and {cond} {nonzero}, {signs}")
+    if quotient:
+        return s.value(f"add {t} {s.value(f'sdiv {t} {a}, {b}')}, {s.value(f'sext {cond} {wrong} to {t}')}")
+    return s.value(f"add {t} {remainder}, {s.value(f'select {cond} {wrong}, {t} {b}, {t} {zero}')}")
+
+
+@EXPR.on(Div)
+def _div(e: Div, s: FunctionEmitter) -> str:
+    if DataType(e.dtype).is_float:
+        return _arithmetic(e, s, "fdiv", "sdiv")
+    return _divide(e, s, floor=False, quotient=True)
+
+
+@EXPR.on(Mod)
+def _mod(e: Mod, s: FunctionEmitter) -> str:
+    if DataType(e.dtype).is_float:
+        return _arithmetic(e, s, "frem", "srem")
+    return _divide(e, s, floor=False, quotient=False)
+
+
+@EXPR.on(FloorDiv)
+def _floordiv(e: FloorDiv, s: FunctionEmitter) -> str:
+    if not DataType(e.dtype).is_float:
+        return _divide(e, s, floor=True, quotient=True)
+    if DataType(e.dtype).bits < 32:
+        return through_float32(e, s)
+    t, cond = llvm_type(e.dtype), condition_type(e.dtype)
+    a, b = s.expr(e.a), s.expr(e.b)
+    zero, half, one = (s.constant(float_constant(v, DataType(e.dtype).element), e.dtype) for v in (0.0, 0.5, 1.0))
+    plain = s.value(f"fdiv {t} {a}, {b}")
+    m, wrong = _float_remainder(e, s)
+    exact = s.value(f"fdiv {t} {s.value(f'fsub {t} {a}, {m}')}, {b}")
+    exact = s.value(f"select {cond} {wrong}, {t} {s.value(f'fsub {t} {exact}, {one}')}, {t} {exact}")
+    floor = s.intrinsic(f"llvm.floor.{suffix(e.dtype)}", t, [(t, exact)])
+    above = s.value(f"fcmp ogt {t} {s.value(f'fsub {t} {exact}, {floor}')}, {half}")
+    rounded = s.value(f"select {cond} {above}, {t} {s.value(f'fadd {t} {floor}, {one}')}, {t} {floor}")
+    signed = s.intrinsic(f"llvm.copysign.{suffix(e.dtype)}", t, [(t, zero), (t, plain)])
+    rounded = s.value(f"select {cond} {s.value(f'fcmp oeq {t} {exact}, {zero}')}, {t} {signed}, {t} {rounded}")
+    return s.value(f"select {cond} {s.value(f'fcmp oeq {t} {b}, {zero}')}, {t} {plain}, {t} {rounded}")
+
+
+@EXPR.on(FloorMod)
+def _floormod(e: FloorMod, s: FunctionEmitter) -> str:
+    dt = DataType(e.dtype)
+    if not dt.is_float:
+        return _divide(e, s, floor=True, quotient=False)
+    if dt.bits < 32:
+        return through_float32(e, s)
+    t, cond, b = llvm_type(dt), condition_type(dt), s.expr(e.b)
+    zero = s.constant(float_constant(0.0, dt.element), dt)
+    m, wrong = _float_remainder(e, s)
+    signed = s.intrinsic(f"llvm.copysign.{suffix(dt)}", t, [(t, zero), (t, b)])
+    fixed = s.value(f"select {cond} {wrong}, {t} {s.value(f'fadd {t} {m}, {b}')}, {t} {m}")
+    return s.value(f"select {cond} {s.value(f'fcmp oeq {t} {m}, {zero}')}, {t} {signed}, {t} {fixed}")
+
+
+def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
+    """Return the remainder with the sign of the dividend, and where that is not the sign of the divisor."""
+    t, cond = llvm_type(e.dtype), condition_type(e.dtype)
+    zero = s.constant(float_constant(0.0, DataType(e.dtype).element), e.dtype)
+    b = s.expr(e.b)
+    m = s.value(f"frem {t} {s.expr(e.a)}, {b}")
+    signs = s.value(f"xor {cond} {s.value(f'fcmp olt {t} {m}, {zero}')}, {s.value(f'fcmp olt {t} {b}, {zero}')}")
+    return m, s.value(f"and {cond} {signs}, {s.value(f'fcmp one {t} {m}, {zero}')}")
+
+
+# --- choices -----------------------------------------------------------------------------------------------------------
+
+
+def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
+    a, b, t, dt = s.expr(e.a), s.expr(e.b), llvm_type(e.dtype), DataType(e.dtype)
+    cond = condition_type(dt)
+    if not dt.is_float:
+        if dt.code == "bool":
+            return s.value(f"{'or' if isinstance(e, Max) else 'and'} {t} {a}, {b}")
+        name = signed.replace("s", "u", 1) if dt.code == "uint" else signed
+        return s.intrinsic(f"llvm.{name}.{suffix(dt)}", t, [(t, a), (t, b)])
+    if dt.bits < 32:
+        return through_float32(e, s)
+    if _is_number(e.a):  # the variable side comes first, so that its NaN survives
+        a, b = b, a
+    chosen = s.value(f"select {cond} {s.value(f'fcmp {fcmp} {t} {a}, {b}')}, {t} {b}, {t} {a}")
+    if _is_number(e.a) or _is_number(e.b):
+        return chosen
+    nan = s.value(f"fcmp uno {t} {b}, {b}")
+    return s.value(f"select {cond} {nan}, {t} {b}, {t} {chosen}")
+
+
+def _is_number(e: PrimExpr) -> bool:
+    value = e.value if isinstance(e, Broadcast) else e
+    return isinstance(value, FloatImm) and value.value == value.value  # noqa: PLR0124 - NaN is no number
+
+
+@EXPR.on(Min)
+def _min(e: Min, s: FunctionEmitter) -> str:
+    return _extreme(e, s, "ogt", "smin")
+
+
+@EXPR.on(Max)
+def _max(e: Max, s: FunctionEmitter) -> str:
+    return _extreme(e, s, "olt", "smax")
+
+
+_COMPARE = {
+    EQ: ("oeq", "eq", "eq"),
+    NE: ("une", "ne", "ne"),
+    LT: ("olt", "slt", "ult"),
+    LE: ("ole", "sle", "ule"),
+    GT: ("ogt", "sgt", "ugt"),
+    GE: ("oge", "sge", "uge"),
+}
+
+
+@EXPR.on(*_COMPARE)
+def _compare(e: Any, s: FunctionEmitter) -> str:
+    dt = DataType(e.a.dtype)
+    if dt.is_float and dt.bits < 32:
+        return through_float32(e, s)
+    names = _COMPARE[type(e)]
+    op = f"fcmp {names[0]}" if dt.is_float else f"icmp {names[1] if dt.code == 'int' else names[2]}"
+    return s.value(f"{op} {llvm_type(dt)} {s.expr(e.a)}, {s.expr(e.b)}")
+
+
+@EXPR.on(And)
+def _and(e: And, s: FunctionEmitter) -> str:
+    if e.a.dtype == "bool" and _needs_guard(e.b):
+        return guarded(s, s.expr(e.a), e.b, FALSE)
+    return s.value(f"and {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.expr(e.b)}")
+
+
+def _needs_guard(e: PrimExpr) -> bool:
+    """Whether evaluating an expression may be wrong where the condition before it does not hold."""
+    return any(isinstance(n, BufferLoad) for n in walk(e))
+
+
+@EXPR.on(Or)
+def _or(e: Or, s: FunctionEmitter) -> str:
+    if e.a.dtype == "bool" and _needs_guard(e.b):
+        return guarded(s, s.expr(e.a), TRUE, e.b)
+    return s.value(f"or {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.expr(e.b)}")
+
+
+@EXPR.on(Not)
+def _not(e: Not, s: FunctionEmitter) -> str:
+    return s.value(f"xor {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.constant('true', e.a.dtype)}")
+
+
+@EXPR.on(Select)
+def _select(e: Select, s: FunctionEmitter) -> str:
+    t = llvm_type(e.dtype)
+    c, a, b = s.expr(e.condition), s.expr(e.true_value), s.expr(e.false_value)
+    return s.value(f"select {llvm_type(e.condition.dtype)} {c}, {t} {a}, {t} {b}")
+
+
+@EXPR.on(Let)
+def _let(e: Let, s: FunctionEmitter) -> str:
+    value = s.expr(e.value)
+    if s.env.get(id(e.var), value) != value:
+        s.forget()
+    s.env[id(e.var)] = value
+    return s.expr(e.body)
+
+
+def guarded(s: FunctionEmitter, condition: str, then_value: PrimExpr, else_value: PrimExpr) -> str:
+    """Choose between two values by a branch."""
+    then, otherwise, end = s.label("then"), s.label("else"), s.label("end")
+    s.branch(condition, then, otherwise)
+    values = []
+    for label, value in ((then, then_value), (otherwise, else_value)):
+        with s.scope():
+            s.start(label)
+            text = s.expr(value)
+            values.append((text, s.block))
+            s.jump(end)
+    s.start(end)
+    return s.effect(
+        f"phi {llvm_type(then_value.dtype)} [ {values[0][0]}, %{values[0][1]} ], [ {values[1][0]}, %{values[1][1]} ]",
+        "c",
+    )
+
+
+# --- vectors -----------------------------------------------------------------------------------------------------------
+
+
+@EXPR.on(Ramp)
+def _ramp(e: Ramp, s: FunctionEmitter) -> str:
+    element = DataType(e.base.dtype)
+    scalar, t = llvm_type(element), f"<{e.lanes} x {llvm_type(element)}>"
+    known = as_int(e.stride)
+    if known is not None:
+        steps = "<" + ", ".join(f"{scalar} {_wrapped(i * known, element)}" for i in range(e.lanes)) + ">"
+    else:
+        count = "<" + ", ".join(f"{scalar} {i}" for i in range(e.lanes)) + ">"
+        steps = s.value(f"mul {t} {s.splat(s.expr(e.stride), element, e.lanes)}, {count}")
+    if as_int(e.base) == 0:
+        return steps
+    return s.value(f"add {t} {s.splat(s.expr(e.base), element, e.lanes)}, {steps}")
+
+
+def _wrapped(value: int, dt: DataType) -> int:
+    return (
+        value & ((1 << dt.bits) - 1)
+        if dt.code == "uint"
+        else (value + (1 << dt.bits - 1)) % (1 << dt.bits) - (1 << dt.bits - 1)
+    )
+
+
+@EXPR.on(Broadcast)
+def _broadcast(e: Broadcast, s: FunctionEmitter) -> str:
+    return s.splat(s.expr(e.value), DataType(e.value.dtype), e.lanes)
+
+
+@EXPR.on(Shuffle)
+def _shuffle(e: Shuffle, s: FunctionEmitter) -> str:
+    """Pick lanes: of one vector by ``extractelement``, else by joining scalars and vectors pairwise."""
+    picks = [as_int(i) for i in e.indices]
+    element = llvm_type(DataType(e.vectors[0].dtype).element)
+    if len(e.vectors) == 1 and DataType(e.vectors[0].dtype).lanes > 1 and len(picks) == 1:
+        return s.value(
+            f"extractelement {llvm_type(e.vectors[0].dtype)} {s.expr(e.vectors[0])}, i64 {s.expr(e.indices[0])}"
+        )
+    if any(p is None for p in picks):
+        raise CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
+    lanes: list[tuple[PrimExpr, int]] = [(v, i) for v in e.vectors for i in range(DataType(v.dtype).lanes)]
+    result = "poison"
+    for n, p in enumerate(picks):
+        source, lane = lanes[p]  # type: ignore[index]
+        text = s.expr(source)
+        if DataType(source.dtype).lanes > 1:
+            text = s.value(f"extractelement {llvm_type(source.dtype)} {text}, i64 {lane}")
+        if len(picks) == 1:
+            return text
+        result = s.value(f"insertelement <{len(picks)} x {element}> {result}, {element} {text}, i64 {n}")
+    return result

@@ -1,0 +1,64 @@
+"""Running object code in this process: ORC links the objects, resolves what they import, and keeps the code alive."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
+from weft.error import CodegenError
+from weft.runtime import Module, jit_module
+from weft.target.llvm.object import initialise
+
+__all__ = ["load_objects"]
+
+_PREFIX = "__tvm_ffi_"
+_COUNT = itertools.count()
+
+
+class _Engine:
+    """Owns linked code for as long as a function of it may run."""
+
+    __slots__ = ("_jit", "_tracker", "addresses")
+
+    def __init__(self, objects: Sequence[bytes], names: Sequence[str]) -> None:
+        initialise()
+        library = llvm.JITLibraryBuilder().add_current_process()
+        for data in objects:
+            library.add_object_img(data)
+        for name in names:
+            library.export_symbol(_PREFIX + name)
+        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+        try:
+            self._tracker: Any = library.link(self._jit, f"weft{next(_COUNT)}")
+        except RuntimeError as e:
+            raise CodegenError(
+                "the compiled code does not link",
+                found=str(e).strip(),
+                help="is it for this machine, and is every external function of the program loaded?",
+            ) from e
+        self.addresses = [self._tracker[_PREFIX + name] for name in names]
+
+
+def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
+    """Link objects into this process and return a module of their functions.
+
+    Parameters
+    ----------
+    objects : sequence of bytes
+        Object files for this machine.
+    names : sequence of str
+        The functions (``__tvm_ffi_<name>``) to offer.
+
+    Raises
+    ------
+    CodegenError
+        When an object is for another machine, lacks a function, or needs one that the process does not have.
+    """
+    if not names:
+        return jit_module([], [], list(objects), None)
+    engine = _Engine(objects, names)
+    return jit_module(list(names), engine.addresses, list(objects), engine)

@@ -1,0 +1,106 @@
+"""Emission of loads and stores: scalars, contiguous vectors, masked vectors, gathers and scatters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ir import Broadcast, DataType, PrimExpr, Ramp, as_int
+from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
+from weft.target.llvm.types import memory_type
+from weft.tir import Buffer, BufferLoad
+
+__all__ = ["element_pointer", "store"]
+
+
+def pointer_of(s: FunctionEmitter, buffer: Buffer) -> str:
+    """Return the address of a buffer's first element."""
+    pointer = s.pointers.get(id(buffer.data))
+    if pointer is None:
+        raise CodegenError(
+            f"buffer '{buffer.name}' has no memory", help="is it a parameter, or allocated around its use?"
+        )
+    return pointer
+
+
+def element_pointer(s: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
+    """Return the address of an element of a flat buffer."""
+    pointer = pointer_of(s, buffer)
+    known = as_int(index)
+    if known == 0:
+        return pointer
+    text = str(known) if known is not None else s.expr(index)
+    if index.dtype != "int64" and known is None:
+        text = s.value(f"sext {memory_type(index.dtype)} {text} to i64")
+    return s.value(f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer}, i64 {text}", "p")
+
+
+def alignment(buffer: Buffer) -> int:
+    """The alignment of an element in bytes."""
+    return max(1, DataType(buffer.dtype).itemsize)
+
+
+@EXPR.on(BufferLoad)
+def _load(e: BufferLoad, s: FunctionEmitter) -> str:
+    index, dt, m, align = e.indices[0], DataType(e.dtype), memory_type(e.dtype), alignment(e.buffer)
+    if dt.lanes == 1:
+        return _from_memory(s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, index)}, align {align}"), dt, s)
+    if isinstance(index, Ramp) and as_int(index.stride) == 1:
+        pointer = element_pointer(s, e.buffer, index.base)
+        if e.predicate is None:
+            return _from_memory(s.effect(f"load {m}, ptr {pointer}, align {align}"), dt, s)
+        name = f"llvm.masked.load.{_memory_suffix(dt)}.p0"
+        args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
+    elif isinstance(index, Broadcast) and e.predicate is None:
+        return s.splat(s.expr(BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
+    else:
+        mask = s.expr(e.predicate) if e.predicate is not None else s.constant("true", f"boolx{dt.lanes}")
+        name = f"llvm.masked.gather.{_memory_suffix(dt)}.v{dt.lanes}p0"
+        pointers = (f"<{dt.lanes} x ptr>", _pointers(e.buffer, index, s))
+        args = [pointers, ("i32", str(align)), (f"<{dt.lanes} x i1>", mask)]
+    return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
+
+
+def _memory_suffix(dt: DataType) -> str:
+    return suffix(f"uint8x{dt.lanes}" if dt.code == "bool" else dt)
+
+
+def _pointers(buffer: Buffer, index: PrimExpr, s: FunctionEmitter) -> str:
+    lanes = DataType(index.dtype).lanes
+    t = f"<{lanes} x {memory_type(DataType(index.dtype).element)}>"
+    return s.value(
+        f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer_of(s, buffer)}, {t} {s.expr(index)}"
+    )
+
+
+def _from_memory(value: str, dt: DataType, s: FunctionEmitter) -> str:
+    if dt.code != "bool":
+        return value
+    return s.value(
+        f"icmp ne {memory_type(dt)} {value}, {s.constant('0', f'uint8x{dt.lanes}' if dt.lanes > 1 else 'uint8')}"
+    )
+
+
+def store(s: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: Any, predicate: PrimExpr | None) -> None:
+    """Emit a store, masked where there is a predicate."""
+    dt = DataType(value.dtype)
+    text, m, align = s.expr(value), memory_type(value.dtype), alignment(buffer)
+    if dt.code == "bool":
+        text = s.value(f"zext {'i1' if dt.lanes == 1 else f'<{dt.lanes} x i1>'} {text} to {m}")
+    if dt.lanes == 1:
+        s.emit(f"store {m} {text}, ptr {element_pointer(s, buffer, index)}, align {align}")
+        return
+    if isinstance(index, Ramp) and as_int(index.stride) == 1:
+        pointer = element_pointer(s, buffer, index.base)
+        if predicate is None:
+            s.emit(f"store {m} {text}, ptr {pointer}, align {align}")
+            return
+        name = f"llvm.masked.store.{_memory_suffix(dt)}.p0"
+        args = [(m, text), ("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(predicate))]
+    else:
+        name = f"llvm.masked.scatter.{_memory_suffix(dt)}.v{dt.lanes}p0"
+        mask = s.expr(predicate) if predicate is not None else s.constant("true", f"boolx{dt.lanes}")
+        pointers = (f"<{dt.lanes} x ptr>", _pointers(buffer, index, s))
+        args = [(m, text), pointers, ("i32", str(align)), (f"<{dt.lanes} x i1>", mask)]
+    s.module.declare(name, f"declare void @{name}({', '.join([t for t, _ in args])})")
+    s.emit(f"call void @{name}({', '.join([f'{t} {v}' for t, v in args])})")

@@ -1,0 +1,98 @@
+"""From lowered functions to LLVM IR, assembly and object code, through llvmlite.
+
+Every call has an LLVM context and a target machine of its own, so calls may run on many threads. llvmlite holds one lock around each of its
+calls; the two that take time (optimising and emitting) are made without it, which LLVM allows for separate contexts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, c_char_p, c_int, c_size_t
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from weft.error import CodegenError, InternalError
+from weft.target.llvm import expr, intrin, packed, parallel  # noqa: F401 - rules of the tables
+from weft.target.llvm.emitter import ModuleEmitter
+from weft.target.llvm.entry import emit_function
+from weft.target.target import Target
+from weft.tir import PrimFunc
+
+__all__ = ["emit_assembly", "emit_ir", "emit_object", "initialise"]
+
+_LOCK = threading.Lock()
+_READY: list[bool] = []
+
+
+def initialise() -> None:
+    """Make LLVM's targets known, once."""
+    with _LOCK:
+        if not _READY:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            _READY.append(True)
+
+
+def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
+    """Return the LLVM IR of lowered functions."""
+    module = ModuleEmitter(target)
+    for func in functions:
+        emit_function(module, func)
+    return module.text()
+
+
+def _machine(target: Target) -> Any:
+    initialise()
+    try:
+        kind = llvm.Target.from_triple(target.triple)
+    except RuntimeError as e:
+        raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
+    level = int(target.attrs.get("opt-level", 3))
+    return kind.create_target_machine(
+        cpu=target.cpu, features=target.attribute_string, opt=level, reloc="pic", codemodel="default"
+    )
+
+
+def _optimised(functions: Sequence[PrimFunc], target: Target) -> tuple[Any, Any]:
+    text = emit_ir(functions, target)
+    machine = _machine(target)
+    try:
+        module = llvm.parse_assembly(text, llvm.create_context())
+        module.verify()
+    except RuntimeError as e:
+        raise InternalError("LLVM rejects the generated code", found=str(e).strip()[:2000]) from e
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    return module, machine
+
+
+def _unlocked(name: str) -> Any:
+    """Return a function of llvmlite's C interface without the lock around it."""
+    function = getattr(ffi.lib, name)
+    return getattr(function, "_cfn", function)
+
+
+def emit_object(functions: Sequence[PrimFunc], target: Target) -> bytes:
+    """Compile lowered functions to one object file."""
+    module, machine = _optimised(functions, target)
+    return _emit(machine, module, as_object=True)
+
+
+def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
+    """Compile lowered functions to assembly text."""
+    module, machine = _optimised(functions, target)
+    return _emit(machine, module, as_object=False).decode()
+
+
+def _emit(machine: Any, module: Any, *, as_object: bool) -> bytes:
+    return machine.emit_object(module) if as_object else machine.emit_assembly(module).encode()

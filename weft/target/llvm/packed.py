@@ -1,0 +1,151 @@
+"""Emission of calls of packed functions by their global name, in the calling convention of tvm-ffi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ir import CallIntrin, DataType, PrimExpr, StringImm, cast, int64
+from weft.target.llvm.convert import convert
+from weft.target.llvm.emitter import FunctionEmitter
+from weft.target.llvm.intrin import on
+from weft.target.llvm.memory import pointer_of
+from weft.target.llvm.support import raise_error
+from weft.target.llvm.types import llvm_type
+from weft.tir import Buffer
+
+__all__ = ["DTYPE_CODES"]
+
+DTYPE_CODES = {
+    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13,
+}  # fmt: skip
+"""DLPack's code of each kind of data type."""
+
+_ANY = "{ i32, i32, i64 }"
+_TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+_INT, _BOOL, _FLOAT, _POINTER, _DLTENSOR, _RAW_STRING = 1, 2, 3, 4, 7, 8
+_FIRST_OBJECT = 64
+
+
+@on("tvm_call_packed", "call_packed", "tvm_call_cpacked")
+def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
+    name = e.args[0]
+    if not isinstance(name, StringImm):
+        raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
+    function = _lookup(s, name.value)
+    count = len(e.args) - 1
+    args = s.alloca(f"[{count + 1} x {_ANY}], align 16", "args")
+    for i, a in enumerate(e.args[1:]):
+        kind, payload = _argument(s, a)
+        _set(s, args, i, kind, payload)
+    _set(s, args, count, 0, "0")  # the last one takes the result
+    result = s.value(f"getelementptr inbounds {_ANY}, ptr {args}, i64 {count}")
+    s.module.declare("TVMFFIFunctionCall", "declare extern_weak i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)")
+    s.check(s.effect(f"call i32 @TVMFFIFunctionCall(ptr {function}, ptr {args}, i32 {count}, ptr {result})"))
+    return _result(s, result, DataType(e.dtype))
+
+
+def _set(s: FunctionEmitter, args: str, i: int, kind: int, payload: str) -> None:
+    for field, t, v in ((0, "i32", str(kind)), (1, "i32", "0"), (2, "i64", payload)):
+        s.emit(f"store {t} {v}, ptr {s.value(f'getelementptr inbounds {_ANY}, ptr {args}, i64 {i}, i32 {field}')}")
+
+
+def _lookup(s: FunctionEmitter, name: str) -> str:
+    """Return the handle of a global function, looked up at the first call and kept."""
+    module = s.module
+    module.declare("TVMFFIFunctionGetGlobal", "declare extern_weak i32 @TVMFFIFunctionGetGlobal(ptr, ptr)")
+    text = module.string(name)
+    message = module.string(f"there is no global function '{name}'; register it before the kernel runs")
+    symbol = "weft.packed." + "".join(c if c.isalnum() else f".{ord(c):x}." for c in name)
+    missing = raise_error(module, module.string("ValueError"), message)
+    module.support(symbol, lambda: f"""@{symbol}.handle = internal global ptr null
+define internal ptr @{symbol}() #0 {{
+  %known = load atomic ptr, ptr @{symbol}.handle acquire, align 8
+  %has = icmp ne ptr %known, null
+  br i1 %has, label %done, label %find
+done:
+  ret ptr %known
+find:
+  %key = alloca {{ ptr, i64 }}, align 8
+  %found = alloca ptr, align 8
+  store ptr null, ptr %found
+  store ptr {text}, ptr %key
+  %size = getelementptr inbounds {{ ptr, i64 }}, ptr %key, i64 0, i32 1
+  store i64 {len(name.encode())}, ptr %size
+  %rc = call i32 @TVMFFIFunctionGetGlobal(ptr %key, ptr %found)
+  %handle = load ptr, ptr %found
+  %there = icmp ne ptr %handle, null
+  br i1 %there, label %keep, label %fail
+keep:
+  store atomic ptr %handle, ptr @{symbol}.handle release, align 8
+  ret ptr %handle
+fail:
+  %set = {missing}
+  ret ptr null
+}}""")  # fmt: skip
+    handle = s.effect(f"call ptr @{symbol}()")
+    s.check(s.value(f"sext i1 {s.value(f'icmp eq ptr {handle}, null')} to i32"))
+    return handle
+
+
+def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:
+    """Return (type index, payload as i64)."""
+    if isinstance(a, Buffer):
+        return _DLTENSOR, s.value(f"ptrtoint ptr {_tensor(s, a)} to i64")
+    if isinstance(a, StringImm):
+        return _RAW_STRING, s.value(f"ptrtoint ptr {s.module.string(a.value)} to i64")
+    if not isinstance(a, PrimExpr):
+        raise CodegenError("a packed function takes buffers, numbers and strings", found=type(a).__name__)
+    dt, value = DataType(a.dtype), s.expr(a)
+    if dt.code == "handle":
+        return _POINTER, s.value(f"ptrtoint ptr {value} to i64")
+    if dt.is_float:
+        return _FLOAT, s.value(f"bitcast double {convert(s, value, dt, DataType('float64'))} to i64")
+    return _BOOL if dt.code == "bool" else _INT, convert(s, value, dt, DataType("int64"))
+
+
+def _tensor(s: FunctionEmitter, buffer: Buffer) -> str:
+    """Describe a buffer by a DLTensor on the stack and return its address."""
+    rank, dt = len(buffer.shape), DataType(buffer.dtype)
+    tensor = s.alloca(f"{_TENSOR}, align 8", "tensor")
+    dims = s.alloca(f"[{2 * max(rank, 1)} x i64], align 8", "dims")
+    strides: list[PrimExpr] = [cast("int64", x) for x in buffer.strides]
+    if not strides:
+        step: PrimExpr = int64(1)
+        for d in reversed(buffer.shape):
+            strides.insert(0, step)
+            step = step * cast("int64", d)
+    for i, v in enumerate([*(cast("int64", d) for d in buffer.shape), *strides]):
+        s.emit(f"store i64 {s.expr(v)}, ptr {s.value(f'getelementptr inbounds i64, ptr {dims}, i64 {i}')}")
+    offset = "0" if buffer.elem_offset is None else s.expr(cast("int64", buffer.elem_offset) * int64(dt.itemsize))
+    fields = (
+        ("ptr", pointer_of(s, buffer)), ("i32", "1"), ("i32", "0"), ("i32", str(rank)), ("i8", str(DTYPE_CODES[dt.code])), ("i8", str(dt.bits)),
+        ("i16", str(dt.lanes)), ("ptr", dims), ("ptr", s.value(f"getelementptr inbounds i64, ptr {dims}, i64 {rank}")), ("i64", offset),
+    )  # fmt: skip
+    for i, (t, v) in enumerate(fields):
+        s.emit(f"store {t} {v}, ptr {s.value(f'getelementptr inbounds {_TENSOR}, ptr {tensor}, i64 0, i32 {i}')}")
+    return tensor
+
+
+def _result(s: FunctionEmitter, result: str, dt: DataType) -> str:
+    """Read the result as a number of type `dt`, and give an object back."""
+    kind = s.effect(f"load i32, ptr {result}")
+    bits = s.effect(f"load i64, ptr {s.value(f'getelementptr inbounds {_ANY}, ptr {result}, i64 0, i32 2')}")
+    drop, go = s.label("drop"), s.label("ok")
+    s.branch(s.value(f"icmp sge i32 {kind}, {_FIRST_OBJECT}"), drop, go, "")
+    s.start(drop)
+    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
+    s.emit(f"call i32 @TVMFFIObjectDecRef(ptr {s.effect(f'inttoptr i64 {bits} to ptr')})")
+    s.jump(go)
+    s.start(go)
+    if dt.code == "void":
+        return "0"
+    if dt.is_float:
+        is_float = s.value(f"icmp eq i32 {kind}, {_FLOAT}")
+        number = s.value(
+            f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, double {s.value(f'sitofp i64 {bits} to double')}"
+        )
+        return convert(s, number, DataType("float64"), dt)
+    if dt.code == "handle":
+        return s.value(f"inttoptr i64 {bits} to {llvm_type(dt)}")
+    return convert(s, bits, DataType("int64"), dt)

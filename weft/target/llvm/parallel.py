@@ -1,0 +1,178 @@
+"""Emission of parallel loops: the body becomes a function that the thread pool calls with a piece of the iterations.
+
+What the body uses travels in a struct. The task function unpacks it and calls an inner function that has the pointers as ``noalias``
+parameters, so that the loop inside is compiled as well as a serial one. Parallel loops inside a task are serial.
+"""
+
+from __future__ import annotations
+
+from weft.ir import (
+    CallIntrin,
+    DataType,
+    Dispatch,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    as_int,
+    cast,
+    floordiv,
+    int64,
+    max_,
+    min_,
+    walk,
+)
+from weft.target.llvm.emitter import FunctionEmitter
+from weft.target.llvm.stmt import LOOPS, STMT, emit_loop, finish
+from weft.target.llvm.support import parallel_for
+from weft.target.llvm.types import llvm_type
+from weft.tir import AllocBuffer, Buffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, While
+
+__all__: list[str] = []
+
+_MIN_TASK = 16384
+"""Work of the least piece worth a thread, in operations: some microseconds."""
+
+
+def _parallel(node: For, s: FunctionEmitter) -> bool:
+    if s.is_task:
+        return False
+    scalars, buffers = _captures(node, s)
+    task = f"{s.name}.{s.label('par')}"
+    fields = [("ptr", s.pointers[id(b)]) for b in buffers] + [(llvm_type(v.dtype), s.expr(v)) for v in scalars]
+    struct = "{ " + ", ".join(_stored(t) for t, _ in fields) + " }" if fields else "{ i8 }"
+    context = s.alloca(f"{struct}, align 64", "ctx")
+    for i, (t, v) in enumerate(fields):
+        v = s.value(f"zext i1 {v} to i8") if t == "i1" else v
+        s.emit(
+            f"store {_stored(t)} {v}, ptr {s.value(f'getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {i}')}"
+        )
+    extent, grain = s.expr(cast("int64", node.extent)), s.expr(_grain(node))
+    s.check(parallel_for(s, f"@{task}", context, extent, grain))
+    _task_function(node, s, task, struct, scalars, buffers)
+    s.forget()
+    return True
+
+
+LOOPS[ForKind.PARALLEL] = _parallel
+
+
+def _stored(t: str) -> str:
+    return "i8" if t == "i1" else t
+
+
+def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
+    """List the scalars and buffer pointers that a loop uses from outside."""
+    scalars: dict[int, Var] = {}
+    buffers: dict[int, Var] = {}
+    inside: set[int] = {id(node.loop_var)}
+    for n in walk(node.body):
+        if isinstance(n, AllocBuffer):
+            inside.add(id(n.buffer.data))
+        elif isinstance(n, (For, LetStmt)):
+            inside.add(id(n.loop_var if isinstance(n, For) else n.var))
+    for n in walk((node.body, node.min)):
+        if isinstance(n, Buffer):
+            n = n.data
+        if not isinstance(n, Var) or id(n) in inside:
+            continue
+        if id(n) in s.pointers:
+            buffers[id(n)] = n
+        elif id(n) in s.env:
+            scalars[id(n)] = n
+    return list(scalars.values()), list(buffers.values())
+
+
+def _task_function(
+    node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[Var], buffers: list[Var]
+) -> None:
+    """Emit ``task``, which unpacks the struct, and ``task.body``, the loop."""
+    inner = FunctionEmitter(outer.module, task + ".body", is_task=True)
+    inner.analyzer, inner.noalias = outer.analyzer, outer.noalias
+    params = []
+    for i, b in enumerate(buffers):
+        inner.pointers[id(b)] = f"%b{i}"
+        params.append(f"ptr {'noalias ' if outer.noalias else ''}%b{i}")
+    for i, v in enumerate(scalars):
+        inner.env[id(v)] = f"%s{i}"
+        params.append(f"{llvm_type(v.dtype)} %s{i}")
+    inner.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    t, low = llvm_type(node.loop_var.dtype), inner.expr(node.min)
+    ends = ["%begin", "%end"]
+    if t != "i64":
+        ends = [inner.value(f"trunc i64 {e} to {t}") for e in ends]
+    if low != "0":
+        ends = [inner.value(f"add {t} {e}, {low}") for e in ends]
+    emit_loop(node.loop_var, ends[0], ends[1], lambda: STMT(node.body, inner), inner)
+    inner.emit("ret i32 0")
+    signature = ", ".join([*params, "i64 %begin", "i64 %end"])
+    outer.module.functions.append(finish(inner, f"define internal i32 @{task}.body({signature}) noinline #0"))
+    lines = [f"define internal i32 @{task}(i64 %begin, i64 %end, ptr %ctx) #0 {{", "entry:"]
+    args = []
+    for i, p in enumerate(params):
+        kind = p.split("%")[0].removesuffix("noalias ").strip()
+        lines.append(f"  %a{i} = getelementptr inbounds {struct}, ptr %ctx, i64 0, i32 {i}")
+        lines.append(f"  %l{i} = load {_stored(kind)}, ptr %a{i}")
+        if kind == "i1":
+            lines.append(f"  %t{i} = trunc i8 %l{i} to i1")
+        args.append(f"{kind} %{'t' if kind == 'i1' else 'l'}{i}")
+    call = ", ".join([*args, "i64 %begin", "i64 %end"])
+    lines += [f"  %rc = call i32 @{task}.body({call})", "  ret i32 %rc", "}"]
+    outer.module.functions.append("\n".join(lines))
+
+
+# --- how much work a piece needs ---------------------------------------------------------------------------------------
+
+
+def _grain(node: For) -> PrimExpr:
+    """The least number of iterations of a piece: what the loop is annotated with, else enough of them for ``_MIN_TASK``."""
+    known = as_int(node.annotations.get("pragma_grain"))
+    if known is not None:
+        return int64(max(known, 1))
+    work = _WORK(node.body, {id(node.loop_var)})
+    if isinstance(work, IntImm):
+        return int64(max(1, _MIN_TASK // max(work.value, 1)))
+    return max_(floordiv(int64(_MIN_TASK), max_(work, int64(1))), int64(1))
+
+
+_WORK = Dispatch("work of a statement", default=lambda n, inner: int64(1))
+"""``fn(stmt, variables bound inside) -> PrimExpr``: operations, in terms of what is known outside of the loop."""
+
+
+@_WORK.on(BufferStore)
+def _store_work(node: BufferStore, inner: set[int]) -> PrimExpr:
+    count = 1
+    for n in walk(node.value):
+        count += 16 if isinstance(n, CallIntrin) else 1 if isinstance(n, PrimExpr) and not isinstance(n, Var) else 0
+    return int64(count * max(1, DataType(node.value.dtype).itemsize // 64))
+
+
+@_WORK.on(SeqStmt)
+def _seq_work(node: SeqStmt, inner: set[int]) -> PrimExpr:
+    total: PrimExpr = int64(0)
+    for x in node.seq:
+        total = total + _WORK(x, inner)
+    return total
+
+
+@_WORK.on(IfThenElse)
+def _if_work(node: IfThenElse, inner: set[int]) -> PrimExpr:
+    then = _WORK(node.then_case, inner)
+    return then if node.else_case is None else min_(then, _WORK(node.else_case, inner))
+
+
+@_WORK.on(For)
+def _for_work(node: For, inner: set[int]) -> PrimExpr:
+    body = _WORK(node.body, inner | {id(node.loop_var)})
+    known = not any(id(v) in inner for v in walk(node.extent) if isinstance(v, Var))
+    return cast("int64", node.extent) * body if known else body * int64(16)
+
+
+@_WORK.on(Stmt)
+def _nested_work(node: Stmt, inner: set[int]) -> PrimExpr:
+    body = getattr(node, "body", None)
+    if body is None:
+        return int64(1)
+    if isinstance(node, LetStmt):
+        inner = inner | {id(node.var)}
+    return _WORK(body, inner) * int64(16 if isinstance(node, While) else 1)
