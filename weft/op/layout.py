@@ -53,15 +53,15 @@ declare(
 )  # fmt: skip
 
 
-def _depth_to_space_infer(data: Expr, block_size: int = 1, mode: str = "DCR") -> TensorType:
-    ty = tensor_arg("depth_to_space", "data", data, ndim=4)
+def _depth_to_space_infer(data: Expr, block_size: int = 1, mode: str = "DCR", op: str = "depth_to_space") -> TensorType:
+    ty = tensor_arg(op, "data", data, ndim=4)
     if mode not in ("DCR", "CRD"):
         raise InvalidArgument(f"depth_to_space: unknown mode '{mode}'", expected="DCR or CRD", where=data.span)
     if ty.shape is None:
         return TensorType(None, ty.dtype, 4)
     n, c, h, w = ty.shape
     b = int(block_size)
-    dims = (n, _divided("depth_to_space", c, b * b, data.span), simplify(h * int64(b)), simplify(w * int64(b)))
+    dims = (n, _divided(op, c, b * b, data.span), simplify(h * int64(b)), simplify(w * int64(b)))
     return TensorType(dims, ty.dtype, 4)
 
 
@@ -81,7 +81,7 @@ declare(
 )  # fmt: skip
 
 declare(
-    "nn.pixel_shuffle", "data", {"upscale_factor": 1}, infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD"),
+    "nn.pixel_shuffle", "data", {"upscale_factor": 1}, infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD", "nn.pixel_shuffle"),
     lower=lambda data, upscale_factor=1: depth_to_space(data, upscale_factor, "CRD"),
     reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"), fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",

@@ -82,7 +82,8 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
 
 
 declare(
-    "reshape", "x shape:shape", infer=_reshape_infer, lower=lambda x, shape: view(x, shape), reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]),
+    "reshape", "x shape:shape", infer=_reshape_infer, lower=lambda x, shape: view(x, _reshape_dims(TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
+    reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]),
     fusion=Fusion.INJECTIVE, doc="The same elements in row-major order under another shape; one dimension may be -1.",
 )  # fmt: skip
 

@@ -96,9 +96,9 @@ def _count(k: Any, dim: Any) -> Any:
 
 
 def _topk_infer(
-    data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+    data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32", op: str = "topk"
 ) -> Any:
-    ty = tensor_arg("topk", "data", data)
+    ty = tensor_arg(op, "data", data)
     dims = None
     if ty.shape is not None:
         a = normalize_axis("topk", axis, ty.ndim)
@@ -147,7 +147,7 @@ declare(
 
 declare(
     "argsort", "data", {"axis": -1, "descending": False, "dtype": "int32"},
-    infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(data, -1, axis, "indices", descending, dtype),
+    infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(data, -1, axis, "indices", descending, dtype, "argsort"),
     lower=lambda data, axis=-1, descending=False, dtype="int32": _topk_lower(data, -1, axis, "indices", descending, dtype),
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)), fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
