@@ -4,6 +4,7 @@ Read in this order: ``registry``, ``infer``, then any family.
 """
 
 from weft.op import (
+    activation,
     conv,
     create,
     elementwise,
@@ -23,5 +24,5 @@ from weft.op import (
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "reduce", "resize", "rnn", "scatter", "slice", "sort",
+    "Fusion", "Input", "OpDef", "activation", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "reduce", "resize", "rnn", "scatter", "slice", "sort",
 ]  # fmt: skip

@@ -29,9 +29,9 @@ __all__ = [
 
 
 def tensor_arg(
-    op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None, min_ndim: int = 0
+    op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None, min_ndim: int = 0, kind: str = ""
 ) -> TensorType:
-    """Return the tensor type of an argument, checking its rank and data type.
+    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`: "float", "integer").
 
     Raises
     ------
@@ -53,6 +53,15 @@ def tensor_arg(
             expected=f"at least {min_ndim}",
             found=f"{ty.ndim}",
             where=arg.span,
+        )
+    if kind and ty.dtype and DataType(ty.dtype).is_float != (kind == "float"):
+        expected = "a floating-point type" if kind == "float" else "an integer type or bool"
+        raise DTypeMismatch(
+            f"{op}: '{name}' has the wrong data type",
+            expected=expected,
+            found=ty.dtype,
+            where=arg.span,
+            help="use astype",
         )
     if dtype is not None and ty.dtype and not ty.dtype.startswith(dtype):
         raise DTypeMismatch(f"{op}: '{name}' has the wrong data type", expected=dtype, found=ty.dtype, where=arg.span)
@@ -105,11 +114,14 @@ def values_of(expr: Any) -> tuple[PrimExpr, ...] | None:
     return expr.ty.values if isinstance(getattr(expr, "ty", None), ShapeType) else None
 
 
-def same_as(op: str, dtype: str | None = None) -> Callable[..., TensorType]:
-    """Make the rule of an operator whose result has the type of its first argument, or another data type."""
+def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., TensorType]:
+    """Make the rule of an operator whose result has the type of its first argument, or another data type.
+
+    `only` restricts the argument to a kind of data type, "float" or "integer".
+    """
 
     def infer(x: Expr, *_: Any, **__: Any) -> TensorType:
-        ty = tensor_arg(op, "x", x)
+        ty = tensor_arg(op, "x", x, kind=only)
         return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice) if dtype is not None else ty
 
     return infer

@@ -96,7 +96,13 @@ def _count(k: Any, dim: Any) -> Any:
 
 
 def _topk_infer(
-    data: Expr, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32", op: str = "topk"
+    data: Expr,
+    k: Any = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: str = "int32",
+    op: str = "topk",
 ) -> Any:
     ty = tensor_arg(op, "data", data)
     dims = None

@@ -137,7 +137,10 @@ def tile(x: Any, repeats: Any) -> Any:
     return te.compute(
         tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)),
         lambda *i: x(
-            *(v if as_int(r) == 1 or as_int(d) == 0 else floormod(v, d) for v, d, r in zip(i[skip:], x.shape, reps[skip:], strict=True))
+            *(
+                v if as_int(r) == 1 or as_int(d) == 0 else floormod(v, d)
+                for v, d, r in zip(i[skip:], x.shape, reps[skip:], strict=True)
+            )
         ),
         name="T_tile",
     )

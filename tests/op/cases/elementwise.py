@@ -251,3 +251,13 @@ def _fma(s: Sizes) -> Case:
 
 
 assert set(FLOAT_ONLY) | set(ANY_NUMBER) <= {*list_ops(), *FLOAT_ONLY}
+
+
+@cases("nn.relu6")
+def _relu6(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, low=-9, high=9))
+
+
+@cases("nn.softplus")
+def _softplus_scaled(s: Sizes) -> Case:
+    return call(s.real(s.a, low=-9, high=9), beta=2.0, rtol=1e-4, atol=1e-5)

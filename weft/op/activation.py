@@ -1,0 +1,137 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.op.infer import broadcast, same_as
+from weft.op.registry import Fusion, declare
+from weft.topi.activation import ACTIVATIONS, prelu
+from weft.topi.broadcast import elementwise
+
+__all__: list[str] = []
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.float64])(x) if x.size else x
+
+
+def _elu(x: Any, alpha: float) -> Any:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _softplus(x: Any) -> Any:
+    return np.logaddexp(x, 0)
+
+
+def _activation(name: str, doc: str, reference: Any, rtol: float = 1e-5, **attrs: Any) -> None:
+    """Declare ``nn.<name>``; the reference computes in float64 (integers in their own type)."""
+
+    def ref(x: Any, **values: Any) -> Any:
+        with np.errstate(all="ignore"):
+            wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
+            return np.asarray(reference(wide, **values)).astype(x.dtype)
+
+    any_type = name in ("relu", "relu6", "dropout")
+    declare(
+        f"nn.{name}",
+        "x",
+        attrs,
+        infer=same_as(f"nn.{name}", only="" if any_type else "float"),
+        lower=lambda x, **values: elementwise(lambda v: ACTIVATIONS[name](v, **values), x, name="T_" + name),
+        reference=ref,
+        fusion=Fusion.ELEMENTWISE,
+        rtol=rtol,
+        doc=doc,
+        tags=("unary",),
+    )
+
+
+_activation("relu", "``max(x, 0)``.", lambda x: np.maximum(x, 0))
+_activation("relu6", "``min(max(x, 0), 6)``.", lambda x: np.clip(x, 0, 6))
+_activation(
+    "gelu",
+    "``x * Phi(x)`` with the normal distribution's Phi, by the error function.",
+    lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    1e-4,
+)
+_activation(
+    "gelu_tanh",
+    "GELU by a hyperbolic tangent.",
+    lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    1e-4,
+)
+_activation("silu", "``x * sigmoid(x)``.", lambda x: x / (1 + np.exp(-x)))
+_activation(
+    "softplus",
+    "``log(1 + exp(beta * x)) / beta``; it is computed so that no `threshold` is needed.",
+    lambda x, beta, threshold: _softplus(x * beta) / beta,
+    1e-4,
+    beta=1.0,
+    threshold=20.0,
+)
+_activation("mish", "``x * tanh(softplus(x))``.", lambda x: x * np.tanh(_softplus(x)), 1e-4)
+_activation("hardswish", "``x * clip(x / 6 + 0.5, 0, 1)``.", lambda x: x * np.clip(x / 6 + 0.5, 0, 1))
+_activation("softsign", "``x / (1 + abs(x))``.", lambda x: x / (1 + np.abs(x)))
+_activation(
+    "leakyrelu", "``x`` where positive, else ``alpha * x``.", lambda x, alpha: np.where(x > 0, x, x * alpha), alpha=0.01
+)
+_activation("elu", "``x`` where positive, else ``alpha * (exp(x) - 1)``.", _elu, alpha=1.0)
+_activation(
+    "selu",
+    "Scaled exponential linear unit.",
+    lambda x, alpha, gamma: gamma * _elu(x, alpha),
+    alpha=1.6732632423543772,
+    gamma=1.0507009873554805,
+)
+_activation(
+    "hardsigmoid",
+    "``clip(alpha * x + beta, 0, 1)``.",
+    lambda x, alpha, beta: np.clip(x * alpha + beta, 0, 1),
+    alpha=1 / 6,
+    beta=0.5,
+)
+_activation(
+    "celu",
+    "Continuously differentiable exponential linear unit.",
+    lambda x, alpha: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
+    alpha=1.0,
+)
+_activation(
+    "thresholded_relu",
+    "``x`` where greater than `alpha`, else 0.",
+    lambda x, alpha: np.where(x > alpha, x, 0),
+    alpha=1.0,
+)
+_activation(
+    "shrink",
+    "Shrink towards zero.",
+    lambda x, bias, lambd: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)),
+    bias=0.0,
+    lambd=0.5,
+)
+
+declare(
+    "nn.prelu",
+    "x alpha",
+    infer=lambda x, alpha: broadcast("nn.prelu", x, alpha),
+    lower=prelu,
+    reference=lambda x, alpha: np.where(x > 0, x, x * alpha).astype(x.dtype),
+    fusion=Fusion.BROADCAST,
+    doc="``x`` where positive, else ``alpha * x``; `alpha` broadcasts from the right.",
+)
+
+declare(
+    "nn.dropout",
+    "x",
+    {"rate": 0.5},
+    infer=same_as("nn.dropout"),
+    lower=lambda x, rate=0.5: elementwise(lambda v: v, x, name="T_dropout"),
+    reference=lambda x, rate: x,
+    decompose=lambda x, rate=0.5: x,
+    fusion=Fusion.ELEMENTWISE,
+    doc="Nothing, at inference.",
+)

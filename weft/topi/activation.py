@@ -1,0 +1,88 @@
+"""Activation functions, each one scalar expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft import tir
+from weft.ir import const, select
+from weft.topi.broadcast import elementwise
+
+__all__ = ["ACTIVATIONS", "leaky_relu", "prelu", "relu"]
+
+
+def _c(x: Any, value: float) -> Any:
+    return const(value, x.dtype)
+
+
+def _relu(x: Any) -> Any:
+    return tir.max(x, _c(x, 0))
+
+
+def _gelu(x: Any) -> Any:
+    return x * _c(x, 0.5) * (_c(x, 1) + tir.erf(x * _c(x, 1 / math.sqrt(2))))
+
+
+def _gelu_tanh(x: Any) -> Any:
+    inner = _c(x, math.sqrt(2 / math.pi)) * (x + _c(x, 0.044715) * x * x * x)
+    return x * _c(x, 0.5) * (_c(x, 1) + tir.tanh(inner))
+
+
+def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    scaled = x if beta == 1.0 else x * _c(x, beta)
+    value = tir.max(scaled, _c(x, 0)) + tir.log(_c(x, 1) + tir.exp(-tir.abs(scaled)))
+    return value if beta == 1.0 else value * _c(x, 1 / beta)
+
+
+def _hard_sigmoid(x: Any, alpha: float = 1 / 6, beta: float = 0.5) -> Any:
+    return tir.min(tir.max(x * _c(x, alpha) + _c(x, beta), _c(x, 0)), _c(x, 1))
+
+
+def _elu(x: Any, alpha: float = 1.0) -> Any:
+    return select(x > _c(x, 0), x, _c(x, alpha) * (tir.exp(tir.min(x, _c(x, 0))) - _c(x, 1)))
+
+
+def _shrink(x: Any, bias: float = 0.0, lambd: float = 0.5) -> Any:
+    return select(x < _c(x, -lambd), x + _c(x, bias), select(x > _c(x, lambd), x - _c(x, bias), _c(x, 0)))
+
+
+def _celu(x: Any, alpha: float = 1.0) -> Any:
+    return tir.max(x, _c(x, 0)) + tir.min(_c(x, 0), _c(x, alpha) * (tir.exp(x * _c(x, 1 / alpha)) - _c(x, 1)))
+
+
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "celu": _celu,
+    "elu": _elu,
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "hardsigmoid": _hard_sigmoid,
+    "hardswish": lambda x: x * _hard_sigmoid(x),
+    "leakyrelu": lambda x, alpha=0.01: select(x > _c(x, 0), x, x * _c(x, alpha)),
+    "mish": lambda x: x * tir.tanh(_softplus(x)),
+    "relu": _relu,
+    "relu6": lambda x: tir.min(_relu(x), _c(x, 6)),
+    "selu": lambda x, alpha=1.6732632423543772, gamma=1.0507009873554805: _c(x, gamma) * _elu(x, alpha),
+    "shrink": _shrink,
+    "silu": lambda x: x * tir.sigmoid(x),
+    "softplus": _softplus,
+    "softsign": lambda x: x / (_c(x, 1) + tir.abs(x)),
+    "thresholded_relu": lambda x, alpha=1.0: select(x > _c(x, alpha), x, _c(x, 0)),
+}
+"""Functions of one value, by operator name without ``nn.``."""
+
+
+def relu(x: Any) -> Any:
+    """``max(x, 0)``."""
+    return elementwise(_relu, x, name="T_relu")
+
+
+def leaky_relu(x: Any, alpha: float) -> Any:
+    """``x`` where positive, else ``alpha * x``."""
+    return elementwise(lambda v: ACTIVATIONS["leakyrelu"](v, alpha), x, name="T_leaky_relu")
+
+
+def prelu(x: Any, alpha: Any) -> Any:
+    """``x`` where positive, else ``alpha * x`` with a tensor that broadcasts."""
+    return elementwise(lambda v, a: select(v > _c(v, 0), v, v * a), x, alpha, name="T_prelu")
