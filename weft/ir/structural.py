@@ -21,27 +21,31 @@ from weft.ir.scalar import Op, Var
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
-# Fields that introduce variables, compared before the others, by class name (the classes live on higher floors).
-_BINDERS: dict[str, tuple[str, ...]] = {
-    "Function": ("params",),
-    "PrimFunc": ("params", "buffer_map"),
-    "For": ("loop_var",),
-    "LetStmt": ("var",),
-    "Let": ("var",),
-    "IterVar": ("var",),
-    "Block": ("iter_vars", "alloc_buffers", "match_buffers"),
-    "AllocBuffer": ("buffer",),
-    "DeclBuffer": ("buffer",),
-    "VarBinding": ("var",),
-    "MatchCast": ("var", "ty"),
-    "CommReducer": ("lhs", "rhs"),
-    "FuncType": ("params",),
+# Fields that introduce variables, compared before the others, by class name (the classes live on higher floors), each with how it
+# does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant elsewhere (passes leave
+# variables bound in several places); MEMORY, a buffer is new together with its pointer.
+_SIGHT, _BIND, _MEMORY = 1, 2, 3
+_BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
+    "Function": (("params", _BIND),),
+    "PrimFunc": (("params", _BIND), ("buffer_map", _SIGHT)),
+    "For": (("loop_var", _BIND),),
+    "LetStmt": (("var", _BIND),),
+    "Let": (("var", _BIND),),
+    "IterVar": (("var", _BIND),),
+    "Block": (("iter_vars", _SIGHT), ("alloc_buffers", _MEMORY), ("match_buffers", _SIGHT)),
+    "MatchBufferRegion": (("buffer", _MEMORY),),
+    "AllocBuffer": (("buffer", _MEMORY),),
+    "DeclBuffer": (("buffer", _BIND),),
+    "VarBinding": (("var", _BIND),),
+    "MatchCast": (("var", _BIND), ("ty", _SIGHT)),
+    "CommReducer": (("lhs", _BIND), ("rhs", _BIND)),
+    "FuncType": (("params", _SIGHT),),
 }
 # Classes whose type follows from their other fields.
 _DERIVED_TYPE = (Constant, DataTypeImm, ExprStringImm, ExternFunc, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, TupleGetItem)
 _DERIVED_NAMES = {"SeqExpr"}
 
-_PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR = range(8)
+_PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR, _SEQUENCE = range(9)
 
 
 class _Plan:
@@ -54,7 +58,7 @@ class _Plan:
         self.kind = _kind_of(cls)
         name = cls.__name__
         if not issubclass(cls, Node):
-            self.binders: tuple[str, ...] = ()
+            self.binders: tuple[tuple[str, int], ...] = ()
             self.fields: tuple[str, ...] = ()
             return
         skip = {"span"}
@@ -63,7 +67,7 @@ class _Plan:
         if issubclass(cls, _DERIVED_TYPE) or name in _DERIVED_NAMES:
             skip.add("ty")
         self.binders = _BINDERS.get(name, ())
-        self.fields = tuple(f for f in cls.__struct_fields__ if f not in skip and f not in self.binders)
+        self.fields = tuple(f for f in cls.__struct_fields__ if f not in skip and f not in dict(self.binders))
 
 
 def _kind_of(cls: type) -> int:
@@ -74,6 +78,8 @@ def _kind_of(cls: type) -> int:
             return _ATTRS
         if issubclass(cls, (Var, ExprVar)) or cls.__name__ == "Buffer":
             return _NUMBERED
+        if cls.__name__ == "SeqStmt":
+            return _SEQUENCE
         return _CONSTANT if issubclass(cls, Constant) else _PLAIN
     if issubclass(cls, tuple):
         return _TUPLE
@@ -90,6 +96,19 @@ def _plan(cls: type) -> _Plan:
 
 def _array(data: Any) -> np.ndarray:
     return np.ascontiguousarray(data.numpy() if hasattr(data, "numpy") else data)
+
+
+def _flattened(stmt: Any) -> tuple[Any, ...]:
+    """Return the statements of a sequence; one inside another, as rewriting leaves them, is the same as its statements."""
+    out: list[Any] = []
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        if type(s).__name__ == "SeqStmt":
+            stack.extend(reversed(s.seq))
+        else:
+            out.append(s)
+    return tuple(out)
 
 
 def _name_of(node: Any) -> str:
@@ -124,12 +143,12 @@ class _Equal:
         self.map_free_vars = map_free_vars
         self.forward: dict[int, Any] = {}
         self.backward: dict[int, Any] = {}
-        self.stack: list[tuple[Any, Any, Any, bool]] = []
+        self.stack: list[tuple[Any, Any, Any, int]] = []
 
     def check(self, lhs: Any, rhs: Any, path: Any) -> None:
         """Raise :class:`_Mismatch` at the first difference."""
         stack = self.stack
-        stack.append((lhs, rhs, path, False))
+        stack.append((lhs, rhs, path, 0))
         while stack:
             a, b, where, defining = stack.pop()
             cls = type(a)
@@ -144,6 +163,12 @@ class _Equal:
                     stack.append((a[i], b[i], (where, i), defining))
             elif kind == _TENSOR:
                 self._tensors(a, b, where)
+            elif kind == _SEQUENCE or type(b).__name__ == "SeqStmt":
+                x, y = _flattened(a), _flattened(b)
+                if (len(x), len(y)) == (1, 1):
+                    stack.append((x[0], y[0], where, defining))
+                else:
+                    stack.append((x, y, (where, ".seq"), defining))
             elif cls is not type(b):
                 raise _Mismatch(where, a, b)
             elif kind == _PLAIN:
@@ -161,21 +186,23 @@ class _Equal:
             else:
                 self._tensors(a.data, b.data, (where, ".data"))
 
-    def _push(self, plan: _Plan, a: Any, b: Any, where: Any, defining: bool) -> None:
+    def _push(self, plan: _Plan, a: Any, b: Any, where: Any, defining: int) -> None:
+        below = _SIGHT if defining else 0
         for f in reversed(plan.fields):
-            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), defining))
-        for f in reversed(plan.binders):
-            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), True))
+            inner = _BIND if defining == _MEMORY and f == "data" else below
+            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), inner))
+        for f, how in reversed(plan.binders):
+            self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), how))
 
-    def _variables(self, plan: _Plan, a: Any, b: Any, where: Any, defining: bool) -> None:
-        if id(a) in self.forward or id(b) in self.backward:
+    def _variables(self, plan: _Plan, a: Any, b: Any, where: Any, defining: int) -> None:
+        if defining < _BIND and (id(a) in self.forward or id(b) in self.backward):
             if self.forward.get(id(a)) is not b or self.backward.get(id(b)) is not a:
                 raise _Mismatch(where, a, b)
             return
         if a is not b and not (defining or self.map_free_vars or plan.tag == b"Buffer("):
             raise _Mismatch(where, a, b, " (a variable that neither side defines)")
         self.forward[id(a)], self.backward[id(b)] = b, a
-        self._push(plan, a, b, where, True)
+        self._push(plan, a, b, where, defining or _SIGHT)
 
     @staticmethod
     def _scalars(a: Any, b: Any, where: Any) -> None:
@@ -211,8 +238,8 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
     if names[0] != names[1]:
         only = [", ".join(sorted(a - b)) or "no other function" for a, b in (names, names[::-1])]
         raise _Mismatch(root, f"has {only[0]}", f"has {only[1]}", " (names of functions)")
-    for var, func in lhs.items():
-        state.check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
+    for var, func in lhs.items():  # functions are closed: what two of them share is chance
+        _Equal(map_free_vars).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
     state.check(lhs.attrs, rhs.attrs, (root, ".attrs"))
     infos = [tuple(sorted(m.global_infos.items())) for m in (lhs, rhs)]
     state.check(infos[0], infos[1], (root, ".global_infos"))
@@ -249,14 +276,32 @@ def _shown(value: Any) -> str:
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
+class _New:
+    """A variable, or a tuple of them, that its place introduces."""
+
+    __slots__ = ("how", "value")
+
+    def __init__(self, value: Any, how: int) -> None:
+        self.value, self.how = value, how
+
+
 def _encode(root: Any, out: list[bytes]) -> None:
     """Append the canonical encoding of a value. Prefix form: the class and the lengths say how many values follow."""
     numbers: dict[int, int] = {}
+    count = 0
     stack: list[Any] = [root]
     pop, push, write, plans = stack.pop, stack.append, out.append, _PLANS
     while stack:
         v = pop()
         cls = type(v)
+        how = 0
+        if cls is _New:
+            how, v = v.how, v.value
+            cls = type(v)
+            if cls is tuple:
+                write(b"%d:" % len(v))
+                stack.extend([_New(x, how) for x in reversed(v)])
+                continue
         plan = plans.get(cls) or _plan(cls)
         kind = plan.kind
         if kind == _SCALAR:
@@ -265,20 +310,28 @@ def _encode(root: Any, out: list[bytes]) -> None:
             write(plan.tag)
             for f in reversed(plan.fields):
                 push(getattr(v, f))
-            for f in reversed(plan.binders):
-                push(getattr(v, f))
+            for f, binds in reversed(plan.binders):
+                x = getattr(v, f)
+                push(x if binds == _SIGHT else _New(x, binds))
         elif kind == _TUPLE:
             write(b"%d:" % len(v))
             stack.extend(reversed(v))
+        elif kind == _SEQUENCE:
+            flat = _flattened(v)
+            if len(flat) != 1:
+                write(b"%s%d:" % (plan.tag, len(flat)))
+            stack.extend(reversed(flat))
         elif kind == _NUMBERED:
             known = numbers.get(id(v))
-            if known is not None:
+            if known is not None and not how:
                 write(b"#%d;" % known)
                 continue
             write(b"@" + plan.tag)
-            numbers[id(v)] = len(numbers)
+            numbers[id(v)] = count
+            count += 1
             for f in reversed(plan.fields):
-                push(getattr(v, f))
+                x = getattr(v, f)
+                push(_New(x, _BIND) if how == _MEMORY and f == "data" else x)
         elif kind == _NAMED:
             write(plan.tag + _name_of(v).encode() + b";")
         elif kind == _ATTRS:

@@ -150,7 +150,7 @@ def _render(doc: Doc, indent: int, width: int, suffix: int) -> list[str]:
 
 
 def _render_seq(doc: Seq, indent: int, width: int, suffix: int) -> list[str]:
-    """Break the longest part that can be broken; the others stay flat."""
+    """Break the longest part that can be broken (a later one at least half as long comes first); the others stay flat."""
     parts = doc.parts
     texts = [flat(p) for p in parts]
     if OR <= doc.precedence <= MUL and sum(map(len, texts)) > 16 * width:
@@ -158,7 +158,8 @@ def _render_seq(doc: Seq, indent: int, width: int, suffix: int) -> list[str]:
     breakable = [i for i, p in enumerate(parts) if _breaks(p)]
     if not breakable:
         return ["".join(texts)]
-    at = max(breakable, key=lambda i: len(texts[i]))
+    longest = max(len(texts[i]) for i in breakable)
+    at = max(i for i in breakable if 2 * len(texts[i]) >= longest)
     before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
     lines = _render(parts[at], indent, max(width - len(before), indent + 20), suffix + len(after))
     lines[0] = before + lines[0]

@@ -11,7 +11,8 @@ import base64
 import keyword
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.ir.deep import with_deep_stack
@@ -45,13 +46,15 @@ _NOT_NAME = re.compile(r"\W")
 class _Frame:
     """One function under way: what it has introduced, and the place for declarations."""
 
-    __slots__ = ("defined", "loops", "place", "sizes")
+    __slots__ = ("defined", "loops", "order", "place", "places", "sizes")
 
     def __init__(self, place: list[Any] | None) -> None:
         self.place = place
         self.defined: set[int] = set()
+        self.order: list[int] = []  # of `defined`, so that what a scope introduced can be forgotten
         self.sizes: set[int] = set()  # variables that the signature shows to be dimensions
         self.loops: dict[int, Any] = {}  # loops under way, by variable
+        self.places: dict[int, list[Any]] = {}  # by pointer: where views of the memory are declared
 
 
 class Printer:
@@ -104,8 +107,24 @@ class Printer:
     def define(self, node: Any, hint: str) -> str:
         """Introduce `node` in the function under way and return its name."""
         name = self.name_of(node, hint)
-        self.frames[-1].defined.add(id(node))
+        self._introduced(node)
         return name
+
+    def _introduced(self, node: Any) -> None:
+        frame = self.frames[-1]
+        if id(node) not in frame.defined:
+            frame.defined.add(id(node))
+            frame.order.append(id(node))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Indent, and forget at the end what was introduced inside; names stay taken."""
+        frame = self.frames[-1]
+        depth = len(frame.order)
+        with self.lines.indented():
+            yield
+        while len(frame.order) > depth:
+            frame.defined.discard(frame.order.pop())
 
     def name_of(self, node: Any, hint: str) -> str:
         """Return the name of `node`, giving it one like `hint` at first."""
@@ -119,18 +138,26 @@ class Printer:
         """Let `node` be written as `text` (such as ``A.data``) in the function under way."""
         self._names[id(node)] = text
         self._keep.append(node)
-        self.frames[-1].defined.add(id(node))
+        self._introduced(node)
 
     def is_defined(self, node: Any) -> bool:
         """Whether `node` has been introduced in this function or one around it."""
         return any(id(node) in f.defined for f in self.frames)
 
-    def declare(self, node: Any, hint: str, value: Any) -> str:
-        """Return the name of `node`, declaring it as ``value()`` at the top when nothing has introduced it."""
+    def open_views(self, pointer: Any) -> None:
+        """Let views of what `pointer` points to be declared here."""
+        self.frames[-1].places[id(pointer)] = self.lines.mark()
+
+    def declare(self, node: Any, hint: str, value: Any, pointer: Any = None) -> str:
+        """Return the name of `node`; what nothing has introduced is declared as ``value()`` at the top, or where its memory is made."""
         if self.is_defined(node):
             return self._names[id(node)]
-        name = self.define(node, hint)
-        place = self.frames[-1].place
+        frame = self.frames[-1]
+        name = self.name_of(node, hint)
+        frame.defined.add(id(node))
+        if id(pointer) in frame.places:
+            frame.order.append(id(node))
+        place = frame.place if pointer is None else frame.places.get(id(pointer), frame.places.get(0, frame.place))
         if place is not None:
             place.append(Seq(TERNARY, (name, " = ", value())))
         return name

@@ -239,7 +239,7 @@ def _if(node: If, var: ExprVar, p: Printer) -> None:
 
 
 def _branch(branch: Any, name: str, var: ExprVar, p: Printer) -> None:
-    with p.lines.indented():
+    with p.scope():
         result = branch
         if isinstance(branch, SeqExpr):
             _blocks(branch, p)
@@ -301,7 +301,7 @@ def _function(func: Function, name: str, p: Printer, *, nested: bool = False) ->
             options.append(("name", quote(name)))
     p.lines.add("@", call("R.function", (), options) if options else "R.function")
     p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
-    with p.lines.indented():
+    with p.scope():
         p.lines.mark(place)
         if attrs:
             p.lines.add(call("R.func_attr", [mapping([(quote(k), any_literal(v, p)) for k, v in attrs.items()])]))

@@ -92,7 +92,7 @@ def _buffer(b: Buffer, p: Printer) -> Doc:
         return p.name_of(b, b.name)
     p.dialects.add("T")
     args, kwargs = _buffer_args(b, p)
-    name = p.declare(b, b.name, lambda: call("T.Buffer", args, kwargs))
+    name = p.declare(b, b.name, lambda: call("T.Buffer", args, kwargs), pointer=b.data)
     if not p.is_defined(b.data):
         p.alias(b.data, name + ".data")
     return name
@@ -240,14 +240,25 @@ def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
         p.note(node)
         if not todo and alone is not None and not (in_block and type(node) is AllocBuffer):
             p.lines.add(alone)
+            _open_views(node, p)
             todo.append(node.body)  # type: ignore[attr-defined]
         else:
             p.lines.add("with ", line, ":")
-            _suite(node.body, p)  # type: ignore[attr-defined]
+            with p.scope():
+                _open_views(node, p)
+                _body(node.body, p)  # type: ignore[attr-defined]
+
+
+def _open_views(node: Stmt, p: Printer) -> None:
+    """Let views of the memory that a statement introduces be declared behind it."""
+    if isinstance(node, (AllocBuffer, DeclBuffer)):
+        p.open_views(node.buffer.data)
+    elif isinstance(node, LetStmt) and node.var.dtype == "handle":
+        p.open_views(node.var)
 
 
 def _suite(stmt: Stmt, p: Printer) -> None:
-    with p.lines.indented():
+    with p.scope():
         _body(stmt, p)
 
 
@@ -448,7 +459,7 @@ def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
 @STMT.on(BlockRealize)
 def _block_realize(node: BlockRealize, p: Printer) -> None:
     p.lines.add("with ", call("T.sblock", [quote(node.block.name_hint)]), ":")
-    with p.lines.indented():
+    with p.scope():
         _axes(node.block, node.iter_values, p)
         if not (isinstance(node.predicate, s.IntImm) and node.predicate.value):
             p.lines.add(call("T.where", [p.expr(node.predicate)]))
@@ -546,9 +557,11 @@ def _block_buffers(block: Block, p: Printer) -> None:
     for b in block.alloc_buffers:
         name, value = _new_buffer("T.sblock_alloc_buffer", b, p)
         p.lines.add(_assign(name, value))
+        p.open_views(b.data)
     for m in block.match_buffers:
         name, value = _new_buffer("T.match_buffer", m.buffer, p, p.expr(m.source))
         p.lines.add(_assign(name, value))
+        p.open_views(m.buffer.data)
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -584,7 +597,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     p.lines.add("@", call("T.prim_func", (), options) if options else "T.prim_func")
     returns = [" -> ", any_literal(func.ret_type, p)] if func.ret_type is not None else []
     p.lines.add(f"def {spelled}", Group("(", tuple(params), ")"), *returns, ":")
-    with p.lines.indented():
+    with p.scope():
         if attrs:
             p.lines.add(call("T.func_attr", [mapping([(quote(k), any_literal(v, p)) for k, v in attrs.items()])]))
         p.lines.mark(place)
@@ -592,6 +605,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
             if id(param) not in inline:
                 buffer_name, value = _new_buffer("T.match_buffer", buffer, p, p.expr(param))
                 p.lines.add(_assign(buffer_name, value))
+        p.frames[-1].places[0] = p.lines.mark()
         if bare:
             p.lines.add('# with T.sblock("root"):')
             _block_content(func.body.block, p, signature=False)  # type: ignore[attr-defined]
