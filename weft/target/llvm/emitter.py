@@ -43,7 +43,7 @@ class ModuleEmitter:
         self.globals: list[str] = []
         self._strings: dict[str, str] = {}
         self._support: set[str] = set()
-        self.full_pipeline = False
+        self.has_scalar_loop = False
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once."""
@@ -100,6 +100,7 @@ class FunctionEmitter:
         self.block = "entry"
         self.cleanup: list[str] = []
         self.noalias = True
+        self.loops = self.scalar_stores = self.vector_stores = 0
         self._known: dict[str, str] = {}
         self._undo: list[list[str]] = []
         self._memo: dict[int, tuple[Any, str]] = {}

@@ -64,6 +64,10 @@ def _seq(node: SeqStmt, s: FunctionEmitter) -> None:
 def _store(node: BufferStore, s: FunctionEmitter) -> None:
     store(s, node.buffer, node.indices[0], node.value, node.predicate)
     s.forget()
+    if DataType(node.value.dtype).lanes > 1:
+        s.vector_stores += 1
+    else:
+        s.scalar_stores += 1
 
 
 @STMT.on(Evaluate)
@@ -178,7 +182,7 @@ def emit_loop(
     """Emit a loop tested at its end, entered only if there is an iteration (which `entered` says is known)."""
     t = llvm_type(var.dtype)
     head, end = s.label("for"), s.label("endfor")
-    before = s.block
+    before, stores = s.block, (s.loops, s.scalar_stores, s.vector_stores)
     if entered:
         s.jump(head)
     else:
@@ -197,6 +201,10 @@ def emit_loop(
         s.branch(again, head, end)
     s.start(end)
     s.forget()
+    loops, scalar, vector = stores
+    if s.loops == loops and s.scalar_stores > scalar and s.vector_stores == vector:
+        s.module.has_scalar_loop = True
+    s.loops += 1
 
 
 @STMT.on(AllocBuffer)
