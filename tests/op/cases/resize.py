@@ -81,16 +81,6 @@ def _bytes(s: Sizes) -> Case | None:
     )
 
 
-@cases("image.resize")
-def _down(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 8, 9), Shape((s.a, 3, 4)), method="linear", antialias=True, **NEAR)
-
-
-@cases("image.resize")
-def _down_cubic(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 8, 9), Shape((s.a, 3, 4)), method="cubic", antialias=True, **NEAR)
-
-
 @cases("image.resize2d")
 def _resize2d(s: Sizes) -> Case | None:
     return None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR)
