@@ -164,7 +164,8 @@ def _if_work(node: IfThenElse, inner: set[int]) -> PrimExpr:
 @_WORK.on(For)
 def _for_work(node: For, inner: set[int]) -> PrimExpr:
     body = _WORK(node.body, inner | {id(node.loop_var)})
-    known = not any(id(v) in inner for v in walk(node.extent) if isinstance(v, Var))
+    # what is read from memory may belong to the body
+    known = not any(isinstance(v, BufferLoad) or id(v) in inner for v in walk(node.extent) if isinstance(v, (Var, BufferLoad)))
     return cast("int64", node.extent) * body if known else body * int64(16)
 
 
