@@ -26,7 +26,19 @@ from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.stmt import LOOPS, STMT, emit_loop, finish
 from weft.target.llvm.support import parallel_for
 from weft.target.llvm.types import llvm_type
-from weft.tir import AllocBuffer, Buffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, While
+from weft.tir import (
+    AllocBuffer,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
 
 __all__: list[str] = []
 
@@ -165,7 +177,9 @@ def _if_work(node: IfThenElse, inner: set[int]) -> PrimExpr:
 def _for_work(node: For, inner: set[int]) -> PrimExpr:
     body = _WORK(node.body, inner | {id(node.loop_var)})
     # what is read from memory may belong to the body
-    known = not any(isinstance(v, BufferLoad) or id(v) in inner for v in walk(node.extent) if isinstance(v, (Var, BufferLoad)))
+    known = not any(
+        isinstance(v, BufferLoad) or id(v) in inner for v in walk(node.extent) if isinstance(v, (Var, BufferLoad))
+    )
     return cast("int64", node.extent) * body if known else body * int64(16)
 
 
