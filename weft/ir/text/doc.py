@@ -144,6 +144,8 @@ def _render(doc: Doc, indent: int, width: int, suffix: int) -> list[str]:
             inner = _render(item, indent + 4, width, 1)
             lines += [" " * (indent + 4) + inner[0], *inner[1:]]
             lines[-1] += ","
+        if doc.open == "[":  # after a single index a comma would make it a tuple
+            lines[-1] = lines[-1][:-1]
         lines.append(" " * indent + doc.close.removeprefix(","))
         return lines
     return _render_seq(doc, indent, width, suffix)  # type: ignore[arg-type]

@@ -58,6 +58,17 @@ _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 
+# Python asks the right operand of `1 < x` for `x > 1`; these keep the order.
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: s.equal,
+    ast.NotEq: s.not_equal,
+    ast.Lt: s.less,
+    ast.LtE: s.less_equal,
+    ast.Gt: s.greater,
+    ast.GtE: s.greater_equal,
+}
+
+
 class Evaluator:
     """Evaluates expressions of one source in nested scopes.
 
@@ -173,6 +184,8 @@ class Evaluator:
 
     def _apply(self, op: ast.AST, a: Any, b: Any) -> Any:
         name, function = _BINARY[type(op)]
+        if type(op) in _COMPARE and isinstance(b, s.PrimExpr) and isinstance(a, (int, float)):
+            return _COMPARE[type(op)](a, b)
         rule = BINARY.get(type(a)) or BINARY.get(type(b))
         return function(a, b) if rule is None or name in ("is", "is_not") else rule(a, b, name, self)
 

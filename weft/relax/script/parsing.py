@@ -30,6 +30,7 @@ from weft.ir import (
     TupleType,
     Type,
     as_shape,
+    walk,
 )
 from weft.ir import Var as ScalarVar
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
@@ -287,11 +288,19 @@ def _bind(p: Parser, target: ast.Name, value: Any, note: Type | None) -> ExprVar
 def _checked(p: Parser, target: ast.AST, value: Any, note: Type) -> Expr:
     """Hold an annotation against the inferred type; it decides where nothing was inferred."""
     inferred = value.ty
-    if isinstance(value, Call) and (inferred is None or (isinstance(inferred, AnyType) and not isinstance(note, AnyType))):
+    if isinstance(value, Call) and (_is_unknown(inferred, p) and not isinstance(note, AnyType)):
         return Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
         raise TypeInferenceError("the annotation differs from the type of the value", where=p.span(target), expected=str(inferred), found=str(note))
     return value
+
+
+def _is_unknown(ty: Type | None, p: Parser) -> bool:
+    """Whether inference found nothing, or a type in terms of symbols that this function does not know."""
+    if ty is None or isinstance(ty, AnyType):
+        return True
+    known = {id(v) for v in p.state.symbols.values()}
+    return any(isinstance(n, ScalarVar) and id(n) not in known for n in walk(ty))
 
 
 def _contradicts(a: Type, b: Type) -> bool:
