@@ -67,7 +67,7 @@ def test_values_and_types(name: str, index: int) -> None:
             run(name, case, compile_call(name, case, symbolic=False, scheduled=True), sizes)
 
 
-@pytest.mark.parametrize("name", sorted(WITHOUT_LOWER))
+@pytest.mark.parametrize("name", [n for n in list_ops() if get_op_def(n).decompose is not None])
 def test_decomposed_operators(name: str) -> None:
     """Operators that become others are compiled as a whole program."""
     for index in range(len(CASES[name])):
@@ -76,6 +76,7 @@ def test_decomposed_operators(name: str) -> None:
             program = program or relax_program(name, case)
             expected = expected_of(name, case)
             found = program(*[to_numpy(v) for v in case.inputs])
+            found = found if len(expected) > 1 else [found]
             for f, e in zip(found, expected, strict=True):
                 compare(f.numpy(), e, case.rtol or 1e-4, case.atol)
         assert program is not None

@@ -5,6 +5,7 @@ Read in this order: ``registry``, ``infer``, then any family.
 
 from weft.op import (
     activation,
+    attention,
     conv,
     create,
     elementwise,
@@ -14,9 +15,11 @@ from weft.op import (
     matmul,
     norm,
     pool,
+    quant,
     reduce,
     resize,
     rnn,
+    sample,
     scatter,
     slice,
     sort,
@@ -24,5 +27,5 @@ from weft.op import (
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "activation", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "reduce", "resize", "rnn", "scatter", "slice", "sort",
+    "Fusion", "Input", "OpDef", "activation", "attention", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scatter", "slice", "sort",
 ]  # fmt: skip

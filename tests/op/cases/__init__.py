@@ -1,3 +1,3 @@
 """Calls of every operator, by family."""
 
-from tests.op.cases import conv, elementwise, index, manipulate, matmul, norm, pool, reduce, resize, rnn, sort  # noqa: F401
+from tests.op.cases import conv, elementwise, index, manipulate, matmul, norm, pool, quant, reduce, resize, rnn, sort  # noqa: F401

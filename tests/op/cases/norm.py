@@ -141,7 +141,7 @@ def _attention_window(s: Sizes) -> Case | None:
     )
 
 
-@cases("nn.attention_bias")
+@cases("nn.attention")
 def _attention_bias(s: Sizes) -> Case | None:
     if s.b == 0:
         return None
@@ -153,3 +153,10 @@ def _attention_bias(s: Sizes) -> Case | None:
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@cases("nn.attention")
+def _attention_shared_heads(s: Sizes) -> Case | None:
+    if s.b == 0:
+        return None
+    return call(s.real(s.a, s.c, 6, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 3), rtol=1e-4, atol=1e-5)

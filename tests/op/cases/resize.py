@@ -104,7 +104,7 @@ def _sample(method: str, padding: str, align: bool) -> None:
             return None
         return call(
             s.real(s.a, 2, s.b, s.c),
-            s.real(s.a, 3, 4, 2, low=-1.4, high=1.4),
+            s.real(s.a, 2, 3, 4, low=-1.4, high=1.4),
             method=method,
             padding_mode=padding,
             align_corners=align,

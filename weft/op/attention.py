@@ -1,0 +1,119 @@
+"""Attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
+from weft.op.infer import same_dtype, simplify, tensor_arg
+from weft.op.registry import Fusion, declare, make_call
+from weft.topi.attention import attention, attention_scale
+
+__all__: list[str] = []
+
+_MASKS = (None, "TopLeft", "BottomRight")
+
+
+def _infer(
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None, window_size: Any = None
+) -> TensorType:  # fmt: skip
+    types = [
+        tensor_arg("nn.attention", n, a, ndim=4, kind="float")
+        for n, a in (("query", query), ("key", key), ("value", value))
+    ]
+    dtype = same_dtype("nn.attention", query, key, value)
+    if bias is not None:
+        tensor_arg("nn.attention", "bias", bias, kind="float")
+    if causal_mask not in _MASKS or (window_size is not None and causal_mask is None):
+        raise InvalidArgument(
+            "nn.attention: unknown mask",
+            expected="causal_mask None, TopLeft or BottomRight; window_size only with one",
+            found=str(causal_mask),
+            where=query.span,
+        )
+    if any(t.shape is None for t in types):
+        return TensorType(None, dtype, 4)
+    q, k, v = (t.shape for t in types)
+    for i, a, b in ((0, q[0], k[0]), (3, q[3], k[3]), (1, k[1], v[1]), (2, k[2], v[2])):  # type: ignore[index]
+        if None not in (as_int(a), as_int(b)) and as_int(a) != as_int(b):
+            raise ShapeMismatch(
+                f"nn.attention: dimension {i} of query, key and value disagree",
+                expected=str(a),
+                found=str(b),
+                where=query.span,
+            )
+    if as_int(q[2]) is not None and as_int(k[2]) and as_int(q[2]) % as_int(k[2]):  # type: ignore[index, operator]
+        raise ShapeMismatch(
+            "nn.attention: query heads must be a multiple of key heads",
+            expected=f"a multiple of {k[2]}",
+            found=str(q[2]),
+            where=query.span,
+        )  # type: ignore[index]
+    return TensorType((q[0], q[1], q[2], v[3]), dtype, 4)  # type: ignore[index]
+
+
+def _ref(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    scale: Any = None,
+    causal_mask: Any = None,
+    window_size: Any = None,
+) -> Any:
+    q, k, v = (np.moveaxis(a.astype(np.float64), 2, 1) for a in (query, key, value))
+    k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5) + (
+        0 if bias is None else bias
+    )
+    offset = k.shape[2] - q.shape[2] if causal_mask == "BottomRight" else 0
+    i, j = np.ogrid[: q.shape[2], : k.shape[2]]
+    seen = (j <= i + offset if causal_mask else j >= 0) & (
+        j > i + offset - window_size if window_size is not None else j >= 0
+    )
+    e = np.exp(np.where(seen, scores, -np.inf) - np.where(seen, scores, -np.inf).max(-1, keepdims=True))
+    return np.ascontiguousarray(np.moveaxis((e / e.sum(-1, keepdims=True)) @ v, 1, 2)).astype(query.dtype)
+
+
+def _decompose(
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None, window_size: Any = None
+) -> Any:  # fmt: skip
+    """Products over (batch, heads, sequence, size), whose kernels are tiled, around one softmax."""
+    types = [a.ty for a in (query, key, value)]  # type: ignore[attr-defined]
+    if any(t.shape is None for t in types):
+        return None
+    q, k = types[0].shape, types[1].shape
+    factor, dtype = attention_scale(scale, q[3]), types[0].dtype
+    shared = as_int(q[2]) // as_int(k[2]) if as_int(q[2]) and as_int(k[2]) else None  # type: ignore[operator]
+    if factor is None or shared is None or dtype not in ("float32", "float64"):
+        return None
+    heads_first = [make_call("permute_dims")(a, axes=(0, 2, 1, 3)) for a in (query, key, value)]
+    if shared > 1:
+        heads_first[1:] = [make_call("repeat")(a, repeats=shared, axis=1) for a in heads_first[1:]]
+    turned = make_call("permute_dims")(heads_first[1], axes=(0, 1, 3, 2))
+    scores = make_call("multiply")(make_call("matmul")(heads_first[0], turned), constant(np.asarray(factor, dtype)))
+    if bias is not None:
+        scores = make_call("add")(scores, bias)
+    if causal_mask is not None:
+        offset = simplify(k[1] - q[1]) if causal_mask == "BottomRight" else int64(0)
+        seen = make_call("tril")(make_call("ones")(shape_expr((q[1], k[1])), dtype="bool"), k=_attribute(offset))
+        if window_size is not None:
+            seen = make_call("triu")(seen, k=_attribute(simplify(offset - const(int(window_size) - 1, "int64"))))
+        scores = make_call("where")(seen, scores, constant(np.asarray(-np.inf, dtype)))
+    out = make_call("matmul")(make_call("nn.softmax")(scores, axis=-1), heads_first[2])
+    return make_call("permute_dims")(out, axes=(0, 2, 1, 3))
+
+
+def _attribute(value: Any) -> Any:
+    return value if as_int(value) is None else as_int(value)
+
+
+declare(
+    "nn.attention", "query key value bias?", {"scale": None, "causal_mask": None, "window_size": None}, infer=_infer, lower=attention, reference=_ref,
+    decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to (batch, heads, queries, keys), a causal mask and a "
+    "window of past keys.",
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Quantisation: real numbers as small integers with a scale and a zero point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import te, tir
+from weft.ir import DataType, cast
+from weft.topi.shape import normalize_axis
+
+__all__ = ["dequantize", "quantize"]
+
+
+def _parameter(tensor: Any, i: Any, axis: int) -> Any:
+    """A scale or zero point: one for all, or one for each index along the axis."""
+    return tensor(*[0] * tensor.ndim) if tensor.ndim == 0 else tensor(i[axis])
+
+
+def quantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "int8") -> Any:
+    """``clip(round(data / scale) + zero_point)`` to the range of the result."""
+    a = normalize_axis("quantize", axis, data.ndim)
+    wide = "float64" if DataType(data.dtype).bits == 64 else "float32"
+
+    def element(*i: Any) -> Any:
+        scaled = tir.round(cast(wide, data(*i)) / cast(wide, _parameter(scale, i, a)))
+        shifted = scaled + cast(wide, _parameter(zero_point, i, a))
+        limited = tir.max(tir.min(shifted, cast(wide, tir.max_value(out_dtype))), cast(wide, tir.min_value(out_dtype)))
+        return cast(out_dtype, limited)
+
+    return te.compute(data.shape, element, name="T_quantize")
+
+
+def dequantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "float32") -> Any:
+    """``(data - zero_point) * scale``."""
+    a = normalize_axis("dequantize", axis, data.ndim)
+
+    def element(*i: Any) -> Any:
+        shifted = cast("int32", data(*i)) - cast("int32", _parameter(zero_point, i, a))
+        return cast(out_dtype, cast("float32", shifted) * cast("float32", _parameter(scale, i, a)))
+
+    return te.compute(data.shape, element, name="T_dequantize")
