@@ -4,7 +4,7 @@ import numpy as np
 
 from weft import ir, relax, tir
 from weft.ir import Attrs, IntImm, SizeVar, Var, const
-from weft.tir import BlockRealize, Block, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range, SeqStmt
+from weft.tir import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range, SeqStmt
 
 
 def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
@@ -20,14 +20,20 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
     region = lambda buf, idx: BufferRegion(buf, tuple(Range(i, one) for i in idx))
     body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
     block = Block(
-        ivs, (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))), (region(c, vs[:2]),), "C", body,
+        ivs,
+        (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))),
+        (region(c, vs[:2]),),
+        "C",
+        body,
         BufferStore(c, const(0.0, dtype), (vs[0], vs[1])),
     )
     stmt = BlockRealize(tuple(loops), ir.TRUE, block)
     for v, e in zip(reversed(loops), (k, n, m)):
         stmt = For(v, const(0), const(e), ForKind.SERIAL, stmt)
     root = BlockRealize((), ir.TRUE, Block((), (), (), "root", stmt))
-    return PrimFunc(params, root, None, tuple(zip(params, (a, b, c))), Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}))
+    return PrimFunc(
+        params, root, None, tuple(zip(params, (a, b, c))), Attrs.of({"tir.noalias": True, "global_symbol": "matmul"})
+    )
 
 
 def relax_module(dim="n"):

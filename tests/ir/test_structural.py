@@ -99,7 +99,9 @@ def test_long_chains_do_not_recurse():
 
 
 def test_fingerprint_is_the_same_in_another_process():
-    code = "from tests.ir.programs import matmul_func; from weft.ir import fingerprint; print(fingerprint(matmul_func()))"
+    code = (
+        "from tests.ir.programs import matmul_func; from weft.ir import fingerprint; print(fingerprint(matmul_func()))"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == fingerprint(matmul_func())
 

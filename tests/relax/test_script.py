@@ -210,7 +210,9 @@ def test_calls_into_other_levels():
             R.func_attr({"relax.force_pure": True, "sizes": [1, 2]})
             cls = Module
             a = R.call_tir(cls.add, (x,), out_sinfo=R.Tensor((4,), "float32"))
-            b = R.call_tir(Module.split, d, [R.Tensor((4,), "float32"), R.Tensor((4,), "float32")], tir_vars=R.shape([n]))
+            b = R.call_tir(
+                Module.split, d, [R.Tensor((4,), "float32"), R.Tensor((4,), "float32")], tir_vars=R.shape([n])
+            )
             c = R.call_tir_inplace(cls.add, (a,), inplace_indices=[0], out_ty=R.Tensor((4,), "float32"))
             e = R.call_dps_packed("my.dps", (c, R.prim_value(3)), R.Tensor((4,), "float32"))
             f = R.call_packed("my.packed", e, 1, "text", ty_args=R.Tensor((4,), "float32"))
@@ -218,7 +220,9 @@ def test_calls_into_other_levels():
             R.call_packed("my.effect", g)
             R.print(x, format="x = {}")
             R.assert_op(R.const(True), x, format="wrong")
-            h = R.call_builtin_with_ctx("vm.builtin.alloc_shape_heap", (R.prim_value(2),), ty_args=(R.Tensor((2,), "int64"),))
+            h = R.call_builtin_with_ctx(
+                "vm.builtin.alloc_shape_heap", (R.prim_value(2),), ty_args=(R.Tensor((2,), "int64"),)
+            )
             s = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
             u = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             w = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
@@ -310,7 +314,9 @@ def test_large_constants_travel_beside_the_text():
         from_source(mod.script(show_meta=True).replace('I.metadata("', 'I.metadata("AAAA'))
 
 
-@pytest.mark.parametrize("steps", [[t.fuse_ops], [t.fuse_ops, t.legalize_ops], [t.legalize_ops, t.to_non_dataflow, t.call_tir_rewrite]])
+@pytest.mark.parametrize(
+    "steps", [[t.fuse_ops], [t.fuse_ops, t.legalize_ops], [t.legalize_ops, t.to_non_dataflow, t.call_tir_rewrite]]
+)
 def test_modules_of_the_pipeline(steps):
     mod = relax_module()
     del mod["matmul"]

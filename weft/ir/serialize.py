@@ -89,7 +89,9 @@ class _Writer:
             return {"s": [v.file, v.line, v.column, v.end_line, v.end_column, v.origin]}
         if hasattr(v, "__dlpack__"):
             return {"t": self._tensor(v)}
-        raise InvalidArgument("a value cannot be written as JSON", expected="nodes, tuples, numbers, strings and tensors", found=repr(v))
+        raise InvalidArgument(
+            "a value cannot be written as JSON", expected="nodes, tuples, numbers, strings and tensors", found=repr(v)
+        )
 
     def _tensor(self, data: Any) -> int:
         known = self._numbers.get(id(data))

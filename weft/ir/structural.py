@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir.expr import Constant, DataTypeImm, ExprStringImm, ExternFunc, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, TupleGetItem
+from weft.ir.expr import (
+    Constant,
+    DataTypeImm,
+    ExprStringImm,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+)
 from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node
@@ -42,7 +53,18 @@ _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
     "FuncType": (("params", _SIGHT),),
 }
 # Classes whose type follows from their other fields.
-_DERIVED_TYPE = (Constant, DataTypeImm, ExprStringImm, ExternFunc, Function, GlobalVar, PrimValue, ShapeExpr, Tuple, TupleGetItem)
+_DERIVED_TYPE = (
+    Constant,
+    DataTypeImm,
+    ExprStringImm,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+)
 _DERIVED_NAMES = {"SeqExpr"}
 
 _PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR, _SEQUENCE = range(9)
@@ -223,7 +245,9 @@ class _Equal:
             raise _Mismatch(where, f"tensor {x.shape} {x.dtype}", f"tensor {y.shape} {y.dtype}")
         if x.tobytes() != y.tobytes():
             at = tuple(int(i[0]) for i in np.nonzero(x != y)) if x.ndim and (x != y).any() else ()
-            raise _Mismatch(where, f"tensor {x.shape} {x.dtype} with {x[at]}", f"{y[at]}", f" at {list(at)}" if at else "")
+            raise _Mismatch(
+                where, f"tensor {x.shape} {x.dtype} with {x[at]}", f"{y[at]}", f" at {list(at)}" if at else ""
+            )
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
@@ -265,7 +289,9 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     try:
         _compare(lhs, rhs, map_free_vars)
     except _Mismatch as e:
-        raise ValueError(f"the structures differ at {e.path}\n  left:  {_shown(e.lhs)}\n  right: {_shown(e.rhs)}") from None
+        raise ValueError(
+            f"the structures differ at {e.path}\n  left:  {_shown(e.lhs)}\n  right: {_shown(e.rhs)}"
+        ) from None
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, WeftError
 from weft.ir import (
     Attrs,
     Call,
@@ -323,7 +323,13 @@ def _call(expr: Call, bb: BlockBuilder) -> Expr:
         return expr
     span = expr.span or bb.span
     call = Call(op, args, expr.attrs, expr.ty_args, span=span)
-    return Call(op, args, expr.attrs, expr.ty_args, span=span, ty=infer_call(call, bb.module))
+    try:
+        ty = infer_call(call, bb.module)
+    except WeftError as e:
+        if span is not None:  # the call, rather than the operand that does not fit it
+            e.where = span
+        raise
+    return Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
 
 
 @_NORMALIZE.on(Tuple)

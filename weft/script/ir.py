@@ -7,7 +7,17 @@ from typing import Any
 from weft.ir import GlobalVar, Op, VDevice
 from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata
 
-__all__ = ["GlobalVar", "Op", "from_source", "ir_module", "meta_var", "metadata", "module_attrs", "module_global_infos", "vdevice"]
+__all__ = [
+    "GlobalVar",
+    "Op",
+    "from_source",
+    "ir_module",
+    "meta_var",
+    "metadata",
+    "module_attrs",
+    "module_global_infos",
+    "vdevice",
+]
 
 
 def module_attrs(attrs: dict[str, Any]) -> ModuleCommand:

@@ -6,7 +6,7 @@ dialect stand beside its nodes. Importing this package installs the printer.
 """
 
 from weft.ir.node import set_printer
-from weft.ir.text import scalar, types  # noqa: F401 - their import registers rules
+from weft.ir.text import scalar, types
 from weft.ir.text.printer import script
 
 set_printer(script)

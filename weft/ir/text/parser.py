@@ -23,7 +23,18 @@ from weft.ir.serialize import load_json
 from weft.ir.text.evaluate import CALL, Evaluator
 from weft.ir.text.source import Source, source_of_class, source_of_function, source_of_text
 
-__all__ = ["Dialect", "FunctionDecorator", "Macro", "MacroDecorator", "MetaVar", "ModuleCommand", "ModuleScope", "Parser", "from_source", "ir_module"]
+__all__ = [
+    "Dialect",
+    "FunctionDecorator",
+    "Macro",
+    "MacroDecorator",
+    "MetaVar",
+    "ModuleCommand",
+    "ModuleScope",
+    "Parser",
+    "from_source",
+    "ir_module",
+]
 
 
 class Dialect(NamedTuple):
@@ -63,7 +74,9 @@ class Parser(Evaluator):
         The module under way, whose functions can be referred to.
     """
 
-    def __init__(self, source: Source, outer: dict[str, Any], dialect: Dialect, module: ModuleScope | None = None) -> None:
+    def __init__(
+        self, source: Source, outer: dict[str, Any], dialect: Dialect, module: ModuleScope | None = None
+    ) -> None:
         super().__init__(source, outer)
         self.dialect = dialect
         self.module = module
@@ -89,13 +102,20 @@ class Parser(Evaluator):
         saved = self.source, self.outer, self.scopes
         names = [a.arg for a in macro.definition.args.args]
         if len(args) > len(names) or any(k not in names for k in kwargs):
-            raise ParseError(f"macro '{macro.definition.name}' takes {', '.join(names)}", found=f"{len(args)} arguments and {', '.join(kwargs)}")
+            raise ParseError(
+                f"macro '{macro.definition.name}' takes {', '.join(names)}",
+                found=f"{len(args)} arguments and {', '.join(kwargs)}",
+            )
         bound = {**dict(zip(names, args, strict=False)), **kwargs}
         missing = [n for n in names if n not in bound]
         if missing:
             raise ParseError(f"macro '{macro.definition.name}': missing argument '{missing[0]}'")
         base = {} if macro.hygienic else {k: v for scope in saved[2] for k, v in scope.items()}
-        self.source, self.outer, self.scopes = macro.source, macro.outer, [{**saved[2][0], **base, **macro.scope, **bound}]
+        self.source, self.outer, self.scopes = (
+            macro.source,
+            macro.outer,
+            [{**saved[2][0], **base, **macro.scope, **bound}],
+        )
         try:
             return self.dialect.expand(self, macro.definition.body)
         finally:
@@ -108,7 +128,9 @@ class Parser(Evaluator):
 class Macro:
     """A piece of program that is read again wherever it is called."""
 
-    def __init__(self, source: Source, definition: ast.FunctionDef, outer: dict[str, Any], scope: dict[str, Any], hygienic: bool) -> None:
+    def __init__(
+        self, source: Source, definition: ast.FunctionDef, outer: dict[str, Any], scope: dict[str, Any], hygienic: bool
+    ) -> None:
         self.source, self.definition, self.outer, self.scope, self.hygienic = source, definition, outer, scope, hygienic
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +198,9 @@ class ModuleScope:
         if entry is None:
             if name in self.made:
                 return self.made[name][0]
-            raise AttributeError(f"the module has no function '{name}'; it has {', '.join([*self.entries, *self.made]) or 'none'}")
+            raise AttributeError(
+                f"the module has no function '{name}'; it has {', '.join([*self.entries, *self.made]) or 'none'}"
+            )
         if entry.var is None:
             self._signature(entry)
             if entry.var is None:
@@ -192,7 +216,9 @@ class ModuleScope:
         if entry.state is None:
             dialect = entry.decorator.dialect
             entry.parser = Parser(self.source, self.outer, dialect, self)
-            entry.state = dialect.signature(entry.parser, entry.definition, {"name": entry.name, **entry.decorator.options})
+            entry.state = dialect.signature(
+                entry.parser, entry.definition, {"name": entry.name, **entry.decorator.options}
+            )
 
     def read(self, entry: _Entry) -> None:
         """Read a function, unless that is done or under way."""
@@ -215,7 +241,11 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
         if isinstance(statement, ast.FunctionDef):
             decorator = _decorator_of(statement, evaluator)
             if decorator is None:
-                raise evaluator.fail(statement, f"function '{statement.name}' has no decorator that names its dialect", help="@T.prim_func or @R.function")
+                raise evaluator.fail(
+                    statement,
+                    f"function '{statement.name}' has no decorator that names its dialect",
+                    help="@T.prim_func or @R.function",
+                )
             name = decorator.options.get("name") or statement.name
             if statement.name in scope.entries:
                 raise evaluator.fail(statement, f"function '{statement.name}' is defined twice")
@@ -234,7 +264,11 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
         except WeftError as e:
             errors.append(e)
     if errors:
-        raise errors[0] if len(errors) == 1 else ErrorGroup(f"{len(errors)} functions of '{node.name}' have errors", errors)
+        raise (
+            errors[0]
+            if len(errors) == 1
+            else ErrorGroup(f"{len(errors)} functions of '{node.name}' have errors", errors)
+        )
     functions: dict[Any, Any] = dict(scope.made.values())
     for key, entry in scope.entries.items():
         functions[scope.global_var(key)] = entry.func
@@ -266,7 +300,9 @@ def _decorator_of(node: ast.FunctionDef, evaluator: Evaluator) -> FunctionDecora
 def _outer_of(fn: Any, frame: Any) -> dict[str, Any]:
     """Return the Python values visible at a definition."""
     names = {**frame.f_globals, **frame.f_locals}
-    functions = [fn] if callable(fn) and hasattr(fn, "__code__") else [f for f in vars(fn).values() if hasattr(f, "__code__")]
+    functions = (
+        [fn] if callable(fn) and hasattr(fn, "__code__") else [f for f in vars(fn).values() if hasattr(f, "__code__")]
+    )
     for f in functions:
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=False):
             try:
@@ -345,9 +381,13 @@ def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None, **_: 
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             outer[statement.targets[0].id] = evaluator.evaluate(statement.value)
         elif not isinstance(statement, (ast.Import, ast.ImportFrom, ast.Expr)):
-            raise evaluator.fail(statement, "a program is a class under @I.ir_module or a function under @T.prim_func or @R.function")
+            raise evaluator.fail(
+                statement, "a program is a class under @I.ir_module or a function under @T.prim_func or @R.function"
+            )
     if result is None:
-        raise ParseError("the text defines no function and no module", expected="@I.ir_module, @T.prim_func or @R.function")
+        raise ParseError(
+            "the text defines no function and no module", expected="@I.ir_module, @T.prim_func or @R.function"
+        )
     return result
 
 
@@ -359,7 +399,9 @@ def _top_level_function(node: ast.FunctionDef, source: Source, evaluator: Evalua
             return with_deep_stack(lambda v=value: p.function(node, {"name": node.name, **v.options}))
         if isinstance(value, MacroDecorator):
             return Macro(source, node, outer, {}, value.hygienic)
-    raise evaluator.fail(node, f"function '{node.name}' has no decorator that names its dialect", help="@T.prim_func or @R.function")
+    raise evaluator.fail(
+        node, f"function '{node.name}' has no decorator that names its dialect", help="@T.prim_func or @R.function"
+    )
 
 
 LANGUAGES: dict[str, Any] = {}
@@ -373,5 +415,3 @@ def metadata(packed: str) -> dict[str, tuple[Any, ...]]:
     except (zlib.error, binascii.Error, UnicodeDecodeError) as e:
         raise ParseError("the constants of the text are damaged", found=str(e)) from None
     return dict(pairs)
-
-

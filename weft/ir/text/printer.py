@@ -20,6 +20,7 @@ from weft.ir.dispatch import Dispatch
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, plain_text
+from weft.ir.scalar import IntImm
 from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
 from weft.ir.types import Type
@@ -31,7 +32,11 @@ def _record(node: Any, p: Printer) -> Doc:
     """Write a node that has no rule of its own as its constructor call."""
     if not isinstance(node, Node):
         return any_literal(node, p)
-    fields = [(f, any_literal(getattr(node, f), p)) for f in node.__struct_fields__ if f != "span" and getattr(node, f) is not None]
+    fields = [
+        (f, any_literal(getattr(node, f), p))
+        for f in node.__struct_fields__
+        if f != "span" and getattr(node, f) is not None
+    ]
     return call(type(node).__name__, (), fields)
 
 
@@ -39,7 +44,23 @@ EXPR = Dispatch("print an expression", default=_record)
 STMT = Dispatch("print a statement", default=lambda node, p: p.lines.add(_record(node, p)))
 FUNCTION = Dispatch("print a function", default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node)))
 
-_RESERVED = {"T", "R", "I", "cls", "metadata", "range", "float", "int", "bool", "True", "False", "None", "tvm", "weft", *keyword.kwlist}
+_RESERVED = {
+    "T",
+    "R",
+    "I",
+    "cls",
+    "metadata",
+    "range",
+    "float",
+    "int",
+    "bool",
+    "True",
+    "False",
+    "None",
+    "tvm",
+    "weft",
+    *keyword.kwlist,
+}
 _NOT_NAME = re.compile(r"\W")
 
 
@@ -283,6 +304,8 @@ def _script(node: Any, show_meta: bool, width: int, name: str, notes: Mapping[in
     elif STMT.get(type(node)) is not STMT.default:
         p.frames[-1].place = p.lines.mark()
         p.stmt(node)
+    elif isinstance(node, IntImm) and node.dtype in ("int32", "int64"):
+        p.lines.add(str(node.value))  # in a sentence the type of an index does not help
     else:
         p.lines.add(p.expr(node))
     text = p.lines.text()
@@ -295,7 +318,9 @@ def _head(p: Printer, show_meta: bool) -> list[str]:
     modules = {"I": "ir", "T": "tir", "R": "relax"}
     lines = [f"# from weft.script import {modules[d]} as {d}" for d in "ITR" if d in p.dialects]
     if p.metadata and show_meta:
-        packed = base64.b64encode(zlib.compress(save_json(tuple((k, tuple(v)) for k, v in p.metadata.items())).encode())).decode()
+        packed = base64.b64encode(
+            zlib.compress(save_json(tuple((k, tuple(v)) for k, v in p.metadata.items())).encode())
+        ).decode()
         lines.append(f'metadata = I.metadata("{packed}")')
     elif p.metadata:
         lines.append("# Constants are omitted; script(show_meta=True) shows them.")

@@ -14,7 +14,7 @@ from weft.ir import scalar as s
 from weft.ir.dtype import DataType
 from weft.ir.structural import structural_equal
 from weft.ir.text.doc import ADD, AND, COMPARE, MUL, NOT, OR, UNARY, Doc, Seq, call, infix, mapping, prefix, tuple_doc
-from weft.ir.text.printer import EXPR, Printer, quote, any_literal
+from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.types import PointerType
 
 __all__ = ["argument", "operand", "same", "slice_of", "var_declaration"]
@@ -125,7 +125,10 @@ def _not(node: s.Not, p: Printer) -> Doc:
 
 @EXPR.on(s.IntImm)
 def _int_imm(node: s.IntImm, p: Printer) -> Doc:
-    return call(f"T.{node.dtype}", [str(bool(node.value)) if node.dtype == "bool" and node.value in (0, 1) else number(int(node.value))])
+    return call(
+        f"T.{node.dtype}",
+        [str(bool(node.value)) if node.dtype == "bool" and node.value in (0, 1) else number(int(node.value))],
+    )
 
 
 @EXPR.on(s.FloatImm)
@@ -183,7 +186,9 @@ def _broadcast(node: s.Broadcast, p: Printer) -> Doc:
 
 @EXPR.on(s.Shuffle)
 def _shuffle(node: s.Shuffle, p: Printer) -> Doc:
-    return call("T.Shuffle", [tuple_doc([p.expr(v) for v in node.vectors]), tuple_doc([argument(i, p) for i in node.indices])])
+    return call(
+        "T.Shuffle", [tuple_doc([p.expr(v) for v in node.vectors]), tuple_doc([argument(i, p) for i in node.indices])]
+    )
 
 
 @EXPR.on(s.CallIntrin)
@@ -255,5 +260,3 @@ def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
 def is_unit(r: s.Range) -> bool:
     """Whether a range is one point, written as its only value."""
     return isinstance(r.extent, s.IntImm) and r.extent.value == 1 and r.extent.dtype == r.min.dtype
-
-

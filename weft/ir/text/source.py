@@ -73,7 +73,9 @@ def source_of_function(fn: Callable[..., Any]) -> tuple[Source, ast.FunctionDef]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef) and node.name == fn.__name__ and _first_line(node) == code.co_firstlineno:
             return source, node
-    raise ParseError(f"the definition of function '{fn.__name__}' is not at line {code.co_firstlineno} of '{code.co_filename}'")
+    raise ParseError(
+        f"the definition of function '{fn.__name__}' is not at line {code.co_firstlineno} of '{code.co_filename}'"
+    )
 
 
 def source_of_class(cls: type, frame: FrameType) -> tuple[Source, ast.ClassDef]:
@@ -82,10 +84,14 @@ def source_of_class(cls: type, frame: FrameType) -> tuple[Source, ast.ClassDef]:
     found = [
         node
         for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and _first_line(node) <= frame.f_lineno <= (node.end_lineno or 0)
+        if isinstance(node, ast.ClassDef)
+        and node.name == cls.__name__
+        and _first_line(node) <= frame.f_lineno <= (node.end_lineno or 0)
     ]
     if not found:
-        raise ParseError(f"the definition of class '{cls.__name__}' is not around line {frame.f_lineno} of '{source.file}'")
+        raise ParseError(
+            f"the definition of class '{cls.__name__}' is not around line {frame.f_lineno} of '{source.file}'"
+        )
     return source, max(found, key=_first_line)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.ir.scalar import IntImm, PrimExpr, Var
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
-from weft.ir.text.printer import EXPR, Printer, quote, any_literal, type_or_none
+from weft.ir.text.printer import EXPR, Printer, any_literal, quote, type_or_none
 from weft.ir.text.scalar import number
 from weft.ir.types import AnyType, FuncType, PackedFuncType, PrimType, ShapeType, TensorType, TupleType, VDevice
 

@@ -6,7 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import AnyType, DataType, FuncType, PackedFuncType, PrimExpr, PrimType, ShapeExpr, ShapeType, TensorType, TupleType, Type, VDevice, as_shape
+from weft.ir import (
+    AnyType,
+    DataType,
+    FuncType,
+    PackedFuncType,
+    PrimExpr,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    VDevice,
+    as_shape,
+)
 
 __all__ = ["Any_", "Callable_", "PackedFunc", "Prim", "Proxy", "Shape", "Tensor", "TupleOf", "as_type"]
 
@@ -22,7 +36,10 @@ class Proxy:
 
 
 def _no_strings(text: str) -> PrimExpr:
-    raise InvalidArgument(f"the dimension '{text}' is given as text", help="strings name dimensions in a function's signature; use the variable elsewhere")
+    raise InvalidArgument(
+        f"the dimension '{text}' is given as text",
+        help="strings name dimensions in a function's signature; use the variable elsewhere",
+    )
 
 
 def as_type(value: Any, resolve: Resolve = _no_strings) -> Type:
@@ -43,7 +60,9 @@ def as_type(value: Any, resolve: Resolve = _no_strings) -> Type:
         return TupleType(tuple(as_type(v, resolve) for v in value))
     if value is None:
         return TupleType(())
-    raise InvalidArgument("a type is expected", expected="R.Tensor, R.Shape, R.Prim, R.Tuple, R.Callable or R.Any", found=repr(value))
+    raise InvalidArgument(
+        "a type is expected", expected="R.Tensor, R.Shape, R.Prim, R.Tuple, R.Callable or R.Any", found=repr(value)
+    )
 
 
 def _sizes_of(value: Any) -> tuple[str, ...]:
@@ -126,7 +145,9 @@ def _prim_of(value: PrimExpr) -> PrimType:
 def _tuple(*fields: Any) -> Any:
     items = tuple(fields[0]) if len(fields) == 1 and isinstance(fields[0], (tuple, list)) else fields
     if any(_is_open(f) for f in items):
-        return Proxy(lambda resolve: TupleType(tuple(as_type(f, resolve) for f in items)), sum((_sizes_of(f) for f in items), ()))
+        return Proxy(
+            lambda resolve: TupleType(tuple(as_type(f, resolve) for f in items)), sum((_sizes_of(f) for f in items), ())
+        )
     return TupleType(tuple(as_type(f) for f in items))
 
 

@@ -12,18 +12,28 @@ from weft.error import InvalidArgument
 from weft.ir import (
     AnyType,
     Attrs,
-    Call as CallNode,
     DataTypeImm,
     Expr,
     ExprStringImm,
-    ExternFunc as ExternFuncNode,
     Op,
-    ShapeExpr as ShapeExprNode,
-    Tuple as TupleNode,
-    TupleGetItem as TupleGetItemNode,
     Type,
     prim_value,
     shape_expr,
+)
+from weft.ir import (
+    Call as CallNode,
+)
+from weft.ir import (
+    ExternFunc as ExternFuncNode,
+)
+from weft.ir import (
+    ShapeExpr as ShapeExprNode,
+)
+from weft.ir import (
+    Tuple as TupleNode,
+)
+from weft.ir import (
+    TupleGetItem as TupleGetItemNode,
 )
 from weft.ir import constant as const
 from weft.ir.text.parser import MacroDecorator
@@ -135,7 +145,9 @@ def call_tir(func: Any, args: Any, out_ty: Any = None, tir_vars: Any = None, *, 
     return core_ops.call_tir(func, args, _out(out_ty, out_sinfo), tir_vars)
 
 
-def call_tir_inplace(func: Any, args: Any, inplace_indices: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> CallNode:
+def call_tir_inplace(
+    func: Any, args: Any, inplace_indices: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None
+) -> CallNode:
     """Call a TIR function that writes its result into inputs."""
     return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
 
@@ -232,7 +244,9 @@ class _Namespace:
         if any(n.startswith(full + ".") for n in (*names, *CORE_OPS)):
             return _Namespace(full + ".")
         near = [n for n in (*names, *CORE_OPS) if n.rsplit(".", 1)[-1][:4] == name[:4]]
-        raise AttributeError(f"R has no operator '{full}'" + (f"; near names: {', '.join('R.' + n for n in near[:5])}" if near else ""))
+        raise AttributeError(
+            f"R has no operator '{full}'" + (f"; near names: {', '.join('R.' + n for n in near[:5])}" if near else "")
+        )
 
 
 _ROOT = _Namespace("")

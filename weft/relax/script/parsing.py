@@ -84,7 +84,11 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
     notes: list[Any] = []
     for arg in node.args.args:
         if arg.annotation is None:
-            raise p.fail(arg, f"parameter '{arg.arg}' has no type", help='R.Tensor(("n", 4), "float32"), R.Shape, R.Tuple, ... or R.Any')
+            raise p.fail(
+                arg,
+                f"parameter '{arg.arg}' has no type",
+                help='R.Tensor(("n", 4), "float32"), R.Shape, R.Tuple, ... or R.Any',
+            )
         notes.append(p.evaluate(arg.annotation))
     state.sizes = {t for n in notes if isinstance(n, Proxy) for t in n.sizes}
     declared = _declared(p, node)
@@ -103,10 +107,19 @@ def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | N
     """Return the symbolic variables that the body's ``n = T.int64()`` lines declare: data type and, where given, kind."""
     found: dict[str, tuple[str, bool | None]] = {}
     for s in node.body:
-        if not (isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute) and not s.value.args):
+        if not (
+            isinstance(s, ast.Assign)
+            and isinstance(s.value, ast.Call)
+            and isinstance(s.value.func, ast.Attribute)
+            and not s.value.args
+        ):
             continue
         target, kinds = s.targets[0], {k.arg: k.value for k in s.value.keywords}
-        if isinstance(target, ast.Name) and set(kinds) <= {"is_size_var"} and s.value.func.attr.startswith(("int", "uint")):
+        if (
+            isinstance(target, ast.Name)
+            and set(kinds) <= {"is_size_var"}
+            and s.value.func.attr.startswith(("int", "uint"))
+        ):
             kind = kinds.get("is_size_var")
             found[target.id] = (s.value.func.attr, kind.value if isinstance(kind, ast.Constant) else None)
     return found
@@ -172,7 +185,9 @@ def _body(p: Parser, state: _State) -> Function:
     attrs = dict(state.attrs)
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
-    func = Function(state.params, body, state.ret_ty or body.ty, options.get("pure", True), Attrs.of(attrs), span=p.span(node))
+    func = Function(
+        state.params, body, state.ret_ty or body.ty, options.get("pure", True), Attrs.of(attrs), span=p.span(node)
+    )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
 
@@ -291,7 +306,12 @@ def _checked(p: Parser, target: ast.AST, value: Any, note: Type) -> Expr:
     if isinstance(value, Call) and (_is_unknown(inferred, p) and not isinstance(note, AnyType)):
         return Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
-        raise TypeInferenceError("the annotation differs from the type of the value", where=p.span(target), expected=str(inferred), found=str(note))
+        raise TypeInferenceError(
+            "the annotation differs from the type of the value",
+            where=p.span(target),
+            expected=str(inferred),
+            found=str(note),
+        )
     return value
 
 
@@ -313,7 +333,9 @@ def _contradicts(a: Type, b: Type) -> bool:
         pairs = zip(a.shape, b.shape, strict=True) if a.shape is not None and b.shape is not None else ()
         return any(x.value != y.value for x, y in pairs if hasattr(x, "value") and hasattr(y, "value"))  # type: ignore[attr-defined]
     if isinstance(a, TupleType) and isinstance(b, TupleType):
-        return len(a.fields) != len(b.fields) or any(_contradicts(x, y) for x, y in zip(a.fields, b.fields, strict=True))
+        return len(a.fields) != len(b.fields) or any(
+            _contradicts(x, y) for x, y in zip(a.fields, b.fields, strict=True)
+        )
     if isinstance(a, PrimType) and isinstance(b, PrimType):
         return a.dtype != b.dtype
     return type(a) is not type(b) and not isinstance(a, FuncType) and not isinstance(b, FuncType)
@@ -328,7 +350,9 @@ def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
     else:
         values = list(value.fields if isinstance(value, Tuple) else value)
     if len(values) != len(target.elts):
-        raise p.fail(target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts)))
+        raise p.fail(
+            target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts))
+        )
     for t, v in zip(target.elts, values, strict=True):
         _assign(p, t, v)
 
@@ -356,10 +380,10 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     if isinstance(value, Command):
         if value.kind == "func_attr":
             p.state.attrs.update(value.value)
-        elif value.kind != "output":
-            raise p.fail(node, f"the result of R.{value.kind} is not used")
-        elif p.state.outputs is None:
+        elif value.kind == "output":
             raise p.fail(node, "R.output stands inside a dataflow block")
+        else:
+            raise p.fail(node, f"the result of R.{value.kind} is not used")
     elif isinstance(value, Expr):
         _bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
     else:
@@ -379,7 +403,8 @@ def _with(p: Parser, node: ast.With) -> None:
     p.scopes.append({})
     try:
         for n in node.body:
-            _statement(p, n)
+            if not _is_output(n):
+                _statement(p, n)
         visible = p.scopes[-1]
     finally:
         p.scopes.pop()
@@ -394,8 +419,8 @@ def _with(p: Parser, node: ast.With) -> None:
 def _output_names(p: Parser, nodes: list[ast.stmt]) -> set[str]:
     """Return the names in ``R.output(...)``, which must end a dataflow block."""
     for n in nodes:
-        call = n.value if isinstance(n, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "output":
+        if _is_output(n):
+            call: Any = n.value  # type: ignore[attr-defined]
             bad = next((a for a in call.args if not isinstance(a, ast.Name)), None)
             if bad is not None:
                 raise p.fail(bad, "R.output takes names of variables")
@@ -403,6 +428,11 @@ def _output_names(p: Parser, nodes: list[ast.stmt]) -> set[str]:
                 raise p.fail(n, "R.output ends a dataflow block")
             return {a.id for a in call.args if isinstance(a, ast.Name)}
     return set()
+
+
+def _is_output(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "output"
 
 
 def _return(p: Parser, node: ast.Return) -> None:
@@ -428,7 +458,9 @@ def _returns(node: ast.If) -> bool:
     """Whether both branches end by returning."""
 
     def ends(nodes: list[ast.stmt]) -> bool:
-        return bool(nodes) and (isinstance(nodes[-1], ast.Return) or (isinstance(nodes[-1], ast.If) and _returns(nodes[-1])))
+        return bool(nodes) and (
+            isinstance(nodes[-1], ast.Return) or (isinstance(nodes[-1], ast.If) and _returns(nodes[-1]))
+        )
 
     return ends(node.body) and ends(node.orelse)
 
@@ -465,7 +497,9 @@ def _if(p: Parser, node: ast.If) -> None:
             _statement(p, n)
         return
     if not node.orelse:
-        raise p.fail(node, "an 'if' of a Relax program needs an 'else'", help="both branches end by assigning the same name")
+        raise p.fail(
+            node, "an 'if' of a Relax program needs an 'else'", help="both branches end by assigning the same name"
+        )
     (then_case, name, note), (else_case, other, other_note) = _branch(p, node, node.body), _branch(p, node, node.orelse)
     if name != other:
         raise p.fail(node, "the branches of an 'if' must end by assigning the same name", expected=name, found=other)
@@ -496,7 +530,9 @@ def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, st
 
 
 def _last(p: Parser, node: ast.stmt) -> tuple[Expr, str, Type | None]:
-    target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+    target = (
+        node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+    )
     if not isinstance(target, ast.Name):
         _statement(p, node)
         name = _assigned(node)
@@ -522,7 +558,13 @@ def _assigned(node: ast.stmt) -> str | None:
         return node.name
     if isinstance(node, ast.If) and node.body:
         last = node.body[-1]
-        target = last.targets[0] if isinstance(last, ast.Assign) else last.target if isinstance(last, ast.AnnAssign) else None
+        target = (
+            last.targets[0]
+            if isinstance(last, ast.Assign)
+            else last.target
+            if isinstance(last, ast.AnnAssign)
+            else None
+        )
         return target.id if isinstance(target, ast.Name) else _assigned(last)
     return None
 
@@ -531,7 +573,11 @@ def _for(p: Parser, node: ast.For) -> None:
     """Read the body once for each element of a Python iterable."""
     values = p.evaluate(node.iter)
     if isinstance(values, Expr) or not hasattr(values, "__iter__"):
-        raise p.fail(node.iter, "a Relax program has no loops at run time", help="write a recursive function, or iterate over a Python range")
+        raise p.fail(
+            node.iter,
+            "a Relax program has no loops at run time",
+            help="write a recursive function, or iterate over a Python range",
+        )
     for item in values:
         if isinstance(node.target, ast.Name):
             p.define(node.target.id, item)
@@ -603,7 +649,9 @@ def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
     (index,) = indices if len(indices) == 1 else (None,)
     index = index.value if hasattr(index, "value") else index
     if not isinstance(index, int):
-        raise TypeInferenceError("only elements of tuples are taken by an index", help="use R.take or R.strided_slice on a tensor")
+        raise TypeInferenceError(
+            "only elements of tuples are taken by an index", help="use R.take or R.strided_slice on a tensor"
+        )
     if isinstance(value, Tuple):
         return value.fields[index]
     ty = value.ty

@@ -94,7 +94,9 @@ def _dtype(node: DataTypeImm, p: Printer) -> Doc:
 @EXPR.on(ExternFunc)
 def _extern(node: ExternFunc, p: Printer) -> Doc:
     p.dialects.add("R")
-    return call("R.ExternFunc", [quote(node.global_symbol)], [("attrs", any_literal(node.attrs, p))] if node.attrs else [])
+    return call(
+        "R.ExternFunc", [quote(node.global_symbol)], [("attrs", any_literal(node.attrs, p))] if node.attrs else []
+    )
 
 
 @EXPR.on(Tuple)
@@ -185,7 +187,9 @@ def _call_tir(node: Call, name: str, p: Printer) -> Doc | None:
 def _call_pure_packed(node: Call, name: str, p: Printer) -> Doc | None:
     if node.attrs or not node.args or not isinstance(node.args[0], ExternFunc):
         return None
-    return call("R.call_pure_packed", [_callee(node.args[0], p), *[p.expr(a) for a in node.args[1:]]], _type_args(node, p))
+    return call(
+        "R.call_pure_packed", [_callee(node.args[0], p), *[p.expr(a) for a in node.args[1:]]], _type_args(node, p)
+    )
 
 
 def _call_builtin(node: Call, name: str, p: Printer) -> Doc | None:

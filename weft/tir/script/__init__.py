@@ -3,4 +3,4 @@
 Importing this package registers the print rules only; ``weft.script.tir`` is the face of the rest.
 """
 
-from weft.tir.script import printing  # noqa: F401 - registers the rules
+from weft.tir.script import printing

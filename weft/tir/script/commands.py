@@ -9,7 +9,18 @@ from weft.ir import IntImm, IterVar, PrimExpr, Range
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import ForKind, Stmt
 
-__all__ = ["AllocBlockBuffer", "Axis", "BlockFact", "BlockScope", "InitScope", "LetAnnotation", "Loops", "MatchBuffer", "Remap", "Scope"]
+__all__ = [
+    "AllocBlockBuffer",
+    "Axis",
+    "BlockFact",
+    "BlockScope",
+    "InitScope",
+    "LetAnnotation",
+    "Loops",
+    "MatchBuffer",
+    "Remap",
+    "Scope",
+]
 
 
 class Loops(NamedTuple):

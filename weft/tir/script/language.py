@@ -18,7 +18,8 @@ from weft.ir.text.parser import MacroDecorator, MetaVar
 from weft.ir.text.scalar import slice_of
 from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
-from weft.tir.buffer import BufferRegion, decl_buffer as declare
+from weft.tir.buffer import BufferRegion
+from weft.tir.buffer import decl_buffer as declare
 from weft.tir.script.commands import (
     AllocBlockBuffer,
     Axis,
@@ -46,11 +47,11 @@ from weft.tir.stmt import BufferStore as BufferStoreNode
 from weft.tir.stmt import LetStmt as LetStmtNode
 
 macro = inline = MacroDecorator()
-abs = s.abs_  # noqa: A001 - TVM's names, here and below
-all = s.all_of  # noqa: A001
-any = s.any_of  # noqa: A001
-min = s.min_  # noqa: A001
-max = s.max_  # noqa: A001
+abs = s.abs_
+all = s.all_of
+any = s.any_of
+min = s.min_
+max = s.max_
 
 
 def meta_var(value: Any) -> MetaVar:
@@ -210,13 +211,25 @@ Range_ = _RangeMaker()
 # --- buffers ----------------------------------------------------------------------------------------------------------
 
 
-def _buffer(shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int) -> BufferNode:
+def _buffer(
+    shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int
+) -> BufferNode:
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     element = getattr(dtype, "dtype", dtype)
     if isinstance(elem_offset, Var) and elem_offset.name == "":
         elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
-    return declare(dims, element, "", data, strides, elem_offset, scope or "global", align if align > 0 else 64, max_int(offset_factor, 0))
+    return declare(
+        dims,
+        element,
+        "",
+        data,
+        strides,
+        elem_offset,
+        scope or "global",
+        align if align > 0 else 64,
+        max_int(offset_factor, 0),
+    )
 
 
 def max_int(a: int, b: int) -> int:
@@ -381,7 +394,9 @@ def _loop_range(start: Any, stop: Any) -> Range:
 
 
 def _loop(kind: ForKind) -> Any:
-    def loop(start: Any, stop: Any = None, *, annotations: Any = None, var: Any = None, binding: Any = None, step: Any = None) -> Loops:
+    def loop(
+        start: Any, stop: Any = None, *, annotations: Any = None, var: Any = None, binding: Any = None, step: Any = None
+    ) -> Loops:
         if step is not None and step != 1:
             raise InvalidArgument("loops count in steps of one", found=f"step={step}")
         return Loops(kind, (_loop_range(start, stop),), annotations, None, binding, var)
@@ -396,7 +411,15 @@ vectorized = _loop(ForKind.VECTORIZED)
 unroll = _loop(ForKind.UNROLLED)
 
 
-def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None, var: Any = None, binding: Any = None) -> Loops:
+def thread_binding(
+    start: Any,
+    stop: Any = None,
+    thread: str | None = None,
+    *,
+    annotations: Any = None,
+    var: Any = None,
+    binding: Any = None,
+) -> Loops:
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
@@ -447,7 +470,11 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
 
 def realize(region: Any, condition: Any = True) -> Scope:
     """Let a region of a buffer exist for the statements that follow."""
-    r = region if isinstance(region, BufferRegion) else BufferRegion(region.buffer, tuple(Range(i, const(1, i.dtype)) for i in region.indices))
+    r = (
+        region
+        if isinstance(region, BufferRegion)
+        else BufferRegion(region.buffer, tuple(Range(i, const(1, i.dtype)) for i in region.indices))
+    )
     return Scope(None, lambda _, body, __: BufferRealize(r.buffer, r.region, as_expr(condition), body))
 
 
@@ -490,4 +517,6 @@ def _other(name: str) -> Any:
     if hasattr(tir, name):
         return getattr(tir, name)
     near = difflib.get_close_matches(name, [*globals(), *_RENAMED, *dir(tir)], 3)
-    raise AttributeError(f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else ""))
+    raise AttributeError(
+        f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else "")
+    )

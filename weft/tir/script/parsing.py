@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.error import DTypeMismatch, ParseError
+from weft.error import DTypeMismatch, ParseError, WeftError
 from weft.ir import (
     TRUE,
     Attrs,
@@ -105,9 +105,20 @@ class _State:
 
 
 def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _State:
-    unknown = set(options) - {"name", "private", "check_well_formed", "root_block", "s_tir", "tirx", "is_stir", "persistent"}
+    unknown = set(options) - {
+        "name",
+        "private",
+        "check_well_formed",
+        "root_block",
+        "s_tir",
+        "tirx",
+        "is_stir",
+        "persistent",
+    }
     if unknown:
-        raise p.fail(node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block")
+        raise p.fail(
+            node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block"
+        )
     state = p.state = _State(node, options)
     p.define("range", _range)
     if node.args.vararg or node.args.kwarg or node.args.defaults or node.args.kwonlyargs:
@@ -120,7 +131,11 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
 def _param(p: Parser, arg: ast.arg) -> None:
     state: _State = p.state
     if arg.annotation is None:
-        raise p.fail(arg, f"parameter '{arg.arg}' has no type", help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32")
+        raise p.fail(
+            arg,
+            f"parameter '{arg.arg}' has no type",
+            help="T.Buffer(shape, dtype), T.handle, or a data type such as T.int32",
+        )
     note = _annotation(p, arg.annotation)
     if isinstance(note, Buffer):
         param = Var(arg.arg + "_handle", DataType("handle"), span=p.span(arg))
@@ -134,7 +149,12 @@ def _param(p: Parser, arg: ast.arg) -> None:
         param = type(note)(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
     else:
-        raise p.fail(arg.annotation, f"parameter '{arg.arg}' has no TIR type", expected="T.Buffer(...), T.handle or a data type", found=repr(note))
+        raise p.fail(
+            arg.annotation,
+            f"parameter '{arg.arg}' has no TIR type",
+            expected="T.Buffer(...), T.handle or a data type",
+            found=repr(note),
+        )
     state.params.append(param)
 
 
@@ -153,7 +173,17 @@ def _body(p: Parser, state: _State) -> PrimFunc:
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
         facts = root.facts
-        block = Block((), facts.get("reads", ()), facts.get("writes", ()), "root", body, root.init, tuple(root.allocs), (), Attrs.of(facts.get("annotations")))
+        block = Block(
+            (),
+            facts.get("reads", ()),
+            facts.get("writes", ()),
+            "root",
+            body,
+            root.init,
+            tuple(root.allocs),
+            (),
+            Attrs.of(facts.get("annotations")),
+        )
         body = BlockRealize((), TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if not options.get("private") and "global_symbol" not in attrs:
@@ -201,7 +231,12 @@ def _statement(p: Parser, node: ast.stmt) -> None:
     rule = _STATEMENTS.get(type(node))
     if rule is None:
         raise p.fail(node, f"a TIR program has no '{type(node).__name__.lower()}' statement")
-    rule(p, node)
+    try:
+        rule(p, node)
+    except WeftError as e:
+        if e.where is None:
+            e.where = p.span(node)
+        raise
 
 
 def _emit(p: Parser, stmt: Any) -> None:
@@ -233,7 +268,12 @@ def _assign(p: Parser, target: ast.expr, value: Any) -> None:
         values = [Axis("data_par" if k == "S" else "reduce", _loop_domain(p, target, v), v) for k, v in _remapped(p, target, value)] \
             if isinstance(value, Remap) else list(value)  # fmt: skip
         if len(values) != len(target.elts):
-            raise p.fail(target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts)))
+            raise p.fail(
+                target,
+                "the number of names and of values differ",
+                expected=str(len(values)),
+                found=str(len(target.elts)),
+            )
         for t, v in zip(target.elts, values, strict=True):
             _assign(p, t, v)
         return
@@ -242,14 +282,23 @@ def _assign(p: Parser, target: ast.expr, value: Any) -> None:
 
 def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(node, "T.axis.remap: one letter, S or R, for each loop variable", found=f"'{remap.kinds}' for {len(remap.values)} variables")
+        raise p.fail(
+            node,
+            "T.axis.remap: one letter, S or R, for each loop variable",
+            found=f"'{remap.kinds}' for {len(remap.values)} variables",
+        )
     return list(zip(remap.kinds, remap.values, strict=True))
 
 
 def _loop_domain(p: Parser, node: ast.AST, value: Any) -> Range:
     dom = p.state.loops.get(id(value))
     if dom is None:
-        raise p.fail(node, "T.axis.remap takes variables of loops around the block", found=str(value), help="use T.axis.spatial(extent, value)")
+        raise p.fail(
+            node,
+            "T.axis.remap takes variables of loops around the block",
+            found=str(value),
+            help="use T.axis.spatial(extent, value)",
+        )
     return dom
 
 
@@ -278,7 +327,13 @@ def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
     state: _State = p.state
     value = _name_scope(p, target.id, scope)
     block = state.blocks[-1]
-    if scope.kind == "alloc" and state.depth == block.depth + 1 and state.has_blocks and state.wants_root and not scope.annotations:
+    if (
+        scope.kind == "alloc"
+        and state.depth == block.depth + 1
+        and state.has_blocks
+        and state.wants_root
+        and not scope.annotations
+    ):
         block.allocs.append(value)
     else:
         _emit(p, (scope, value))
@@ -298,7 +353,9 @@ def _name_scope(p: Parser, name: str, scope: Scope) -> Any:
 def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> Var:
     block = p.state.blocks[-1]
     if p.state.depth != block.depth + 1 or len(p.state.blocks) == 1:
-        raise p.fail(target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`")
+        raise p.fail(
+            target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`"
+        )
     dom = _domain(axis, p, target)
     dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
     var = Var(target.id, DataType(dtype), span=p.span(target))
@@ -341,7 +398,9 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
             raise p.fail(target, f"parameter '{command.source.name}' is matched twice")
         state.buffers[id(command.source)] = (command.source, buffer)
     else:
-        raise p.fail(target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source))
+        raise p.fail(
+            target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source)
+        )
     return buffer
 
 
@@ -387,7 +446,12 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     indices = p.evaluate(target.slice)
     indices = tuple(as_expr(i) for i in (indices if isinstance(indices, tuple) else (indices,)))
     if len(indices) != len(buffer.shape):
-        raise p.fail(target, f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)), found=f"{len(indices)} indices")
+        raise p.fail(
+            target,
+            f"buffer '{buffer.name}' has another number of dimensions",
+            expected=str(len(buffer.shape)),
+            found=f"{len(indices)} indices",
+        )
     lanes = DataType(indices[-1].dtype).lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else DataType(f"{buffer.dtype}x{lanes}")
     if not isinstance(value, (PrimExpr, int, float, bool)):
@@ -395,7 +459,12 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     try:
         stored = cast(dtype, value) if isinstance(value, PrimExpr) else const(value, dtype)
     except DTypeMismatch as e:
-        raise p.fail(target, f"buffer '{buffer.name}' holds another data type", expected=str(dtype), found=str(getattr(value, "dtype", value))) from e
+        raise p.fail(
+            target,
+            f"buffer '{buffer.name}' holds another data type",
+            expected=str(dtype),
+            found=str(getattr(value, "dtype", value)),
+        ) from e
     _emit(p, BufferStore(buffer, stored, indices, span=p.span(target)))
 
 
@@ -443,7 +512,10 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     elif isinstance(value, PrimExpr):
         _emit(p, Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
-        raise p.fail(node, f"the result of '{ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ast.unparse(node)}' is not used")
+        raise p.fail(
+            node,
+            f"the result of '{ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ast.unparse(node)}' is not used",
+        )
     elif value is not None and not isinstance(value, (str, MetaVar)):
         raise p.fail(node, "the statement has no effect", found=repr(value))
 
@@ -509,21 +581,37 @@ def _for(p: Parser, node: ast.For) -> None:
         return
     targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
     if len(targets) != len(loops.ranges):
-        raise p.fail(node.target, "the number of loop variables and of loops differ", expected=str(len(loops.ranges)), found=str(len(targets)))
+        raise p.fail(
+            node.target,
+            "the number of loop variables and of loops differ",
+            expected=str(len(loops.ranges)),
+            found=str(len(targets)),
+        )
     variables: list[Var] = []
     p.scopes.append({})
     for t, r in zip(targets, loops.ranges, strict=True):
         if not isinstance(t, ast.Name):
             raise p.fail(t, "a loop variable is a name")
         like = loops.var if loops.var is not None else None
-        var = (type(like) if like is not None else Var)(t.id, DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t))
+        var = (type(like) if like is not None else Var)(
+            t.id, DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t)
+        )
         variables.append(var)
         p.state.loops[id(var)] = r
         p.define(t.id, var)
     body = _sequence(p, node.body)
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
-        body = For(var, r.min, r.extent, loops.kind, body, _thread(loops, r, var), Attrs.of(loops.annotations), span=p.span(node.target))
+        body = For(
+            var,
+            r.min,
+            r.extent,
+            loops.kind,
+            body,
+            _thread(loops, r, var),
+            Attrs.of(loops.annotations),
+            span=p.span(node.target),
+        )
     _emit(p, body)
 
 
@@ -538,7 +626,9 @@ def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
     try:
         items = list(values)
     except TypeError:
-        raise p.fail(node.iter, "a loop is expected", expected="T.serial, T.grid, range or a Python iterable", found=repr(values)) from None
+        raise p.fail(
+            node.iter, "a loop is expected", expected="T.serial, T.grid, range or a Python iterable", found=repr(values)
+        ) from None
     for item in items:
         p.scopes.append({})
         if isinstance(node.target, ast.Name):
@@ -609,7 +699,9 @@ def _regions(block: _Block, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple
     facts = block.facts
     if "reads" in facts and "writes" in facts:
         return facts["reads"], facts["writes"]
-    found_reads, found_writes = access_regions([x for x in (block.init, body) if x is not None], Analyzer(), skip=block.allocs)
+    found_reads, found_writes = access_regions(
+        [x for x in (block.init, body) if x is not None], Analyzer(), skip=block.allocs
+    )
     if block.init is not None:  # the value before the first step is not read from outside
         found_reads = tuple(r for r in found_reads if not any(structural_equal(r, w) for w in found_writes))
     return facts.get("reads", found_reads), facts.get("writes", found_writes)
@@ -676,7 +768,9 @@ _range = _Range()
 def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
     if len(indices) != len(buffer.shape):
         raise ParseError(
-            f"buffer '{buffer.name}' has another number of dimensions", expected=str(len(buffer.shape)), found=f"{len(indices)} indices"
+            f"buffer '{buffer.name}' has another number of dimensions",
+            expected=str(len(buffer.shape)),
+            found=f"{len(indices)} indices",
         )
     if not any(isinstance(i, (slice, Range)) for i in indices):
         return BufferLoad(buffer, tuple(as_expr(i) for i in indices))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
 from weft.ir import CallIntrin as Call
+from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
 from weft.ir import scalar as s
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
-from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, quote, any_literal
+from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, is_unit, number, same, slice_docs, var_declaration
 from weft.tir import intrin
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -123,7 +123,9 @@ def _call(node: Call, p: Printer) -> Doc:
     op = node.op
     if not isinstance(op, Op) or node.attrs:
         kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
-        return call("T.Call", [quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs)
+        return call(
+            "T.Call", [quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs
+        )
     short = op.name.removeprefix("tir.")
     if short in _SPELLED and (doc := _SPELLED[short](node, p)) is not None:
         return doc
@@ -173,7 +175,11 @@ def _spell_typed(name: str) -> Any:
 
 
 def _spell_likely(node: Call, p: Printer) -> Doc | None:
-    return call("T.likely", [p.expr(node.args[0])]) if node.dtype == "bool" and not isinstance(node.args[0], s.IntImm) else None
+    return (
+        call("T.likely", [p.expr(node.args[0])])
+        if node.dtype == "bool" and not isinstance(node.args[0], s.IntImm)
+        else None
+    )
 
 
 def _spell_reinterpret(node: Call, p: Printer) -> Doc | None:
@@ -200,7 +206,9 @@ def _producer_load(node: ProducerLoad, p: Printer) -> Doc:
 
 @EXPR.on(Reduce)
 def _reduce(node: Reduce, p: Printer) -> Doc:
-    axes = [Seq(TERNARY, (p.expr(iv.var), " in ", "?" if iv.dom is None else _range_index(iv.dom, p))) for iv in node.axis]
+    axes = [
+        Seq(TERNARY, (p.expr(iv.var), " in ", "?" if iv.dom is None else _range_index(iv.dom, p))) for iv in node.axis
+    ]
     kwargs = [("axis", tuple_doc(axes)), ("where", p.expr(node.condition)), ("value_index", str(node.value_index))]
     return call("T.Reduce", [p.expr(node.combiner), tuple_doc([p.expr(x) for x in node.source])], kwargs)
 
@@ -308,7 +316,13 @@ def _is_launch(node: AttrStmt, p: Printer) -> bool:
     iv = node.node
     if node.attr_key != "thread_extent" or not isinstance(iv, s.IterVar) or not isinstance(node.value, s.PrimExpr):
         return False
-    if iv.iter_type != "thread" or not iv.thread_tag or iv.dom is None or p.is_defined(iv.var) or iv.var.dtype != node.value.dtype:
+    if (
+        iv.iter_type != "thread"
+        or not iv.thread_tag
+        or iv.dom is None
+        or p.is_defined(iv.var)
+        or iv.var.dtype != node.value.dtype
+    ):
         return False
     return same(iv.dom.extent, node.value) and same(iv.dom.min, s.const(0, node.value.dtype)) and type(iv.var) is Var
 
@@ -413,7 +427,13 @@ def _plain_nest(node: Stmt) -> list[For]:
     """Return the loops from `node` inwards that one ``T.grid`` writes."""
     nest: list[For] = []
     inner: set[int] = set()
-    while type(node) is For and node.kind == ForKind.SERIAL and node.thread_binding is None and not node.annotations and _starts_at_zero(node):
+    while (
+        type(node) is For
+        and node.kind == ForKind.SERIAL
+        and node.thread_binding is None
+        and not node.annotations
+        and _starts_at_zero(node)
+    ):
         if any(id(n) in inner for n in walk(node.extent)):
             break
         nest.append(node)
@@ -448,7 +468,13 @@ def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]
 
 def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
     """Whether the thread axis is the one that ``T.thread_binding(..., thread=tag)`` makes."""
-    if iv.dom is None or iv.iter_type != "thread" or not iv.thread_tag or type(iv.var) is not Var or iv.var.dtype != loop.loop_var.dtype:
+    if (
+        iv.dom is None
+        or iv.iter_type != "thread"
+        or not iv.thread_tag
+        or type(iv.var) is not Var
+        or iv.var.dtype != loop.loop_var.dtype
+    ):
         return False
     return same(iv.dom.extent, loop.extent) and same(iv.dom.min, s.const(0, loop.loop_var.dtype))
 
@@ -498,7 +524,13 @@ def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
 
 
 def _is_remap(iv: s.IterVar, value: Any, loop: For) -> bool:
-    if iv.iter_type not in ("data_par", "reduce") or iv.thread_tag or iv.dom is None or iv.var.dtype != value.dtype or type(iv.var) is not Var:
+    if (
+        iv.iter_type not in ("data_par", "reduce")
+        or iv.thread_tag
+        or iv.dom is None
+        or iv.var.dtype != value.dtype
+        or type(iv.var) is not Var
+    ):
         return False
     return all(same(a, b) or structural_equal(a, b) for a, b in ((iv.dom.min, loop.min), (iv.dom.extent, loop.extent)))
 
@@ -623,26 +655,43 @@ def _inline_params(func: PrimFunc) -> dict[int, Buffer]:
     for param, b in func.buffer_map:
         parts = (*b.shape, *b.strides, *((b.elem_offset,) if b.elem_offset is not None else ()))
         constant = all(isinstance(x, s.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
-        if constant and id(param) not in used and matched.count(id(param)) == 1 and pointers.count(id(b.data)) == 1 and b.data is not param:
+        if (
+            constant
+            and id(param) not in used
+            and matched.count(id(param)) == 1
+            and pointers.count(id(b.data)) == 1
+            and b.data is not param
+        ):
             inline[id(param)] = b
     return inline
 
 
 def _is_plain_root(body: Stmt) -> bool:
     """Whether the body is the root block that reading a function with blocks puts around them."""
-    if not isinstance(body, BlockRealize) or body.iter_values or not (isinstance(body.predicate, s.IntImm) and body.predicate.value):
+    if (
+        not isinstance(body, BlockRealize)
+        or body.iter_values
+        or not (isinstance(body.predicate, s.IntImm) and body.predicate.value)
+    ):
         return False
     b = body.block
-    plain = b.name_hint == "root" and not (b.iter_vars or b.reads or b.writes or b.annotations or b.match_buffers) and b.init is None
+    plain = (
+        b.name_hint == "root"
+        and not (b.iter_vars or b.reads or b.writes or b.annotations or b.match_buffers)
+        and b.init is None
+    )
     return plain and (bool(b.alloc_buffers) or _holds_block(b.body)) and not _reads_as_root(b)
 
 
 def _reads_as_root(root: Block) -> bool:
     """Whether the content alone would be taken for a root block itself."""
-    return isinstance(root.body, BlockRealize) and not root.alloc_buffers and not root.body.iter_values and root.body.block.name_hint == "root"
+    return (
+        isinstance(root.body, BlockRealize)
+        and not root.alloc_buffers
+        and not root.body.iter_values
+        and root.body.block.name_hint == "root"
+    )
 
 
 def _holds_block(stmt: Stmt) -> bool:
     return any(isinstance(n, BlockRealize) for n in walk(stmt))
-
-
