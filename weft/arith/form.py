@@ -96,7 +96,7 @@ def _floordiv(e: FloorDiv, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
-    return floordiv(cx, a, b, e.dtype) if b else _opaque(cx, e)
+    return floordiv(cx, a, b, e.dtype) if b else {}  # by zero gives 0, as everywhere in TIR
 
 
 @lift.on(FloorMod)
@@ -104,7 +104,7 @@ def _floormod(e: FloorMod, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
-    return floormod(cx, a, b, e.dtype) if b else _opaque(cx, e)
+    return floormod(cx, a, b, e.dtype) if b else {}
 
 
 @lift.on(Div, Mod)
@@ -112,7 +112,9 @@ def _truncated(e: Div, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
-    if not b or bound_of(cx, a)[0] < 0 or bound_of(cx, b)[0] < 0:
+    if not b:
+        return {}
+    if bound_of(cx, a)[0] < 0 or bound_of(cx, b)[0] < 0:
         return _opaque(cx, e)
     return (floordiv if isinstance(e, Div) else floormod)(cx, a, b, e.dtype)
 

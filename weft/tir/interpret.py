@@ -307,6 +307,8 @@ def _call(e: CallIntrin, s: _State) -> Any:
         return s.expr(e.args[1] if condition else e.args[2])
     if name in ("likely", "assume"):
         return s.expr(e.args[0])
+    if name == "any_lane":
+        return np.any(s.expr(e.args[0]))
     if name == "reinterpret":
         return np.asarray(s.expr(e.args[0])).view(numpy_dtype(e.dtype))[()]
     intrinsic = INTRINSICS.get(name)

@@ -21,7 +21,7 @@ def _cast(e: Cast, s: FunctionEmitter) -> str:
 def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
     """Emit the conversion of a value."""
     ts, tt = llvm_type(source), llvm_type(target)
-    if ts == tt and source.is_float == target.is_float:
+    if source == target:
         return value
     if source.code == "handle" or target.code == "handle":
         return s.value(f"{'ptrtoint' if source.code == 'handle' else 'inttoptr'} {ts} {value} to {tt}")
@@ -57,6 +57,10 @@ def _has_half(s: FunctionEmitter) -> bool:
     )
 
 
+def _half_type(lanes: int) -> str:
+    return "half" if lanes == 1 else f"<{lanes} x half>"
+
+
 class _Bits:
     """Integer arithmetic on the bits of float32 values, all lanes at once."""
 
@@ -89,29 +93,25 @@ class _Bits:
         """The float32 of some bits."""
         return self.s.value(f"bitcast {self.type} {bits} to {llvm_type(with_lanes('float32', self.lanes))}")
 
-    def from_half(self, value: str, dtype: DataType) -> str:
+    def from_half(self, value: str) -> str:
         """The bits of a 16-bit float, in 32."""
-        short = llvm_type(with_lanes("int16", self.lanes))
-        bits = self.s.value(f"bitcast {llvm_type(dtype)} {value} to {short}")
-        return self.s.value(f"zext {short} {bits} to {self.type}")
+        return self.s.value(f"zext {llvm_type(with_lanes('int16', self.lanes))} {value} to {self.type}")
 
-    def to_half(self, bits: str, dtype: DataType) -> str:
+    def to_half(self, bits: str) -> str:
         """The 16-bit float of some bits."""
-        short = llvm_type(with_lanes("int16", self.lanes))
-        return self.s.value(
-            f"bitcast {short} {self.s.value(f'trunc {self.type} {bits} to {short}')} to {llvm_type(dtype)}"
-        )
+        return self.s.value(f"trunc {self.type} {bits} to {llvm_type(with_lanes('int16', self.lanes))}")
 
 
 def _widen(s: FunctionEmitter, value: str, source: DataType) -> str:
     """16-bit float to float32, which is exact."""
     b = _Bits(s, source.lanes)
     if source.code == "bfloat":
-        return b.to_float(b.do("shl", b.from_half(value, source), 16))
+        return b.to_float(b.do("shl", b.from_half(value), 16))
     wide = llvm_type(with_lanes("float32", source.lanes))
     if _has_half(s):
-        return s.value(f"fpext {llvm_type(source)} {value} to {wide}")
-    bits = b.from_half(value, source)
+        half = s.value(f"bitcast {llvm_type(source)} {value} to {_half_type(source.lanes)}")
+        return s.value(f"fpext {_half_type(source.lanes)} {half} to {wide}")
+    bits = b.from_half(value)
     magnitude = b.do("shl", b.do("and", bits, 0x7FFF), 13)
     scale = s.constant(float_constant(2.0**112, DataType("float32")), with_lanes("float32", source.lanes))
     finite = b.from_float(s.value(f"fmul {wide} {b.to_float(magnitude)}, {scale}"))
@@ -128,7 +128,8 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     elif not source.is_float or source.bits != 32:
         value = convert(s, value, source, wide)
     if target.code == "float" and _has_half(s):
-        return s.value(f"fptrunc {llvm_type(wide)} {value} to {llvm_type(target)}")
+        half = s.value(f"fptrunc {llvm_type(wide)} {value} to {_half_type(source.lanes)}")
+        return s.value(f"bitcast {_half_type(source.lanes)} {half} to {llvm_type(target)}")
     b = _Bits(s, source.lanes)
     bits = b.from_float(value)
     magnitude = b.do("and", bits, 0x7FFFFFFF)
@@ -137,7 +138,7 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
         odd = b.do("and", b.do("lshr", bits, 16), 1)
         rounded = b.do("lshr", b.do("add", bits, b.do("add", odd, 0x7FFF)), 16)
         quiet = b.do("or", b.do("lshr", bits, 16), 0x40)
-        return b.to_half(b.choose(nan, quiet, rounded), target)
+        return b.to_half(b.choose(nan, quiet, rounded))
     odd = b.do("and", b.do("lshr", magnitude, 13), 1)
     normal = b.do("lshr", b.do("add", b.do("add", magnitude, odd), 0xC8000FFF), 13)
     half = s.constant(float_constant(0.5, DataType("float32")), wide)
@@ -145,7 +146,7 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     result = b.choose(b.is_above(magnitude, 0x387FFFFF), normal, denormal)
     result = b.choose(b.is_above(magnitude, 0x477FEFFF), b.of(0x7C00), result)
     result = b.choose(nan, b.of(0x7E00), result)
-    return b.to_half(b.do("or", result, b.do("and", b.do("lshr", bits, 16), 0x8000)), target)
+    return b.to_half(b.do("or", result, b.do("and", b.do("lshr", bits, 16), 0x8000)))
 
 
 def _to_odd(s: FunctionEmitter, value: str, source: DataType) -> str:

@@ -23,7 +23,7 @@ EXPR = Dispatch("LLVM expression")
 def suffix(dtype: str) -> str:
     """The overload suffix of an intrinsic: ``v16f32``."""
     dt = DataType(dtype)
-    base = {"float": f"f{dt.bits}", "bfloat": "bf16", "bool": "i1"}.get(dt.code, f"i{dt.bits}")
+    base = f"f{dt.bits}" if dt.is_float and dt.bits >= 32 else "i1" if dt.code == "bool" else f"i{dt.bits}"
     return base if dt.lanes == 1 else f"v{dt.lanes}{base}"
 
 

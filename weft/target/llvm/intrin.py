@@ -67,22 +67,37 @@ def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
         return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(dt)}", t, [(t, s.expr(a)) for a in e.args])
     if name in _LIBM:
         return _lanes(
-            e, s, lambda lane: s.intrinsic(name + ("f" if dt.bits == 32 else ""), llvm_type(dt.element), lane)
+            e, s, lambda at, lane: at.intrinsic(name + ("f" if dt.bits == 32 else ""), llvm_type(dt.element), lane)
         )
     raise CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
 
 
-def _lanes(e: CallIntrin, s: FunctionEmitter, call: Callable[[list[tuple[str, str]]], str]) -> str:
-    """Apply a scalar function to each lane."""
+def _lanes(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter, list[tuple[str, str]]], str]) -> str:
+    """Apply a scalar function to each lane, in a function of its own."""
     dt = DataType(e.dtype)
-    values = [(llvm_type(a.dtype), llvm_type(DataType(a.dtype).element), s.expr(a)) for a in e.args]
+    types = [(llvm_type(a.dtype), llvm_type(DataType(a.dtype).element)) for a in e.args]
+    values = [s.expr(a) for a in e.args]
     if dt.lanes == 1:
-        return call([(t, v) for t, _, v in values])
-    result = "poison"
-    for i in range(dt.lanes):
-        lane = call([(element, s.value(f"extractelement {t} {v}, i64 {i}")) for t, element, v in values])
-        result = s.value(f"insertelement {llvm_type(dt)} {result}, {llvm_type(dt.element)} {lane}, i64 {i}")
-    return result
+        return call(s, [(t, v) for (t, _), v in zip(types, values, strict=True)])
+    name = f"weft.lanes.{e.op.name.removeprefix('tir.')}.{suffix(dt)}"
+
+    def make() -> str:
+        inner = FunctionEmitter(s.module, name)
+        result = "poison"
+        for i in range(dt.lanes):
+            lane = [
+                (element, inner.value(f"extractelement {t} %a{n}, i64 {i}")) for n, (t, element) in enumerate(types)
+            ]
+            result = inner.value(
+                f"insertelement {llvm_type(dt)} {result}, {llvm_type(dt.element)} {call(inner, lane)}, i64 {i}"
+            )
+        params = ", ".join(f"{t} %a{n}" for n, (t, _) in enumerate(types))
+        body = "\n".join(inner.lines)
+        return f"define internal {llvm_type(dt)} @{name}({params}) #2 {{\n{body}\n  ret {llvm_type(dt)} {result}\n}}"
+
+    s.module.support(name, make)
+    args = ", ".join(f"{t} {v}" for (t, _), v in zip(types, values, strict=True))
+    return s.value(f"call {llvm_type(dt)} @{name}({args})")
 
 
 @on("rsqrt")
@@ -147,7 +162,7 @@ def _pow(e: CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(dt.element)
     name = f"weft.pow.{'u' if dt.code == 'uint' else 'i'}{dt.bits}"
     s.module.support(name, lambda: _integer_power(name, t, dt.code == "uint"))
-    return _lanes(e, s, lambda lane: s.value(f"call {t} @{name}({', '.join(f'{a} {v}' for a, v in lane)})"))
+    return _lanes(e, s, lambda at, lane: at.value(f"call {t} @{name}({', '.join(f'{a} {v}' for a, v in lane)})"))
 
 
 def _integer_power(name: str, t: str, unsigned: bool) -> str:
@@ -259,6 +274,13 @@ def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 # --- hints -------------------------------------------------------------------------------------------------------------
+
+
+@on("any_lane")
+def _any_lane(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Whether a condition holds in any lane."""
+    lanes, mask = DataType(e.args[0].dtype).lanes, s.expr(e.args[0])
+    return mask if lanes == 1 else s.intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
 
 
 @on("likely")

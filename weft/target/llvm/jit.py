@@ -31,7 +31,7 @@ class _Engine:
             library.add_object_img(data)
         for name in names:
             library.export_symbol(_PREFIX + name)
-        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=False)
         try:
             self._tracker: Any = library.link(self._jit, f"weft{next(_COUNT)}")
         except RuntimeError as e:

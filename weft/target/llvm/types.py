@@ -6,28 +6,28 @@ import math
 import struct
 from functools import lru_cache
 
+import numpy as np
+
 from weft.error import CodegenError
-from weft.ir import DataType
+from weft.ir import DataType, numpy_dtype
 
 __all__ = ["float_constant", "llvm_type", "memory_type"]
 
-_FLOATS = {("float", 16): "half", ("float", 32): "float", ("float", 64): "double", ("bfloat", 16): "bfloat"}
+_FLOATS = {32: "float", 64: "double"}
 
 
 @lru_cache(maxsize=None)
 def llvm_type(dtype: str) -> str:
-    """The type of a value in a register; bool is ``i1``."""
+    """The type of a value in a register; bool is ``i1``, floats of 16 and 8 bits are their bits (they are moved, and converted to be computed with)."""
     dt = DataType(dtype)
     if dt.code == "handle":
         element = "ptr"
     elif dt.code == "bool":
         element = "i1"
-    elif dt.is_integer or dt.code.startswith(
-        "float8"
-    ):  # float8 is bits that are moved, and converted by integer arithmetic
+    elif dt.is_integer or (dt.is_float and dt.bits < 32):
         element = f"i{dt.bits}"
-    elif (dt.code, dt.bits) in _FLOATS:
-        element = _FLOATS[dt.code, dt.bits]
+    elif dt.is_float and dt.bits in _FLOATS:
+        element = _FLOATS[dt.bits]
     else:
         raise CodegenError(f"data type '{dtype}' has no LLVM type")
     return element if dt.lanes == 1 else f"<{dt.lanes} x {element}>"
@@ -41,17 +41,14 @@ def memory_type(dtype: str) -> str:
 
 
 def float_constant(value: float, dtype: str) -> str:
-    """A floating-point constant; LLVM writes float and double as the bits of the double."""
+    """A floating-point constant; LLVM writes float and double as the bits of the double, shorter ones are integers here."""
     dt = DataType(dtype)
     if dt.bits == 64 or dt.bits == 32:
         if dt.bits == 32 and math.isfinite(value):
             value = struct.unpack("<f", struct.pack("<f", _clamp(value)))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    if dt.code == "float":
-        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
-    bits = struct.unpack("<I", struct.pack("<f", value))[0]
-    rounded = bits >> 16 if not math.isfinite(value) else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return f"0xR{rounded:04X}"
+    with np.errstate(over="ignore"):
+        return str(int(np.asarray(value).astype(numpy_dtype(dt)).view(f"uint{dt.bits}")))
 
 
 def _clamp(value: float) -> float:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import Attrs, IRModule, PrimExpr, Range, cast, const, function_pass, int64, rebuild
+from weft.ir import (
+    Attrs,
+    Broadcast,
+    DataType,
+    IRModule,
+    PrimExpr,
+    Ramp,
+    Range,
+    as_int,
+    cast,
+    const,
+    function_pass,
+    int64,
+    rebuild,
+    with_lanes,
+)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
@@ -32,6 +47,15 @@ def flatten_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
             state.analyzer.mark_global_non_neg(d)
     body = state.visit(func.body)
     return func.replace(body=body) if body is not func.body else func
+
+
+def _as_int64(index: PrimExpr) -> PrimExpr:
+    """Widen an index, keeping ramps."""
+    if isinstance(index, Ramp):
+        return Ramp(cast("int64", index.base), cast("int64", index.stride), index.lanes)
+    if isinstance(index, Broadcast):
+        return Broadcast(cast("int64", index.value), index.lanes)
+    return cast(with_lanes("int64", DataType(index.dtype).lanes), index)
 
 
 class _Flatten:
@@ -64,19 +88,32 @@ class _Flatten:
         return twin
 
     def offset(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-        """Return the offset of an element."""
-        indices = tuple(cast("int64", self.visit(i)) for i in indices)
+        """Return the offset of an element; of a vector of them, where the last index is one."""
+        visited = [_as_int64(self.visit(i)) for i in indices]
+        vector = visited[-1] if visited and DataType(visited[-1].dtype).lanes > 1 else None
+        last = const(1, "int64")
         if buffer.strides:
-            total: PrimExpr = const(0, "int64")
-            for i, s in zip(indices, buffer.strides, strict=True):
-                total = total + i * cast("int64", s)
+            strides = [cast("int64", s) for s in buffer.strides]
+            last = strides[-1]
+        if vector is not None:
+            visited[-1] = vector.base if isinstance(vector, Ramp) else const(0, "int64")
+        total: PrimExpr = const(0, "int64")
+        if buffer.strides:
+            for i, s in zip(visited, strides, strict=True):
+                total = total + i * s
         else:
-            total = const(0, "int64")
-            for i, d in zip(indices, buffer.shape, strict=True):
+            for i, d in zip(visited, buffer.shape, strict=True):
                 total = total * cast("int64", d) + i
         if buffer.elem_offset is not None:
             total = total + cast("int64", buffer.elem_offset)
-        return self.analyzer.simplify(total)
+        total = self.analyzer.simplify(total)
+        if vector is None:
+            return total
+        if isinstance(vector, Ramp):
+            return Ramp(total, self.analyzer.simplify(vector.stride * last), vector.lanes)
+        lanes = DataType(vector.dtype).lanes
+        scaled = vector if as_int(last) == 1 else vector * Broadcast(last, lanes)
+        return scaled if as_int(total) == 0 else scaled + Broadcast(total, lanes)
 
     def visit(self, node: Any) -> Any:
         """Flatten everything below a node."""

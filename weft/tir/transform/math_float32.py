@@ -1,8 +1,8 @@
-"""Vector mathematics: float32 functions as polynomials in TIR, so that no loop calls out of its vectors.
+"""Functions of float32 as polynomials: exponentials, logarithms, hyperbolic functions, the error function.
 
 Each function takes an expression (a variable, so that it may be used often) of type float32 or a vector of it and returns an expression.
-Coefficients are minimax fits of our own; the error against float64, measured over the whole range in steps of a few ULP, is in each
-docstring. Results below the least normal float32 are flushed to zero.
+Coefficients are minimax fits of our own. The errors stated are against float64, measured over the whole range in steps of a few ULP, with fused
+multiply-add. Results below the least normal float32 are flushed to zero where the function underflows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,38 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, IntImm, Let, Op, PrimExpr, Select, Var, with_lanes
-from weft.ir.scalar import Add, Div, Max, Min, Mul, Sub
+from weft.ir import Cast, Or, PrimExpr, Var
+from weft.ir.scalar import LE
+from weft.tir.transform.math_power import power
+from weft.tir.transform.math_terms import (
+    Add,
+    Div,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Sub,
+    above,
+    absolute,
+    below,
+    bits_of,
+    call,
+    convert,
+    double,
+    equal,
+    float_of,
+    fma,
+    horner,
+    integer,
+    is_nan,
+    let,
+    negated,
+    number,
+    shift_left,
+    shift_right,
+    with_sign_of,
+)
+from weft.tir.transform.math_trig import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = ["POLYNOMIALS"]
 
@@ -22,6 +52,7 @@ _LOG = (
     0.11872309446334839, -0.11788799613714218, 0.06915578246116638,
 )  # fmt: skip
 _TANH = (-0.3333328366279602, 0.13331493735313416, -0.05374366044998169, 0.020651042461395264, -0.005717495456337929)
+_SINH = (0.1666666716337204, 0.008333350531756878, 0.0001983606634894386, 2.817435643009958e-06)
 _ERF_SMALL = (
     0.12837916612625122, -0.37612634897232056, 0.11283694207668304, -0.02685927040874958, 0.005200634244829416, -0.0008137437398545444,
     8.345225069206208e-05,
@@ -30,159 +61,272 @@ _ERF_LARGE = (
     -0.0001758745638653636, 1.1295207738876343, 0.6333346366882324, 0.10829394310712814, -0.025128625333309174, 0.004174643196165562,
     -0.000435218884376809, 2.1161906261113472e-05,
 )  # fmt: skip
+_LN2_HI, _LN2_LO = 0.693145751953125, 1.428606765330187e-06
+_MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+_LEAST = 1.17549435e-38
 
 
-def _f(value: float, like: PrimExpr) -> PrimExpr:
-    lanes = DataType(like.dtype).lanes
-    c = FloatImm(DataType("float32"), value)
-    return c if lanes == 1 else Broadcast(c, lanes)
+def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> PrimExpr:
+    """``exp(r) * 2**(n + bias)``, where `rounded` is the integer ``n`` plus the magic number."""
+
+    def value(r: Var) -> PrimExpr:
+        p = fma(Mul(r, r), horner(_EXP, r), Add(r, number(1.0, r)))
+        bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
+        return float_of(Add(bits_of(p), shift_left(bits, 23)))
+
+    return let(r, value, "r")
 
 
-def _i(value: int, like: PrimExpr) -> PrimExpr:
-    lanes = DataType(like.dtype).lanes
-    c = IntImm(DataType("int32"), value)
-    return c if lanes == 1 else Broadcast(c, lanes)
-
-
-def _int_type(x: PrimExpr) -> str:
-    return with_lanes("int32", DataType(x.dtype).lanes)
-
-
-def _call(name: str, *args: PrimExpr) -> PrimExpr:
-    return CallIntrin(args[0].dtype, Op.get("tir." + name), args)
-
-
-def _reinterpret(dtype: str, x: PrimExpr) -> PrimExpr:
-    return CallIntrin(dtype, Op.get("tir.reinterpret"), (x,))
-
-
-def _let(value: PrimExpr, body: Callable[[Var], PrimExpr], name: str = "t") -> PrimExpr:
-    if isinstance(value, Var):
-        return body(value)
-    var = Var(name, value.dtype)
-    return Let(var, value, body(var))
-
-
-def _horner(coefficients: tuple[float, ...], x: PrimExpr) -> PrimExpr:
-    """``c0 + c1 x + c2 x^2 + ...``."""
-    result = _f(coefficients[-1], x)
-    for c in reversed(coefficients[:-1]):
-        result = _call("fma", result, x, _f(c, x))
-    return result
-
-
-def _exp_core(x: PrimExpr) -> PrimExpr:
-    """exp for arguments whose result is a normal number or underflows; no upper clamp."""
-    t = Max(x, _f(-87.33654, x))
-
-    magic = _f(12582912.0, x)  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+def _exp_core(x: PrimExpr, bias: int = 0) -> PrimExpr:
+    """``exp(x) * 2**bias`` for arguments whose result is a normal number or underflows; no upper clamp."""
 
     def reduced(v: Var) -> PrimExpr:
         def rounded(t: Var) -> PrimExpr:
             def scaled(n: Var) -> PrimExpr:
-                r = _call("fma", n, _f(-0.693145751953125, x), v)
-                r = _call("fma", n, _f(-1.428606765330187e-06, x), r)
+                r = fma(n, number(-_LN2_LO, x), fma(n, number(-_LN2_HI, x), v))
+                return _exp_reduced(r, t, bias)
 
-                def value(r: Var) -> PrimExpr:
-                    p = _call("fma", Mul(r, r), _horner(_EXP, r), Add(r, _f(1.0, x)))
-                    bits = CallIntrin(
-                        _int_type(x), Op.get("tir.shift_left"), (_reinterpret(_int_type(x), t), _i(23, x))
-                    )
-                    return _reinterpret(x.dtype, Add(_reinterpret(_int_type(x), p), bits))
+            return let(Sub(t, number(_MAGIC, x)), scaled, "n")
 
-                return _let(r, value, "r")
+        return let(fma(v, number(math.log2(math.e), x), number(_MAGIC, x)), rounded, "t")
 
-            return _let(Sub(t, magic), scaled, "n")
+    return let(Max(x, number(-87.33654, x)), reduced, "v")
 
-        return _let(_call("fma", v, _f(math.log2(math.e), x), magic), rounded, "t")
 
-    return _let(t, reduced, "v")
+def _limited(x: PrimExpr, result: PrimExpr, low: float, high: float) -> PrimExpr:
+    """Zero below `low`, infinity above `high`, NaN for NaN."""
+    return Select(LE(x, number(high, x)), Select(below(x, low), number(0.0, x), result), Mul(x, number(math.inf, x)))
 
 
 def exp(x: PrimExpr) -> PrimExpr:
     """e to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
-    clamped = Min(x, _f(88.72283, x))
-    result = _let(clamped, _exp_core, "c")
-    result = Select(x < _f(-87.33654, x), _f(0.0, x), result)
-    return Select(x > _f(88.72283, x), _f(math.inf, x), result)
+    result = let(Min(x, number(88.72283, x)), _exp_core, "c")
+    return _limited(x, result, -87.33654, 88.72283)
+
+
+def exp2(x: PrimExpr) -> PrimExpr:
+    """2 to the x. At most 2 ULP."""
+
+    def reduced(v: Var) -> PrimExpr:
+        def rounded(t: Var) -> PrimExpr:
+            return _exp_reduced(Mul(Sub(v, Sub(t, number(_MAGIC, x))), number(math.log(2), x)), t)
+
+        return let(Add(v, number(_MAGIC, x)), rounded, "t")
+
+    result = let(Max(Min(x, number(127.99999, x)), number(-126.0, x)), reduced, "v")
+    return _limited(x, result, -126.0, 127.99999)
+
+
+def exp10(x: PrimExpr) -> PrimExpr:
+    """10 to the x. At most 2 ULP."""
+
+    def reduced(v: Var) -> PrimExpr:
+        def rounded(t: Var) -> PrimExpr:
+            def scaled(n: Var) -> PrimExpr:
+                f = fma(n, number(-4.6050390665e-06, x), fma(n, number(-0.301025390625, x), v))
+                return _exp_reduced(Mul(f, number(math.log(10), x)), t)
+
+            return let(Sub(t, number(_MAGIC, x)), scaled, "n")
+
+        return let(fma(v, number(math.log2(10), x), number(_MAGIC, x)), rounded, "t")
+
+    result = let(Max(Min(x, number(38.531837, x)), number(-37.929775, x)), reduced, "v")
+    return _limited(x, result, -37.929775, 38.531837)
+
+
+# --- logarithms --------------------------------------------------------------------------------------------------------
+
+
+def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
+    """``combine(k, f, rest)`` with ``x == 2**k (1 + f)`` and ``log(1 + f) == f - f**2 / 2 + rest``, and the special values."""
+
+    def scaled(y: Var) -> PrimExpr:
+        def from_bits(bits: Var) -> PrimExpr:
+            # 0x3F3504F3 is sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
+            exponent = shift_right(Sub(bits, integer(0x3F3504F3, x)), 23)
+
+            def split(e: Var) -> PrimExpr:
+                mantissa = float_of(Sub(bits, shift_left(e, 23)))
+                scale = Select(below(x, _LEAST), number(-23.0, x), number(0.0, x))
+
+                def value(f: Var) -> PrimExpr:
+                    rest = Mul(Mul(Mul(f, f), f), horner(_LOG, f))
+                    return let(Add(Cast(x.dtype, e), scale), lambda k: combine(k, f, rest), "k")
+
+                return let(Sub(mantissa, number(1.0, x)), value, "f")
+
+            return let(exponent, split, "e")
+
+        return let(bits_of(y), from_bits, "b")
+
+    result = let(Select(below(x, _LEAST), Mul(x, number(8388608.0, x)), x), scaled, "y")
+    result = Select(equal(x, math.inf), x, result)
+    result = Select(equal(x, 0.0), number(-math.inf, x), result)
+    return Select(x >= number(0.0, x), result, number(math.nan, x))
 
 
 def log(x: PrimExpr) -> PrimExpr:
     """The natural logarithm. At most 2 ULP; zero gives minus infinity, negative numbers NaN; denormals count as their value."""
-    it = _int_type(x)
 
-    def scaled(y: Var) -> PrimExpr:
-        def from_bits(bits: Var) -> PrimExpr:
-            shifted = Sub(bits, _i(0x3F3504F3, x))  # sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
-            exponent = CallIntrin(it, Op.get("tir.shift_right"), (shifted, _i(23, x)))
+    def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
+        p = fma(Mul(f, f), number(-0.5, x), fma(k, number(-2.12194440e-4, x), rest))
+        return fma(k, number(0.693359375, x), Add(f, p))
 
-            def split(e: Var) -> PrimExpr:
-                mantissa = _reinterpret(x.dtype, Sub(bits, CallIntrin(it, Op.get("tir.shift_left"), (e, _i(23, x)))))
-                scale = Select(x < _f(1.17549435e-38, x), _f(-23.0, x), _f(0.0, x))
+    return _log_parts(x, combine)
 
-                def value(f: Var) -> PrimExpr:
-                    def combine(k: Var) -> PrimExpr:
-                        sq = Mul(f, f)
-                        p = Mul(Mul(sq, f), _horner(_LOG, f))
-                        p = _call("fma", k, _f(-2.12194440e-4, x), p)
-                        p = _call("fma", sq, _f(-0.5, x), p)
-                        return _call("fma", k, _f(0.693359375, x), Add(f, p))
 
-                    return _let(Add(Cast(x.dtype, e), scale), combine, "k")
+def _log_base(x: PrimExpr, per_nat: float, hi: float, per_two_hi: float, per_two_lo: float) -> PrimExpr:
+    """A logarithm of another base: ``per_nat`` units a nat, of which `hi` has few bits, and ``per_two`` units a factor of two."""
 
-                return _let(Sub(mantissa, _f(1.0, x)), value, "f")
+    def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
+        def parts(h: Var) -> PrimExpr:
+            def tail(low: Var) -> PrimExpr:
+                small = fma(h, number(per_nat - hi, x), Mul(low, number(per_nat, x)))
+                if per_two_lo:
+                    small = fma(k, number(per_two_lo, x), small)
+                return fma(k, number(per_two_hi, x), fma(h, number(hi, x), small))
 
-            return _let(exponent, split, "e")
+            square = Mul(number(-0.5, x), Mul(f, f))
+            return let(Add(Sub(f, h), Add(square, rest)), tail, "low")
 
-        return _let(_reinterpret(it, y), from_bits, "b")
+        return let(_cleared(f), parts, "h")
 
-    result = _let(Select(x < _f(1.17549435e-38, x), Mul(x, _f(8388608.0, x)), x), scaled, "y")
-    result = Select(x.equal(_f(math.inf, x)), x, result)
-    result = Select(x.equal(_f(0.0, x)), _f(-math.inf, x), result)
-    return Select(x >= _f(0.0, x), result, _f(math.nan, x))
+    return _log_parts(x, combine)
+
+
+def _cleared(f: PrimExpr) -> PrimExpr:
+    """`f` without its twelve lowest bits, so that its product with a short constant is exact."""
+    return float_of(call("bitwise_and", bits_of(f), integer(-4096, f)))
+
+
+def log2(x: PrimExpr) -> PrimExpr:
+    """The logarithm to base 2. At most 2 ULP."""
+    return _log_base(x, math.log2(math.e), 1.4423828125, 1.0, 0.0)
+
+
+def log10(x: PrimExpr) -> PrimExpr:
+    """The logarithm to base 10. At most 2 ULP."""
+    return _log_base(x, math.log10(math.e), 0.434326171875, 0.301025390625, 4.605038981195214e-06)
+
+
+def log1p(x: PrimExpr) -> PrimExpr:
+    """``log(1 + x)``, exact for small `x`. At most 3 ULP."""
+
+    def shifted(u: Var) -> PrimExpr:
+        lost = Div(Sub(x, Sub(u, number(1.0, x))), u)
+        result = Add(log(u), Select(below(absolute(u), math.inf), lost, number(0.0, x)))
+        return Select(equal(u, 0.0), number(-math.inf, x), Select(equal(u, 1.0), x, result))
+
+    return let(Add(x, number(1.0, x)), shifted, "u")
+
+
+# --- hyperbolic functions, error function ------------------------------------------------------------------------------
 
 
 def tanh(x: PrimExpr) -> PrimExpr:
     """The hyperbolic tangent. At most 3 ULP."""
-    a = _call("fabs", x)
 
     def value(t: Var) -> PrimExpr:
-        s = Mul(x, x)
-        small = _let(s, lambda s: _call("fma", Mul(s, x), _horner(_TANH, s), x), "s")
-        e = _let(Mul(Min(t, _f(20.0, x)), _f(2.0, x)), _exp_core, "c")
-        large = Sub(_f(1.0, x), Div(_f(2.0, x), Add(e, _f(1.0, x))))
-        result = Select(t < _f(0.625, x), small, _call("copysign", large, x))
-        return Select(x != x, x, result)  # noqa: PLR0124 - NaN
+        small = let(Mul(t, t), lambda s: fma(Mul(s, t), horner(_TANH, s), t), "s")
+        e = let(Mul(Min(t, number(20.0, x)), number(2.0, x)), _exp_core, "c")
+        large = Sub(number(1.0, x), Div(number(2.0, x), Add(e, number(1.0, x))))
+        result = with_sign_of(Select(below(t, 0.625), small, large), x)
+        return Select(is_nan(x), x, result)
 
-    return _let(a, value, "a")
+    return let(absolute(x), value, "a")
+
+
+def sinh(x: PrimExpr) -> PrimExpr:
+    """The hyperbolic sine. At most 3 ULP."""
+
+    def value(a: Var) -> PrimExpr:
+        small = let(Mul(x, x), lambda s: fma(Mul(s, x), horner(_SINH, s), x), "s")
+        result = Select(below(a, 1.0), small, with_sign_of(_half_exponentials(a, -1.0), x))
+        return Select(is_nan(x), x, result)
+
+    return let(absolute(x), value, "a")
+
+
+def cosh(x: PrimExpr) -> PrimExpr:
+    """The hyperbolic cosine. At most 3 ULP."""
+    return let(absolute(x), lambda a: Select(is_nan(x), x, _half_exponentials(a, 1.0)), "a")
+
+
+def _half_exponentials(a: Var, sign: float) -> PrimExpr:
+    """``(exp(a) + sign * exp(-a)) / 2`` for `a` of at least 0, without overflow before the result overflows."""
+    half = let(Min(a, number(89.41598, a)), lambda v: _exp_core(v, -1), "c")
+    result = let(half, lambda h: Add(h, Div(number(0.25 * sign, a), h)), "h")
+    return Select(above(a, 89.41598), number(math.inf, a), result)
+
+
+def asinh(x: PrimExpr) -> PrimExpr:
+    """The inverse hyperbolic sine. At most 4 ULP."""
+
+    def value(a: Var) -> PrimExpr:
+        square = Mul(a, a)
+        root = call("sqrt", Add(square, number(1.0, x)))
+        small = let(Add(a, Div(square, Add(number(1.0, x), root))), log1p, "l")
+        large = Add(let(a, log, "l"), number(math.log(2), x))
+        return with_sign_of(Select(above(a, 1e18), large, small), x)
+
+    return let(absolute(x), value, "a")
+
+
+def acosh(x: PrimExpr) -> PrimExpr:
+    """The inverse hyperbolic cosine; NaN below 1. At most 4 ULP."""
+
+    def value(t: Var) -> PrimExpr:
+        root = call("sqrt", fma(t, t, Mul(number(2.0, x), t)))
+        small = let(Add(t, root), log1p, "l")
+        large = Add(log(x), number(math.log(2), x))
+        return Select(below(x, 1.0), number(math.nan, x), Select(above(x, 1e18), large, small))
+
+    return let(Sub(x, number(1.0, x)), value, "t")
+
+
+def atanh(x: PrimExpr) -> PrimExpr:
+    """The inverse hyperbolic tangent; NaN outside of -1 ... 1. At most 4 ULP."""
+
+    def value(a: Var) -> PrimExpr:
+        ratio = Div(Mul(number(2.0, x), a), Sub(number(1.0, x), a))
+        return with_sign_of(Mul(number(0.5, x), let(ratio, log1p, "l")), x)
+
+    return let(absolute(x), value, "a")
 
 
 def sigmoid(x: PrimExpr) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
-    negated = Sub(_f(0.0, x), x)
-    e = _let(negated, lambda v: exp(v), "m")
-    return Div(_f(1.0, x), Add(_f(1.0, x), e))
+    return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
 
 
 def erf(x: PrimExpr) -> PrimExpr:
     """The error function. At most 4 ULP."""
 
     def value(t: Var) -> PrimExpr:
-        s = Mul(x, x)
-        small = _let(s, lambda s: _call("fma", x, _horner(_ERF_SMALL, s), x), "s")
-        log_erfc = Sub(_f(0.0, x), _let(Min(t, _f(4.0, x)), lambda c: _horner(_ERF_LARGE, c), "c"))
-        large = Sub(_f(1.0, x), _let(log_erfc, _exp_core, "l"))
-        result = Select(t < _f(0.92, x), small, _call("copysign", large, x))
-        return Select(x != x, x, result)  # noqa: PLR0124 - NaN
+        small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
+        log_erfc = negated(let(Min(t, number(4.0, x)), lambda c: horner(_ERF_LARGE, c), "c"))
+        large = Sub(number(1.0, x), let(log_erfc, _exp_core, "l"))
+        result = Select(below(t, 0.92), small, with_sign_of(large, x))
+        return Select(is_nan(x), x, result)
 
-    return _let(_call("fabs", x), value, "a")
+    return let(absolute(x), value, "a")
 
 
-POLYNOMIALS: dict[str, Callable[[Any], PrimExpr]] = {
-    "tir.exp": exp,
-    "tir.log": log,
-    "tir.tanh": tanh,
-    "tir.sigmoid": sigmoid,
-    "tir.erf": erf,
-}
+def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """``sqrt(x**2 + y**2)`` without overflow. At most 1 ULP."""
+
+    def wide(a: Var, b: Var) -> PrimExpr:
+        return convert("float32", call("sqrt", fma(a, a, Mul(b, b))))
+
+    result = let(double(x), lambda a: let(double(y), lambda b: wide(a, b), "b"), "a")
+    infinite = Or(equal(absolute(x), math.inf), equal(absolute(y), math.inf))
+    return Select(infinite, number(math.inf, x), result)
+
+
+POLYNOMIALS: dict[str, Callable[..., Any]] = {
+    "tir." + f.__name__: f
+    for f in (
+        exp, exp2, exp10, log, log2, log10, log1p, tanh, sinh, cosh, asinh, acosh, atanh, sigmoid, erf, hypot, sin, cos, tan, asin, acos, atan, atan2,
+    )
+} | {"tir.pow": power}  # fmt: skip
 """Intrinsics that become polynomials on float32."""

@@ -1,0 +1,140 @@
+"""The vocabulary that the polynomials of ``math_*`` are written in: constants, fused multiply-adds, bits, bound values.
+
+All work on scalars and vectors alike; `like` gives the number of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, IntImm, Let, Op, PrimExpr, Select, Var, with_lanes
+from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
+
+__all__ = [
+    "Add", "Div", "Max", "Min", "Mul", "Select", "Sub", "absolute", "above", "below", "bits_of", "call", "convert", "double", "equal", "float_of",
+    "fma", "horner", "integer", "is_nan", "let", "negated", "number", "shift_left", "shift_right", "with_sign_of",
+]  # fmt: skip
+
+_OPS = {
+    name: Op.get("tir." + name)
+    for name in (
+        "fma",
+        "fabs",
+        "copysign",
+        "reinterpret",
+        "shift_left",
+        "shift_right",
+        "bitwise_and",
+        "bitwise_or",
+        "sqrt",
+        "floor",
+        "any_lane",
+    )
+}
+
+
+def number(value: float, like: PrimExpr) -> PrimExpr:
+    """A floating-point constant of the type of `like`."""
+    dt = DataType(like.dtype)
+    c = FloatImm(dt.element, value)
+    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+
+
+def integer(value: int, like: PrimExpr) -> PrimExpr:
+    """An integer constant with as many bits and lanes as `like`."""
+    dt = DataType(like.dtype)
+    c = IntImm(DataType(f"int{dt.bits}"), value)
+    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+
+
+def call(name: str, *args: PrimExpr) -> PrimExpr:
+    """Call an intrinsic that gives the type of its first argument."""
+    return CallIntrin(args[0].dtype, _OPS[name], args)
+
+
+def let(value: PrimExpr, body: Callable[[Var], PrimExpr], name: str = "t") -> PrimExpr:
+    """Bind a value that `body` uses more than once."""
+    if isinstance(value, Var):
+        return body(value)
+    var = Var(name, value.dtype)
+    return Let(var, value, body(var))
+
+
+def fma(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
+    """``a * b + c``, rounded once where the machine can."""
+    return CallIntrin(a.dtype, _OPS["fma"], (a, b, c))
+
+
+def horner(coefficients: tuple[float, ...], x: PrimExpr) -> PrimExpr:
+    """``c0 + c1 x + c2 x^2 + ...``."""
+    result = number(coefficients[-1], x)
+    for c in reversed(coefficients[:-1]):
+        result = fma(result, x, number(c, x))
+    return result
+
+
+def absolute(x: PrimExpr) -> PrimExpr:
+    """The magnitude."""
+    return call("fabs", x)
+
+
+def negated(x: PrimExpr) -> PrimExpr:
+    """``-x``."""
+    return Sub(number(-0.0, x), x)
+
+
+def with_sign_of(magnitude: PrimExpr, x: PrimExpr) -> PrimExpr:
+    """`magnitude` with the sign of `x`."""
+    return call("copysign", magnitude, x)
+
+
+def below(a: PrimExpr, value: float) -> PrimExpr:
+    """``a < value``."""
+    return LT(a, number(value, a))
+
+
+def above(a: PrimExpr, value: float) -> PrimExpr:
+    """``a > value``."""
+    return GT(a, number(value, a))
+
+
+def equal(a: PrimExpr, value: float) -> PrimExpr:
+    """``a == value``."""
+    return EQ(a, number(value, a))
+
+
+def is_nan(x: PrimExpr) -> PrimExpr:
+    """Whether `x` is NaN."""
+    return NE(x, x)
+
+
+def bits_of(x: PrimExpr) -> PrimExpr:
+    """The bits of a floating-point value."""
+    dt = DataType(x.dtype)
+    return CallIntrin(with_lanes(f"int{dt.bits}", dt.lanes), _OPS["reinterpret"], (x,))
+
+
+def float_of(bits: PrimExpr) -> PrimExpr:
+    """The floating-point value of some bits."""
+    dt = DataType(bits.dtype)
+    return CallIntrin(with_lanes(f"float{dt.bits}", dt.lanes), _OPS["reinterpret"], (bits,))
+
+
+def shift_left(x: PrimExpr, by: int) -> PrimExpr:
+    """``x << by``."""
+    return call("shift_left", x, integer(by, x))
+
+
+def shift_right(x: PrimExpr, by: int) -> PrimExpr:
+    """``x >> by``, keeping the sign."""
+    return call("shift_right", x, integer(by, x))
+
+
+def double(x: PrimExpr) -> PrimExpr:
+    """`x` as float64."""
+    return Cast(with_lanes("float64", DataType(x.dtype).lanes), x)
+
+
+def convert(dtype: str, x: PrimExpr) -> PrimExpr:
+    """`x` as another type."""
+    return Cast(with_lanes(dtype, DataType(x.dtype).lanes), x)

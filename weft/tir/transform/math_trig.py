@@ -1,0 +1,198 @@
+"""Functions of float32 as polynomials: trigonometric functions and their inverses.
+
+Arguments are reduced in float64, which is exact enough up to 2**20; above that (rare, so tested once for a whole vector) the C library's
+float64 functions answer. Errors are stated against float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from weft.ir import CallIntrin, Op, PrimExpr, Var
+from weft.ir.scalar import EQ, GT, NE
+from weft.tir.transform.math_terms import (
+    Add,
+    Div,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Sub,
+    above,
+    absolute,
+    below,
+    bits_of,
+    call,
+    convert,
+    double,
+    equal,
+    fma,
+    horner,
+    integer,
+    let,
+    negated,
+    number,
+    with_sign_of,
+)
+
+__all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
+
+_SIN = (-0.16666655242443085, 0.008332177996635437, -0.00019517327018547803)
+_COS = (0.04166664555668831, -0.0013887368841096759, 2.443855191813782e-05)
+_ATAN = (
+    -0.33333301544189453, 0.19998641312122345, -0.142652690410614, 0.10957687348127365, -0.08419762551784515, 0.05823945626616478,
+    -0.03146035969257355, 0.011066840961575508, -0.0018277307972311974,
+)  # fmt: skip
+_ASIN = (0.16666753590106964, 0.07495252043008804, 0.04547600820660591, 0.02415234036743641, 0.042211294174194336)
+_HALF_PI_HI, _HALF_PI_LO = 1.5707963267341256, 6.077100506506192e-11  # the first has 31 bits
+_MAGIC = 6755399441055744.0  # 1.5 * 2**52
+_EXACT = 1048576.0
+
+
+def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+    """``value(r, n)`` with ``x == n * pi / 2 + r``, where `r` is at most pi / 4 and `n` an int32, right in its low bits."""
+
+    def wide(d: Var) -> PrimExpr:
+        def rounded(t: Var) -> PrimExpr:
+            n = Sub(t, number(_MAGIC, d))
+            r = let(n, lambda n: fma(n, number(-_HALF_PI_LO, d), fma(n, number(-_HALF_PI_HI, d), d)), "n")
+            return let(convert("float32", r), lambda r: value(r, convert("int32", bits_of(t))), "r")
+
+        return let(fma(d, number(2 / math.pi, d), number(_MAGIC, d)), rounded, "t")
+
+    return let(double(x), wide, "d")
+
+
+def _sin_of(r: Var, s: Var) -> PrimExpr:
+    return fma(Mul(s, r), horner(_SIN, s), r)
+
+
+def _cos_of(s: Var) -> PrimExpr:
+    return fma(Mul(s, s), horner(_COS, s), fma(s, number(-0.5, s), number(1.0, s)))
+
+
+def _has_bit(n: PrimExpr, bit: int) -> PrimExpr:
+    return NE(call("bitwise_and", n, integer(bit, n)), integer(0, n))
+
+
+def _with_far_arguments(x: PrimExpr, near: PrimExpr, name: str) -> PrimExpr:
+    """Choose the C library's function where an argument is too far out for `near`."""
+    far = convert("float32", CallIntrin(double(x).dtype, Op.get("tir." + name), (double(x),)))
+    any_far = CallIntrin("bool", Op.get("tir.any_lane"), (GT(absolute(x), number(_EXACT, x)),))
+    return CallIntrin(x.dtype, Op.get("tir.if_then_else"), (any_far, far, near))
+
+
+def _wave(x: PrimExpr, quarter: int, name: str) -> PrimExpr:
+    def value(r: Var, n: PrimExpr) -> PrimExpr:
+        def quadrant(q: Var) -> PrimExpr:
+            picked = let(Mul(r, r), lambda s: Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s")
+            return let(picked, lambda p: Select(_has_bit(q, 2), negated(p), p), "p")
+
+        return let(Add(n, integer(quarter, n)) if quarter else n, quadrant, "q")
+
+    return _with_far_arguments(x, _reduced(x, value), name)
+
+
+def sin(x: PrimExpr) -> PrimExpr:
+    """The sine. At most 2 ULP."""
+    return Select(equal(x, 0.0), x, _wave(x, 0, "sin"))
+
+
+def cos(x: PrimExpr) -> PrimExpr:
+    """The cosine. At most 2 ULP."""
+    return _wave(x, 1, "cos")
+
+
+def tan(x: PrimExpr) -> PrimExpr:
+    """The tangent. At most 4 ULP."""
+
+    def value(r: Var, n: PrimExpr) -> PrimExpr:
+        def ratio(s: Var) -> PrimExpr:
+            def divided(a: Var, b: Var) -> PrimExpr:
+                odd = _has_bit(n, 1)
+                return Div(Select(odd, negated(b), a), Select(odd, a, b))
+
+            return let(_sin_of(r, s), lambda a: let(_cos_of(s), lambda b: divided(a, b), "b"), "a")
+
+        return let(Mul(r, r), ratio, "s")
+
+    return Select(equal(x, 0.0), x, _with_far_arguments(x, _reduced(x, value), "tan"))
+
+
+def _atan_unit(z: PrimExpr) -> PrimExpr:
+    """The inverse tangent of 0 ... 1."""
+    return let(z, lambda z: let(Mul(z, z), lambda s: fma(Mul(s, z), horner(_ATAN, s), z), "s"), "z")
+
+
+def atan(x: PrimExpr) -> PrimExpr:
+    """The inverse tangent. At most 3 ULP."""
+
+    def value(a: Var) -> PrimExpr:
+        inner = _atan_unit(Select(above(a, 1.0), Div(number(1.0, x), a), a))
+        return let(inner, lambda p: with_sign_of(Select(above(a, 1.0), Sub(number(math.pi / 2, x), p), p), x), "p")
+
+    return let(absolute(x), value, "a")
+
+
+def atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
+    """The angle of the point (x, y). At most 4 ULP."""
+
+    def value(ay: Var, ax: Var) -> PrimExpr:
+        low, high = Min(ax, ay), Max(ax, ay)
+        ratio = let(low, lambda lo: let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")
+
+        def quadrant(p: Var) -> PrimExpr:
+            def folded(q: Var) -> PrimExpr:
+                is_left = bits_of(x) < integer(0, bits_of(x))  # minus zero too
+                return with_sign_of(Select(is_left, Sub(number(math.pi, x), q), q), y)
+
+            return let(Select(GT(ay, ax), Sub(number(math.pi / 2, x), p), p), folded, "q")
+
+        return let(_atan_unit(ratio), quadrant, "p")
+
+    result = let(absolute(y), lambda ay: let(absolute(x), lambda ax: value(ay, ax), "ax"), "ay")
+    return Select(NE(x, x), x, Select(NE(y, y), y, result))
+
+
+def _ratio(low: Var, high: Var) -> PrimExpr:
+    """``low / high``; 0 for 0 / 0 and 1 for two infinities."""
+    plain = Select(EQ(low, high), number(1.0, low), Div(low, high))
+    return Select(equal(high, 0.0), number(0.0, low), plain)
+
+
+def _asin_small(a: Var, s: Var) -> PrimExpr:
+    return fma(Mul(s, a), horner(_ASIN, s), a)
+
+
+def _asin_parts(a: Var, value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+    """``value(p, is_small)`` with ``p`` the inverse sine of `a` up to 0.5, and of ``sqrt((1 - a) / 2)`` above."""
+    small = below(a, 0.5)
+    s = Select(small, Mul(a, a), fma(a, number(-0.5, a), number(0.5, a)))
+
+    def root(s: Var) -> PrimExpr:
+        z = Select(small, a, call("sqrt", s))
+        return let(z, lambda z: let(_asin_small(z, s), lambda p: value(p, small), "p"), "z")
+
+    return let(s, root, "s")
+
+
+def asin(x: PrimExpr) -> PrimExpr:
+    """The inverse sine; NaN outside of -1 ... 1. At most 3 ULP."""
+
+    def value(p: Var, small: PrimExpr) -> PrimExpr:
+        return with_sign_of(Select(small, p, fma(p, number(-2.0, x), number(math.pi / 2, x))), x)
+
+    return let(absolute(x), lambda a: _asin_parts(a, value), "a")
+
+
+def acos(x: PrimExpr) -> PrimExpr:
+    """The inverse cosine; NaN outside of -1 ... 1. At most 3 ULP."""
+
+    def value(p: Var, small: PrimExpr) -> PrimExpr:
+        middle = Sub(number(math.pi / 2, x), with_sign_of(p, x))
+        twice = Mul(number(2.0, x), p)
+        outer = Select(below(x, 0.0), Sub(number(math.pi, x), twice), twice)
+        return Select(small, middle, outer)
+
+    return let(absolute(x), lambda a: _asin_parts(a, value), "a")
