@@ -7,5 +7,6 @@ from weft.ir.text.parser import LANGUAGES, from_source, ir_module
 from weft.script import ir, relax, tir
 
 LANGUAGES.update(I=ir, T=tir, R=relax)
+tirx = tir
 
-__all__ = ["from_source", "ir", "ir_module", "relax", "tir"]
+__all__ = ["from_source", "ir", "ir_module", "relax", "tir", "tirx"]

@@ -36,3 +36,4 @@ from weft.tir.stmt import (
     seq,
 )
 from weft.tir.script import printing as _printing  # its import registers print rules
+from weft.tir import spec as _spec  # its import registers the forms of TIR

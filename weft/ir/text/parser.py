@@ -49,7 +49,7 @@ class Dialect(NamedTuple):
     signature: Callable[[Parser, ast.FunctionDef, dict[str, Any]], Any]
     body: Callable[[Parser, Any], BaseFunc]
     expand: Callable[[Parser, list[ast.stmt]], Any]
-    call: Callable[[GlobalVar, list[Any]], Any]
+    call: Callable[..., Any]
 
 
 class MetaVar(NamedTuple):
@@ -157,9 +157,9 @@ def _call_macro(macro: Macro, args: list[Any], kwargs: dict[str, Any], p: Parser
 
 @CALL.on(GlobalVar)
 def _call_global(var: GlobalVar, args: list[Any], kwargs: dict[str, Any], p: Parser) -> Any:
-    if kwargs:
+    if set(kwargs) - {"ty_args"}:
         raise ParseError(f"function '{var.name_hint}' takes positional arguments", found=", ".join(kwargs))
-    return p.dialect.call(var, args)
+    return p.dialect.call(var, args, **kwargs)
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------

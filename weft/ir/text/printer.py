@@ -91,7 +91,7 @@ class Printer:
 
     def __init__(self, width: int = 120, notes: Mapping[int, Sequence[str]] | None = None) -> None:
         self.lines = Lines(width)
-        self.notes = notes or {}
+        self.notes = dict(notes or {})
         self.metadata: dict[str, list[Any]] = {}
         self.in_module = False
         self.quote_dims = False  # in a signature, where symbolic dimensions are written as strings
@@ -203,8 +203,8 @@ class Printer:
         self.note(node)
 
     def note(self, node: Any) -> None:
-        """Write the messages about `node` as comments."""
-        for message in self.notes.get(id(node), ()):
+        """Write the messages about `node` as comments, once."""
+        for message in self.notes.pop(id(node), ()):
             first, *rest = message.splitlines()
             self.lines.add(f"# ^ {first}")
             for line in rest:

@@ -674,8 +674,8 @@ def _placed(call: Call, span: Span) -> Call:
     return Call(call.op, call.args, call.attrs, call.ty_args, span=span, ty=call.ty)
 
 
-def _call_global(func: GlobalVar, args: list[Any]) -> Call:
-    return Call(func, tuple(as_relax(a) for a in args))
+def _call_global(func: GlobalVar, args: list[Any], ty_args: Any = ()) -> Call:
+    return Call(func, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in ty_args))
 
 
 RELAX = Dialect("relax", _signature, _body, _expand, _call_global)

@@ -122,7 +122,9 @@ def _call(node: Call, p: Printer) -> Doc:
         return _op_call(node, op.name.removeprefix("relax."), p)
     if isinstance(op, ExternFunc) and not node.attrs and not op.attrs:
         return call("R.call_packed", [quote(op.global_symbol), *[p.expr(a) for a in node.args]], _type_args(node, p))
-    if isinstance(op, (GlobalVar, ExprVar)) and not node.attrs and not node.ty_args:
+    if isinstance(op, GlobalVar) and not node.attrs:
+        return call(p.expr(op), [p.expr(a) for a in node.args], _type_args(node, p))
+    if isinstance(op, ExprVar) and not node.attrs and not node.ty_args:
         return call(p.expr(op), [p.expr(a) for a in node.args])
     return _generic(node, p)
 

@@ -119,7 +119,7 @@ def _on(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@function_pass(kind=Function, opt_level=0, ensures="relax.vm_ready")
+@function_pass(kind=Function, opt_level=0, ensures="relax.runtime_calls")
 def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
     """Turn the remaining operators into calls of ``vm.builtin.*`` functions.
 

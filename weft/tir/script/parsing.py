@@ -792,7 +792,7 @@ def _range_of(index: Any, dim: PrimExpr) -> Range:
     return Range(r.min, Analyzer().simplify(r.extent))
 
 
-def _call_global(func: GlobalVar, args: list[Any]) -> Any:
+def _call_global(func: GlobalVar, args: list[Any], **_: Any) -> Any:
     return Call(DataType("void"), func, tuple(a if isinstance(a, Buffer) else as_expr(a) for a in args))
 
 

@@ -245,14 +245,15 @@ def _body(stmt: Stmt, p: Printer, *, in_block: bool = False) -> None:
             p.stmt(node)
             continue
         line, alone = scope(node, p)
-        p.note(node)
         if not todo and alone is not None and not (in_block and type(node) is AllocBuffer):
             p.lines.add(alone)
+            p.note(node)
             _open_views(node, p)
             todo.append(node.body)  # type: ignore[attr-defined]
         else:
             p.lines.add("with ", line, ":")
             with p.scope():
+                p.note(node)
                 _open_views(node, p)
                 _body(node.body, p)  # type: ignore[attr-defined]
 
@@ -265,8 +266,9 @@ def _open_views(node: Stmt, p: Printer) -> None:
         p.open_views(node.var)
 
 
-def _suite(stmt: Stmt, p: Printer) -> None:
+def _suite(stmt: Stmt, p: Printer, owner: Any = None) -> None:
     with p.scope():
+        p.note(owner)
         _body(stmt, p)
 
 
@@ -384,7 +386,7 @@ def _if(node: IfThenElse, p: Printer) -> None:
     word = "if "
     while True:
         p.lines.add(word, p.expr(node.condition), ":")
-        _suite(node.then_case, p)
+        _suite(node.then_case, p, node)
         if not isinstance(node.else_case, IfThenElse):
             break
         node, word = node.else_case, "elif "
@@ -396,7 +398,7 @@ def _if(node: IfThenElse, p: Printer) -> None:
 @STMT.on(While)
 def _while(node: While, p: Printer) -> None:
     p.lines.add("while ", p.expr(node.condition), ":")
-    _suite(node.body, p)
+    _suite(node.body, p, node)
 
 
 @STMT.on(For)
@@ -408,13 +410,16 @@ def _for(node: For, p: Printer) -> None:
         names = [p.define(f.loop_var, f.loop_var.name) for f in nest]
         p.lines.add("for ", ", ".join(names), " in ", call("range" if len(nest) == 1 else "T.grid", extents), ":")
         loops.update((id(f.loop_var), f) for f in nest)
+        with p.lines.indented():
+            for f in nest:
+                p.note(f)
         _suite(nest[-1].body, p)
         return
     args, kwargs = _loop_args(node, p)
     name = p.define(node.loop_var, node.loop_var.name)
     p.lines.add("for ", name, " in ", call(f"T.{LOOP_KINDS[node.kind]}", args, kwargs), ":")
     loops[id(node.loop_var)] = node
-    _suite(node.body, p)
+    _suite(node.body, p, node)
 
 
 def _starts_at_zero(node: For) -> bool:
@@ -486,11 +491,12 @@ def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
 def _block_realize(node: BlockRealize, p: Printer) -> None:
     p.lines.add("with ", call("T.sblock", [quote(node.block.name_hint)]), ":")
     with p.scope():
+        p.note(node)
+        p.note(node.block)
         _axes(node.block, node.iter_values, p)
         if not (isinstance(node.predicate, s.IntImm) and node.predicate.value):
             p.lines.add(call("T.where", [p.expr(node.predicate)]))
         _block_content(node.block, p, signature=True)
-    p.note(node.block)
 
 
 @STMT.on(Block)

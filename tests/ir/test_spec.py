@@ -1,0 +1,233 @@
+import pytest
+
+from tests.ir.programs import matmul_func, relax_module
+from weft import ir, relax, tir
+from weft.error import ErrorGroup
+from weft.ir import IRModule, PassContext, Var, const, module_pass
+from weft.ir.spec import SPECS, Spec, verify, violations
+from weft.script import from_source
+from weft.tir import BufferStore, For, ForKind, PrimFunc
+
+
+def broken(spec, program, *messages):
+    """Check that a program breaks a form with these messages, each shown under a statement."""
+    node = from_source(program) if isinstance(program, str) else program
+    with pytest.raises(ErrorGroup) as e:
+        verify(node, spec)
+    text = str(e.value)
+    assert [str(x.what).partition(": ")[2] for x in e.value.errors] == list(messages), text
+    for m in messages:
+        assert "# ^ " + m in text
+    return text
+
+
+def test_good_programs_pass():
+    for name in ("tir.well_formed", "tir.scheduled"):
+        verify(matmul_func(), name)
+    for name in ("relax.well_formed", "relax.normalized", "tir.scheduled"):
+        verify(relax_module(), name)
+    verify(tir.pipeline.lower(matmul_func()) if hasattr(tir, "pipeline") else matmul_func(), "tir.well_formed")
+
+
+def test_lowered():
+    from weft.tir.pipeline import lower
+
+    verify(lower(matmul_func()), "tir.lowered")
+    assert len(violations(matmul_func(), SPECS["tir.lowered"])[0][2]) >= 2
+
+
+def test_every_message_stands_under_its_statement():
+    text = broken(
+        "tir.lowered",
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4,), "float32")):
+            for i in T.vectorized(4):
+                B[i] = T.float32(1)
+            A[0, 1] = T.float32(2)
+        """,
+        "a loop to vectorize is left",
+        "'A' is not flat: 2 indices",
+    )
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[lines.index("# ^ 'A' is not flat: 2 indices") - 1] == "A[0, 1] = T.float32(2.0)"
+    assert lines[lines.index("# ^ a loop to vectorize is left") - 1] == "for i in T.vectorized(4):"
+
+
+def store(buffer, *indices, value=None):
+    return BufferStore(buffer, value if value is not None else const(1.0), tuple(indices))
+
+
+def plain(body, *buffers, params=()):
+    handles = tuple(Var("p_" + b.name, "handle") for b in buffers)
+    return PrimFunc(
+        (*handles, *params), body, None, tuple(zip(handles, buffers, strict=True)), ir.Attrs.of(global_symbol="f")
+    )
+
+
+A, N = tir.decl_buffer((4,), "float32", "A"), Var("n", "int32")
+I = Var("i", "int32")
+CASES = [
+    (store(A, N), "variable 'n' is not introduced here"),
+    (store(tir.decl_buffer((4,), "float32", "B"), const(0)), "buffer 'B' is not allocated or declared here"),
+    (ir.walk and tir.SeqStmt((For(I, const(0), const(4), ForKind.SERIAL, store(A, I)), store(A, I))), "variable 'i' is not introduced here"),
+    (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
+    (store(A, const(1.0)), "the index `T.float32(1.0)` of 'A' is no integer but float32"),
+    (store(A, const(0), value=const(1)), "a value of type int32 is stored where 'A' holds float32"),
+    (tir.IfThenElse(const(1), store(A, const(0))), "the condition is no bool but int32"),
+    (For(I, const(0, "int64"), const(4), ForKind.SERIAL, store(A, I)), "loop variable, start and extent have different types: int32, int64"),
+    (store(A, ir.Add(const(1), const(1, "int64"))), "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "message"), CASES, ids=[m for _, m in CASES])
+def test_tir_well_formed(body, message):
+    broken("tir.well_formed", plain(body, A), message)
+
+
+def test_views_of_known_memory_are_known():
+    view = tir.decl_buffer((2, 2), "float32", "view", data=A.data)
+    verify(plain(store(view, const(0), const(1)), A), "tir.well_formed")
+
+
+def test_scheduled():
+    func = matmul_func()
+    broken("tir.scheduled", func.replace(body=func.root.body), "the body is no root block")
+
+
+RELAX = [
+    ("relax.well_formed", "y = R.exp(x)\n    R.print(y)", "the call of 'relax.print' may have effects and stands in a pure function"),
+    ("relax.well_formed", "R.call_packed('f', x)", "the call of 'f' may have effects and stands in a pure function"),
+    ("relax.normalized", None, "the operand `R.exp(x)` is no variable or constant"),
+    ("relax.legalized", "y = R.exp(x)", "operator 'exp' is left, although it can be lowered"),
+    ("relax.planned", "with R.dataflow():\n        y = R.exp(x)\n        R.output(y)", "a dataflow block is left"),
+    ("relax.planned", "y = R.call_dps_packed('f', (x,), R.Tensor((2,), 'float32'))", "'call_dps_packed' is left, whose result has no memory yet"),
+    ("relax.runtime_calls", "y = R.exp(x)", "operator 'relax.exp' is left, which the virtual machine does not know"),
+    ("relax.vm_ready", "y = R.call_pure_packed('f', R.shape([n]))", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "body", "message"), RELAX, ids=[f"{s} {m}" for s, _, m in RELAX])
+def test_relax(spec, body, message):
+    if body is None:
+        x = relax.Var("x", relax.tensor_type((2,), "float32"))
+        y = relax.Var("y", x.ty)
+        value = relax.Call(ir.Op.get("relax.exp"), (relax.op.exp(x),), ty=x.ty)
+        seq = relax.SeqExpr((relax.BindingBlock((relax.VarBinding(y, value),)),), y, ty=y.ty)
+        func = relax.Function((x,), seq, y.ty)
+    else:
+        func = from_source(
+            f"@R.function\ndef f(x: R.Tensor(('n',), 'float32')):\n    n = T.int64()\n    {body}\n    return x\n"
+        )
+    with pytest.raises(ErrorGroup) as e:
+        verify(func, spec)
+    assert message is None or "# ^ " + message in str(e.value), str(e.value)
+
+
+def relax_function(blocks, result, params, **kw):
+    return relax.Function(params, relax.SeqExpr(tuple(blocks), result, ty=result.ty), result.ty, **kw)
+
+
+def test_relax_names():
+    ty = relax.tensor_type((2,), "float32")
+    x, y, z = (relax.Var(n, ty) for n in "xyz")
+    d = relax.DataflowVar("d", ty)
+    exp = lambda v: relax.Call(ir.Op.get("relax.exp"), (v,), ty=ty)
+    bind = lambda *pairs: tuple(relax.VarBinding(v, e) for v, e in pairs)
+    broken(
+        "relax.well_formed",
+        relax_function([relax.BindingBlock(bind((y, exp(z))))], y, (x,)),
+        "variable 'z' is not bound here",
+    )
+    twice = relax.BindingBlock(bind((y, exp(x)), (y, exp(x))))
+    broken("relax.well_formed", relax_function([twice], y, (x,)), "variable 'y' is bound twice")
+    blocks = [relax.DataflowBlock(bind((d, exp(x)), (y, exp(d)))), relax.BindingBlock(bind((z, exp(d))))]
+    broken(
+        "relax.well_formed", relax_function(blocks, z, (x,)), "the dataflow variable 'd' is used outside of its block"
+    )
+    outside = relax.BindingBlock(bind((d, exp(x))))
+    text = "the dataflow variable 'd' is bound outside of a dataflow block"
+    assert any(
+        v.message == text
+        for _, _, bad in violations(relax_function([outside], x, (x,)), SPECS["relax.well_formed"])
+        for v in bad
+    )
+    call = relax.Call(ir.GlobalVar("missing"), (x,), ty=ty)
+    broken(
+        "relax.well_formed",
+        relax_function([relax.BindingBlock(bind((y, call)))], y, (x,)),
+        "the module has no function 'missing'",
+    )
+    n = Var("n", "int64")
+    shape = relax.BindingBlock(bind((y, relax.shape_expr((n,)))))
+    assert relax.analysis.well_formed(relax_function([relax.BindingBlock(bind((y, exp(x))))], y, (x,)))
+    assert not relax.analysis.well_formed(relax_function([shape], x, (x,)))
+
+
+def test_conditions_are_bools():
+    func = """
+    @R.function
+    def f(c: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")):
+        if c:
+            y = x
+        else:
+            y = R.exp(x)
+        return y
+    """
+    broken("relax.well_formed", func, 'the condition of an if is no scalar bool but R.Tensor((2,), dtype="float32")')
+
+
+def test_branches_do_not_see_each_other():
+    func = from_source("""
+    @R.function
+    def f(c: R.Tensor((), "bool"), x: R.Tensor((2,), "float32")):
+        if c:
+            a = R.exp(x)
+            y = R.exp(a)
+        else:
+            y = R.exp(x)
+        return y
+    """)
+    assert relax.analysis.well_formed(func)
+    value = func.body.blocks[0].bindings[0].value
+    leaked = value.true_branch.blocks[0].bindings[0].var
+    bad = ir.rewrite(
+        func, lambda n: n, pre=lambda n: leaked if n is value.false_branch.blocks[0].bindings[0].value.args[0] else None
+    )
+    assert not relax.analysis.well_formed(bad.replace(params=func.params))
+
+
+def test_long_functions_show_the_neighbourhood():
+    lines = "\n".join(f"    y{i} = R.exp(x)" for i in range(100))
+    func = from_source(f"@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n{lines}\n    R.print(x)\n    return x\n")
+    with pytest.raises(ErrorGroup) as e:
+        verify(func, "relax.well_formed")
+    assert len(str(e.value).splitlines()) < 20
+
+
+def test_passes_are_checked_when_asked():
+    @module_pass(name="BreakIt", ensures="tir.scheduled")
+    def break_it(mod):
+        return mod.with_functions({v: f.replace(body=f.root.body) for v, f in mod.items()})
+
+    mod = IRModule({"f": matmul_func()})
+    break_it()(mod)
+    with PassContext(verify=True), pytest.raises(ErrorGroup, match="not 'tir.scheduled' after BreakIt"):
+        break_it()(mod)
+
+
+def test_default_pipeline_keeps_its_promises():
+    from weft.relax.pipeline import default_passes
+
+    mod = relax_module()
+    del mod["matmul"]
+    with PassContext(verify=True):
+        for step in default_passes():
+            mod = step(mod)
+
+
+def test_forms_have_sentences():
+    assert all(spec.doc for name, spec in SPECS.items() if name != "test")
+    with pytest.raises(KeyError):
+        verify(matmul_func(), "no.such.form")
+    assert isinstance(SPECS["tir.lowered"], Spec)

@@ -1,0 +1,176 @@
+"""Forms of the IR: a spec is a table from node class to what must hold, checked over a whole module at once.
+
+Passes name the form that they ensure; ``PassContext(verify=True)`` checks it after each of them. All violations are collected, and the
+error shows the function with each message under its statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from weft.error import ErrorGroup, VerifyError
+from weft.ir.dispatch import Dispatch
+from weft.ir.expr import BaseFunc
+from weft.ir.module import IRModule
+from weft.ir.node import Node
+from weft.ir.passes import Pass, on_verify
+from weft.ir.text.printer import STMT, script
+
+__all__ = ["SPECS", "Spec", "Violation", "verify", "violations"]
+
+Rule = Callable[..., Any]
+_CONTEXT_LINES = 3
+_WHOLE_FUNCTION_LINES = 60
+
+
+class Violation(Exception):
+    """One broken rule: the message, and the statement to show it under."""
+
+    def __init__(self, message: str, node: Any) -> None:
+        super().__init__(message)
+        self.message, self.node = message, node
+
+
+class Spec:
+    """A form of functions.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"tir.lowered"``; passes refer to it.
+    kind : type
+        The class of functions that it is about; others pass.
+    includes : iterable of Spec
+        Forms that it is a part of.
+    doc : str
+        The invariant, in a sentence.
+    """
+
+    def __init__(self, name: str, kind: type, includes: Iterable[Spec] = (), doc: str = "") -> None:
+        self.name, self.kind, self.includes, self.doc = name, kind, tuple(includes), doc
+        self.rules = Dispatch(name, default=None)
+        self.function_rules: list[Rule] = []
+        SPECS[name] = self
+
+    def on(self, *classes: type) -> Callable[[Rule], Rule]:
+        """Register ``rule(node, func, mod)`` for node classes; it returns a message, or None where all is well."""
+        return self.rules.on(*classes)
+
+    def on_function(self, rule: Rule) -> Rule:
+        """Register ``rule(func, mod)``, which yields ``(node, message)`` pairs."""
+        self.function_rules.append(rule)
+        return rule
+
+    def check(self, func: Any, mod: IRModule) -> Iterator[Violation]:
+        """Yield what a function violates."""
+        if not isinstance(func, self.kind):
+            return
+        for spec in self.includes:
+            yield from spec.check(func, mod)
+        for rule in self.function_rules:
+            for node, message in rule(func, mod):
+                yield Violation(message, node)
+        if not self.rules.table:
+            return
+        for node, statement in _with_statements(func):
+            rule = self.rules.get(type(node))
+            message = rule(node, func, mod) if rule is not None else None
+            if message is not None:
+                yield Violation(message, statement)
+
+
+SPECS: dict[str, Spec] = {}
+"""All forms by name."""
+
+
+def _with_statements(func: Any) -> Iterator[tuple[Node, Any]]:
+    """Yield each node below a function with the statement around it; shared subtrees once."""
+    seen: set[int] = set()
+    stack: list[tuple[Any, Any]] = [(func, func)]
+    while stack:
+        value, statement = stack.pop()
+        if type(value) is tuple:
+            stack.extend((x, statement) for x in reversed(value))
+        elif isinstance(value, Node) and id(value) not in seen:
+            seen.add(id(value))
+            if STMT.get(type(value)) is not STMT.default:
+                statement = value
+            yield value, statement
+            stack.extend((getattr(value, f), statement) for f in reversed(value.__struct_fields__))
+
+
+def violations(mod: IRModule | BaseFunc, spec: Spec) -> list[tuple[str, Any, list[Violation]]]:
+    """List, by function, what a module violates."""
+    mod = IRModule.from_expr(mod)
+    found = []
+    for var, func in mod.items():
+        bad = list(spec.check(func, mod))
+        if bad:
+            found.append((var.name_hint, func, bad))
+    return found
+
+
+def verify(mod: IRModule | BaseFunc, spec: Spec | str, after: str | None = None) -> None:
+    """Check that a module has a form.
+
+    Parameters
+    ----------
+    spec : Spec or str
+        The form, or its name.
+    after : str, optional
+        The pass that made the module, for the message.
+
+    Raises
+    ------
+    ErrorGroup
+        With all violations, each under its statement.
+    """
+    form = SPECS[spec] if isinstance(spec, str) else spec
+    found = violations(mod, form)
+    if not found:
+        return
+    count = sum(len(bad) for _, _, bad in found)
+    head = f"the module is not '{form.name}'" + (f" after {after}" if after else "")
+    head += f": {count} violation{'s' if count > 1 else ''}" + (f" ({form.doc})" if form.doc else "")
+    texts = [_function_text(name, func, bad) for name, func, bad in found]
+    errors = [
+        VerifyError(f"{name}: {v.message}", where=getattr(v.node, "span", None)) for name, _, bad in found for v in bad
+    ]
+    raise ErrorGroup("\n".join([head, *texts]), errors)
+
+
+def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
+    """Render a function with messages under its statements; of a long one, the neighbourhoods of messages."""
+    notes: dict[int, list[str]] = {}
+    for v in bad:
+        notes.setdefault(id(v.node), []).append(v.message)
+    lines = script(func, notes=notes).splitlines()
+    shown = [f"in function '{name}':"]
+    if len(lines) <= _WHOLE_FUNCTION_LINES:
+        return "\n".join([*shown, *("  " + line for line in lines)])
+    marked = [i for i, line in enumerate(lines) if line.lstrip().startswith("# ^ ")][:20]
+    near = {i for m in marked for i in range(m - _CONTEXT_LINES, m + _CONTEXT_LINES)}
+    last = -1
+    for i, line in enumerate(lines):
+        if i in near:
+            shown += ["  ..."] if i != last + 1 else []
+            shown.append("  " + line)
+            last = i
+    return "\n".join(shown)
+
+
+def _check_after_pass(mod: IRModule, done: Pass) -> None:
+    """Check the form that a pass says to ensure, and what every form includes."""
+    for name in (*_ALWAYS, done.ensures):
+        if name in SPECS:
+            verify(mod, SPECS[name], after=done.name)
+
+
+_ALWAYS = ("tir.well_formed", "relax.well_formed")
+on_verify(_check_after_pass)
+
+
+def spec_names() -> Mapping[str, str]:
+    """Return the names of all forms with their sentences."""
+    return {name: spec.doc for name, spec in SPECS.items()}

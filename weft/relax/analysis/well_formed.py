@@ -1,0 +1,251 @@
+"""Well-formedness of Relax: what holds at every stage, from import to the virtual machine.
+
+Each variable is bound once, before its uses; a dataflow variable is used in its block only; symbolic variables are introduced by
+parameters, ``match_cast`` or the type of a binding; functions that are called exist; conditions are scalar bools; effects stand outside
+of dataflow blocks and of pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.error import ErrorGroup
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    Node,
+    Op,
+    PrimExpr,
+    PrimType,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+    walk,
+)
+from weft.ir.spec import Spec, verify
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
+from weft.relax.infer import is_pure_call
+
+__all__ = ["WELL_FORMED", "check_well_formed", "well_formed"]
+
+WELL_FORMED = Spec(
+    "relax.well_formed", Function, doc="names are bound once, before their uses; effects stand where they may"
+)
+
+
+def check_well_formed(mod: IRModule | Function) -> None:
+    """Raise an ErrorGroup with everything that is not well formed, under the bindings that are guilty."""
+    verify(mod, WELL_FORMED)
+
+
+def well_formed(mod: IRModule | Function, check_ty: bool = True) -> bool:
+    """Whether a module or function is well formed.
+
+    Parameters
+    ----------
+    check_ty : bool
+        Taken for TVM's sake: types are always checked.
+    """
+    try:
+        check_well_formed(mod)
+    except ErrorGroup:
+        return False
+    return True
+
+
+@WELL_FORMED.on_function
+def _check(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
+    checker = _Checker(mod)
+    checker.function(func)
+    yield from checker.found
+
+
+class _Checker:
+    """Walks a function in order of execution with what is bound so far."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.found: list[tuple[Any, str]] = []
+        self.bound: set[int] = set()
+        self.ever: set[int] = set()  # bound anywhere, to find second bindings
+        self.symbols: set[int] = set()
+        self.statement: Any = None
+        self.pure = True
+        self.dataflow = False
+
+    def say(self, message: str) -> None:
+        """Note a violation at the statement under way."""
+        self.found.append((self.statement, message))
+
+    # --- functions and blocks ---
+
+    def function(self, func: Function) -> None:
+        """Check a function; names of functions around it stay known."""
+        saved = self.statement, self.pure, self.dataflow, set(self.bound), set(self.symbols)
+        self.statement = func if self.statement is None else self.statement
+        self.pure = func.is_pure and not func.attrs.get("relax.force_pure")
+        self.dataflow = False
+        for param in func.params:
+            self._symbols_of_param(param.ty)
+        for param in func.params:
+            self.bind(param)
+        if func.ret_ty is not None:
+            # dimensions of the result may be known inside only
+            self.symbols |= {id(n) for n in walk(func.ret_ty) if isinstance(n, Var)}
+        self.value(func.body)
+        self.statement, self.pure, self.dataflow, self.bound, self.symbols = saved
+
+    def _symbols_of_param(self, ty: Type | None) -> None:
+        """Take the variables that stand alone as a dimension; expressions of them follow."""
+        if ty is not None:
+            self.symbols |= {id(n) for n in walk(ty) if isinstance(n, Var)}
+
+    def sequence(self, seq: SeqExpr) -> None:
+        """Check the blocks, then the result."""
+        for block in seq.blocks:
+            self.block(block)
+        self.value(seq.body)
+
+    def block(self, block: BindingBlock) -> None:
+        """Check the bindings of a block, in order."""
+        outer, self.dataflow = self.dataflow, isinstance(block, DataflowBlock)
+        local: set[int] = set()
+        for b in block.bindings:
+            saved, self.statement = self.statement, b
+            if isinstance(b.value, Function):  # type: ignore[attr-defined]
+                self.bind(b.var)  # a function may call itself
+                self.function(b.value)  # type: ignore[attr-defined]
+            else:
+                self.value(b.value)  # type: ignore[attr-defined]
+                if isinstance(b, MatchCast):
+                    self.symbols |= {id(n) for n in walk(b.ty) if isinstance(n, Var)}
+                self.bind(b.var)
+            if isinstance(b.var, DataflowVar):
+                local.add(id(b.var))
+                if not self.dataflow:
+                    self.say(f"the dataflow variable '{b.var.name_hint}' is bound outside of a dataflow block")
+            self.statement = saved
+        self.bound -= local
+        self.dataflow = outer
+
+    def bind(self, var: ExprVar) -> None:
+        """Introduce a variable."""
+        if id(var) in self.ever:
+            self.say(f"variable '{var.name_hint}' is bound twice")
+        self.ever.add(id(var))
+        self.bound.add(id(var))
+        if var.ty is not None:
+            self.symbols |= {id(n) for n in walk(var.ty) if isinstance(n, Var)}
+
+    # --- values ---
+
+    def value(self, root: Any) -> None:
+        """Check an expression."""
+        stack: list[Any] = [root]
+        while stack:
+            e = stack.pop()
+            if isinstance(e, SeqExpr):
+                self.sequence(e)
+            elif isinstance(e, Function):
+                self.function(e)
+            elif isinstance(e, If):
+                self._if(e)
+            elif isinstance(e, ExprVar):
+                self._use(e)
+            elif isinstance(e, GlobalVar):
+                if e not in self.mod:
+                    self.say(f"the module has no function '{e.name_hint}'")
+            elif isinstance(e, Call):
+                self._call(e)
+                stack.extend([*reversed(e.args), *reversed(e.ty_args), e.op])
+            elif isinstance(e, Tuple):
+                stack.extend(reversed(e.fields))
+            elif isinstance(e, TupleGetItem):
+                self._item(e)
+                stack.append(e.tuple_value)
+            elif isinstance(e, (Type, PrimExpr)):
+                self._symbols(e)
+            elif isinstance(e, Expr) and not isinstance(e, Constant):
+                stack.extend(x for f in e.__struct_fields__ if f != "ty" for x in _nodes(getattr(e, f)))
+
+    def _use(self, var: ExprVar) -> None:
+        if id(var) not in self.bound:
+            if id(var) in self.ever and isinstance(var, DataflowVar):
+                self.say(f"the dataflow variable '{var.name_hint}' is used outside of its block")
+            else:
+                self.say(f"variable '{var.name_hint}' is not bound here")
+            self.bound.add(id(var))  # say it once
+
+    def _symbols(self, node: Any) -> None:
+        for n in walk(node):
+            if isinstance(n, Var) and id(n) not in self.symbols:
+                self.say(f"the symbolic variable '{n.name}' is not introduced here")
+                self.symbols.add(id(n))
+
+    def _if(self, node: If) -> None:
+        ty = getattr(node.cond, "ty", None)
+        scalar_bool = isinstance(ty, TensorType) and (ty.dtype in ("bool", "") and ty.ndim in (0, -1))
+        if (
+            ty is not None
+            and not scalar_bool
+            and not (isinstance(ty, PrimType) and ty.dtype == "bool")
+            and not _is_any(ty)
+        ):
+            self.say(f"the condition of an if is no scalar bool but {ty}")
+        if self.dataflow:
+            self.say("an if stands in a dataflow block")
+        self.value(node.cond)
+        for branch in (node.true_branch, node.false_branch):
+            bound, symbols = set(self.bound), set(self.symbols)
+            self.value(branch)
+            self.bound, self.symbols = bound, symbols
+
+    def _call(self, call: Call) -> None:
+        if isinstance(call.op, Op) and not _is_known(call.op):
+            return
+        if (self.dataflow or self.pure) and not is_pure_call(call) and not _is_bookkeeping(call):
+            what = (
+                call.op.name
+                if isinstance(call.op, Op)
+                else getattr(call.op, "global_symbol", getattr(call.op, "name_hint", "it"))
+            )
+            where = "a dataflow block" if self.dataflow else "a pure function"
+            self.say(f"the call of '{what}' may have effects and stands in {where}")
+
+    def _item(self, node: TupleGetItem) -> None:
+        ty = getattr(node.tuple_value, "ty", None)
+        if isinstance(ty, TupleType) and not 0 <= node.index < len(ty.fields):
+            self.say(f"element {node.index} of a tuple of {len(ty.fields)}")
+
+
+def _nodes(value: Any) -> list[Node]:
+    if isinstance(value, Node):
+        return [value]
+    return [x for v in value for x in _nodes(v)] if isinstance(value, tuple) else []
+
+
+def _is_any(ty: Type) -> bool:
+    return type(ty).__name__ == "AnyType"
+
+
+def _is_known(op: Op) -> bool:
+    return op.name.startswith("relax.")
+
+
+def _is_bookkeeping(call: Call) -> bool:
+    """Whether a call's effect is on memory that the program does not see."""
+    if not isinstance(call.op, Op):
+        return False
+    name = call.op.name.removeprefix("relax.")
+    return name in CORE_OPS and name.startswith(("memory.", "builtin.", "vm.", "call_builtin"))

@@ -1,0 +1,308 @@
+"""Forms of TIR: what holds of scheduled, lowered, host and device functions.
+
+``tir.well_formed`` holds at every stage: each variable and buffer is introduced around its uses, data types agree. *Scheduled*
+functions are loop nests over blocks; *lowered* functions are loops over flat buffers, from which code is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.ir import BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Node, Ramp, Var, walk
+from weft.ir.spec import Spec
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.function import PrimFunc
+from weft.tir.reduce import ProducerLoad, Reduce
+from weft.tir.stmt import (
+    AllocBuffer,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    Stmt,
+    While,
+)
+
+__all__ = ["DEVICE", "HOST", "LOWERED", "SCHEDULED", "WELL_FORMED"]
+
+WELL_FORMED = Spec("tir.well_formed", PrimFunc, doc="every name is introduced around its uses, and data types agree")
+SCHEDULED = Spec("tir.scheduled", PrimFunc, [WELL_FORMED], doc="loops over blocks, inside a root block")
+LOWERED = Spec(
+    "tir.lowered", PrimFunc, [WELL_FORMED], doc="no blocks; flat buffers; no loops left to vectorize or unroll"
+)
+HOST = Spec("tir.host", PrimFunc, [LOWERED], doc="runs on the CPU: no thread axes")
+DEVICE = Spec("tir.device", PrimFunc, [LOWERED], doc="runs on a GPU: no parallel loops and no packed calls")
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+class _Learn:
+    """From here on, these names are known."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: set[int]) -> None:
+        self.names = names
+
+
+class _Forget(_Learn):
+    """The names' scope ends, and with it a statement."""
+
+    __slots__ = ("statement",)
+
+    def __init__(self, names: set[int], statement: Any) -> None:
+        super().__init__(names)
+        self.statement = statement
+
+
+class _Names:
+    """Walks a function with what is introduced where."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.known = {id(v) for v in func.params}
+        self.found: list[tuple[Any, str]] = []
+        self.statement: Any = func
+        self.done: set[int] = set()
+        for _, b in func.buffer_map:
+            self.known |= {id(b), id(b.data), *_free_of(b)}
+
+    def walk(self, root: Any) -> None:
+        """Visit a tree."""
+        stack: list[Any] = [root]
+        while stack:
+            value = stack.pop()
+            if type(value) is tuple:
+                stack.extend(reversed(value))
+            elif type(value) is _Learn:
+                self.known |= value.names
+                self.done.clear()
+            elif type(value) is _Forget:
+                self.known -= value.names
+                self.statement = value.statement
+                self.done.clear()
+            elif isinstance(value, Node) and id(value) not in self.done:
+                self._visit(value, stack)
+
+    def _visit(self, node: Any, stack: list[Any]) -> None:
+        if isinstance(node, Var):
+            if id(node) not in self.known:
+                self._missing(node, f"variable '{node.name}' is not introduced here")
+            return
+        if isinstance(node, Buffer):
+            self._buffer(node, stack)
+            return
+        rule = _INTRODUCES.get(type(node))
+        before, new, after = rule(node) if rule is not None else (_fields(node), set[int](), ())
+        outer = self.statement
+        if isinstance(node, Stmt):
+            self.statement = node
+            self.done.clear()
+        else:
+            self.done.add(id(node))
+        names = new - self.known
+        if names or self.statement is not outer:
+            stack.append(_Forget(names, outer))
+        stack.append(after)
+        stack.append(_Learn(names))
+        stack.append(before)
+
+    def _buffer(self, b: Buffer, stack: list[Any]) -> None:
+        """Check a use: the buffer, or the memory that it is a view of, is introduced."""
+        if id(b) in self.known:
+            return
+        if id(b.data) not in self.known:
+            self._missing(b, f"buffer '{b.name}' is not allocated or declared here")
+        stack.extend((b.shape, b.strides, b.elem_offset))
+
+    def _missing(self, node: Any, message: str) -> None:
+        self.known.add(id(node))  # say it once
+        self.found.append((self.statement, message))
+
+
+def _fields(node: Node) -> tuple[Any, ...]:
+    return tuple(getattr(node, f) for f in node.__struct_fields__)
+
+
+def _free_of(b: Buffer) -> set[int]:
+    """Return the variables that a matched buffer takes from what it is matched with."""
+    return {id(x) for x in (*b.shape, *b.strides, b.elem_offset) if isinstance(x, Var)}
+
+
+def _layout(b: Buffer) -> tuple[Any, ...]:
+    return (b.shape, b.strides, b.elem_offset)
+
+
+def _block_names(node: Block) -> tuple[Any, set[int], Any]:
+    new = {id(iv.var) for iv in node.iter_vars}
+    for b in node.alloc_buffers:
+        new |= {id(b), id(b.data)}
+    for m in node.match_buffers:
+        new |= {id(m.buffer), id(m.buffer.data), *_free_of(m.buffer)}
+    doms = tuple(iv.dom for iv in node.iter_vars)
+    layouts = tuple(_layout(b) for b in (*node.alloc_buffers, *(m.buffer for m in node.match_buffers)))
+    sources = tuple(m.source for m in node.match_buffers)
+    return doms, new, (layouts, sources, node.reads, node.writes, node.init, node.body, node.annotations)
+
+
+def _attr_names(node: AttrStmt) -> tuple[Any, set[int], Any]:
+    is_axis = isinstance(node.node, IterVar)
+    new = {id(node.node.var)} if is_axis and node.attr_key in ("thread_extent", "virtual_thread") else set[int]()
+    return (node.value, node.node if not is_axis else node.node.dom), new, node.body
+
+
+# Node class → what is seen before its names are, the names, what is seen with them.
+_INTRODUCES: dict[type, Any] = {
+    For: lambda n: ((n.min, n.extent, n.annotations), {id(n.loop_var)}, n.body),
+    LetStmt: lambda n: (n.value, {id(n.var)}, n.body),
+    Let: lambda n: (n.value, {id(n.var)}, n.body),
+    AllocBuffer: lambda n: (_layout(n.buffer), {id(n.buffer), id(n.buffer.data)}, n.body),
+    DeclBuffer: lambda n: ((n.buffer.data, _layout(n.buffer)), {id(n.buffer)}, n.body),
+    BufferRealize: lambda n: ((n.bounds, n.condition), {id(n.buffer), id(n.buffer.data)}, n.body),
+    Block: _block_names,
+    AttrStmt: _attr_names,
+}
+
+
+@WELL_FORMED.on_function
+def _names(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
+    if len({id(v) for v in func.params}) != len(func.params):
+        yield func, "a parameter stands twice"
+    params = {id(v) for v in func.params}
+    for v, _ in func.buffer_map:
+        if id(v) not in params:
+            yield func, f"the buffer of '{v.name}', which is no parameter"
+    names = _Names(func)
+    names.walk(func.body)
+    yield from names.found
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+@WELL_FORMED.on(BinaryOp, CmpOp)
+def _operands(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
+    if node.a.dtype == node.b.dtype:
+        return None
+    return f"operands of {type(node).__name__} have different types: {node.a.dtype} and {node.b.dtype} in `{node}`"
+
+
+@WELL_FORMED.on(BufferLoad)
+def _load(node: BufferLoad, func: PrimFunc, mod: IRModule) -> str | None:
+    return _access(node.buffer, node.indices)
+
+
+@WELL_FORMED.on(BufferStore)
+def _store(node: BufferStore, func: PrimFunc, mod: IRModule) -> str | None:
+    wrong = _access(node.buffer, node.indices)
+    if wrong is not None:
+        return wrong
+    lanes = DataType(node.indices[-1].dtype).lanes if node.indices else 1
+    expected = node.buffer.dtype if lanes == 1 else f"{node.buffer.dtype}x{lanes}"
+    if node.value.dtype == expected:
+        return None
+    return f"a value of type {node.value.dtype} is stored where '{node.buffer.name}' holds {expected}"
+
+
+def _access(buffer: Buffer, indices: tuple[Any, ...]) -> str | None:
+    if len(indices) != len(buffer.shape):
+        return f"'{buffer.name}' has {len(buffer.shape)} dimensions and is accessed with {len(indices)} indices"
+    bad = next((i for i in indices if not DataType(i.dtype).is_integer), None)
+    return None if bad is None else f"the index `{bad}` of '{buffer.name}' is no integer but {bad.dtype}"
+
+
+@WELL_FORMED.on(IfThenElse, While)
+def _condition(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
+    return None if node.condition.dtype == "bool" else f"the condition is no bool but {node.condition.dtype}"
+
+
+@WELL_FORMED.on(For)
+def _loop(node: For, func: PrimFunc, mod: IRModule) -> str | None:
+    types = {str(node.loop_var.dtype), str(node.min.dtype), str(node.extent.dtype)}
+    return (
+        None if len(types) == 1 else f"loop variable, start and extent have different types: {', '.join(sorted(types))}"
+    )
+
+
+@WELL_FORMED.on(BlockRealize)
+def _block_values(node: BlockRealize, func: PrimFunc, mod: IRModule) -> str | None:
+    names, values = len(node.block.iter_vars), len(node.iter_values)
+    return (
+        None
+        if names == values
+        else f"block '{node.block.name_hint}' has {names} iteration variables and {values} values"
+    )
+
+
+@WELL_FORMED.on(BufferRegion)
+def _region(node: BufferRegion, func: PrimFunc, mod: IRModule) -> str | None:
+    if len(node.region) == len(node.buffer.shape):
+        return None
+    return f"a region of '{node.buffer.name}' has {len(node.region)} ranges for {len(node.buffer.shape)} dimensions"
+
+
+@WELL_FORMED.on(Ramp)
+def _ramp(node: Ramp, func: PrimFunc, mod: IRModule) -> str | None:
+    return None if node.lanes > 1 else f"a vector of {node.lanes} lanes"
+
+
+# --- scheduled --------------------------------------------------------------------------------------------------------
+
+
+@SCHEDULED.on_function
+def _root(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
+    if not isinstance(func.body, BlockRealize):
+        if any(isinstance(n, BlockRealize) for n in walk(func.body)):
+            yield func, "the body is no root block"
+    elif func.body.block.iter_vars:
+        yield func, "the root block has iteration variables"
+
+
+@SCHEDULED.on(AllocBuffer, DeclBuffer, BufferRealize, LetStmt)
+def _around_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
+    if not any(isinstance(n, BlockRealize) for n in walk(node.body)):
+        return None
+    return f"{type(node).__name__} stands around blocks; buffers and variables belong inside them"
+
+
+# --- lowered ----------------------------------------------------------------------------------------------------------
+
+
+@LOWERED.on(Block, BlockRealize, BufferRealize, Prefetch, ProducerLoad, Reduce)
+def _no_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str:
+    return f"{type(node).__name__} is left in a lowered function"
+
+
+@LOWERED.on(For)
+def _kind(node: For, func: PrimFunc, mod: IRModule) -> str | None:
+    left = {ForKind.VECTORIZED: "vectorize", ForKind.UNROLLED: "unroll"}.get(node.kind)
+    return None if left is None else f"a loop to {left} is left"
+
+
+@LOWERED.on(BufferLoad, BufferStore)
+def _flat(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
+    n = len(node.indices)
+    return None if n == 1 else f"'{node.buffer.name}' is not flat: {n} indices"
+
+
+@HOST.on(For)
+def _no_threads(node: For, func: PrimFunc, mod: IRModule) -> str | None:
+    return "a thread axis on the CPU" if node.kind == ForKind.THREAD_BINDING else None
+
+
+@DEVICE.on(For)
+def _no_parallel(node: For, func: PrimFunc, mod: IRModule) -> str | None:
+    return "a parallel loop on a device" if node.kind == ForKind.PARALLEL else None
+
+
+@DEVICE.on(CallIntrin)
+def _no_packed(node: CallIntrin, func: PrimFunc, mod: IRModule) -> str | None:
+    return "a packed call on a device" if getattr(node.op, "name", "") == "tir.tvm_call_packed" else None
