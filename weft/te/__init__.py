@@ -6,6 +6,9 @@ Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage`
 from weft.ir import all_of as all  # noqa: A004 - TVM's names
 from weft.ir import any_of as any  # noqa: A004
 from weft.ir import const, div, floordiv, floormod, if_then_else, truncdiv, truncmod
+from weft.ir import floordiv as indexdiv
+from weft.ir import floormod as indexmod
+from weft.te import schedule  # noqa: I001 - after the modules it is made of
 from weft.te.compute import (
     comm_reducer,
     compute,
@@ -25,6 +28,63 @@ from weft.te.compute import (
     var,
 )
 from weft.te.create_prim_func import create_prim_func
-from weft.te import schedule  # noqa: I001 - after the modules it is made of
 from weft.te.schedule import InferBound, Schedule, ScheduleOps, Stage, create_schedule, schedule_to_prim_func
-from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice
+from weft.te.tensor import (
+    BaseComputeOp,
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    Tensor,
+    TensorSlice,
+    install_tensor_arithmetic,  # noqa: F401 - for topi
+)
+from weft.tir import (
+    abs,  # noqa: A004
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    ceil,
+    clz,
+    copysign,
+    cos,
+    cosh,
+    erf,
+    exp,
+    exp2,
+    exp10,
+    floor,
+    fmod,
+    hypot,
+    infinity,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    max_value,
+    min_value,
+    nearbyint,
+    nextafter,
+    popcount,
+    power,
+    reinterpret,
+    round,  # noqa: A004
+    rsqrt,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+)
+
+__all__ = [name for name in globals() if not name.startswith("_")]

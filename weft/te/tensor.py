@@ -22,7 +22,9 @@ from weft.ir import (
 from weft.ir import scalar as s
 from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
 
-__all__ = ["BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice"]
+__all__ = [
+    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice", "install_tensor_arithmetic",
+]  # fmt: skip
 
 
 # A tensor keeps its operation alive, so the identity in the key is the operation's for as long as the entry is there.
@@ -224,6 +226,11 @@ class _ScalarOperators:
 
 
 _TENSOR_BINARY: list[Any] = []
+
+
+def install_tensor_arithmetic(apply: Any) -> None:
+    """Make ``apply(op, a, b)`` what operators on whole tensors mean; ``topi`` brings the rules of broadcasting."""
+    _TENSOR_BINARY[:] = [apply]
 
 
 def _binary(op: Any, a: Any, b: Any) -> Any:

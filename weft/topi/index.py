@@ -7,9 +7,19 @@ from typing import Any
 from weft import te, tir
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
-from weft.topi.shape import normalize_axis
+from weft.topi.shape import normalize_axis, product, unravel
 
-__all__ = ["clamped", "gather_elements", "gather_nd", "index_tensor", "one_hot", "reverse_sequence", "take"]
+__all__ = [
+    "clamped",
+    "gather_batched",
+    "gather_elements",
+    "gather_nd",
+    "index_tensor",
+    "one_hot",
+    "reverse_sequence",
+    "take",
+    "take_flat",
+]
 
 
 def clamped(index: Any, extent: Any) -> Any:
@@ -32,6 +42,24 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "fast") -> Any:
         lambda *i: x(*i[:a], _resolved(indices(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
         name="T_take",
     )
+
+
+def take_flat(x: Any, indices: Any, mode: str = "fast") -> Any:
+    """Take elements by their position in row-major order."""
+    size = product(x.shape)
+    return te.compute(indices.shape, lambda *i: x(*unravel(_resolved(indices(*i), size, mode), x.shape)), name="T_take")
+
+
+def gather_batched(x: Any, indices: Any, batch_dims: int, axis: Any = None) -> Any:
+    """Take along an axis, where the first `batch_dims` axes of data and indices go together."""
+    a = normalize_axis("take", batch_dims if axis is None else axis, x.ndim)
+    n = indices.ndim - batch_dims
+
+    def element(*i: Any) -> Any:
+        batch, outer, inner = i[:batch_dims], i[:a], i[a + n :]
+        return x(*outer, clamped(indices(*batch, *i[a : a + n]), x.shape[a]), *inner)
+
+    return te.compute((*x.shape[:a], *indices.shape[batch_dims:], *x.shape[a + 1 :]), element, name="T_take")
 
 
 def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:

@@ -11,6 +11,7 @@ from weft.ir import (
     PrimExpr,
     as_int,
     as_shape,
+    cast,
     ceildiv,
     const,
     floormod,
@@ -20,7 +21,7 @@ from weft.ir import (
 )
 from weft.topi.shape import normalize_axis, simplify
 
-__all__ = ["pad", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
+__all__ = ["pad", "pad_between", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
 
 
 _FAR = 2**31 - 1  # a constant bound from here on means the end
@@ -100,7 +101,7 @@ def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
     return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
 
 
-def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> Any:
+def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 0.0, name: str = "T_pad") -> Any:
     """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
     shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
@@ -115,7 +116,8 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: float 
             if as_int(a) != 0:
                 inside = logical_and(inside, j < d)
             at.append(j)
-        return if_then_else(inside, data(*at), const(pad_value, data.dtype))
+        fill = cast(data.dtype, pad_value) if isinstance(pad_value, PrimExpr) else const(pad_value, data.dtype)
+        return if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
         return data(
@@ -125,7 +127,7 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: float 
             )
         )
 
-    return te.compute(shape, constant if pad_mode == "constant" else mapped, name="T_pad")
+    return te.compute(shape, constant if pad_mode == "constant" else mapped, name=name)
 
 
 def _pad_index(j: Any, d: Any, mode: str) -> Any:
@@ -137,3 +139,9 @@ def _pad_index(j: Any, d: Any, mode: str) -> Any:
     period = tir.max(last * int64(2), int64(1))
     k = floormod(j, period)
     return tir.min(k, period - k) if not (isinstance(last, IntImm) and last.value == 0) else zero
+
+
+def pad_between(data: Any, before: list[Any], after: list[Any], value: Any, name: str) -> Any:
+    """Pad each axis with a scalar, which may be an expression."""
+    widths = [w for pair in zip(as_shape(before), as_shape(after), strict=True) for w in pair]
+    return pad(data, widths, "constant", value, name)

@@ -1,0 +1,79 @@
+"""The element-wise operators as functions of tensors and scalars, under the names of ``tvm.topi``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import DataType, PrimExpr, as_expr
+from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
+from weft.topi.broadcast import elementwise
+from weft.topi.elementwise import BINARY, UNARY, astype, cast_scalar
+
+__all__ = ["cast", "identity", *BINARY, *UNARY]
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    fn = UNARY[name]
+
+    def apply(x: Any) -> Any:
+        return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(as_expr(x))
+
+    apply.__name__ = name
+    apply.__doc__ = f"Element-wise ``{name}`` of a tensor or a scalar."
+    return apply
+
+
+def _beside(value: Any, other: Any) -> Any:
+    """A number as an expression of the type of the tensor beside it."""
+    if isinstance(value, (bool, int, float)) and isinstance(other, Tensor):
+        dt = DataType(other.dtype)
+        return as_expr(value, None if isinstance(value, float) and not dt.is_float else dt)
+    return as_expr(value)
+
+
+def broadcasting(fn: Callable[[Any, Any], Any], a: Any, b: Any, name: str = "T_elementwise") -> Any:
+    """Apply a scalar function to tensors and scalars; of scalars alone the result is a scalar."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return elementwise(fn, a, b, name=name)
+    if isinstance(a, Tensor):
+        right = _beside(b, a)
+        return elementwise(lambda x: fn(x, right), a, name=name)
+    if isinstance(b, Tensor):
+        left = _beside(a, b)
+        return elementwise(lambda x: fn(left, x), b, name=name)
+    return fn(_scalar(a), _scalar(b))
+
+
+def _scalar(value: Any) -> Any:
+    return value.asobject() if isinstance(value, TensorSlice) else as_expr(value)
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    def apply(lhs: Any, rhs: Any) -> Any:
+        return broadcasting(BINARY[name], lhs, rhs, "T_" + name)
+
+    apply.__name__ = name
+    apply.__doc__ = f"Element-wise ``{name}`` of tensors that broadcast, or of scalars."
+    return apply
+
+
+globals().update({name: _unary(name) for name in UNARY})
+globals().update({name: _binary(name) for name in BINARY})
+
+
+def cast(x: Any, dtype: str) -> Any:
+    """Convert a tensor or a scalar to another data type."""
+    return astype(x, dtype) if isinstance(x, Tensor) else cast_scalar(as_expr(x), dtype)
+
+
+def identity(x: Any) -> Any:
+    """A copy."""
+    return elementwise(lambda v: v, x, name="T_identity") if isinstance(x, Tensor) else x
+
+
+def _operator(fn: Callable[[Any, Any], PrimExpr], a: Any, b: Any) -> Any:
+    return broadcasting(fn, a, b)
+
+
+install_tensor_arithmetic(_operator)
