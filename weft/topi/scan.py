@@ -38,31 +38,31 @@ def cumulative(
 
 
 def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Loops over the lines along the axis, in parallel, and along each line."""
-    outer = [d for i, d in enumerate(shape) if i != axis]
-    loops = [tir.Var(f"i{n}", "int64") for n in range(len(outer))]
-    extent, j = shape[axis], tir.Var("j", "int64")
-    running = tir.decl_buffer((int64(1),), target.dtype, "running", scope="local")
-    zero = (int64(0),)
+    """Loops over the axes before, in parallel, along the axis, and over the axes after it; each step reads the one before."""
+    loops = [tir.Var(f"i{n}", "int64") for n in range(len(shape))]
+    extent, j = shape[axis], loops[axis]
 
     def index(position: Any) -> tuple[Any, ...]:
-        rest = iter(loops)
-        return tuple(position if i == axis else next(rest) for i in range(len(shape)))
+        return tuple(position if d == axis else v for d, v in enumerate(loops))
 
-    at = index(extent - int64(1) - j if reverse else j)
-    before, value = tir.BufferLoad(running, zero), tir.Var("value", target.dtype)
-    after = before + value if kind == "sum" else before * value
-    step = tir.seq(
-        tir.BufferStore(target, before, at) if exclusive else tir.BufferStore(target, after, at),
-        tir.BufferStore(running, after, zero),
-    )
-    step = tir.LetStmt(value, cast(target.dtype, tir.BufferLoad(source, at)), step)
-    start = tir.BufferStore(running, const(0 if kind == "sum" else 1, target.dtype), zero)
-    line = tir.AllocBuffer(running, tir.seq(start, tir.For(j, int64(0), extent, tir.ForKind.SERIAL, step)))
-    for n, (var, d) in enumerate(reversed(list(zip(loops, outer, strict=True)))):
-        kind_of_loop = tir.ForKind.PARALLEL if n == len(loops) - 1 else tir.ForKind.SERIAL
-        line = tir.For(var, int64(0), d, kind_of_loop, line)
-    return line
+    at = extent - int64(1) - j if reverse else j
+    before = at + int64(1) if reverse else at - int64(1)
+    value = cast(target.dtype, tir.BufferLoad(source, index(before if exclusive else at)))
+    previous = tir.BufferLoad(target, index(before))
+    identity = const(0 if kind == "sum" else 1, target.dtype)
+
+    def inner(value: Any) -> Any:
+        stmt: Any = tir.BufferStore(target, value, index(at))
+        for d in reversed(range(axis + 1, len(shape))):
+            stmt = tir.For(loops[d], int64(0), shape[d], tir.ForKind.SERIAL, stmt)
+        return stmt
+
+    start = inner(identity if exclusive else value)
+    step = inner(previous + value if kind == "sum" else previous * value)
+    stmt: Any = tir.For(j, int64(0), extent, tir.ForKind.SERIAL, tir.IfThenElse(j.equal(int64(0)), start, step))
+    for d in reversed(range(axis)):
+        stmt = tir.For(loops[d], int64(0), shape[d], tir.ForKind.SERIAL if d else tir.ForKind.PARALLEL, stmt)
+    return stmt
 
 
 def cumsum(data: Any, axis: Any = None, dtype: str = "", exclusive: bool = False) -> Any:
