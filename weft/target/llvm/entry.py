@@ -117,18 +117,18 @@ class _Entry:
         made = {i: self.argument(i, self.func.params[i]) for i in order}
         args = [made[i] for i in range(n)]
         self.solve()
+        for v in self.dims:
+            if id(v) not in s.env:
+                raise CodegenError(
+                    f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
+                )
         for late in self.late:
             expected = s.expr(cast("int64", late.expr))
             ok = s.value(f"icmp eq i64 {s.env[id(late.found)]}, {expected}")
             self.require(
                 s.value(f"or i1 {ok}, {late.unless}") if late.unless else ok, late.arg, late.code, late.dim, expected
             )
-        for v in self.dims:
-            if id(v) not in s.env:
-                raise CodegenError(
-                    f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
-                )
-            args.append(f"{llvm_type(v.dtype)} {s.env[id(v)]}")
+        args += [f"{llvm_type(v.dtype)} {s.env[id(v)]}" for v in self.dims]
         code = s.effect(f"call i32 @{self.name}_impl({', '.join(args)})")
         s.branch(s.value(f"icmp eq i32 {code}, -2"), "nomem", "out")
         s.start("nomem")

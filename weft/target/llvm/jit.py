@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = ["load_objects"]
 
 _PREFIX = "__tvm_ffi_"
 _COUNT = itertools.count()
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 
 class _Engine:
@@ -28,10 +30,11 @@ class _Engine:
         initialise()
         library = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
+            _check_machine(data)
             library.add_object_img(data)
         for name in names:
             library.export_symbol(_PREFIX + name)
-        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=False)
+        self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
         try:
             self._tracker: Any = library.link(self._jit, f"weft{next(_COUNT)}")
         except RuntimeError as e:
@@ -41,6 +44,17 @@ class _Engine:
                 help="is it for this machine, and is every external function of the program loaded?",
             ) from e
         self.addresses = [self._tracker[_PREFIX + name] for name in names]
+
+
+def _check_machine(data: bytes) -> None:
+    """Refuse an ELF object for another machine, which ORC would link without a word."""
+    here = _ELF_MACHINES.get(llvm.get_process_triple().split("-")[0])
+    if data[:4] == b"\x7fELF" and here is not None and struct.unpack_from("<H", data, 18)[0] != here:
+        raise CodegenError(
+            "the compiled code does not link: it is for another machine",
+            expected=llvm.get_process_triple(),
+            help="run it there, or compile for the target 'llvm'",
+        )
 
 
 def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, PrimExpr, StringImm, cast, int64
 from weft.target.llvm.convert import convert
-from weft.target.llvm.emitter import FunctionEmitter
+from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.intrin import on
 from weft.target.llvm.memory import pointer_of
 from weft.target.llvm.support import raise_error
@@ -22,8 +22,8 @@ DTYPE_CODES = {
 """DLPack's code of each kind of data type."""
 
 _ANY = "{ i32, i32, i64 }"
-_TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
-_INT, _BOOL, _FLOAT, _POINTER, _DLTENSOR, _RAW_STRING = 1, 2, 3, 4, 7, 8
+_INT, _BOOL, _FLOAT, _POINTER, _RAW_STRING, _TENSOR = 1, 2, 3, 4, 8, 70
+_MANAGED_BYTES = 80
 _FIRST_OBJECT = 64
 
 
@@ -33,15 +33,21 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     if not isinstance(name, StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     function = _lookup(s, name.value)
-    count = len(e.args) - 1
+    count, views = len(e.args) - 1, []
     args = s.alloca(f"[{count + 1} x {_ANY}], align 16", "args")
     for i, a in enumerate(e.args[1:]):
         kind, payload = _argument(s, a)
         _set(s, args, i, kind, payload)
+        if kind == _TENSOR:
+            views.append(s.value(f"inttoptr i64 {payload} to ptr"))
     _set(s, args, count, 0, "0")  # the last one takes the result
     result = s.value(f"getelementptr inbounds {_ANY}, ptr {args}, i64 {count}")
     s.module.declare("TVMFFIFunctionCall", "declare extern_weak i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)")
-    s.check(s.effect(f"call i32 @TVMFFIFunctionCall(ptr {function}, ptr {args}, i32 {count}, ptr {result})"))
+    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
+    code = s.effect(f"call i32 @TVMFFIFunctionCall(ptr {function}, ptr {args}, i32 {count}, ptr {result})")
+    for view in views:
+        s.emit(f"call i32 @TVMFFIObjectDecRef(ptr {view})")
+    s.check(code)
     return _result(s, result, DataType(e.dtype))
 
 
@@ -91,7 +97,7 @@ fail:
 def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:
     """Return (type index, payload as i64)."""
     if isinstance(a, Buffer):
-        return _DLTENSOR, s.value(f"ptrtoint ptr {_tensor(s, a)} to i64")
+        return _TENSOR, s.value(f"ptrtoint ptr {_tensor(s, a)} to i64")
     if isinstance(a, StringImm):
         return _RAW_STRING, s.value(f"ptrtoint ptr {s.module.string(a.value)} to i64")
     if not isinstance(a, PrimExpr):
@@ -105,9 +111,8 @@ def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:
 
 
 def _tensor(s: FunctionEmitter, buffer: Buffer) -> str:
-    """Describe a buffer by a DLTensor on the stack and return its address."""
+    """Make a tensor object that views a buffer, and return it; the callee must not keep it beyond the kernel's call."""
     rank, dt = len(buffer.shape), DataType(buffer.dtype)
-    tensor = s.alloca(f"{_TENSOR}, align 8", "tensor")
     dims = s.alloca(f"[{2 * max(rank, 1)} x i64], align 8", "dims")
     strides: list[PrimExpr] = [cast("int64", x) for x in buffer.strides]
     if not strides:
@@ -118,13 +123,52 @@ def _tensor(s: FunctionEmitter, buffer: Buffer) -> str:
     for i, v in enumerate([*(cast("int64", d) for d in buffer.shape), *strides]):
         s.emit(f"store i64 {s.expr(v)}, ptr {s.value(f'getelementptr inbounds i64, ptr {dims}, i64 {i}')}")
     offset = "0" if buffer.elem_offset is None else s.expr(cast("int64", buffer.elem_offset) * int64(dt.itemsize))
+    packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
+    _declare_view(s.module)
+    view = s.effect(f"call ptr @weft.tensor_view(ptr {pointer_of(s, buffer)}, ptr {dims}, i32 {rank}, i32 {packed}, i64 {offset})")
+    s.check(s.value(f"sext i1 {s.value(f'icmp eq ptr {view}, null')} to i32"))
+    return view
+
+
+def _declare_view(module: ModuleEmitter) -> None:
+    """Define ``weft.tensor_view``: one block of memory holds a DLManagedTensorVersioned, its shape and its strides."""
+    module.declare("TVMFFITensorFromDLPackVersioned", "declare extern_weak i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)")
+    module.declare("malloc", "declare ptr @malloc(i64)")
+    module.declare("free", "declare void @free(ptr)")
+    module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    managed = "{ i32, i32, ptr, ptr, i64, ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
     fields = (
-        ("ptr", pointer_of(s, buffer)), ("i32", "1"), ("i32", "0"), ("i32", str(rank)), ("i8", str(DTYPE_CODES[dt.code])), ("i8", str(dt.bits)),
-        ("i16", str(dt.lanes)), ("ptr", dims), ("ptr", s.value(f"getelementptr inbounds i64, ptr {dims}, i64 {rank}")), ("i64", offset),
+        ("i32", "1"), ("i32", "0"), ("ptr", "null"), ("ptr", "@free"), ("i64", "0"), ("ptr", "%data"), ("i32", "1"), ("i32", "0"), ("i32", "%rank"),
+        ("i32", "%dtype"), ("ptr", "%shape"), ("ptr", "%strides"), ("i64", "%offset"),
     )  # fmt: skip
-    for i, (t, v) in enumerate(fields):
-        s.emit(f"store {t} {v}, ptr {s.value(f'getelementptr inbounds {_TENSOR}, ptr {tensor}, i64 0, i32 {i}')}")
-    return tensor
+    stores = "\n".join(
+        f"  %f{i} = getelementptr inbounds {managed}, ptr %m, i64 0, i32 {i}\n  store {t} {v}, ptr %f{i}"
+        for i, (t, v) in enumerate(fields)
+    )
+    module.support("weft.tensor_view", lambda: f"""define internal ptr @weft.tensor_view(ptr %data, ptr %dims, i32 %rank, i32 %dtype, i64 %offset) #0 {{
+  %out = alloca ptr, align 8
+  store ptr null, ptr %out
+  %wide = zext i32 %rank to i64
+  %bytes = mul i64 %wide, 16
+  %size = add i64 %bytes, {_MANAGED_BYTES}
+  %m = call ptr @malloc(i64 %size)
+  %none = icmp eq ptr %m, null
+  br i1 %none, label %done, label %fill
+fill:
+  %shape = getelementptr inbounds i8, ptr %m, i64 {_MANAGED_BYTES}
+  %strides = getelementptr inbounds i64, ptr %shape, i64 %wide
+  call void @llvm.memcpy.p0.p0.i64(ptr %shape, ptr %dims, i64 %bytes, i1 false)
+{stores}
+  %rc = call i32 @TVMFFITensorFromDLPackVersioned(ptr %m, i32 0, i32 0, ptr %out)
+  %bad = icmp ne i32 %rc, 0
+  br i1 %bad, label %drop, label %done
+drop:
+  call void @free(ptr %m)
+  br label %done
+done:
+  %view = load ptr, ptr %out
+  ret ptr %view
+}}""")  # fmt: skip
 
 
 def _result(s: FunctionEmitter, result: str, dt: DataType) -> str:
@@ -134,7 +178,6 @@ def _result(s: FunctionEmitter, result: str, dt: DataType) -> str:
     drop, go = s.label("drop"), s.label("ok")
     s.branch(s.value(f"icmp sge i32 {kind}, {_FIRST_OBJECT}"), drop, go, "")
     s.start(drop)
-    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
     s.emit(f"call i32 @TVMFFIObjectDecRef(ptr {s.effect(f'inttoptr i64 {bits} to ptr')})")
     s.jump(go)
     s.start(go)

@@ -1,0 +1,60 @@
+"""Targets: forms, canonical text, features, errors."""
+
+import pytest
+
+from weft.error import InvalidArgument
+from weft.target import Target, host_features
+
+
+def test_forms():
+    assert Target("llvm").kind.name == "llvm"
+    assert Target({"kind": "llvm", "mcpu": "haswell"}) == Target("llvm -mcpu=haswell")
+    assert Target(Target("llvm -mcpu=haswell")).cpu == "haswell"
+    assert Target("llvm", host="llvm -mcpu=haswell").host == Target("llvm -mcpu=haswell")
+    assert Target("llvm --host=llvm").host is not None
+    assert hash(Target("llvm -num-cores=2")) == hash(Target("llvm --num-cores=2"))
+
+
+def test_text_round_trips():
+    for text in ("llvm -mcpu=haswell", "llvm -mtriple=aarch64-linux-gnu -mattr=+neon", "llvm -num-cores=3"):
+        assert Target(str(Target(text))) == Target(text)
+
+
+def test_features_decide_widths():
+    assert Target("llvm -mcpu=x86-64 -mtriple=x86_64-linux-gnu").vector_bits == 128
+    haswell = Target("llvm -mcpu=haswell -mtriple=x86_64-linux-gnu")
+    assert (haswell.vector_bits, haswell.num_vector_registers) == (256, 16)
+    wide = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-linux-gnu")
+    assert (wide.vector_bits, wide.num_vector_registers) == (512, 32)
+    assert Target("llvm -mtriple=aarch64-linux-gnu").num_vector_registers == 32
+    assert Target("llvm -mattr=+avx2,+fma").features >= {"avx2", "avx", "fma"}
+    assert "avx512f" not in Target("llvm -mattr=+avx512f,-avx512f").features
+
+
+def test_the_host_is_described_by_its_features():
+    host = Target("llvm")
+    assert host.features == host_features()
+    assert host.is_host
+    assert host.num_cores >= 1
+
+
+def test_current_target():
+    assert Target.current() is None
+    with Target("llvm -mcpu=haswell") as t:
+        assert Target.current() is t
+    with pytest.raises(InvalidArgument, match="with Target"):
+        Target.current(allow_none=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"), [("llvm -mcp=haswell", "-mcpu"), ("lvm", "llvm"), ("llvm -num-core=2", "-num-cores")]
+)
+def test_an_unknown_option_suggests_the_near_one(text, near):
+    with pytest.raises(InvalidArgument, match=f"did you mean '{near}'"):
+        Target(text)
+
+
+@pytest.mark.parametrize("text", ["", "llvm mcpu=haswell"])
+def test_malformed(text):
+    with pytest.raises(InvalidArgument):
+        Target(text)
