@@ -14,7 +14,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MODULES = {"nd": "weft.runtime", "relax.frontend": "weft.frontend", "script.parser": "weft.script", "script.tirx": "weft.script.tir", "tirx": "weft.tir"}
+MODULES = {
+    "nd": "weft.runtime",
+    "relax.frontend": "weft.frontend",
+    "script.parser": "weft.script",
+    "script.tirx": "weft.script.tir",
+    "tirx": "weft.tir",
+}
 
 
 def find(name: str) -> str | None:

@@ -1,4 +1,7 @@
-"""compile, build and lower: from a model, a schedule to TIR, and from anything that holds TIR to a loaded module of native code."""
+"""compile, build and lower.
+
+From a model, a schedule to TIR, and from anything that holds TIR to a loaded module of native code.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,7 @@ def _merged(inputs: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
     return IRModule(functions)
 
 
-def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Module:  # noqa: A001 - TVM's name
+def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Module:
     """Compile a module: one with Relax functions to an executable of the virtual machine, one of TIR to native code.
 
     Parameters

@@ -56,7 +56,7 @@ class WeftError(Exception):
         where: Any = None,
         expected: str | None = None,
         found: str | None = None,
-        help: str | None = None,  # noqa: A002 - the word users read in the message
+        help: str | None = None,
     ) -> None:
         self.what, self.where, self.expected, self.found, self.help = what, where, expected, found, help
         super().__init__(what)

@@ -35,7 +35,9 @@ def damage(text, rng):
         elif kind == 3:
             tokens[i], tokens[j] = tokens[j], tokens[i]
         else:
-            tokens[i] = rng.choice(["0", "-1", "None", "'x'", "[]", "x", "1.5", "True", "n", "cls", "T", "R", "lambda: 0"])
+            tokens[i] = rng.choice(
+                ["0", "-1", "None", "'x'", "[]", "x", "1.5", "True", "n", "cls", "T", "R", "lambda: 0"]
+            )
     return "".join(tokens)
 
 

@@ -1,6 +1,9 @@
-"""What every operator promises, checked from its declaration: infer, lower and reference agree on shapes, types and values.
+"""What every operator promises, checked from its declaration.
 
-A case names its sizes (``s.a``, ``s.b``), so that one kernel with symbolic dimensions runs on every set of sizes, and kernels
+Infer, lower and reference agree on shapes, types and values.
+
+A case names its sizes (``s.a``, ``s.b``), so that one kernel with symbolic dimensions runs on every set of sizes, and
+kernels
 with constant dimensions are compiled for each set.
 """
 
@@ -145,7 +148,8 @@ def with_cases() -> list[tuple[str, int]]:
     return [(name, i) for name in list_ops() for i in range(len(CASES.get(name, ())))]
 
 
-# --- from cases to expressions -----------------------------------------------------------------------------------------
+# --- from cases to expressions
+# -----------------------------------------------------------------------------------------
 
 
 class Values:
@@ -223,7 +227,8 @@ def to_te(expr: Any, tensors: list[Any]) -> Any:
     return te.placeholder(expr.ty.shape, expr.ty.dtype)
 
 
-# --- the checks --------------------------------------------------------------------------------------------------------
+# --- the checks
+# --------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -53,7 +53,10 @@ def drawn(name: str, index: int):
 
 @pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER])
 def test_values_and_types(name: str, index: int) -> None:
-    """A scheduled kernel of symbolic dimensions on all sizes; kernels of constant dimensions, as written and scheduled."""
+    """A scheduled kernel of symbolic dimensions on all sizes.
+
+    Kernels of constant dimensions, as written and scheduled.
+    """
     program = None
     runs = list(drawn(name, index))
     assert runs

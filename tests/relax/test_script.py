@@ -114,9 +114,12 @@ def test_types():
     source = """
     @R.function
     def f(
-        a: R.Tensor, b: R.Tensor(dtype="int8"), c: R.Tensor(ndim=2), d: R.Tensor("float16", ndim=3), e: R.Shape, g: R.Shape(ndim=2),
-        h: R.Tuple(R.Tensor((1,), "int32"), R.Tuple()), i: R.Object, j: R.Any, k: R.Callable((R.Tensor((2,), "int32"),), R.Any, purity=False),
-        l: R.Callable, m: R.PackedFunc, o: R.Tensor((2,), "float32", vdevice="llvm:1"), q: R.Callable((R.Tensor(("n",)),), R.Tensor(("n",))),
+        a: R.Tensor, b: R.Tensor(dtype="int8"), c: R.Tensor(ndim=2), d: R.Tensor("float16", ndim=3), e: R.Shape, g:
+        R.Shape(ndim=2),
+        h: R.Tuple(R.Tensor((1,), "int32"), R.Tuple()), i: R.Object, j: R.Any, k: R.Callable((R.Tensor((2,),
+        "int32"),), R.Any, purity=False),
+        l: R.Callable, m: R.PackedFunc, o: R.Tensor((2,), "float32", vdevice="llvm:1"), q:
+        R.Callable((R.Tensor(("n",)),), R.Tensor(("n",))),
     ):
         return a
     """

@@ -1,4 +1,7 @@
-"""Every operation on every data type: native code against the interpreter, scalar and vector, on three instruction sets."""
+"""Every operation on every data type.
+
+Native code against the interpreter, scalar and vector, on three instruction sets.
+"""
 
 import numpy as np
 import pytest

@@ -156,7 +156,9 @@ def test_declared_strides_and_offset():
 
 def test_a_message_of_a_failed_assertion():
     x = decl_buffer((N,), "float32", "x")
-    body = tir.AssertStmt(N < int64(5), tir.StringImm("at most four"), store(x, int64(0), const(1.0, "float32")), "ValueError")
+    body = tir.AssertStmt(
+        N < int64(5), tir.StringImm("at most four"), store(x, int64(0), const(1.0, "float32")), "ValueError"
+    )
     f = build(function([x], body), "llvm")["main"]
     f(f32(4))
     with pytest.raises(ValueError, match="at most four"):
@@ -169,7 +171,9 @@ def test_an_error_inside_a_parallel_loop_with_workspace():
     scratch = decl_buffer((N,), "float32", "scratch")
 
     def body(i):
-        check = tir.AssertStmt(load(x, i) >= const(0.0, "float32"), tir.StringImm("negative"), store(scratch, i, load(x, i)))
+        check = tir.AssertStmt(
+            load(x, i) >= const(0.0, "float32"), tir.StringImm("negative"), store(scratch, i, load(x, i))
+        )
         return tir.seq(check, store(x, i, load(scratch, i) + const(1.0, "float32")))
 
     func = function([x], tir.AllocBuffer(scratch, loop(N, body, ForKind.PARALLEL)))
@@ -191,7 +195,11 @@ def test_packed_calls():
         return float(x.sum()) * factor
 
     x, y = decl_buffer((N, int64(2)), "float32", "x"), decl_buffer((int64(1),), "float32", "y")
-    call = tir.Call("float32", tir.Op.get("tir.tvm_call_packed"), (tir.StringImm("test.codegen.scale"), x, const(3, "int32"), tir.StringImm("text")))
+    call = tir.Call(
+        "float32",
+        tir.Op.get("tir.tvm_call_packed"),
+        (tir.StringImm("test.codegen.scale"), x, const(3, "int32"), tir.StringImm("text")),
+    )
     f = build(function([x, y], store(y, int64(0), call)), "llvm")["main"]
     out = f32(1)
     f(np.ones((5, 2), np.float32), out)
@@ -216,7 +224,11 @@ def test_extern_calls():
     y = decl_buffer((int64(2),), "float64", "y")
     body = tir.seq(
         store(y, int64(0), tir.call_extern("float64", "cbrt", const(27.0, "float64"))),
-        store(y, int64(1), tir.call_llvm_pure_intrin("float64", "llvm.fma", *(const(v, "float64") for v in (2.0, 3.0, 4.0)))),
+        store(
+            y,
+            int64(1),
+            tir.call_llvm_pure_intrin("float64", "llvm.fma", *(const(v, "float64") for v in (2.0, 3.0, 4.0))),
+        ),
     )
     out = np.zeros(2)
     build(function([y], body), "llvm")["main"](out)

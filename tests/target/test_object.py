@@ -27,18 +27,30 @@ def add(name="main", **attrs):
 
 def microkernel(rows, columns, depth, lanes=16):
     """One tile of a product: `rows` x `columns` accumulators in a local buffer."""
-    a, b = decl_buffer((int64(depth), int64(rows)), "float32", "a"), decl_buffer((int64(depth), int64(columns)), "float32", "b")
+    a, b = (
+        decl_buffer((int64(depth), int64(rows)), "float32", "a"),
+        decl_buffer((int64(depth), int64(columns)), "float32", "b"),
+    )
     c = decl_buffer((int64(rows), int64(columns)), "float32", "c")
     acc = decl_buffer((int64(rows), int64(columns)), "float32", "acc", scope="local")
 
     def tile(body):
         def vectors(i):
-            return loop(columns // lanes, lambda v: loop(lanes, lambda j: body(i, v * lanes + j), ForKind.VECTORIZED, "j"), ForKind.UNROLLED, "v")
+            return loop(
+                columns // lanes,
+                lambda v: loop(lanes, lambda j: body(i, v * lanes + j), ForKind.VECTORIZED, "j"),
+                ForKind.UNROLLED,
+                "v",
+            )
 
         return loop(rows, vectors, ForKind.UNROLLED, "i")
 
     zero = tile(lambda i, j: store(acc, (i, j), const(0.0, "float32")))
-    step = loop(depth, lambda k: tile(lambda i, j: store(acc, (i, j), load(acc, i, j) + load(a, k, i) * load(b, k, j))), name="k")
+    step = loop(
+        depth,
+        lambda k: tile(lambda i, j: store(acc, (i, j), load(acc, i, j) + load(a, k, i) * load(b, k, j))),
+        name="k",
+    )
     out = tile(lambda i, j: store(c, (i, j), load(acc, i, j)))
     return function([a, b, c], tir.AllocBuffer(acc, tir.seq(zero, step, out)))
 
@@ -46,7 +58,11 @@ def microkernel(rows, columns, depth, lanes=16):
 def inner_loop(text):
     lines = text.split("\n")
     labels = {m[1]: n for n, line in enumerate(lines) if (m := re.match(r"(\.LBB\w+):", line))}
-    loops = [lines[labels[m[1]] : n] for n, line in enumerate(lines) if (m := re.match(r"\s+j\w+\s+(\.LBB\w+)", line)) and labels.get(m[1], n) < n]
+    loops = [
+        lines[labels[m[1]] : n]
+        for n, line in enumerate(lines)
+        if (m := re.match(r"\s+j\w+\s+(\.LBB\w+)", line)) and labels.get(m[1], n) < n
+    ]
     return max(loops, key=lambda body: sum("vfmadd" in x for x in body))
 
 
@@ -78,7 +94,9 @@ def test_scalar_loops_are_vectorised_by_llvm():
     assert "zmm" in text
 
 
-@pytest.mark.parametrize(("triple", "machine"), [("aarch64-linux-gnu", 183), ("riscv64-linux-gnu", 243), ("x86_64-linux-gnu", 62)])
+@pytest.mark.parametrize(
+    ("triple", "machine"), [("aarch64-linux-gnu", 183), ("riscv64-linux-gnu", 243), ("x86_64-linux-gnu", 62)]
+)
 def test_other_machines(triple, machine):
     data = compile_func(add(), Target(f"llvm -mtriple={triple}"))
     assert data[:4] == b"\x7fELF"
@@ -109,7 +127,9 @@ def test_many_objects_on_many_threads():
 
 
 def test_a_module_of_several_functions():
-    mod = tir.IRModule({"f": add("f"), "g": elementwise(lambda a: a * const(2.0, "float32"), ["float32"], "float32", N, 8, "g")})
+    mod = tir.IRModule(
+        {"f": add("f"), "g": elementwise(lambda a: a * const(2.0, "float32"), ["float32"], "float32", N, 8, "g")}
+    )
     built = build(mod, "llvm")
     out = np.zeros(3, np.float32)
     built["g"](np.ones(3, np.float32), out)
@@ -122,8 +142,10 @@ RUN_ALONE = """
 import ctypes, sys
 lib = ctypes.CDLL(sys.argv[1])
 class DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code",
+    ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset",
+                ctypes.c_uint64)]
 class Any(ctypes.Structure):
     _fields_ = [("kind", ctypes.c_int32), ("pad", ctypes.c_int32), ("pointer", ctypes.c_void_p)]
 n = 40000
@@ -149,7 +171,9 @@ def test_a_library_runs_without_the_runtime(tmp_path):
     )
     (tmp_path / "f.o").write_bytes(compile_func(function([x], tir.AllocBuffer(scratch, body)), Target("llvm")))
     subprocess.run(["cc", "-shared", "-o", tmp_path / "f.so", tmp_path / "f.o"], check=True)
-    done = subprocess.run([sys.executable, "-S", "-c", RUN_ALONE, tmp_path / "f.so"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", RUN_ALONE, tmp_path / "f.so"], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "fine\n", done.stderr
 
 
@@ -167,7 +191,11 @@ def test_work_that_is_not_worth_a_thread():
 
     def grain(**notes):
         body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), ForKind.PARALLEL, **notes)
-        return int(re.search(r"weft.parallel_for\(ptr @main_impl.*, i64 (\d+)\)\n", get_source(function([x], body), "llvm", "ll"))[1])
+        return int(
+            re.search(
+                r"weft.parallel_for\(ptr @main_impl.*, i64 (\d+)\)\n", get_source(function([x], body), "llvm", "ll")
+            )[1]
+        )
 
     assert grain() > 1000
     assert grain(pragma_grain=7) == 7

@@ -1,4 +1,7 @@
-"""The interpreter against NumPy, and native code against the interpreter: unscheduled, scheduled and lowered forms agree."""
+"""The interpreter against NumPy, and native code against the interpreter.
+
+Unscheduled, scheduled and lowered forms agree.
+"""
 
 import numpy as np
 import pytest
@@ -45,7 +48,11 @@ def transpose(m, n):
 
 def gather(m, n):
     x = te.placeholder((m, int64(n)), "int32", "x")
-    y = te.compute(x.shape, lambda i, j: x[m - int64(1) - i, floormod(j * int64(3), int64(n))] // 3 + floordiv(j, int64(2)).astype("int32"), "y")
+    y = te.compute(
+        x.shape,
+        lambda i, j: x[m - int64(1) - i, floormod(j * int64(3), int64(n))] // 3 + floordiv(j, int64(2)).astype("int32"),
+        "y",
+    )
 
     def reference(v):
         j = np.arange(n)

@@ -1,6 +1,7 @@
 """The floor of every dialect: nodes, walking, types, scalar and graph expressions, modules, passes.
 
-Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``types``, ``expr``, ``module``, ``passes``, then
+Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``types``, ``expr``, ``module``,
+``passes``, then
 ``structural``, ``serialize``, ``spec`` and ``text/``.
 """
 
@@ -65,7 +66,8 @@ from weft.ir.types import (
 )
 from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, walk
 
-# Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a few Python frames.
+# Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
+# few Python frames.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [

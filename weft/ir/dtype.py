@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -61,11 +61,13 @@ class DataType(str):
         return self.code in ("int", "uint")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parse(text: str) -> DataType:
     match = _PATTERN.match(text)
     if match is None:
-        raise InvalidArgument(f"unknown data type '{text}'", help="data types look like float32, int64, bool, float32x8")
+        raise InvalidArgument(
+            f"unknown data type '{text}'", help="data types look like float32, int64, bool, float32x8"
+        )
     code, bits, lanes = match.groups()
     if code in ("bool", "handle", "void") and bits:
         raise InvalidArgument(f"unknown data type '{text}'", help=f"write '{code}'")

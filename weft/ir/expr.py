@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.dtype import numpy_dtype
+from weft.ir.node import NO_ATTRS, Attrs, Node
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
 from weft.runtime import constant_view
@@ -168,7 +168,8 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
     Parameters
     ----------
     data : weft.runtime.Tensor, numpy.ndarray, number or nested list
-        NumPy data is viewed, not copied; do not change it afterwards. Python floats become float32, ints int64 unless `dtype` says.
+        NumPy data is viewed, not copied; do not change it afterwards. Python floats become float32, ints int64 unless
+        `dtype` says.
     """
     if isinstance(data, (bool, int, float, list)):
         data = np.array(data)

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
-from weft.ir.node import NO_ATTRS, Attrs, Node, _PRINTER
+from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node
 
 __all__ = ["IRModule"]
 
@@ -15,7 +15,8 @@ __all__ = ["IRModule"]
 class IRModule:
     """A set of named functions.
 
-    Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their input as it was.
+    Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their
+    input as it was.
     The in-place methods (``mod["f"] = func``, :meth:`update_func`) exist for people who build programs by hand.
 
     Parameters
@@ -121,9 +122,14 @@ class IRModule:
         return IRModule(self.functions, self.attrs, self.global_infos)
 
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
-        """Return a module with these functions and this module's attributes; this module itself where nothing changed."""
+        """Return a module with these functions and this module's attributes.
+
+        This module itself where nothing changed.
+        """
         named = {v if isinstance(v, str) else v.name_hint: f for v, f in functions.items()}
-        if named.keys() == self._by_name.keys() and all(self.functions[self._by_name[n]] is f for n, f in named.items()):
+        if named.keys() == self._by_name.keys() and all(
+            self.functions[self._by_name[n]] is f for n, f in named.items()
+        ):
             return self
         return IRModule(functions, self.attrs, self.global_infos)
 

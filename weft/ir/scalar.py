@@ -397,7 +397,8 @@ class Range(Node):
 class IterVar(Node):
     """An iteration variable with its domain.
 
-    ``iter_type`` is one of ``data_par`` (spatial), ``reduce``, ``ordered``, ``opaque``, ``thread``, and, in te schedules,
+    ``iter_type`` is one of ``data_par`` (spatial), ``reduce``, ``ordered``, ``opaque``, ``thread``, and, in te
+    schedules,
     ``vectorized``, ``unrolled``, ``parallelized``, ``tensorized``.
     """
 

@@ -1,8 +1,11 @@
 """Structural equality and hashing, generic over node fields and indifferent to the names of variables.
 
-Both rest on the same walk: parents before children, fields that introduce variables first. Variables and buffers are numbered where they
-are first met, so two functions that differ in names only are equal; spans, name hints and types that follow from a node's other fields
-never take part. ``fingerprint`` is that walk written as bytes and fed to SHA-256, for keys that outlive a process. The walks keep their
+Both rest on the same walk: parents before children, fields that introduce variables first. Variables and buffers are
+numbered where they
+are first met, so two functions that differ in names only are equal; spans, name hints and types that follow from a
+node's other fields
+never take part. ``fingerprint`` is that walk written as bytes and fed to SHA-256, for keys that outlive a process.
+The walks keep their
 own stack, so that long chains cost no recursion.
 """
 
@@ -32,8 +35,10 @@ from weft.ir.scalar import Op, Var
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
-# Fields that introduce variables, compared before the others, by class name (the classes live on higher floors), each with how it
-# does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant elsewhere (passes leave
+# Fields that introduce variables, compared before the others, by class name (the classes live on higher floors), each
+# with how it
+# does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant elsewhere
+# (passes leave
 # variables bound in several places); MEMORY, a buffer is new together with its pointer.
 _SIGHT, _BIND, _MEMORY = 1, 2, 3
 _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -121,7 +126,10 @@ def _array(data: Any) -> np.ndarray:
 
 
 def _flattened(stmt: Any) -> tuple[Any, ...]:
-    """Return the statements of a sequence; one inside another, as rewriting leaves them, is the same as its statements."""
+    """Return the statements of a sequence.
+
+    One inside another, as rewriting leaves them, is the same as its statements.
+    """
     out: list[Any] = []
     stack = [stmt]
     while stack:
@@ -391,9 +399,12 @@ def _encoding(node: Any) -> list[bytes]:
 
 
 def fingerprint(node: Any) -> str:
-    """Return the SHA-256 of the canonical encoding, in hexadecimal: equal for alpha-equivalent structures, in every process.
+    """Return the SHA-256 of the canonical encoding, in hexadecimal.
 
-    Variables that nothing defines are numbered too, so fragments that differ in free variables only have one fingerprint.
+    Equal for alpha-equivalent structures, in every process.
+
+    Variables that nothing defines are numbered too, so fragments that differ in free variables only have one
+    fingerprint.
     """
     return hashlib.sha256(b"".join(_encoding(node))).hexdigest()
 

@@ -52,7 +52,8 @@ class VDevice(Node):
 class TensorType(Type):
     """A tensor: shape, data type and rank, each of which may be unknown.
 
-    ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is known.
+    ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
+    known.
     An empty ``dtype`` is unknown. Build it with :func:`tensor_type`, which converts and checks.
     """
 

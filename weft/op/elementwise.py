@@ -58,7 +58,7 @@ for _name in ("logical_not", "isnan", "isinf", "isfinite"):
 _unary("bitwise_not", only="integer")
 
 
-def _clip_ref(x: Any, min: Any, max: Any) -> Any:  # noqa: A002 - TVM's names
+def _clip_ref(x: Any, min: Any, max: Any) -> Any:
     y = x if min is None else np.maximum(x, np.asarray(min).astype(x.dtype))
     return y if max is None else np.minimum(y, np.asarray(max).astype(x.dtype))
 
@@ -97,7 +97,8 @@ declare(
 )
 
 
-# --- two operands ------------------------------------------------------------------------------------------------------
+# --- two operands
+# ------------------------------------------------------------------------------------------------------
 
 
 def _guarded(integers: Any, floats: Any) -> Any:

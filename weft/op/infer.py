@@ -31,7 +31,9 @@ __all__ = [
 def tensor_arg(
     op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None, min_ndim: int = 0, kind: str = ""
 ) -> TensorType:
-    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`: "float", "integer").
+    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`.
+
+    "float", "integer").
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """Relax: the graph-level dialect with symbolic shapes.
 
-Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewriter``, ``transform/``, ``pipeline``, ``vm/``, ``build``.
+Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewriter``, ``transform/``, ``pipeline``,
+``vm/``, ``build``.
 """
 
 import importlib
@@ -34,6 +35,7 @@ from weft.ir import (
 )
 from weft.ir import ExprStringImm as StringImm
 from weft.relax import analysis, op, run, transform
+from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.build import build, compile_kernels
 from weft.relax.core_ops import (
@@ -47,7 +49,6 @@ from weft.relax.core_ops import (
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.script import printing as _printing  # its import registers print rules
 from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind

@@ -1,6 +1,7 @@
 """Operators that belong to the Relax language itself: calls into other levels, shape values, memory, checks.
 
-Tensor operators live in ``weft.op``, shared with Relay; these here carry their type rule beside their constructor. A rule gets the
+Tensor operators live in ``weft.op``, shared with Relay; these here carry their type rule beside their constructor. A
+rule gets the
 call, whose arguments already have types.
 """
 
@@ -11,7 +12,6 @@ from typing import Any
 
 from weft.error import TypeInferenceError
 from weft.ir import (
-    NO_ATTRS,
     AnyType,
     Attrs,
     Call,
@@ -30,7 +30,6 @@ from weft.ir import (
     TupleType,
     Type,
     constant,
-    int64,
     prim_value,
     shape_expr,
     tensor_type,
@@ -164,12 +163,12 @@ def null_value() -> Call:
     return Call(Op.get("relax.null_value"), ())
 
 
-def print_(*values: Any, format: str = "") -> Call:  # noqa: A002 - TVM's parameter name
+def print_(*values: Any, format: str = "") -> Call:
     """Print values at run time, by a Python format string or one after another."""
     return Call(Op.get("relax.print"), tuple(as_relax(v) for v in values), Attrs.of(format=format))
 
 
-def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:  # noqa: A002 - TVM's parameter name
+def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:
     """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
     extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
     return Call(
@@ -216,7 +215,8 @@ def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
     )
 
 
-# --- type rules --------------------------------------------------------------------------------------------------------
+# --- type rules
+# --------------------------------------------------------------------------------------------------------
 
 
 @_core("call_tir")

@@ -1,6 +1,7 @@
 """Relax's own expressions: bindings, sequences, dataflow variables. The rest is shared with Relay in ``weft.ir``.
 
-A function body in normal form is a :class:`SeqExpr`: blocks of bindings, each of one operation on atoms (variables, constants,
+A function body in normal form is a :class:`SeqExpr`: blocks of bindings, each of one operation on atoms (variables,
+constants,
 shapes, ...), then an atom as result.
 """
 
@@ -32,7 +33,10 @@ class VarBinding(Binding):
 
 
 class MatchCast(Binding):
-    """``var = match_cast(value, ty)``: checks at run time that `value` has type `ty`, binding its new symbolic variables."""
+    """``var = match_cast(value, ty)``.
+
+    Checks at run time that `value` has type `ty`, binding its new symbolic variables.
+    """
 
     value: Expr
     ty: Type

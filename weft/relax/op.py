@@ -1,4 +1,8 @@
-"""``relax.op``: a constructor for every operator of the registry, in TVM's namespaces (``op.add``, ``op.nn.softmax``, ``op.image.resize2d``)."""
+"""``relax.op``.
+
+A constructor for every operator of the registry, in TVM's namespaces (``op.add``, ``op.nn.softmax``,
+``op.image.resize2d``).
+"""
 
 from __future__ import annotations
 

@@ -23,4 +23,6 @@ def _print(template: str, *values: Any) -> None:
 def _assert_op(condition: Any, template: str, *values: Any) -> None:
     if not bool(_value(condition)):
         shown = [_value(v) for v in values]
-        raise AssertionError(template.format(*shown) if template else "Assertion Failed" + "".join(f", {v}" for v in shown))
+        raise AssertionError(
+            template.format(*shown) if template else "Assertion Failed" + "".join(f", {v}" for v in shown)
+        )

@@ -1,4 +1,7 @@
-"""Forms of Relax along the pipeline: normalized, legalized, planned, and what the virtual machine's code generator takes."""
+"""Forms of Relax along the pipeline.
+
+Normalized, legalized, planned, and what the virtual machine's code generator takes.
+"""
 
 from __future__ import annotations
 

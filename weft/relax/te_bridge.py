@@ -66,7 +66,8 @@ def prim_func_from_te(
 def undefined_vars(func: PrimFunc) -> list[Var]:
     """List the scalar variables that a function uses without a definition, in order of first use.
 
-    Parameters, loop and block variables, pointers of buffers, and dimensions of parameter buffers that are bare variables count as
+    Parameters, loop and block variables, pointers of buffers, and dimensions of parameter buffers that are bare
+    variables count as
     defined.
     """
     defined: set[int] = {id(p) for p in func.params}

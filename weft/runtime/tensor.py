@@ -297,7 +297,10 @@ def from_dlpack(source: Any) -> Tensor:
 
 
 def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor over an array's memory, which it keeps alive; a read-only array is not copied, so nobody may write to the tensor."""
+    """A tensor over an array's memory, which it keeps alive.
+
+    A read-only array is not copied, so nobody may write to the tensor.
+    """
     if array.flags.writeable or not array.flags.c_contiguous or not array.nbytes or not array.dtype.isnative:
         return Tensor(_array_handle(array))
     memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)

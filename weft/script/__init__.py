@@ -1,6 +1,7 @@
 """TVMScript: programs as Python text.
 
-``ir`` (``I``), ``tir`` (``T``) and ``relax`` (``R``) are the languages; ``ir_module`` and ``from_source`` read programs.
+``ir`` (``I``), ``tir`` (``T``) and ``relax`` (``R``) are the languages; ``ir_module`` and ``from_source`` read
+programs.
 """
 
 from weft.ir.text.parser import LANGUAGES, from_source, ir_module

@@ -1,4 +1,7 @@
-"""Targets: what code is generated for. A target is a kind with options; features decide vector width and register tiles."""
+"""Targets: what code is generated for.
+
+A target is a kind with options; features decide vector width and register tiles.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ _OPTIONS = {
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """The CPU features of this machine, by LLVM's names. The CPU's name is never trusted: hypervisors report wrong ones."""
+    """The CPU features of this machine, by LLVM's names.
+
+    The CPU's name is never trusted: hypervisors report wrong ones.
+    """
     return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
 
 
@@ -67,7 +73,8 @@ class Target:
     Parameters
     ----------
     target : str, mapping or Target
-        ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f -mtriple=aarch64-linux-gnu"``, ``{"kind": "llvm", "mcpu": ...}``.
+        ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f -mtriple=aarch64-linux-gnu"``, ``{"kind": "llvm",
+        "mcpu": ...}``.
     host : str or Target, optional
         The target of host code, for kinds of devices.
 

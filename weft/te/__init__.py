@@ -1,14 +1,15 @@
 """Tensor expressions: say what each element is, schedule later.
 
-Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``bound``, ``schedule_ops``, ``realize`` for ``create_schedule``.
+Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``bound``, ``schedule_ops``,
+``realize`` for ``create_schedule``.
 """
 
-from weft.ir import all_of as all  # noqa: A004 - TVM's names
-from weft.ir import any_of as any  # noqa: A004
+from weft.ir import all_of as all
+from weft.ir import any_of as any
 from weft.ir import const, div, floordiv, floormod, if_then_else, truncdiv, truncmod
 from weft.ir import floordiv as indexdiv
 from weft.ir import floormod as indexmod
-from weft.te import schedule  # noqa: I001 - after the modules it is made of
+from weft.te import schedule
 from weft.te.compute import (
     comm_reducer,
     compute,
@@ -38,10 +39,10 @@ from weft.te.tensor import (
     ScanOp,
     Tensor,
     TensorSlice,
-    install_tensor_arithmetic,  # noqa: F401 - for topi
+    install_tensor_arithmetic,
 )
 from weft.tir import (
-    abs,  # noqa: A004
+    abs,
     acos,
     acosh,
     asin,
@@ -76,7 +77,7 @@ from weft.tir import (
     popcount,
     power,
     reinterpret,
-    round,  # noqa: A004
+    round,
     rsqrt,
     sigmoid,
     sin,

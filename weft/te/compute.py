@@ -78,7 +78,8 @@ def compute(
     shape : int, PrimExpr or tuple of them
         The extents.
     fcompute : callable
-        From one index per dimension (or ``*indices``) to a scalar expression, or to a tuple of them for several outputs.
+        From one index per dimension (or ``*indices``) to a scalar expression, or to a tuple of them for several
+        outputs.
 
     Returns
     -------
@@ -202,10 +203,10 @@ def highest(dtype: str) -> PrimExpr:
     return const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
 
 
-sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")  # noqa: A001 - TVM's names
+sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")
 prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), name="prod")
-max = comm_reducer(s.max_, lowest, name="max")  # noqa: A001
-min = comm_reducer(s.min_, highest, name="min")  # noqa: A001
+max = comm_reducer(s.max_, lowest, name="max")
+min = comm_reducer(s.min_, highest, name="min")
 
 
 def scan(

@@ -1,4 +1,7 @@
-"""create_prim_func: a tensor-expression graph becomes a TIR function of blocks, one loop nest a stage, ready to be scheduled."""
+"""create_prim_func.
+
+A tensor-expression graph becomes a TIR function of blocks, one loop nest a stage, ready to be scheduled.
+"""
 
 from __future__ import annotations
 

@@ -1,20 +1,23 @@
 """The tensor-level dialect: loop nests over buffers, from schedulable blocks down to what code is generated from.
 
-Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, then ``schedule/``, ``transform/``, ``pipeline``; ``script/`` is the text form.
+Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, then ``schedule/``, ``transform/``,
+``pipeline``; ``script/`` is the text form.
 """
 
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
 from weft.ir import CallIntrin as Call
-from weft.ir import abs_ as abs  # noqa: A004 - TVM's names
-from weft.ir import all_of as all  # noqa: A004
-from weft.ir import any_of as any  # noqa: A004
-from weft.ir import max_ as max  # noqa: A004
-from weft.ir import min_ as min  # noqa: A004
+from weft.ir import abs_ as abs
+from weft.ir import all_of as all
+from weft.ir import any_of as any
+from weft.ir import max_ as max
+from weft.ir import min_ as min
+from weft.tir import spec as _spec  # its import registers the forms of TIR
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.interpret import interpret
 from weft.tir.intrin import *  # noqa: F403 - one name an intrinsic
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.script import printing as _printing  # its import registers print rules
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -35,5 +38,3 @@ from weft.tir.stmt import (
     While,
     seq,
 )
-from weft.tir.script import printing as _printing  # its import registers print rules
-from weft.tir import spec as _spec  # its import registers the forms of TIR

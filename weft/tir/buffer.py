@@ -14,7 +14,8 @@ class Buffer(Node):
     """A buffer. Identity distinguishes buffers; two buffers with one ``data`` alias each other.
 
     ``strides`` is empty for a compact row-major buffer, else one per dimension, in elements. ``scope`` is ``global``,
-    ``local`` (registers or stack of one thread), ``shared``, ``warp``. ``elem_offset`` is in elements; ``data_alignment``
+    ``local`` (registers or stack of one thread), ``shared``, ``warp``. ``elem_offset`` is in elements;
+    ``data_alignment``
     in bytes. Build it with :func:`decl_buffer`.
     """
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 from weft.ir import CallIntrin as Call
+from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 from weft.ir import scalar as s
 
 __all__ = ["INTRINSICS", "Intrinsic", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "infinity", "likely",

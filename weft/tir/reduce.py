@@ -34,7 +34,10 @@ class CommReducer(Node):
 
 
 class Reduce(PrimExpr):
-    """Component `value_index` of combining `source` over `axis`, where `condition` holds; `init` replaces the identity."""
+    """Component `value_index` of combining `source` over `axis`, where `condition` holds.
+
+    `init` replaces the identity.
+    """
 
     combiner: CommReducer
     source: tuple[PrimExpr, ...]

@@ -1,6 +1,7 @@
 """Computations as tensor expressions, under the names of ``tvm.topi``; operators (``weft.op``) are lowered to them.
 
-Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``matmul``, ``conv``, then any family; ``math``, ``reductions``, ``nn`` and
+Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``matmul``, ``conv``, then any family;
+``math``, ``reductions``, ``nn`` and
 ``image`` give the public names.
 """
 
@@ -29,7 +30,7 @@ from weft.topi.math import *  # noqa: F403 - one function an operator
 from weft.topi.math import __all__ as _math_names
 from weft.topi.quant import dequantize, quantize
 from weft.topi.reduce import mean, std, variance
-from weft.topi.reductions import all, any, argmax, argmin, max, min, prod, sum  # noqa: A004 - TVM's names
+from weft.topi.reductions import all, any, argmax, argmin, max, min, prod, sum
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 from weft.topi.scan import cumprod, cumsum
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd

@@ -38,7 +38,10 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
 def broadcast_index(
     shape: Sequence[PrimExpr], out_shape: Sequence[PrimExpr], indices: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Map the indices of a broadcast result to those of an operand; where equality is not provable, decide at run time."""
+    """Map the indices of a broadcast result to those of an operand.
+
+    Where equality is not provable, decide at run time.
+    """
     out: list[Any] = []
     offset = len(out_shape) - len(shape)
     for d, extent in enumerate(shape):

@@ -1,6 +1,7 @@
 """Scalar functions behind the element-wise operators, and the same over tensors.
 
-``UNARY`` and ``BINARY`` give the function of each operator by its name; the public functions apply them to tensors that broadcast.
+``UNARY`` and ``BINARY`` give the function of each operator by its name; the public functions apply them to tensors
+that broadcast.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def astype(x: Any, dtype: str) -> Any:
     return elementwise(lambda v: cast_scalar(v, dtype), x, name="T_cast")
 
 
-def clip(x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002 - TVM's names
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
     """Limit to ``min..max``; either may be None."""
 
     def limited(v: Any) -> Any:

@@ -195,7 +195,10 @@ def space_to_depth(x: Any, block_size: int) -> Any:
 
 
 def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
-    """Move channels into blocks of the two spatial axes (channels first); ``DCR``: the block's position stands before the channel."""
+    """Move channels into blocks of the two spatial axes (channels first).
+
+    ``DCR``: the block's position stands before the channel.
+    """
     n, c, h, w = x.shape
     b = int64(block_size)
     depth = simplify(floordiv(c, b * b))

@@ -62,7 +62,10 @@ def matmul_packed(x: Any, w: Any, n: int) -> Any:
 
 
 def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dict[str, Any], list[str]]:
-    """Parse an einsum: (terms, output, dimension of each letter, letters summed over). An ellipsis becomes upper-case letters."""
+    """Parse an einsum: (terms, output, dimension of each letter, letters summed over).
+
+    An ellipsis becomes upper-case letters.
+    """
     text = subscripts.replace(" ", "")
     left, arrow, out = text.partition("->")
     terms = left.split(",")

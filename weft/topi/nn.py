@@ -82,26 +82,26 @@ def conv2d(
     return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
 
-def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:  # noqa: N803 - TVM's names
+def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
     """2-D convolution, channels first."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
 
 
-def conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:  # noqa: N803
+def conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None) -> Any:
     """2-D convolution, channels last, kernel (height, width, in, out)."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
 
 
 def conv3d_ncdhw(
     Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
-) -> Any:  # noqa: N803
+) -> Any:
     """3-D convolution, channels first."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
 def depthwise_conv2d_nchw(
     Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
-) -> Any:  # noqa: N803
+) -> Any:
     """Depthwise convolution, channels first, kernel (channels, multiplier, height, width)."""
     c, m, *size = Filter.shape
     kernel = view(Filter, (simplify(c * m), int64(1), *size), "T_filter")
@@ -110,7 +110,7 @@ def depthwise_conv2d_nchw(
 
 
 def depthwise_conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI", out_dtype: str | None = None  # noqa: N803
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI", out_dtype: str | None = None
 ) -> Any:  # fmt: skip
     """Depthwise convolution, channels last, kernel (height, width, channels, multiplier)."""
     h, w, c, m = Filter.shape

@@ -14,7 +14,7 @@ def _reduce(kind: str, data: Any, axis: Any, keepdims: bool) -> Any:
     return reduce(kind, data, normalize_axes(kind, axis, data.ndim), keepdims)
 
 
-def sum(data: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001 - TVM's names
+def sum(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes."""
     return _reduce("sum", data, axis, keepdims)
 
@@ -24,22 +24,22 @@ def prod(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return _reduce("prod", data, axis, keepdims)
 
 
-def max(data: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def max(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The maximum over axes."""
     return _reduce("max", data, axis, keepdims)
 
 
-def min(data: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def min(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The minimum over axes."""
     return _reduce("min", data, axis, keepdims)
 
 
-def all(data: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def all(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements hold."""
     return _reduce("all", data, axis, keepdims)
 
 
-def any(data: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
+def any(data: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element holds."""
     return _reduce("any", data, axis, keepdims)
 

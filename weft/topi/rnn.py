@@ -152,7 +152,10 @@ def lstm_recurrence(
     xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str = "forward",
     activations: Any = ("sigmoid", "tanh", "tanh"), clip: float = 0.0, input_forget: bool = False,
 ) -> Any:  # fmt: skip
-    """The steps of an LSTM, gates in the order input, output, forget, cell; all outputs, last hidden and last cell states."""
+    """The steps of an LSTM, gates in the order input, output, forget, cell.
+
+    All outputs, last hidden and last cell states.
+    """
 
     def make(layer: _Layer, steps: Any, batch: Any, ins: Any) -> Any:
         _, _, lens, h0, c0, peepholes = ins

@@ -38,7 +38,10 @@ def cumulative(
 
 
 def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Loops over the axes before, in parallel, along the axis, and over the axes after it; each step reads the one before."""
+    """Loops over the axes before, in parallel, along the axis, and over the axes after it.
+
+    Each step reads the one before.
+    """
     loops = [tir.Var(f"i{n}", "int64") for n in range(len(shape))]
     extent, j = shape[axis], loops[axis]
 

@@ -83,7 +83,10 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
 
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Any:
-    """Write one element for each index along an axis; indices outside are skipped, those from -size count from the end."""
+    """Write one element for each index along an axis.
+
+    Indices outside are skipped, those from -size count from the end.
+    """
     a = normalize_axis("scatter_elements", axis, data.ndim)
 
     def place(ins: Any, i: Any) -> Any:

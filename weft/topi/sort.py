@@ -1,4 +1,7 @@
-"""Sorting and the k greatest: a stable merge sort of positions, and an insertion into k kept elements where k is small."""
+"""Sorting and the k greatest.
+
+A stable merge sort of positions, and an insertion into k kept elements where k is small.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def _before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
     first = a > b if largest else a < b
     equal = a.equal(b)
     if DataType(a.dtype).is_float:
-        nan_a, nan_b = a != a, b != b  # noqa: PLR0124
+        nan_a, nan_b = a != a, b != b
         first = logical_or(
             first,
             logical_and(nan_a, tir.logical_not(nan_b)) if largest else logical_and(nan_b, tir.logical_not(nan_a)),
@@ -30,7 +33,10 @@ def _before(a: Any, ia: Any, b: Any, ib: Any, largest: bool) -> Any:
 
 
 def _lines(shape: Any, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
-    """Loops over the lines along an axis, in parallel, around ``body(at)``; ``at(j)`` are the indices of element j of the line."""
+    """Loops over the lines along an axis, in parallel, around ``body(at)``.
+
+    ``at(j)`` are the indices of element j of the line.
+    """
     outer = [d for i, d in enumerate(shape) if i != axis]
     loops = [tir.Var(f"i{n}", "int64") for n in range(len(outer))]
 
@@ -54,7 +60,8 @@ def _set(slot: Any, value: Any) -> Any:
     return tir.BufferStore(slot, value, (_ZERO,))
 
 
-# --- few of many -------------------------------------------------------------------------------------------------------
+# --- few of many
+# -------------------------------------------------------------------------------------------------------
 
 
 def _insertion(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
@@ -89,7 +96,8 @@ def _insert_line(source: Any, values: Any, indices: Any, extent: Any, k: Any, at
     return tir.AllocBuffer(slot, tir.For(j, _ZERO, extent, tir.ForKind.SERIAL, insert))
 
 
-# --- all ---------------------------------------------------------------------------------------------------------------
+# --- all
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _order(x: Any, axis: int, largest: bool) -> Any:

@@ -1,4 +1,7 @@
-"""Facts about generated code: the tiles of products and convolutions stay in registers and multiply-add in full vectors."""
+"""Facts about generated code.
+
+The tiles of products and convolutions stay in registers and multiply-add in full vectors.
+"""
 
 from __future__ import annotations
 

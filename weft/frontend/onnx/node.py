@@ -243,7 +243,9 @@ class Node:
 
 
 def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
-    """Return what a dimension has to be beside others: ``n`` for ``min(n, 512)``, the simplest of those of the same sizes.
+    """Return what a dimension has to be beside others.
+
+    ``n`` for ``min(n, 512)``, the simplest of those of the same sizes.
 
     The latter are the levels of a feature pyramid, such as ``(h + 7) // 8`` and ``(h + 15) // 16 * 2``; they are taken
     to be equal, not 1.

@@ -1,7 +1,9 @@
 """Documents: the tree between IR and text, and its rendering within a line width.
 
-An expression document is a ``str`` (an atom), a :class:`Seq` (parts written one after another, with the precedence of its operator) or a
-:class:`Group` (items between brackets, which may be broken over lines). Statements are lines with an indentation, in :class:`Lines`.
+An expression document is a ``str`` (an atom), a :class:`Seq` (parts written one after another, with the precedence of
+its operator) or a
+:class:`Group` (items between brackets, which may be broken over lines). Statements are lines with an indentation, in
+:class:`Lines`.
 Rendering keeps its own stack, so that long operator chains cost no recursion.
 """
 
@@ -152,7 +154,10 @@ def _render(doc: Doc, indent: int, width: int, suffix: int) -> list[str]:
 
 
 def _render_seq(doc: Seq, indent: int, width: int, suffix: int) -> list[str]:
-    """Break the longest part that can be broken (a later one at least half as long comes first); the others stay flat."""
+    """Break the longest part that can be broken (a later one at least half as long comes first).
+
+    The others stay flat.
+    """
     parts = doc.parts
     texts = [flat(p) for p in parts]
     if OR <= doc.precedence <= MUL and sum(map(len, texts)) > 16 * width:

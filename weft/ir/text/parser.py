@@ -1,6 +1,7 @@
 """The parse driver: decorated functions and classes, or text, to functions and modules.
 
-A dialect gives a :class:`Dialect`: how a signature and then a body are read. Within a module, signatures and bodies are read when they
+A dialect gives a :class:`Dialect`: how a signature and then a body are read. Within a module, signatures and bodies
+are read when they
 are first referred to, so functions may call each other in any order.
 """
 
@@ -40,8 +41,10 @@ __all__ = [
 class Dialect(NamedTuple):
     """How functions of a dialect are read.
 
-    ``signature(parser, definition, options)`` returns a state whose ``ty`` is the function's type, or None where its body decides;
-    ``body(parser, state)`` returns the function; ``expand(parser, statements)`` reads a macro's body in place; ``call(var, args)`` calls a
+    ``signature(parser, definition, options)`` returns a state whose ``ty`` is the function's type, or None where its
+    body decides;
+    ``body(parser, state)`` returns the function; ``expand(parser, statements)`` reads a macro's body in place;
+    ``call(var, args)`` calls a
     function of the module.
     """
 
@@ -98,7 +101,10 @@ class Parser(Evaluator):
             self.scopes.pop()
 
     def expand(self, macro: Macro, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Read the body of a macro in place, its parameters bound to `args`; its other names mean what they mean where it stands."""
+        """Read the body of a macro in place, its parameters bound to `args`.
+
+        Its other names mean what they mean where it stands.
+        """
         saved = self.source, self.outer, self.scopes
         names = [a.arg for a in macro.definition.args.args]
         if len(args) > len(names) or any(k not in names for k in kwargs):

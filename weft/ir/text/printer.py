@@ -1,7 +1,9 @@
 """The print driver: gives names, finds each node's rule, and collects declarations and metadata.
 
-Rules are registered by class in three tables: ``EXPR`` (node → document), ``STMT`` (node → lines) and ``FUNCTION`` (function, name → lines).
-A dialect's rules stand beside its nodes. What is used but nowhere introduced is declared at the top: of the function that uses it, or of
+Rules are registered by class in three tables: ``EXPR`` (node → document), ``STMT`` (node → lines) and ``FUNCTION``
+(function, name → lines).
+A dialect's rules stand beside its nodes. What is used but nowhere introduced is declared at the top: of the function
+that uses it, or of
 the fragment that is printed.
 """
 
@@ -170,7 +172,10 @@ class Printer:
         self.frames[-1].places[id(pointer)] = self.lines.mark()
 
     def declare(self, node: Any, hint: str, value: Any, pointer: Any = None) -> str:
-        """Return the name of `node`; what nothing has introduced is declared as ``value()`` at the top, or where its memory is made."""
+        """Return the name of `node`.
+
+        What nothing has introduced is declared as ``value()`` at the top, or where its memory is made.
+        """
         if self.is_defined(node):
             return self._names[id(node)]
         frame = self.frames[-1]
@@ -276,7 +281,9 @@ def script(
     notes: Mapping[int, Sequence[str]] | None = None,
     **_: Any,
 ) -> str:
-    """Render a node or a module as TVMScript. Printing never fails: what has no rule is written as a record of its fields.
+    """Render a node or a module as TVMScript.
+
+    Printing never fails: what has no rule is written as a record of its fields.
 
     Parameters
     ----------

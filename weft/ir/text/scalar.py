@@ -1,7 +1,9 @@
 """Print rules of scalar expressions (``T``).
 
-An operator is written infix only where reading it back builds the very same node; the checked constructors fold and unify, so each
-rule asks its constructor and otherwise writes the class (``T.Add(...)``), which never folds. A constant is written as a plain number
+An operator is written infix only where reading it back builds the very same node; the checked constructors fold and
+unify, so each
+rule asks its constructor and otherwise writes the class (``T.Add(...)``), which never folds. A constant is written as
+a plain number
 where its type follows from its neighbour.
 """
 
@@ -143,7 +145,10 @@ def _string_imm(node: s.StringImm, p: Printer) -> Doc:
 
 
 def var_declaration(var: s.Var, p: Printer) -> Doc:
-    """Write the expression that makes a variable like `var`: one that is at least zero says so, unless a tensor type implies it."""
+    """Write the expression that makes a variable like `var`.
+
+    One that is at least zero says so, unless a tensor type implies it.
+    """
     size = isinstance(var, s.SizeVar)
     expected = any(id(var) in f.sizes for f in p.frames)
     kwargs = [("is_size_var", str(size))] if size != expected else []

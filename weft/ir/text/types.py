@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir.scalar import IntImm, PrimExpr, Var
+from weft.ir.scalar import IntImm, PrimExpr
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote, type_or_none
 from weft.ir.text.scalar import number

@@ -1,4 +1,7 @@
-"""Types in Relax scripts: ``R.Tensor(("n", 4), "float32")`` and its kin, whose strings name symbolic dimensions of the function."""
+"""Types in Relax scripts.
+
+``R.Tensor(("n", 4), "float32")`` and its kin, whose strings name symbolic dimensions of the function.
+"""
 
 from __future__ import annotations
 

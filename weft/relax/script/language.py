@@ -1,6 +1,7 @@
 """The names of ``R``: what Relax scripts are written in.
 
-Types stand in ``annotation``. Names that are not defined here are operators: of the registry (``R.nn.softmax``), or of the language
+Types stand in ``annotation``. Names that are not defined here are operators: of the registry (``R.nn.softmax``), or
+of the language
 itself (``R.memory.alloc_storage``), which take their operands as they are.
 """
 
@@ -35,13 +36,12 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
-from weft.ir import constant as const
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
 from weft.relax import core_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
-from weft.relax.script.annotation import Any_, Callable_, PackedFunc, Prim, Shape, Tensor, TupleOf, as_type
+from weft.relax.script.annotation import Any_, Callable_, TupleOf, as_type
 
 macro = MacroDecorator()
 

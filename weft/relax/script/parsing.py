@@ -1,4 +1,7 @@
-"""Parse rules of Relax: statements of the Python AST to bindings, normalised and typed by the block builder as they are read."""
+"""Parse rules of Relax.
+
+Statements of the Python AST to bindings, normalised and typed by the block builder as they are read.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,10 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
 
 
 def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | None]]:
-    """Return the symbolic variables that the body's ``n = T.int64()`` lines declare: data type and, where given, kind."""
+    """Return the symbolic variables that the body's ``n = T.int64()`` lines declare.
+
+    Data type and, where given, kind.
+    """
     found: dict[str, tuple[str, bool | None]] = {}
     for s in node.body:
         if not (

@@ -1,7 +1,9 @@
 """ConvertLayout: channels last through the whole graph, with weights packed for the target's register tiles.
 
-Each 4-D value may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise operations, concatenation,
-reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is emitted then, once.
+Each 4-D value may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise operations,
+concatenation,
+reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is
+emitted then, once.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def convert_layout(func: Function, mod: IRModule, *, panel: int = 32) -> Functio
     Requires
         ``relax.normalized``.
     Ensures
-        ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant 2-D right
+        ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant
+        2-D right
         operand are ``nn.matmul_packed``.
     Cost
         Linear, plus one pass over the weights.
@@ -63,7 +66,10 @@ class _Layouts:
         self.alive: list[Any] = []
 
     def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
-        """Rewrite one binding; values that exist only channels-last are bound to a transpose that dead-code removal drops."""
+        """Rewrite one binding.
+
+        Values that exist only channels-last are bound to a transpose that dead-code removal drops.
+        """
         if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name.removeprefix("relax.")

@@ -37,7 +37,9 @@ def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) ->
         ``relax.normalized``.
     Ensures
         ``relax.normalized``.
+
     Parameters
+    ----------
         ``max_bytes``: results larger than this are computed at run time.
     Cost
         Linear, plus the evaluations.
@@ -54,7 +56,10 @@ def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) ->
 
 
 def evaluate(call: Call) -> Expr | None:
-    """Evaluate a call of a tensor operator on constants; None where an argument is not constant or the type is not static."""
+    """Evaluate a call of a tensor operator on constants.
+
+    None where an argument is not constant or the type is not static.
+    """
     if not isinstance(call.op, Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
         return None
     if not any(isinstance(a, (Constant, Tuple)) for a in call.args):

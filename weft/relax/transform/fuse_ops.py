@@ -1,8 +1,11 @@
 """FuseOps: groups operations whose intermediate values need never reach memory.
 
-Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel. A value joins the group of its
-immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work, reductions and the
-end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where its consumer has as many elements.
+Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel. A value joins the
+group of its
+immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work,
+reductions and the
+end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where its consumer has as many
+elements.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``; groups are calls of functions with attribute ``Primitive``.
+
     Parameters
+    ----------
         ``max_ops``: the largest group.
     Cost
         Linear in bindings times the depth of the post-dominator tree on the way.

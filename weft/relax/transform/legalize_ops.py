@@ -1,6 +1,7 @@
 """LegalizeOps: every tensor operation, and every fused group, becomes a call of a TIR function.
 
-A group is lowered in one go: its operations' tensor expressions are composed and made into one PrimFunc, so that what TVM does in two
+A group is lowered in one go: its operations' tensor expressions are composed and made into one PrimFunc, so that what
+TVM does in two
 passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
 """
 

@@ -1,4 +1,7 @@
-"""LowerAllocTensor, KillAfterLastUse and LowerRuntimeBuiltin: from Relax's operators to functions of the VM's runtime."""
+"""LowerAllocTensor, KillAfterLastUse and LowerRuntimeBuiltin.
+
+From Relax's operators to functions of the VM's runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""StaticPlanBlockMemory: tensors whose lives do not overlap share storage; element-wise results take over a dying operand's.
+"""StaticPlanBlockMemory: tensors whose lives do not overlap share storage.
 
-Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results, arguments of opaque
+Element-wise results take over a dying operand's.
+
+Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results,
+arguments of opaque
 calls) is never planned, so it is always fresh.
 """
 

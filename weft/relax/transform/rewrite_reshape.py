@@ -1,4 +1,7 @@
-"""RewriteDataflowReshape: operations that only give memory another shape become ``relax.reshape``, which costs nothing."""
+"""RewriteDataflowReshape.
+
+Operations that only give memory another shape become ``relax.reshape``, which costs nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """VMShapeLower: symbolic dimensions live in a heap of int64 at run time.
 
-At entry, the types of the parameters are checked and their variables stored to the heap; where an expression of variables is needed,
+At entry, the types of the parameters are checked and their variables stored to the heap; where an expression of
+variables is needed,
 a generated TIR function computes it there, once for all expressions whose variables became known at the same place.
 """
 
@@ -83,7 +84,8 @@ class _Lowerer:
         self.out: list[Any] = []
         self.shape_vars: list[dict[Any, Any]] = [{}]
 
-    # --- slots ---------------------------------------------------------------------------------------------------------
+    # --- slots
+    # ---------------------------------------------------------------------------------------------------------
 
     def key(self, expr: PrimExpr) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
@@ -136,7 +138,8 @@ class _Lowerer:
         new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
         return self.func.replace(body=new_body)
 
-    # --- checks --------------------------------------------------------------------------------------------------------
+    # --- checks
+    # --------------------------------------------------------------------------------------------------------
 
     def check_param(self, value: Expr, ty: Type, context: str, late: list[Any]) -> None:
         """Emit the check that `value` has type `ty`; shapes to match are put off to `late`."""
@@ -207,7 +210,8 @@ class _Lowerer:
         """A stand-in for the heap in functions without symbolic dimensions."""
         return self.bind(call_builtin("vm.builtin.null_value", [], AnyType()), AnyType())
 
-    # --- computing -----------------------------------------------------------------------------------------------------
+    # --- computing
+    # -----------------------------------------------------------------------------------------------------
 
     def compute(self, needed: list[PrimExpr]) -> None:
         """Compute the needed expressions whose variables are all known and that are not computed yet."""
@@ -264,7 +268,8 @@ class _Lowerer:
         self.shape_vars[-1][key] = var
         return var
 
-    # --- rewriting -----------------------------------------------------------------------------------------------------
+    # --- rewriting
+    # -----------------------------------------------------------------------------------------------------
 
     def sequence(self, body: SeqExpr, needed: list[PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""

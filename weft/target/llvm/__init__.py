@@ -1,6 +1,7 @@
 """Code generation through LLVM.
 
-Read in this order: ``types``, ``emitter``, ``expr``, ``convert``, ``memory``, ``support``, ``intrin``, ``packed``, ``stmt``, ``parallel``, ``entry``,
+Read in this order: ``types``, ``emitter``, ``expr``, ``convert``, ``memory``, ``support``, ``intrin``, ``packed``,
+``stmt``, ``parallel``, ``entry``,
 ``object``, ``jit``.
 """
 

@@ -1,6 +1,7 @@
 """Emission of conversions between data types.
 
-Float to integer truncates, saturates at the ends and turns NaN into 0. Conversions of 16-bit floats round to the nearest even value;
+Float to integer truncates, saturates at the ends and turns NaN into 0. Conversions of 16-bit floats round to the
+nearest even value;
 where the target has no instruction for them they are done on their bits, so that no code ever needs a helper library.
 """
 
@@ -150,7 +151,10 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
 
 
 def _to_odd(s: FunctionEmitter, value: str, source: DataType) -> str:
-    """float64 to float32 such that rounding again to 16 bits gives what one rounding would: inexact results get an odd last bit."""
+    """float64 to float32 such that rounding again to 16 bits gives what one rounding would.
+
+    Inexact results get an odd last bit.
+    """
     b = _Bits(s, source.lanes)
     td, tf, cond = llvm_type(source), llvm_type(with_lanes("float32", source.lanes)), condition_type(source)
     near = s.value(f"fptrunc {td} {value} to {tf}")

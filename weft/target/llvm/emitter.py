@@ -1,6 +1,7 @@
 """The state of emitting one LLVM module, and one function of it, as text.
 
-Values are named by registers (``%v7``) and known by their text: an instruction without effects that was emitted in a block that dominates
+Values are named by registers (``%v7``) and known by their text: an instruction without effects that was emitted in a
+block that dominates
 the present one is used again instead of being repeated. Blocks open and close with :meth:`FunctionEmitter.scope`.
 """
 

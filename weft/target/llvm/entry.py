@@ -1,6 +1,7 @@
 """Emission of a function and of its entry point in the safe-call convention of tvm-ffi.
 
-``int32_t __tvm_ffi_<name>(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret)`` checks every argument, binds symbolic
+``int32_t __tvm_ffi_<name>(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret)`` checks every
+argument, binds symbolic
 dimensions, and calls ``<name>_impl`` with raw pointers. A failed check sets the raised error and returns -1.
 """
 
@@ -241,7 +242,10 @@ class _Entry:
         return expected
 
     def compact(self, i: int, tensor: str, extents: list[str]) -> None:
-        """Check that a tensor is compact; strides of dimensions of one element do not matter, nor any of an empty tensor."""
+        """Check that a tensor is compact.
+
+        Strides of dimensions of one element do not matter, nor any of an empty tensor.
+        """
         s = self.s
         pointer = self.at(tensor, 32, "ptr")
         check, done = s.label("strides"), s.label("compact")

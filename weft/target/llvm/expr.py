@@ -1,6 +1,7 @@
 """Emission of arithmetic, comparisons and choices, on scalars and vectors.
 
-Integers wrap. Division by zero gives 0, and so does its remainder; the least integer divided by -1 is itself: no program stops the process.
+Integers wrap. Division by zero gives 0, and so does its remainder; the least integer divided by -1 is itself: no
+program stops the process.
 Minimum and maximum pass NaN on. Arithmetic of 16-bit floats is done in float32.
 """
 
@@ -104,7 +105,8 @@ def _mul(e: Mul, s: FunctionEmitter) -> str:
     return _arithmetic(e, s, "fmul", "mul")
 
 
-# --- integer division --------------------------------------------------------------------------------------------------
+# --- integer division
+# --------------------------------------------------------------------------------------------------
 
 
 def _constant(e: PrimExpr) -> int | None:
@@ -237,7 +239,8 @@ def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
     return m, s.value(f"and {cond} {signs}, {s.value(f'fcmp one {t} {m}, {zero}')}")
 
 
-# --- choices -----------------------------------------------------------------------------------------------------------
+# --- choices
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
@@ -261,7 +264,7 @@ def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
 
 def _is_number(e: PrimExpr) -> bool:
     value = e.value if isinstance(e, Broadcast) else e
-    return isinstance(value, FloatImm) and value.value == value.value  # noqa: PLR0124 - NaN is no number
+    return isinstance(value, FloatImm) and value.value == value.value
 
 
 @EXPR.on(Min)
@@ -352,7 +355,8 @@ def guarded(s: FunctionEmitter, condition: str, then_value: PrimExpr, else_value
     )
 
 
-# --- vectors -----------------------------------------------------------------------------------------------------------
+# --- vectors
+# -----------------------------------------------------------------------------------------------------------
 
 
 @EXPR.on(Ramp)

@@ -166,7 +166,10 @@ def _pow(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 def _integer_power(name: str, t: str, unsigned: bool) -> str:
-    """Integer power by squaring; a negative exponent gives the truncated quotient 1 / base**-exponent, and 0 for base 0."""
+    """Integer power by squaring.
+
+    A negative exponent gives the truncated quotient 1 / base**-exponent, and 0 for base 0.
+    """
     negative = f"icmp slt {t} %n, 0" if not unsigned else "icmp slt i8 0, 0"
     return f"""define internal {t} @{name}({t} %a, {t} %n) #0 {{
 entry:
@@ -214,7 +217,8 @@ def _classify(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"fcmp {'oeq' if e.op.name == 'tir.isinf' else 'olt'} {t} {magnitude}, {infinity}")
 
 
-# --- bits --------------------------------------------------------------------------------------------------------------
+# --- bits
+# --------------------------------------------------------------------------------------------------------------
 
 
 @on(*_BITS)
@@ -273,7 +277,8 @@ def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"bitcast {source} {value} to {target}")
 
 
-# --- hints -------------------------------------------------------------------------------------------------------------
+# --- hints
+# -------------------------------------------------------------------------------------------------------------
 
 
 @on("any_lane")
@@ -312,7 +317,8 @@ def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
     return "0"
 
 
-# --- control and calls -------------------------------------------------------------------------------------------------
+# --- control and calls
+# -------------------------------------------------------------------------------------------------
 
 
 @on("if_then_else")

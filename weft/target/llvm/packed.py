@@ -125,14 +125,19 @@ def _tensor(s: FunctionEmitter, buffer: Buffer) -> str:
     offset = "0" if buffer.elem_offset is None else s.expr(cast("int64", buffer.elem_offset) * int64(dt.itemsize))
     packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
     _declare_view(s.module)
-    view = s.effect(f"call ptr @weft.tensor_view(ptr {pointer_of(s, buffer)}, ptr {dims}, i32 {rank}, i32 {packed}, i64 {offset})")
+    view = s.effect(
+        f"call ptr @weft.tensor_view(ptr {pointer_of(s, buffer)}, ptr {dims}, i32 {rank}, i32 {packed}, i64 {offset})"
+    )
     s.check(s.value(f"sext i1 {s.value(f'icmp eq ptr {view}, null')} to i32"))
     return view
 
 
 def _declare_view(module: ModuleEmitter) -> None:
     """Define ``weft.tensor_view``: one block of memory holds a DLManagedTensorVersioned, its shape and its strides."""
-    module.declare("TVMFFITensorFromDLPackVersioned", "declare extern_weak i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)")
+    module.declare(
+        "TVMFFITensorFromDLPackVersioned",
+        "declare extern_weak i32 @TVMFFITensorFromDLPackVersioned(ptr, i32, i32, ptr)",
+    )
     module.declare("malloc", "declare ptr @malloc(i64)")
     module.declare("free", "declare void @free(ptr)")
     module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")

@@ -1,6 +1,7 @@
 """Emission of parallel loops: the body becomes a function that the thread pool calls with a piece of the iterations.
 
-What the body uses travels in a struct. The task function unpacks it and calls an inner function that has the pointers as ``noalias``
+What the body uses travels in a struct. The task function unpacks it and calls an inner function that has the pointers
+as ``noalias``
 parameters, so that the loop inside is compiled as well as a serial one. Parallel loops inside a task are serial.
 """
 
@@ -133,11 +134,15 @@ def _task_function(
     outer.module.functions.append("\n".join(lines))
 
 
-# --- how much work a piece needs ---------------------------------------------------------------------------------------
+# --- how much work a piece needs
+# ---------------------------------------------------------------------------------------
 
 
 def _grain(node: For) -> PrimExpr:
-    """The least number of iterations of a piece: what the loop is annotated with, else enough of them for ``_MIN_TASK``."""
+    """The least number of iterations of a piece.
+
+    What the loop is annotated with, else enough of them for ``_MIN_TASK``.
+    """
     known = as_int(node.annotations.get("pragma_grain"))
     if known is not None:
         return int64(max(known, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.error import CodegenError
 from weft.ir import DataType, Dispatch, IntImm, Range, StringImm, Var, as_int

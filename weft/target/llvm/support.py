@@ -1,7 +1,9 @@
 """Helper functions inside each module: the runtime's services, with a fallback for where libweft_runtime is not loaded.
 
-Generated code refers to ``weft_*`` weakly. With the runtime in the process they are its functions; without it a library still loads and
-runs: loops run on one thread, scratch memory comes from the C library, and a failed check raises a fixed message through tvm-ffi.
+Generated code refers to ``weft_*`` weakly. With the runtime in the process they are its functions; without it a
+library still loads and
+runs: loops run on one thread, scratch memory comes from the C library, and a failed check raises a fixed message
+through tvm-ffi.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ out:
 
 
 def allocate_workspace(s: FunctionEmitter, nbytes: str) -> str:
-    """Allocate scratch memory, 64-byte aligned; leave with -2 when there is none. The caller frees it with ``@weft.workspace_free``."""
+    """Allocate scratch memory, 64-byte aligned; leave with -2 when there is none.
+
+    The caller frees it with ``@weft.workspace_free``.
+    """
     module = s.module
     _weak(module, "ptr", "weft_workspace_alloc", "i64")
     _weak(module, "void", "weft_workspace_free", "ptr")

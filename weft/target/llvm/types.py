@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -16,9 +16,12 @@ __all__ = ["float_constant", "llvm_type", "memory_type"]
 _FLOATS = {32: "float", 64: "double"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def llvm_type(dtype: str) -> str:
-    """The type of a value in a register; bool is ``i1``, floats of 16 and 8 bits are their bits (they are moved, and converted to be computed with)."""
+    """The type of a value in a register.
+
+    Bool is ``i1``, floats of 16 and 8 bits are their bits (they are moved, and converted to be computed with).
+    """
     dt = DataType(dtype)
     if dt.code == "handle":
         element = "ptr"
@@ -33,7 +36,7 @@ def llvm_type(dtype: str) -> str:
     return element if dt.lanes == 1 else f"<{dt.lanes} x {element}>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def memory_type(dtype: str) -> str:
     """The type of a value in memory; bool is a byte."""
     dt = DataType(dtype)
@@ -41,7 +44,10 @@ def memory_type(dtype: str) -> str:
 
 
 def float_constant(value: float, dtype: str) -> str:
-    """A floating-point constant; LLVM writes float and double as the bits of the double, shorter ones are integers here."""
+    """A floating-point constant.
+
+    LLVM writes float and double as the bits of the double, shorter ones are integers here.
+    """
     dt = DataType(dtype)
     if dt.bits == 64 or dt.bits == 32:
         if dt.bits == 32 and math.isfinite(value):

@@ -254,9 +254,7 @@ def _plain_indices(body: Stmt) -> Stmt:
     """Take conversions between integer types out of indices, so that an index is again the variable it converts."""
 
     def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore)) and any(
-            _has_cast(i) for i in node.indices
-        ):
+        if isinstance(node, (BufferLoad, BufferStore)) and any(_has_cast(i) for i in node.indices):
             wide = [_widened(i) for i in node.indices]
             return replace_node(
                 node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True))

@@ -1,4 +1,7 @@
-"""What the statements of a TIR script evaluate to before they become nodes: loops, scopes, and facts about the block under way."""
+"""What the statements of a TIR script evaluate to before they become nodes.
+
+Loops, scopes, and facts about the block under way.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class Loops(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """A statement that holds others: ``make(value, body, parser)`` builds it, `value` is what a name after ``as`` or before ``=`` binds."""
+    """A statement that holds others.
+
+    ``make(value, body, parser)`` builds it, `value` is what a name after ``as`` or before ``=`` binds.
+    """
 
     value: Any
     make: Callable[[Any, Stmt, Any], Stmt]

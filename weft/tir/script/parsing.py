@@ -1,6 +1,7 @@
 """Parse rules of TIR: statements of the Python AST to TIR statements.
 
-A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`_fold` closes the scopes from
+A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`_fold`
+closes the scopes from
 the end.
 """
 

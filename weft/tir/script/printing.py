@@ -1,6 +1,7 @@
 """Print rules of TIR: functions, statements, blocks, buffers (``T``).
 
-A statement that holds the rest of its sequence (an allocation, a binding, an attribute) is written as one line where that rest is all
+A statement that holds the rest of its sequence (an allocation, a binding, an attribute) is written as one line where
+that rest is all
 that follows, and with ``with`` otherwise, so that scopes read back as they were.
 """
 
@@ -54,7 +55,10 @@ AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opa
 
 
 def _buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
-    """Return shape, data type and what differs from a plain buffer; the data pointer where something else introduced it."""
+    """Return shape, data type and what differs from a plain buffer.
+
+    The data pointer where something else introduced it.
+    """
     args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), quote(b.dtype)]
     kwargs: list[tuple[str, Doc]] = []
     if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not Var:
@@ -653,7 +657,10 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
 
 
 def _inline_params(func: PrimFunc) -> dict[int, Buffer]:
-    """Return, by parameter, the buffers that a signature can hold: of constant shape, on a pointer that nothing else names."""
+    """Return, by parameter, the buffers that a signature can hold.
+
+    Of constant shape, on a pointer that nothing else names.
+    """
     used = {id(n) for n in walk(func.body) if isinstance(n, Var) and n.dtype == "handle"}
     pointers = [id(b.data) for _, b in func.buffer_map]
     matched = [id(v) for v, _ in func.buffer_map]

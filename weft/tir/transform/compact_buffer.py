@@ -1,6 +1,7 @@
 """CompactBuffer: an intermediate buffer shrinks to the part that is used where it lives.
 
-A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding every index over the
+A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding
+every index over the
 loops inside the allocation, and the buffer is declared with the box's extents.
 """
 

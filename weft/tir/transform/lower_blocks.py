@@ -31,7 +31,8 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Requires
         ``tir.scheduled``.
     Ensures
-        No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which it lives.
+        No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which
+        it lives.
     Cost
         Linear in statements, times nesting depth for the placement.
     Source

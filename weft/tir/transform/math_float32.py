@@ -1,7 +1,9 @@
 """Functions of float32 as polynomials: exponentials, logarithms, hyperbolic functions, the error function.
 
-Each function takes an expression (a variable, so that it may be used often) of type float32 or a vector of it and returns an expression.
-Coefficients are minimax fits of our own. The errors stated are against float64, measured over the whole range in steps of a few ULP, with fused
+Each function takes an expression (a variable, so that it may be used often) of type float32 or a vector of it and
+returns an expression.
+Coefficients are minimax fits of our own. The errors stated are against float64, measured over the whole range in
+steps of a few ULP, with fused
 multiply-add. Results below the least normal float32 are flushed to zero where the function underflows.
 """
 
@@ -99,7 +101,7 @@ def _limited(x: PrimExpr, result: PrimExpr, low: float, high: float) -> PrimExpr
 
 
 def exp(x: PrimExpr) -> PrimExpr:
-    """e to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
+    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
     result = let(Min(x, number(88.72283, x)), _exp_core, "c")
     return _limited(x, result, -87.33654, 88.72283)
 
@@ -134,7 +136,8 @@ def exp10(x: PrimExpr) -> PrimExpr:
     return _limited(x, result, -37.929775, 38.531837)
 
 
-# --- logarithms --------------------------------------------------------------------------------------------------------
+# --- logarithms
+# --------------------------------------------------------------------------------------------------------
 
 
 def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
@@ -166,7 +169,10 @@ def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -
 
 
 def log(x: PrimExpr) -> PrimExpr:
-    """The natural logarithm. At most 2 ULP; zero gives minus infinity, negative numbers NaN; denormals count as their value."""
+    """The natural logarithm.
+
+    At most 2 ULP; zero gives minus infinity, negative numbers NaN; denormals count as their value.
+    """
 
     def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
         p = fma(Mul(f, f), number(-0.5, x), fma(k, number(-2.12194440e-4, x), rest))
@@ -176,7 +182,10 @@ def log(x: PrimExpr) -> PrimExpr:
 
 
 def _log_base(x: PrimExpr, per_nat: float, hi: float, per_two_hi: float, per_two_lo: float) -> PrimExpr:
-    """A logarithm of another base: ``per_nat`` units a nat, of which `hi` has few bits, and ``per_two`` units a factor of two."""
+    """A logarithm of another base.
+
+    ``per_nat`` units a nat, of which `hi` has few bits, and ``per_two`` units a factor of two.
+    """
 
     def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
         def parts(h: Var) -> PrimExpr:
@@ -220,7 +229,8 @@ def log1p(x: PrimExpr) -> PrimExpr:
     return let(Add(x, number(1.0, x)), shifted, "u")
 
 
-# --- hyperbolic functions, error function ------------------------------------------------------------------------------
+# --- hyperbolic functions, error function
+# ------------------------------------------------------------------------------
 
 
 def tanh(x: PrimExpr) -> PrimExpr:

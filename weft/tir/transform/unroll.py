@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import IntImm, IRModule, const, function_pass, rebuild, substitute, walk
+from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, Stmt, seq
-from weft.tir.buffer import Buffer
 
 __all__ = ["unroll_loop"]
 
@@ -29,7 +29,9 @@ def unroll_loop(
         No blocks.
     Ensures
         The same form; no UNROLLED loop of constant extent whose expansion stays within `max_copies` statements.
+
     Parameters
+    ----------
         ``auto_max_step``: a serial loop is expanded when the statements it makes are no more than this;
         ``auto_max_depth``: and no more loops than this are inside it;
         ``auto_max_extent``: or when its extent is no more than this;

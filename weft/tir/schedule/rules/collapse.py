@@ -1,7 +1,9 @@
 """Collapse: neighbouring dimensions that are always walked together become one.
 
-``out[b, s, j] = sum(k, x[b, s, k] * w[k, j])`` is a product of ``b * s`` rows, and element-wise work on four dimensions is work on one;
-tiles then need not end where an inner dimension ends, and no index needs a division. Buffers are viewed under the shorter shape; whoever
+``out[b, s, j] = sum(k, x[b, s, k] * w[k, j])`` is a product of ``b * s`` rows, and element-wise work on four
+dimensions is work on one;
+tiles then need not end where an inner dimension ends, and no index needs a division. Buffers are viewed under the
+shorter shape; whoever
 schedules the result gives the parameters their declared buffers back, which share the views' memory.
 """
 
@@ -21,7 +23,10 @@ Nest = tuple[list[For], BlockRealize]
 
 
 def collapse_dims(func: PrimFunc) -> PrimFunc:
-    """Merge dimensions of a function in the form that ``te.create_prim_func`` makes; another function is returned as it is."""
+    """Merge dimensions of a function in the form that ``te.create_prim_func`` makes.
+
+    Another function is returned as it is.
+    """
     nests = _nests(func)
     if nests is None:
         return func
@@ -32,7 +37,15 @@ def collapse_dims(func: PrimFunc) -> PrimFunc:
     root = func.body.block  # type: ignore[attr-defined]
     body = seq(*[state.rewrite(loops, realize) for loops, realize in nests])
     new_root = Block(
-        (), (), (), root.name_hint, body, None, tuple(state.view(b) for b in root.alloc_buffers), root.match_buffers, root.annotations
+        (),
+        (),
+        (),
+        root.name_hint,
+        body,
+        None,
+        tuple(state.view(b) for b in root.alloc_buffers),
+        root.match_buffers,
+        root.annotations,
     )
     return func.replace(
         body=BlockRealize((), func.body.predicate, new_root),  # type: ignore[attr-defined]
@@ -41,7 +54,10 @@ def collapse_dims(func: PrimFunc) -> PrimFunc:
 
 
 def _nests(func: PrimFunc) -> list[Nest] | None:
-    """List the loop nests of a function: loops one inside another around one block each, block variables equal to loops."""
+    """List the loop nests of a function.
+
+    Loops one inside another around one block each, block variables equal to loops.
+    """
     if not isinstance(func.body, BlockRealize) or func.body.block.init is not None:
         return None
     body = func.body.block.body
@@ -51,7 +67,12 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
         while isinstance(stmt, For):
             loops.append(stmt)
             stmt = stmt.body
-        if not isinstance(stmt, BlockRealize) or len(loops) != len(stmt.block.iter_vars) or stmt.block.alloc_buffers or stmt.block.match_buffers:
+        if (
+            not isinstance(stmt, BlockRealize)
+            or len(loops) != len(stmt.block.iter_vars)
+            or stmt.block.alloc_buffers
+            or stmt.block.match_buffers
+        ):
             return None
         plain = all(v is f.loop_var and as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
         if not plain or any(isinstance(n, (For, BlockRealize)) for n in walk(stmt.block.body)):
@@ -61,7 +82,10 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
 
 
 class _Collapse:
-    """Which neighbouring iteration variables, and which neighbouring buffer dimensions, can be merged: the greatest consistent choice."""
+    """Which neighbouring iteration variables, and which neighbouring buffer dimensions, can be merged.
+
+    The greatest consistent choice.
+    """
 
     def __init__(self, nests: list[Nest]) -> None:
         self.nests = nests
@@ -117,9 +141,13 @@ class _Collapse:
                 self._drop_pairs(n, buffer, indices, position)
             for n, loose in enumerate(self.loose):
                 ivs = self.nests[n][1].block.iter_vars
-                self.pairs -= {(n, i) for i in range(len(ivs)) for k in (i, i + 1) if k < len(ivs) and id(ivs[k].var) in loose}
+                self.pairs -= {
+                    (n, i) for i in range(len(ivs)) for k in (i, i + 1) if k < len(ivs) and id(ivs[k].var) in loose
+                }
 
-    def _mergeable(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[int, int]) -> bool:
+    def _mergeable(
+        self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[int, int]
+    ) -> bool:
         a, b = indices[d], indices[d + 1]
         if as_int(a) == 0 and as_int(b) == 0:
             return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
@@ -140,12 +168,17 @@ class _Collapse:
             i = position.get(id(index))
             if i is None:
                 continue
-            if (n, i) in self.pairs and not ((id(buffer), d) in self.dims and position.get(id(indices[d + 1])) == i + 1):
+            if (n, i) in self.pairs and not (
+                (id(buffer), d) in self.dims and position.get(id(indices[d + 1])) == i + 1
+            ):
                 self.pairs.discard((n, i))
-            if (n, i - 1) in self.pairs and not (d > 0 and (id(buffer), d - 1) in self.dims and position.get(id(indices[d - 1])) == i - 1):
+            if (n, i - 1) in self.pairs and not (
+                d > 0 and (id(buffer), d - 1) in self.dims and position.get(id(indices[d - 1])) == i - 1
+            ):
                 self.pairs.discard((n, i - 1))
 
-    # --- rewriting -----------------------------------------------------------------------------------------------------
+    # --- rewriting
+    # -----------------------------------------------------------------------------------------------------
 
     def view(self, buffer: Buffer) -> Buffer:
         """The buffer under its merged shape."""
@@ -159,7 +192,16 @@ class _Collapse:
                     shape.append(extent)
             view = buffer
             if len(shape) != len(buffer.shape):
-                view = Buffer(buffer.data, buffer.dtype, tuple(shape), (), buffer.elem_offset, buffer.name, buffer.scope, buffer.data_alignment)
+                view = Buffer(
+                    buffer.data,
+                    buffer.dtype,
+                    tuple(shape),
+                    (),
+                    buffer.elem_offset,
+                    buffer.name,
+                    buffer.scope,
+                    buffer.data_alignment,
+                )
             self.views[id(buffer)] = view
         return view
 
@@ -183,7 +225,12 @@ class _Collapse:
 
         def visit(node: Any) -> Any:
             if isinstance(node, BufferLoad):
-                return BufferLoad(self.view(node.buffer), self._indices(node.buffer, node.indices, merged, visit), node.predicate, span=node.span)
+                return BufferLoad(
+                    self.view(node.buffer),
+                    self._indices(node.buffer, node.indices, merged, visit),
+                    node.predicate,
+                    span=node.span,
+                )
             if isinstance(node, BufferStore):
                 at = self._indices(node.buffer, node.indices, merged, visit)
                 return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)
@@ -199,7 +246,9 @@ class _Collapse:
             stmt = For(var, const(0, var.dtype), extent, f.kind, stmt)
         return stmt
 
-    def _indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[int, PrimExpr], visit: Any) -> tuple[PrimExpr, ...]:
+    def _indices(
+        self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[int, PrimExpr], visit: Any
+    ) -> tuple[PrimExpr, ...]:
         out: list[PrimExpr] = []
         for d, index in enumerate(indices):
             if d and (id(buffer), d - 1) in self.dims:
@@ -213,7 +262,9 @@ class _Collapse:
             if d and (id(buffer), d - 1) in self.dims:
                 last = out[-1]
                 point = as_int(last.extent) == 1 and as_int(r.extent) == 1
-                out[-1] = last if point else Range(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
+                out[-1] = (
+                    last if point else Range(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
+                )
             else:
                 out.append(r)
         return BufferRegion(self.view(buffer), tuple(out))
