@@ -36,12 +36,22 @@ from weft.ir import (
 from weft.ir import (
     TupleGetItem as TupleGetItemNode,
 )
+from weft.ir import constant as const  # noqa: F401 - a name of R
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
 from weft.relax import core_ops
 from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.expr import Var as VarNode
-from weft.relax.script.annotation import Any_, Callable_, TupleOf, as_type
+from weft.relax.script.annotation import (
+    Any_,
+    Callable_,
+    PackedFunc,  # noqa: F401 - names of R
+    Prim,  # noqa: F401
+    Shape,  # noqa: F401
+    Tensor,  # noqa: F401
+    TupleOf,
+    as_type,
+)
 
 macro = MacroDecorator()
 
