@@ -242,8 +242,9 @@ def _division(e: Any, an: Any) -> PrimExpr:
         q = expand(cx, p)
         if key(q) != key(p):
             best = _cheaper(cx, keep, _collect(cx, q))
-    if best is keep:
-        _remember(cx, p, keep)
+    if best is not keep:
+        return simplify(an, best)  # the terms that were put together may be simpler yet; each round is cheaper
+    _remember(cx, p, keep)
     return best
 
 
