@@ -57,7 +57,7 @@ def choose_tile(
         tallest = min(registers - vectors - 1, registers * 7 // 8) // vectors
         if vectors > 4 and m is not None and m > 3:
             continue
-        if tallest < 1 or (m is None and vectors > 2):
+        if tallest < 1 or (m is None and vectors > 2 and tallest < 6):
             continue
         choices.append((_score(m, n, tallest, vectors, lanes), Tile(_even(m, tallest, vectors), vectors, lanes)))
     if not choices:
@@ -66,9 +66,9 @@ def choose_tile(
 
 
 def _even(m: int | None, tallest: int, vectors: int) -> int:
-    """Choose the rows of the tile so that the last one is not much smaller; with unknown rows, a power of two."""
+    """Choose the rows of the tile so that the last one is not much smaller; with unknown rows, at most eight."""
     if m is None:
-        return min(8, 1 << (tallest.bit_length() - 1)) if tallest >= 8 else tallest
+        return min(8, tallest)
     return -(-m // -(-m // tallest))
 
 
@@ -110,6 +110,6 @@ def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
     while height > 1:
         parts.append(RowPart(rest // height * height, height))
         rest = rest % height
-        height //= 2
+        height = (height + 1) // 2
     parts.append(RowPart(rest, 1))
     return parts
