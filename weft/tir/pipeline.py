@@ -17,6 +17,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.lower_blocks(),
         t.simplify(),
         t.relax_guards(),
+        t.hoist_if_then_else(),
         t.compact_buffer(),
         t.loop_partition(),
         t.flatten_buffer(),

@@ -12,7 +12,7 @@ from weft.ir import IntImm, IRModule, PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
-from weft.tir.schedule import annotate, blocks, cache, compute_at, layout, loops, reduction
+from weft.tir.schedule import annotate, blocks, cache, compute_at, guards, layout, loops, reduction
 from weft.tir.schedule.state import ScheduleState
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from weft.tir.stmt import Block, For
@@ -325,6 +325,11 @@ class Schedule:
     def rfactor(self, loop: LoopRV, factor_axis: int = 0) -> BlockRV:
         """Make a reduction loop spatial; returns the block of partial results."""
         return BlockRV(reduction.rfactor(self.state, loop.var, factor_axis))
+
+    @_primitive
+    def skip_zeros(self, block: BlockRV) -> None:
+        """Turn ``C += if_then_else(c, x, 0) * w`` into ``if c: C += x * w``, so that the test can leave inner loops."""
+        guards.skip_zeros(self.state, self.state.realize(block.name).block.name_hint)
 
     # --- buffers ---
 

@@ -2,6 +2,7 @@
 
 from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.flatten_buffer import flatten_buffer
+from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_math import lower_math
@@ -11,6 +12,7 @@ from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 
 FlattenBuffer = flatten_buffer
+HoistIfThenElse = hoist_if_then_else
 LoopPartition = loop_partition
 Simplify = simplify
 UnrollLoop = unroll_loop

@@ -1,15 +1,19 @@
 """Depthwise products: each output channel sums over its own taps.
 
-Channels are lanes, neighbouring pixels accumulators.
+Channels are lanes, neighbouring pixels accumulators. Padding of rows of known width is not copied: the tiles at both
+ends of a row get code of their own, in which taps outside are left out, and a row of taps outside is skipped.
 """
 
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import as_int
+from weft.ir import Var, as_int
+from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.guards import guard_of
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.elementwise import vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue
@@ -24,44 +28,119 @@ _ROWS_TOGETHER = 8
 
 def schedule_depthwise(ctx: RuleContext, rv: BlockRV, c: Contraction) -> set[str]:
     """Schedule a product whose output channel is a variable of both operands. Returns the blocks that are done."""
-    sch = ctx.sch
     if stride_along(c.a, c.vector) != 1 or stride_along(c.b, c.vector) not in (0, 1):
         raise ScheduleError("depthwise: an operand is not contiguous along the channel")
-    padding = _padding_block(ctx, ctx.block(rv))
-    sink, loop_of = attach_epilogue(ctx, rv)
-    column = loop_of[c.vector]
-    loops = [x for x in sch.get_loops(sink) if x.var is not column.var]
-    pixels = ctx.drop_unit_loops(loops)
-    lanes = ctx.lanes(c.output.buffer.dtype)
-    width = ctx.constant(column)
-    channel_outer, channel = sch.split(column, [None, lanes] if width is None or width > lanes else [1, width])
-    taps = _taps(c)
-    row = pixels[-1] if pixels else None
-    tile = _pixel_tile(ctx, row, taps)
-    if row is not None:
-        row_outer, row_inner = sch.split(row, [None, tile])
-        rest = [x for x in loops if x.var is not row.var]
-        sch.reorder(*rest, channel_outer, row_outer, row_inner, channel)
-        place = row_outer
-    else:
-        rest = loops
-        sch.reorder(*rest, channel_outer, channel)
-        place, row_inner = channel_outer, None
-    sch.compute_at(rv, place)
-    sch.set_scope(rv, 0, "local")
-    _sum(ctx, rv, place, c)
-    sch.vectorize(channel)
-    if row_inner is not None:
-        sch.unroll(row_inner)
-    done = {rv.name, sink.name}
-    task = _task_loop(ctx, sink, rest, padding)
-    if task is not None:
-        if padding is not None:
-            sch.compute_at(padding, task)
-            vectorize_spatial(ctx, padding, _depth(ctx, padding, task))
-            done.add(padding.name)
-        ctx.parallel(task, _work(ctx, sink, task, taps))
-    return done
+    return _Depthwise(ctx, rv, c).schedule()
+
+
+class _Depthwise:
+    """One depthwise product on its way through the rule; the methods are its steps."""
+
+    def __init__(self, ctx: RuleContext, rv: BlockRV, c: Contraction) -> None:
+        self.ctx, self.sch, self.rv, self.c = ctx, ctx.sch, rv, c
+        self.taps = _taps(c)
+        self.lanes = ctx.lanes(c.output.buffer.dtype)
+
+    def schedule(self) -> set[str]:
+        """Apply the rule."""
+        ctx, sch, c = self.ctx, self.sch, self.c
+        padding = _padding_block(ctx, ctx.block(self.rv))
+        sink, loop_of = attach_epilogue(ctx, self.rv)
+        column = loop_of[c.vector]
+        loops = [x for x in sch.get_loops(sink) if x.var is not column.var]
+        pixels = ctx.drop_unit_loops(loops)
+        row = pixels[-1] if pixels else None
+        guarded = padding is not None and self._inline(padding, row)
+        if guarded:
+            padding = None
+        width = ctx.constant(column)
+        channel_outer, channel = sch.split(
+            column, [None, self.lanes] if width is None or width > self.lanes else [1, width]
+        )
+        rest = [x for x in loops if row is None or x.var is not row.var]
+        if row is None:
+            sch.reorder(*rest, channel_outer, channel)
+            tiles = [(sink, channel_outer, None, channel)]
+        else:
+            tiles = self._tiles(sink, rest, row, channel_outer, channel, guarded)
+        anchors = [self.rv] if len(tiles) == 1 else sch.split_consumers(self.rv, [t[0] for t in tiles])
+        for anchor, (block, place, row_inner, lane) in zip(anchors, tiles, strict=True):
+            sch.compute_at(anchor, place)
+            sch.set_scope(anchor, 0, "local")
+            _sum(ctx, anchor, place, c)
+            if guarded:
+                sch.skip_zeros(anchor)
+            sch.vectorize(lane)
+            if row_inner is not None:
+                sch.unroll(row_inner)
+        done = {a.name for a in anchors} | {t[0].name for t in tiles}
+        task = _task_loop(ctx, sink, rest, padding)
+        if task is not None:
+            if padding is not None:
+                sch.compute_at(padding, task)
+                vectorize_spatial(ctx, padding, _depth(ctx, padding, task))
+                done.add(padding.name)
+            ctx.parallel(task, self._work(task, pixels, width))
+        return done
+
+    def _inline(self, padding: BlockRV, row: LoopRV | None) -> bool:
+        """Read the unpadded data, where padding is zeros around a stored tensor and rows have a known width."""
+        store = is_plain_store(self.ctx.block(padding))
+        found = guard_of(store.value) if store is not None else None
+        if row is None or self.ctx.constant(row) is None or found is None or not isinstance(found[1], BufferLoad):
+            return False
+        if self.taps > 49 or loads_of(found[0]):
+            return False
+        self.sch.compute_inline(padding)
+        return True
+
+    def _tiles(
+        self, sink: BlockRV, rest: list[LoopRV], row: LoopRV, channel_outer: LoopRV, channel: LoopRV, guarded: bool
+    ) -> list[tuple[BlockRV, LoopRV, LoopRV | None, LoopRV]]:
+        """Cut rows into tiles of pixels.
+
+        Returns, for each stretch of a row, its block, the loop around a tile, the loop over its pixels and the lanes.
+        """
+        sch, ctx = self.sch, self.ctx
+        tile = _pixel_tile(ctx, row)
+        n = ctx.constant(row)
+        lengths = _stretches(n, tile) if guarded and n is not None else []
+        sch.reorder(*rest, row, channel_outer, channel)
+        if len(lengths) < 2:
+            outer, inner = sch.split(row, [None, tile])
+            sch.reorder(*rest, channel_outer, outer, inner, channel)
+            return [(sink, outer, inner, channel)]
+        result: list[tuple[BlockRV, LoopRV, LoopRV | None, LoopRV]] = []
+        for piece, (length, height) in zip(sch.loop_partition(row, [x for x, _ in lengths]), lengths, strict=True):
+            block = sch.get_child_blocks(piece)[0]
+            channels, lane = sch.get_loops(block)[-2:]
+            outer, inner = sch.split(piece, [length // height, height])
+            sch.reorder(outer, channels, inner, lane)
+            result.append((block, channels, inner, lane))
+        return result
+
+    def _work(self, task: LoopRV, pixels: list[LoopRV], width: int | None) -> int | None:
+        """Estimate the work of a task, in vectors."""
+        total = self.taps * 3 * (width or 64)
+        counts = [as_int(e) for v, e in self._extents().items() if v in self.c.rows or v in self.c.batch]
+        if any(n is None for n in counts):
+            return None
+        tasks = self.ctx.constant(task)
+        for n in counts:
+            total *= n or 1
+        return None if tasks is None else max(1, total // (width or 64) // tasks // 8)
+
+    def _extents(self) -> dict[Var, object]:
+        return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
+
+
+def _stretches(n: int, tile: int) -> list[tuple[int, int]]:
+    """Cut a row into (length, pixels a tile): the first tile, those that touch no padding, and the last."""
+    if n <= tile:
+        return [(n, n)]
+    first, last = tile, (n - 1) % tile + 1
+    middle = n - first - last
+    return [(first, first), *([(middle, tile)] if middle else []), (last, last)]
 
 
 def _padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:
@@ -78,7 +157,7 @@ def _taps(c: Contraction) -> int:
     return total
 
 
-def _pixel_tile(ctx: RuleContext, row: LoopRV | None, taps: int) -> int:
+def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:
     """Choose how many pixels share the loads of a row of taps: a divisor of the width where there is one."""
     if row is None:
         return 1
@@ -141,16 +220,3 @@ def _nested(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV
 
 def _depth(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> int:
     return 1 + next(i for i, x in enumerate(ctx.sch.get_loops(rv)) if x.var is loop.var)
-
-
-def _work(ctx: RuleContext, sink: BlockRV, task: LoopRV, taps: int) -> int | None:
-    total = taps + element_cost(ctx.block(sink).body)
-    inside = False
-    for f in ctx.loops(sink):
-        if inside:
-            n = as_int(f.extent)
-            if n is None:
-                return None
-            total *= n
-        inside = inside or f.loop_var is task.var
-    return max(1, total // 8)

@@ -1,0 +1,86 @@
+"""HoistIfThenElse: a test leaves the loops that it does not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import And, IRModule, PrimExpr, Var, function_pass, logical_and, rebuild, walk
+from weft.tir.buffer import BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import For, IfThenElse, Stmt
+
+__all__ = ["hoist_if_then_else"]
+
+
+@function_pass(kind=PrimFunc)
+def hoist_if_then_else(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Move tests out of loops whose whole body they guard.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form; a loop's body is not guarded by a test of integers that is the same in each iteration.
+    Example
+        Before::
+
+            for i in range(16):
+                for j in range(16):
+                    if i < n and j < m:
+                        B[i, j] = A[i, j]
+
+        After::
+
+            for i in range(16):
+                if i < n:
+                    for j in range(16):
+                        if j < m:
+                            B[i, j] = A[i, j]
+    Cost
+        Linear in statements, times the depth of the tests.
+    Source
+        TVM's ``HoistIfThenElse``.
+    """
+    body = _hoist(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _hoist(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    node = rebuild(node, _hoist)
+    if isinstance(node, For) and isinstance(node.body, IfThenElse) and node.body.else_case is None:
+        return _out_of(node, node.body)
+    return node
+
+
+def _out_of(loop: For, test: IfThenElse) -> Stmt:
+    parts = _conjuncts(test.condition)
+    stays = [_depends(c, loop.loop_var) for c in parts]
+    if all(stays):
+        return loop
+    body = test.then_case
+    inner = [c for c, s in zip(parts, stays, strict=True) if s]
+    if inner:
+        body = IfThenElse(_all(inner), body, span=test.span)
+    moved = For(
+        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span
+    )
+    return IfThenElse(_all([c for c, s in zip(parts, stays, strict=True) if not s]), moved, span=test.span)
+
+
+def _depends(condition: PrimExpr, var: Var) -> bool:
+    """Whether a test uses the loop variable, or memory, which the loop may write."""
+    return any(n is var or isinstance(n, BufferLoad) for n in walk(condition))
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    if isinstance(condition, And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
+
+
+def _all(conditions: list[PrimExpr]) -> PrimExpr:
+    result = conditions[0]
+    for c in conditions[1:]:
+        result = logical_and(result, c)
+    return result
