@@ -10,7 +10,7 @@ from weft.error import ScheduleError
 from weft.ir import Var, as_int
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
-from weft.tir.analysis.pattern import Contraction, element_cost, stride_along
+from weft.tir.analysis.pattern import Contraction, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.guards import guard_of
@@ -64,7 +64,7 @@ class _Depthwise:
         else:
             tiles = self._tiles(sink, rest, row, channel_outer, channel, guarded)
         anchors = [self.rv] if len(tiles) == 1 else sch.split_consumers(self.rv, [t[0] for t in tiles])
-        for anchor, (block, place, row_inner, lane) in zip(anchors, tiles, strict=True):
+        for anchor, (_, place, row_inner, lane) in zip(anchors, tiles, strict=True):
             sch.compute_at(anchor, place)
             sch.set_scope(anchor, 0, "local")
             _sum(ctx, anchor, place, c)
