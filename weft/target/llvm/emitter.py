@@ -1,12 +1,14 @@
 """The state of emitting one LLVM module, and one function of it, as text.
 
 Values are named by registers (``%v7``) and known by their text: an instruction without effects that was emitted in a
-block that dominates
-the present one is used again instead of being repeated. Blocks open and close with :meth:`FunctionEmitter.scope`.
+block that dominates the present one is used again instead of being repeated, and integer arithmetic that a loop does
+not change is emitted before it. Blocks open and close with :meth:`FunctionEmitter.scope`, loops with
+:meth:`FunctionEmitter.loop`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,13 @@ from typing import Any
 from weft.arith import Analyzer
 from weft.ir import DataType, Dispatch
 from weft.target.llvm.types import llvm_type
+
+_REGISTER = re.compile(r"%[A-Za-z_.]\w*")
+_MOVABLE = re.compile(
+    r"(add|sub|mul|sdiv|srem|udiv|urem|and|or|xor|shl|ashr|lshr|sext|zext|trunc|icmp|select|getelementptr)"
+    r" (?!.*<\d+ x )"
+)
+"""Scalar integer and address arithmetic, which cannot trap (divisors are tested) and may be done ahead of a loop."""
 
 __all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
 
@@ -93,7 +102,7 @@ class FunctionEmitter:
 
     def __init__(self, module: ModuleEmitter, name: str, *, is_task: bool = False) -> None:
         self.module, self.name, self.is_task = module, name, is_task
-        self.lines: list[str] = []
+        self.lines: list[str | list[str]] = []
         self.allocas: list[str] = []
         self.env: dict[int, str] = {}
         self.pointers: dict[int, str] = {}
@@ -107,13 +116,17 @@ class FunctionEmitter:
         self._memo: dict[int, tuple[Any, str]] = {}
         self._memo_undo: list[list[int]] = []
         self._n = 0
+        self._depth: dict[str, int] = {}
+        self._before: list[tuple[list[str], int]] = []
 
     # --- text ------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str = "v") -> str:
         """Return a new register name."""
         self._n += 1
-        return f"%{hint}{self._n}"
+        name = f"%{hint}{self._n}"
+        self._depth[name] = len(self._before)
+        return name
 
     def label(self, hint: str) -> str:
         """Return a new block label."""
@@ -131,18 +144,36 @@ class FunctionEmitter:
             return known
         self._n += 1
         name = f"%{hint}{self._n}"
-        self.lines.append(f"  {name} = {text}")
+        line, depth = f"  {name} = {text}", len(self._before)
+        if depth and _MOVABLE.match(text):
+            depth = max((self._depth.get(r, 0) for r in _REGISTER.findall(text)), default=0)
+        if depth < len(self._before):
+            lines, scopes = self._before[depth]
+            lines.append(line)
+        else:
+            self.lines.append(line)
+            scopes = len(self._undo)
+        self._depth[name] = depth
         self._known[text] = name
-        if self._undo:
-            self._undo[-1].append(text)
+        if scopes:
+            self._undo[scopes - 1].append(text)
         return name
 
     def effect(self, text: str, hint: str = "v") -> str:
         """Append an instruction whose value may differ from that of an equal one: a load, a call."""
-        self._n += 1
-        name = f"%{hint}{self._n}"
+        name = self.fresh(hint)
         self.lines.append(f"  {name} = {text}")
         return name
+
+    @contextmanager
+    def loop(self, before: list[str]) -> Iterator[None]:
+        """Emit the body of a loop; arithmetic that it does not change goes to `before`, a place ahead of the loop."""
+        self._before.append((before, len(self._undo)))
+        try:
+            with self.scope():
+                yield
+        finally:
+            self._before.pop()
 
     def start(self, label: str) -> None:
         """Begin a block."""
@@ -173,6 +204,7 @@ class FunctionEmitter:
     def alloca(self, text: str, hint: str = "buf") -> str:
         """Allocate on the stack, once for each call of the function, and return the pointer."""
         name = self.fresh(hint)
+        self._depth[name] = 0
         self.allocas.append(f"  {name} = alloca {text}")
         return name
 

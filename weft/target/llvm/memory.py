@@ -49,6 +49,11 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
         pointer = element_pointer(s, e.buffer, index.base)
         if e.predicate is None:
             return _from_memory(s.effect(f"load {m}, ptr {pointer}, align {align}"), dt, s)
+        if _whole(e.buffer, index):
+            # a plain load, so that the buffer can live in registers
+            whole = s.effect(f"load {m}, ptr {pointer}, align {align}")
+            mask = f"<{dt.lanes} x i1> {s.expr(e.predicate)}"
+            return _from_memory(s.value(f"select {mask}, {m} {whole}, {m} zeroinitializer"), dt, s)
         name = f"llvm.masked.load.{_memory_suffix(dt)}.p0"
         args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
     elif isinstance(index, Broadcast) and e.predicate is None:
@@ -59,6 +64,12 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
         pointers = (f"<{dt.lanes} x ptr>", _pointers(e.buffer, index, s))
         args = [pointers, ("i32", str(align)), (f"<{dt.lanes} x i1>", mask)]
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
+
+
+def _whole(buffer: Buffer, index: Ramp) -> bool:
+    """Whether all lanes of a contiguous access to a local buffer exist, also those that a mask leaves out."""
+    base, size = as_int(index.base), as_int(buffer.shape[0])
+    return buffer.scope == "local" and base is not None and size is not None and 0 <= base <= size - index.lanes
 
 
 def _memory_suffix(dt: DataType) -> str:

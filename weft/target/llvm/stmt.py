@@ -182,11 +182,13 @@ def emit_loop(
     t = llvm_type(var.dtype)
     head, end = s.label("for"), s.label("endfor")
     before, stores = s.block, (s.loops, s.scalar_stores, s.vector_stores)
+    ahead: list[str] = []
+    s.lines.append(ahead)
     if entered:
         s.jump(head)
     else:
         s.branch(s.value(f"icmp slt {t} {low}, {high}"), head, end)
-    with s.scope():
+    with s.loop(ahead):
         s.start(head)
         s.forget()
         index, following = s.fresh("i"), s.fresh("next")
@@ -227,4 +229,5 @@ def _alloc(node: AllocBuffer, s: FunctionEmitter) -> None:
 
 def finish(s: FunctionEmitter, header: str) -> str:
     """Put a function's header, allocas and lines together."""
-    return "\n".join([header + " {", "entry:", *s.allocas, *s.lines, "}"])
+    lines = (x for line in s.lines for x in ([line] if isinstance(line, str) else line))
+    return "\n".join([header + " {", "entry:", *s.allocas, *lines, "}"])
