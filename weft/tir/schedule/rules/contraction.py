@@ -26,6 +26,9 @@ from weft.tir.stmt import Block
 
 __all__ = ["schedule_contraction"]
 
+_UNROLLED_COST = 12
+"""Work of an element of the epilogue up to which it is written out for the whole tile."""
+
 _L2_SHARE = 400_000
 """Bytes of the second operand that stay cached while rows stream by."""
 
@@ -53,6 +56,7 @@ class _Product:
         self.ctx, self.sch, self.rv, self.c = ctx, ctx.sch, rv, c
         self.lanes = ctx.lanes(c.output.buffer.dtype)
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
+        self.copies: set[str] = set()
 
     def schedule(self) -> set[str]:
         """Apply the rule."""
@@ -83,7 +87,7 @@ class _Product:
         rows_first = self._rows_first(rows, columns)
         tiles = self._tile_sink(sink, row, loop_of[c.vector], parts, tile, rows_first)
         self._place(tiles, tile)
-        done = {self.rv.name, sink.name, *[s.name for s, _, _ in tiles]}
+        done = {self.rv.name, sink.name, *self.copies, *[s.name for s, _, _ in tiles]}
         if packed is not None:
             done.add(packed)
         return done
@@ -251,10 +255,33 @@ class _Product:
         """Put the sum into each tile and write out both."""
         anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [sink for sink, _, _ in tiles])
         for anchor, (sink, loop, _) in zip(anchors, tiles, strict=True):
+            if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
+                self._spill(anchor, sink, loop, tile)
             self.sch.compute_at(anchor, loop)
             self.sch.set_scope(anchor, 0, "local")
             self._tile_sum(anchor, loop, tile)
             self._write_back(sink, loop, tile)
+
+    def _spill(self, anchor: BlockRV, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
+        """Copy the finished tile, for an epilogue that loops over its rows.
+
+        Only what is accessed at constant places can live in registers.
+        """
+        sch, ctx = self.sch, self.ctx
+        sums = ctx.block(anchor).writes[0].buffer
+        at = next(i for i, r in enumerate(ctx.block(sink).reads) if r.buffer is sums)
+        copy = sch.cache_read(sink, at, "local")
+        sch.compute_at(copy, tile_loop)
+        loops = sch.get_loops(copy)
+        inner = loops[next(i for i, x in enumerate(loops) if x.var is tile_loop.var) + 1 :]
+        n = ctx.constant(inner[-1])
+        if n is not None and n > tile.lanes and n % tile.lanes == 0:
+            outer, lane = sch.split(inner[-1], [None, tile.lanes])
+            inner = [*inner[:-1], outer, lane]
+        sch.vectorize(inner[-1])
+        for x in inner[:-1]:
+            sch.unroll(x)
+        self.copies.add(copy.name)
 
     def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Order the sum: taps, then channels by fours, then the tile, all of it unrolled."""
@@ -315,7 +342,7 @@ class _Product:
         inner = loops[at + 1 :]
         column = inner[-1]
         n = ctx.constant(column)
-        big = element_cost(ctx.block(sink).body) > 12
+        big = element_cost(ctx.block(sink).body) > _UNROLLED_COST
         if n is not None and n > tile.lanes:
             outer, lane = sch.split(column, [None, tile.lanes])
             sch.vectorize(lane)
