@@ -255,11 +255,12 @@ def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
         return through_float32(e, s)
     if _is_number(e.a):  # the variable side comes first, so that its NaN survives
         a, b = b, a
-    chosen = s.value(f"select {cond} {s.value(f'fcmp {fcmp} {t} {a}, {b}')}, {t} {b}, {t} {a}")
     if _is_number(e.a) or _is_number(e.b):
-        return chosen
-    nan = s.value(f"fcmp uno {t} {b}, {b}")
-    return s.value(f"select {cond} {nan}, {t} {b}, {t} {chosen}")
+        return s.value(f"select {cond} {s.value(f'fcmp {fcmp} {t} {a}, {b}')}, {t} {b}, {t} {a}")
+    # x86 tests the first operand for NaN apart; the second, which passes through, is the accumulator of a reduction
+    name = f"llvm.{'maximum' if isinstance(e, Max) else 'minimum'}.{suffix(dt)}"
+    s.module.declare(name, f"declare {t} @{name}({t}, {t})")
+    return s.value(f"call nsz {t} @{name}({t} {b}, {t} {a})")
 
 
 def _is_number(e: PrimExpr) -> bool:

@@ -187,12 +187,14 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     total, first_width = ctx.extent(fused), width
     _, inner = sch.split(fused, [None, width])
     stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]
-    for part in (lanes, 4):
+    part = lanes
+    while part > 1:  # a tree of halves: as many steps as the logarithm of the width, each one vector operation
         if part < width:
             last = sch.get_loops(rv)[-1]
             _, inner = sch.split(last, [None, part])
             stages.append(sch.rfactor(inner, len(block.writes[0].buffer.shape)).name)
             width = part
+        part //= 2
     ctx.whole_steps[stages[0]] = total // first_width
     return [*stages, name]
 
