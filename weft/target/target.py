@@ -199,6 +199,11 @@ class Target:
         return 512 if "avx512f" in self.features else 256 if "avx2" in self.features or "avx" in self.features else 128
 
     @property
+    def scaled_lanes(self) -> tuple[int, ...]:
+        """Lengths of float32 vectors that are multiplied by powers of two in one instruction."""
+        return (4, 8, 16) if {"avx512f", "avx512vl"} <= self.features and self.vector_bits >= 512 else ()
+
+    @property
     def num_vector_registers(self) -> int:
         """The number of vector registers."""
         if self.triple.startswith(("aarch64", "arm64")):

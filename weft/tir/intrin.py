@@ -89,6 +89,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("atan2", 2, np.arctan2, "float"),
         Intrinsic("hypot", 2, np.hypot, "float"),
         Intrinsic("copysign", 2, np.copysign, "float"),
+        Intrinsic("ldexp", 2, lambda x, n: np.ldexp(x, np.asarray(n).astype(np.int32)), "float"),
         Intrinsic("nextafter", 2, np.nextafter, "float"),
         Intrinsic("fma", 3, lambda a, b, c: a * b + c, "same"),
     )

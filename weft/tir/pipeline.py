@@ -24,7 +24,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.vectorize_loop(),
         t.unroll_loop(),
         t.simplify(),
-        t.lower_math(),
+        t.lower_math(scaled_lanes=getattr(target, "scaled_lanes", ())),
     ]
 
 

@@ -16,7 +16,7 @@ from weft.target.llvm.memory import element_pointer
 from weft.target.llvm.types import float_constant, llvm_type
 from weft.tir import INTRINSICS, BufferLoad
 
-__all__: list[str] = []
+__all__ = ["lanewise", "on"]
 
 _LLVM = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven", "fabs": "fabs",
@@ -66,13 +66,13 @@ def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
     if name in _LLVM:
         return s.intrinsic(f"llvm.{_LLVM[name]}.{suffix(dt)}", t, [(t, s.expr(a)) for a in e.args])
     if name in _LIBM:
-        return _lanes(
+        return lanewise(
             e, s, lambda at, lane: at.intrinsic(name + ("f" if dt.bits == 32 else ""), llvm_type(dt.element), lane)
         )
     raise CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
 
 
-def _lanes(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter, list[tuple[str, str]]], str]) -> str:
+def lanewise(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter, list[tuple[str, str]]], str]) -> str:
     """Apply a scalar function to each lane, in a function of its own."""
     dt = DataType(e.dtype)
     types = [(llvm_type(a.dtype), llvm_type(DataType(a.dtype).element)) for a in e.args]
@@ -162,7 +162,7 @@ def _pow(e: CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(dt.element)
     name = f"weft.pow.{'u' if dt.code == 'uint' else 'i'}{dt.bits}"
     s.module.support(name, lambda: _integer_power(name, t, dt.code == "uint"))
-    return _lanes(e, s, lambda at, lane: at.value(f"call {t} @{name}({', '.join(f'{a} {v}' for a, v in lane)})"))
+    return lanewise(e, s, lambda at, lane: at.value(f"call {t} @{name}({', '.join(f'{a} {v}' for a, v in lane)})"))
 
 
 def _integer_power(name: str, t: str, unsigned: bool) -> str:

@@ -46,9 +46,9 @@ from weft.tir.transform.math_terms import (
 )
 from weft.tir.transform.math_trig import acos, asin, atan, atan2, cos, sin, tan
 
-__all__ = ["POLYNOMIALS"]
+__all__ = ["EXP_COEFFICIENTS", "LN2_HI", "LN2_LO", "MAGIC", "POLYNOMIALS"]
 
-_EXP = (0.5, 0.1666651964187622, 0.04166620597243309, 0.008368882350623608, 0.0013950476422905922)
+EXP_COEFFICIENTS = (0.5, 0.1666651964187622, 0.04166620597243309, 0.008368882350623608, 0.0013950476422905922)
 _LOG = (
     0.3333331048488617, -0.24999986588954926, 0.20002219080924988, -0.16669245064258575, 0.14218780398368835, -0.1238449439406395,
     0.11872309446334839, -0.11788799613714218, 0.06915578246116638,
@@ -63,8 +63,8 @@ _ERF_LARGE = (
     -0.0001758745638653636, 1.1295207738876343, 0.6333346366882324, 0.10829394310712814, -0.025128625333309174, 0.004174643196165562,
     -0.000435218884376809, 2.1161906261113472e-05,
 )  # fmt: skip
-_LN2_HI, _LN2_LO = 0.693145751953125, 1.428606765330187e-06
-_MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
+LN2_HI, LN2_LO = 0.693145751953125, 1.428606765330187e-06
+MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
 _LEAST = 1.17549435e-38
 
 
@@ -72,7 +72,7 @@ def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> PrimExpr:
     """``exp(r) * 2**(n + bias)``, where `rounded` is the integer ``n`` plus the magic number."""
 
     def value(r: Var) -> PrimExpr:
-        p = fma(Mul(r, r), horner(_EXP, r), Add(r, number(1.0, r)))
+        p = fma(Mul(r, r), horner(EXP_COEFFICIENTS, r), Add(r, number(1.0, r)))
         bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
         return float_of(Add(bits_of(p), shift_left(bits, 23)))
 
@@ -85,12 +85,12 @@ def _exp_core(x: PrimExpr, bias: int = 0) -> PrimExpr:
     def reduced(v: Var) -> PrimExpr:
         def rounded(t: Var) -> PrimExpr:
             def scaled(n: Var) -> PrimExpr:
-                r = fma(n, number(-_LN2_LO, x), fma(n, number(-_LN2_HI, x), v))
+                r = fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v))
                 return _exp_reduced(r, t, bias)
 
-            return let(Sub(t, number(_MAGIC, x)), scaled, "n")
+            return let(Sub(t, number(MAGIC, x)), scaled, "n")
 
-        return let(fma(v, number(math.log2(math.e), x), number(_MAGIC, x)), rounded, "t")
+        return let(fma(v, number(math.log2(math.e), x), number(MAGIC, x)), rounded, "t")
 
     return let(Max(x, number(-87.33654, x)), reduced, "v")
 
@@ -111,9 +111,9 @@ def exp2(x: PrimExpr) -> PrimExpr:
 
     def reduced(v: Var) -> PrimExpr:
         def rounded(t: Var) -> PrimExpr:
-            return _exp_reduced(Mul(Sub(v, Sub(t, number(_MAGIC, x))), number(math.log(2), x)), t)
+            return _exp_reduced(Mul(Sub(v, Sub(t, number(MAGIC, x))), number(math.log(2), x)), t)
 
-        return let(Add(v, number(_MAGIC, x)), rounded, "t")
+        return let(Add(v, number(MAGIC, x)), rounded, "t")
 
     result = let(Max(Min(x, number(127.99999, x)), number(-126.0, x)), reduced, "v")
     return _limited(x, result, -126.0, 127.99999)
@@ -128,9 +128,9 @@ def exp10(x: PrimExpr) -> PrimExpr:
                 f = fma(n, number(-4.6050390665e-06, x), fma(n, number(-0.301025390625, x), v))
                 return _exp_reduced(Mul(f, number(math.log(10), x)), t)
 
-            return let(Sub(t, number(_MAGIC, x)), scaled, "n")
+            return let(Sub(t, number(MAGIC, x)), scaled, "n")
 
-        return let(fma(v, number(math.log2(10), x), number(_MAGIC, x)), rounded, "t")
+        return let(fma(v, number(math.log2(10), x), number(MAGIC, x)), rounded, "t")
 
     result = let(Max(Min(x, number(38.531837, x)), number(-37.929775, x)), reduced, "v")
     return _limited(x, result, -37.929775, 38.531837)

@@ -29,6 +29,7 @@ _OPS = {
         "sqrt",
         "floor",
         "any_lane",
+        "ldexp",
     )
 }
 

@@ -1,0 +1,73 @@
+"""Exponentials of float32 for machines that multiply by a power of two in one instruction.
+
+``ldexp(p, n)`` overflows to infinity and underflows by itself, so that only the argument is limited from above, and
+results below the least normal number are cleared by the mask of that one instruction: 14 operations instead of 21.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from weft.ir import PrimExpr, Var
+from weft.tir.transform.math_float32 import EXP_COEFFICIENTS, LN2_HI, LN2_LO, MAGIC
+from weft.tir.transform.math_terms import (
+    Add,
+    Div,
+    Min,
+    Mul,
+    Select,
+    Sub,
+    below,
+    call,
+    fma,
+    horner,
+    let,
+    negated,
+    number,
+)
+
+__all__ = ["SCALED"]
+
+
+def _scaled(x: PrimExpr, r: PrimExpr, n: PrimExpr, low: float) -> PrimExpr:
+    """``exp(r) * 2**n``, zero where `x` is below `low`."""
+
+    def value(r: Var) -> PrimExpr:
+        p = fma(Mul(r, r), horner(EXP_COEFFICIENTS, r), Add(r, number(1.0, r)))
+        return Select(below(x, low), number(0.0, x), call("ldexp", p, n))
+
+    return let(r, value, "r")
+
+
+def exp(x: PrimExpr) -> PrimExpr:
+    """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
+
+    def reduced(v: Var) -> PrimExpr:
+        def whole(n: Var) -> PrimExpr:
+            return _scaled(x, fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v)), n, -87.33654)
+
+        return let(Sub(fma(v, number(math.log2(math.e), x), number(MAGIC, x)), number(MAGIC, x)), whole, "n")
+
+    return let(Min(x, number(89.0, x)), reduced, "v")
+
+
+def exp2(x: PrimExpr) -> PrimExpr:
+    """2 to the x. At most 2 ULP."""
+
+    def reduced(v: Var) -> PrimExpr:
+        def whole(n: Var) -> PrimExpr:
+            return _scaled(x, Mul(Sub(v, n), number(math.log(2), x)), n, -126.0)
+
+        return let(Sub(Add(v, number(MAGIC, x)), number(MAGIC, x)), whole, "n")
+
+    return let(Min(x, number(129.0, x)), reduced, "v")
+
+
+def sigmoid(x: PrimExpr) -> PrimExpr:
+    """``1 / (1 + exp(-x))``. At most 4 ULP."""
+    return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
+
+
+SCALED: dict[str, Callable[[PrimExpr], PrimExpr]] = {"tir." + f.__name__: f for f in (exp, exp2, sigmoid)}
+"""Intrinsics that are shorter with ``ldexp``."""
