@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from weft.ir.dtype import DataType
 from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
@@ -54,13 +56,19 @@ class TensorType(Type):
 
     ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
     known.
-    An empty ``dtype`` is unknown. Build it with :func:`tensor_type`, which converts and checks.
+    An empty ``dtype`` is unknown. A shape may be given as any sequence of ints and expressions; :func:`tensor_type`
+    also checks the data type.
     """
 
     shape: tuple[PrimExpr, ...] | None = None
     dtype: str = ""
     ndim: int = -1
     vdevice: VDevice | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape is not None and (self.ndim < 0 or not _canonical(self.shape)):
+            force_setattr(self, "shape", as_shape(self.shape))
+            force_setattr(self, "ndim", len(self.shape))
 
 
 class ShapeType(Type):
@@ -69,11 +77,20 @@ class ShapeType(Type):
     values: tuple[PrimExpr, ...] | None = None
     ndim: int = -1
 
+    def __post_init__(self) -> None:
+        if self.values is not None and (self.ndim < 0 or not _canonical(self.values)):
+            force_setattr(self, "values", as_shape(self.values))
+            force_setattr(self, "ndim", len(self.values))
+
 
 class TupleType(Type):
     """A tuple of values."""
 
     fields: tuple[Type, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.fields) is not tuple:
+            force_setattr(self, "fields", tuple(self.fields))
 
 
 class FuncType(Type):
@@ -82,6 +99,10 @@ class FuncType(Type):
     params: tuple[Type, ...] | None
     ret: Type
     purity: bool = True
+
+
+def _canonical(shape: Any) -> bool:
+    return type(shape) is tuple and not any(type(d) is int for d in shape)
 
 
 def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:

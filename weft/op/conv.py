@@ -22,6 +22,7 @@ from weft.topi.conv import (
     transposed_size,
     weight_info,
 )
+from weft.topi.winograd import conv2d_winograd, winograd_matrices
 
 __all__: list[str] = []
 
@@ -195,3 +196,39 @@ for _rank in (1, 2, 3):
         infer=_transpose_infer(_rank), lower=conv_transpose, reference=_transpose_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip
+
+
+# --- by Winograd's algorithm ---
+
+
+def _winograd_infer(data: Expr, weight: Expr, padding: Any = 0, tile: int = 4, channels: int = 0) -> TensorType:
+    x, w = tensor_arg("nn.conv2d_winograd", "data", data, ndim=4), tensor_arg("nn.conv2d_winograd", "weight", weight)
+    dtype = same_dtype("nn.conv2d_winograd", data, weight)
+    if x.shape is None or w.shape is None:
+        return TensorType(None, dtype, 4)
+    _check_channels("nn.conv2d_winograd", data, x.shape[-1], w.shape[-2], 1)
+    before, after = paddings(padding, 2)
+    outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, before[i], after[i]) for i in range(2)]
+    return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)
+
+
+def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
+    b, _, a = winograd_matrices(tile)
+    before, after = paddings(padding, 2)
+    x = np.pad(x.astype(np.float64), [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    rows, columns = x.shape[1] - 2, x.shape[2] - 2
+    x = np.pad(x, [(0, 0), (0, -rows % tile), (0, -columns % tile), (0, 0)])
+    u = np.moveaxis(u.astype(np.float64), -1, 3).reshape(*u.shape[:2], -1, u.shape[3])[:, :, :channels]
+    y = np.zeros((x.shape[0], x.shape[1] - 2, x.shape[2] - 2, channels))
+    for i, j in np.ndindex(y.shape[1] // tile, y.shape[2] // tile):
+        d = x[:, i * tile : i * tile + tile + 2, j * tile : j * tile + tile + 2]
+        m = np.einsum("ab,nbdc,ed,aeoc->naeo", b, d, b, u)
+        y[:, i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = np.einsum("ia,naeo,je->nijo", a, m, a)
+    return y[:, :rows, :columns].astype(np.float32)
+
+
+declare(
+    "nn.conv2d_winograd", "data weight", {"padding": 0, "tile": 4, "channels": 0},
+    infer=_winograd_infer, lower=conv2d_winograd, reference=_winograd_ref, fusion=Fusion.ANCHOR, rtol=1e-3,
+    doc="3x3 convolution of channels-last data by Winograd's algorithm, with weights from ``topi.winograd_weight``.",
+)  # fmt: skip

@@ -35,6 +35,7 @@ from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 from weft.topi.scan import cumprod, cumsum
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 from weft.topi.sort import sort, topk
+from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
 __all__ = [
     "all", "any", "arange", "argmax", "argmin", "argsort", "attention", "broadcast_to", "clip", "concatenate", "cumprod", "cumsum", "dequantize", "einsum",

@@ -168,3 +168,19 @@ def _transpose2d_last(s: Sizes) -> Case | None:
 @cases("nn.conv3d_transpose")
 def _transpose3d(s: Sizes) -> Case | None:
     return None if s.b == 0 else call(s.real(1, 2, s.b, s.c, 2), s.real(2, 1, 2, 2, 3), strides=(1, 2, 1), **NEAR)
+
+
+@cases("nn.conv2d_winograd")
+def _winograd(s: Sizes) -> Case | None:
+    if not _enough(s, 3):
+        return None
+    return call(s.real(s.a, s.b, s.c, 16), s.real(6, 6, 1, 16, 32), padding=(1, 1), tile=4, channels=32, **NEAR)
+
+
+@cases("nn.conv2d_winograd")
+def _winograd_uneven(s: Sizes) -> Case | None:
+    if s.b < 3 or s.c < 3:
+        return None
+    return call(
+        s.real(s.a, s.b, s.c, 5), Fixed(s.real(4, 4, 2, 5, 16)), padding=(0, 1, 2, 0), tile=2, channels=19, **NEAR
+    )

@@ -24,6 +24,7 @@ from weft.ir import (
     Op,
     TensorType,
     Tuple,
+    as_int,
     constant,
     function_pass,
 )
@@ -31,6 +32,7 @@ from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.topi import winograd_tile, winograd_weight
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
@@ -38,7 +40,7 @@ _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 @function_pass(kind=Function, opt_level=2)
-def convert_layout(func: Function, mod: IRModule, *, panel: int = 32) -> Function:
+def convert_layout(func: Function, mod: IRModule, *, panel: int = 32, winograd: bool = True) -> Function:
     """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
     Requires
@@ -52,15 +54,15 @@ def convert_layout(func: Function, mod: IRModule, *, panel: int = 32) -> Functio
     Source
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
-    state = _Layouts(panel)
+    state = _Layouts(panel, winograd)
     return rewrite_bindings(func, mod, state.rule)
 
 
 class _Layouts:
     """Which values have a channels-last twin, and which of them exist only as that twin."""
 
-    def __init__(self, panel: int) -> None:
-        self.panel = panel
+    def __init__(self, panel: int, winograd: bool) -> None:
+        self.panel, self.winograd = panel, winograd
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
         self.alive: list[Any] = []
@@ -160,6 +162,11 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         return None
     kernel = weight.data.numpy()
     groups, channels = attrs.get("groups", 1), kernel.shape[0]
+    tile = _winograd_tile(s, call, kernel)
+    if tile:
+        new = Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
+        moved = constant(winograd_weight(kernel, tile, s.panel))
+        return Call(Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if groups == 1:
         panel = min(s.panel, _round_up(channels, 16)) if channels < s.panel else s.panel
         packed, layout = pack_conv_weight(kernel, panel), f"OHWI{panel}o"
@@ -169,6 +176,21 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         packed, layout = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0)), "HWIO"
     new_attrs = attrs.with_(data_layout="NHWC", out_layout="NHWC", kernel_layout=layout, channels=channels)
     return Call(call.op, (s.to_last(call.args[0], bb), constant(packed)), new_attrs, span=call.span)
+
+
+def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
+    """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it."""
+    attrs, ty = call.attrs, call.ty
+    o, c = kernel.shape[:2]
+    plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
+    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or kernel.shape[2:] != (3, 3) or c % 16 or o % 16:
+        return 0
+    if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
+        return 0
+    sizes = [as_int(d) for d in ty.shape]
+    if sizes[2] is None or sizes[3] is None:
+        return 0
+    return winograd_tile((sizes[0] or 1, sizes[2], sizes[3]), (c, o))
 
 
 def _round_up(n: int, multiple: int) -> int:

@@ -76,6 +76,13 @@ class ModuleEmitter:
             self._strings[text] = name
         return self._strings[text]
 
+    def zeros(self) -> str:
+        """Return the symbol of a cache line of zeros."""
+        line = "@.zeros = private unnamed_addr constant [64 x i8] zeroinitializer, align 64"
+        if line not in self.globals:
+            self.globals.append(line)
+        return "@.zeros"
+
     def text(self) -> str:
         """The whole module."""
         return "\n".join(

@@ -5,15 +5,30 @@ The functions of float32 that have polynomials never come here: pass ``lower_mat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from weft.error import CodegenError
-from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Op, PrimExpr, StringImm, as_int, with_lanes
+from weft.ir import (
+    Broadcast,
+    CallIntrin,
+    Cast,
+    DataType,
+    FloatImm,
+    IntImm,
+    Op,
+    PrimExpr,
+    Ramp,
+    StringImm,
+    as_int,
+    walk,
+    with_lanes,
+)
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
-from weft.target.llvm.memory import element_pointer
-from weft.target.llvm.types import float_constant, llvm_type
+from weft.target.llvm.memory import alignment, element_pointer
+from weft.target.llvm.types import float_constant, llvm_type, memory_type
 from weft.tir import INTRINSICS, BufferLoad
 
 __all__ = ["lanewise", "on"]
@@ -321,9 +336,33 @@ def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
 # -------------------------------------------------------------------------------------------------
 
 
+def _load_or_zero(e: CallIntrin, s: FunctionEmitter) -> str | None:
+    """Emit ``if_then_else(c, x[i], 0)`` as a load from ``c ? &x[i] : zeros``; None for another expression."""
+    condition, load, zero = e.args
+    if isinstance(zero, Broadcast):
+        zero = zero.value
+    if not isinstance(zero, (IntImm, FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
+        return None
+    if not isinstance(load, BufferLoad) or load.predicate is not None or DataType(condition.dtype).lanes != 1:
+        return None
+    index, dt = load.indices[0], DataType(load.dtype)
+    plain = dt.lanes == 1 or (isinstance(index, Ramp) and as_int(index.stride) == 1)
+    if not plain or dt.code == "bool" or any(isinstance(n, (BufferLoad, CallIntrin)) for n in walk(index)):
+        return None
+    if dt.lanes * DataType(dt.element).itemsize > 64:
+        return None
+    test = s.expr(condition)
+    at = element_pointer(s, load.buffer, index.base if isinstance(index, Ramp) else index)
+    chosen = s.value(f"select i1 {test}, ptr {at}, ptr {s.module.zeros()}", "p")
+    return s.effect(f"load {memory_type(load.dtype)}, ptr {chosen}, align {alignment(load.buffer)}")
+
+
 @on("if_then_else")
 def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
-    """Evaluate only the side that is taken."""
+    """Evaluate only the side that is taken; where that is a load or zero, choose an address instead of branching."""
+    pointer = _load_or_zero(e, s)
+    if pointer is not None:
+        return pointer
     return guarded(s, s.expr(e.args[0]), e.args[1], e.args[2])
 
 

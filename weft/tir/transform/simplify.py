@@ -31,7 +31,7 @@ from weft.ir import (
 )
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.stmt import BlockRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = ["simplify"]
 
@@ -81,7 +81,8 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
         return BufferStore(new.buffer, new.value, new.indices, None, span=new.span) if all(lanes) else None
     if isinstance(node, Stmt):
         new = rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, PrimExpr)) else n)
-        return None if getattr(new, "body", new) is None else new
+        left = new.block if isinstance(new, BlockRealize) else getattr(new, "body", new)
+        return None if left is None else new
     return node
 
 

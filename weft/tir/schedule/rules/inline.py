@@ -13,6 +13,7 @@ from weft.tir.analysis.pattern import contraction_of, is_costly
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
+from weft.tir.schedule.rules.selecting import is_selecting
 from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block
 
@@ -37,9 +38,13 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
     store = is_plain_store(block)
     assert store is not None
     pure_move = not is_costly(store.value) and len(loads_of(store.value)) <= 1 and not _has_condition(store.value)
-    buffer = store.buffer
+    buffer, selecting = store.buffer, is_selecting(block)
     for c in consumers:
         uses = len(loads_of(c.block.body, buffer))
+        if selecting and (uses > 1 or is_selecting(c.block) or is_reduction_block(c.block)):
+            return False
+        if uses > 1 and is_selecting(c.block) and not pure_move:
+            return False  # the tile is read once, into registers
         if contraction_of(c.block) is not None and not (pure_move and loads_of(store.value) == [store.value]):
             return False  # each element is read many times; the tile kernels want plain loads
         if is_reduction_block(c.block) and is_costly(store.value) and _window(c.block):

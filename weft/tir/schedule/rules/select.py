@@ -14,6 +14,7 @@ from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
 from weft.tir.schedule.rules.inline import inline_elementwise
 from weft.tir.schedule.rules.row_reduce import schedule_rows
+from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV
@@ -50,6 +51,9 @@ def schedule_of(func: PrimFunc, target: Any) -> Schedule:
             done |= _attempt(ctx, lambda b=block: schedule_contraction(ctx, b.name_hint))
         elif guarded_product(block) is not None:
             done |= _attempt(ctx, lambda b=block: schedule_transposed(ctx, b.name_hint))
+    for block in reversed(ctx.blocks()):
+        if block.name_hint not in done and is_selecting(block):
+            done |= _attempt(ctx, lambda b=block: schedule_selecting(ctx, b.name_hint, done))
     for group in _chains(ctx, done):
         done |= _attempt(ctx, lambda g=group: _rows(ctx, g))
     for block in ctx.blocks():

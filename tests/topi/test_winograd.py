@@ -1,0 +1,90 @@
+"""Winograd's convolutions against direct ones: exact matrices, packed weights, the choice of a tile, whole models."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.error import InvalidArgument
+from weft.relax.transform import convert_layout
+from weft.target import Target
+from weft.tir.schedule import default_schedule
+from weft.topi import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
+from weft.topi.conv import conv
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_matrices_compute_a_filter_of_three(tile):
+    rng = np.random.default_rng(tile)
+    b, g, a = winograd_matrices(tile)
+    d, f = rng.standard_normal(tile + 2), rng.standard_normal(3)
+    direct = [d[i : i + 3] @ f for i in range(tile)]
+    np.testing.assert_allclose(a @ ((g @ f) * (b @ d)), direct, rtol=1e-12, atol=1e-12)
+
+
+def test_other_tiles_are_refused():
+    with pytest.raises(InvalidArgument, match="no tiles of 3 outputs"):
+        winograd_matrices(3)
+
+
+def direct(x, w, padding):
+    x = np.pad(x.astype(np.float64), [(0, 0), (padding[0], padding[2]), (padding[1], padding[3]), (0, 0)])
+    h, v = x.shape[1] - 2, x.shape[2] - 2
+    taps = [(i, j) for i in range(3) for j in range(3)]
+    return sum(
+        np.einsum("nhwc,oc->nhwo", x[:, i : i + h, j : j + v], w[:, :, i, j].astype(np.float64)) for i, j in taps
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "padding", "tile"),
+    [
+        ((1, 14, 14, 32), 64, (1, 1, 1, 1), 4),
+        ((2, 13, 7, 16), 32, (1, 0, 2, 1), 4),
+        ((1, 9, 5, 48), 16, (0, 0, 0, 0), 2),
+        ((1, 3, 3, 16), 16, (0, 0, 0, 0), 4),
+        ((1, 6, 11, 20), 24, (1, 1, 1, 1), 2),
+        ((0, 8, 8, 16), 16, (1, 1, 1, 1), 4),
+    ],
+)
+def test_scheduled_kernel_equals_direct_convolution(shape, channels, padding, tile):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal((channels, shape[3], 3, 3), np.float32)
+    u = winograd_weight(w, tile, 32)
+    data, weight = weft.te.placeholder(shape, name="x"), weft.te.placeholder(u.shape, name="u")
+    out = conv2d_winograd(data, weight, padding, tile, channels)
+    func = default_schedule(weft.te.create_prim_func([data, weight, out]), Target("llvm"))
+    expected = direct(x, w, padding)
+    y = weft.runtime.tensor(np.full(expected.shape, np.nan, np.float32))
+    weft.build(func, target="llvm")["main"](weft.runtime.tensor(x), weft.runtime.tensor(u), y)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_choice_follows_size():
+    assert winograd_tile((1, 56, 56), (64, 64)) == 4
+    assert winograd_tile((1, 14, 14), (256, 256)) == 2
+    assert winograd_tile((1, 7, 7), (512, 512)) == 0  # reading 16/9 of the weights costs more than is saved
+    assert winograd_tile((1, 2, 2), (16, 16)) == 0
+
+
+def test_convert_layout_uses_it_unless_told_not_to():
+    script = weft.relax.BlockBuilder()
+    x = weft.relax.Var("x", weft.relax.TensorType((1, 32, 28, 28), "float32"))
+    w = weft.relax.const(np.random.default_rng(0).standard_normal((64, 32, 3, 3), np.float32))
+    with script.function("main", [x]):
+        script.emit_func_output(script.emit(weft.relax.op.nn.conv2d(x, w, padding=1)))
+    mod = script.get()
+    assert "conv2d_winograd" in str(convert_layout()(mod))
+    assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
+
+
+def test_direct_convolution_is_the_reference():
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((1, 6, 6, 4), np.float32), rng.standard_normal((3, 3, 4, 5), np.float32)
+    data, weight = weft.te.placeholder(x.shape, name="x"), weft.te.placeholder(w.shape, name="w")
+    out = conv(data, weight, padding=1, data_layout="NHWC", kernel_layout="HWIO")
+    y = weft.runtime.tensor(np.zeros((1, 6, 6, 5), np.float32))
+    weft.build(weft.te.create_prim_func([data, weight, out]), target="llvm")["main"](
+        weft.runtime.tensor(x), weft.runtime.tensor(w), y
+    )
+    np.testing.assert_allclose(y.numpy(), direct(x, w.transpose(3, 2, 0, 1), (1, 1, 1, 1)), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,189 @@
+"""Winograd's minimal filtering for 3x3 convolutions: a tile of outputs from products in another basis.
+
+A tile of ``m x m`` outputs needs ``(m + 2) ** 2`` products for each pair of channels instead of ``9 * m * m``. The
+products are matrix products, one for each of the ``(m + 2) ** 2`` places, and the transforms before and after are sums
+with small constants.
+
+Source: A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks, 2016.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import PrimExpr, const, floordiv, floormod, if_then_else, int64
+from weft.topi.conv import conv_size, paddings
+from weft.topi.shape import simplify
+
+__all__ = ["conv2d_winograd", "winograd_matrices", "winograd_tile", "winograd_weight"]
+
+_POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 1.0, -1.0, 2.0, -2.0)}
+
+
+def winograd_matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the matrices of data, weights and outputs for tiles of `tile` outputs and filters of three.
+
+    Parameters
+    ----------
+    tile : int
+        2 or 4.
+
+    Returns
+    -------
+    (numpy.ndarray, numpy.ndarray, numpy.ndarray)
+        ``B``, ``G`` and ``A`` of float64, (tile + 2, tile + 2), (tile + 2, 3) and (tile, tile + 2), such that
+        ``A @ ((G @ g) * (B @ d))`` are the `tile` outputs of filter ``g`` on data ``d``.
+
+    Raises
+    ------
+    InvalidArgument
+        For another tile.
+    """
+    if tile not in _POINTS:
+        raise InvalidArgument(f"winograd: no tiles of {tile} outputs", expected="2 or 4", found=str(tile))
+    points = _POINTS[tile]
+    n = tile + 2
+    outputs = np.zeros((tile, n))
+    weights, data = np.zeros((n, 3)), np.zeros((n, n))
+    for j, p in enumerate(points):
+        others = [q for q in points if q != p]
+        scale = np.prod([p - q for q in others])
+        outputs[:, j] = [p**i for i in range(tile)]
+        weights[j] = [p**i / scale for i in range(3)]
+        data[j, : n - 1] = np.poly(others)[::-1]  # the product of (x - q) over the other points, constant term first
+    outputs[tile - 1, n - 1] = 1.0
+    weights[n - 1, 2] = 1.0
+    data[n - 1] = np.poly(points)[::-1]
+    return data, weights, outputs
+
+
+def winograd_weight(kernel: np.ndarray, tile: int, panel: int) -> np.ndarray:
+    """Transform weights (O, I, 3, 3) and pack them: (tile + 2, tile + 2, ceil(O / panel), I, panel)."""
+    g = winograd_matrices(tile)[1]
+    o, i = kernel.shape[:2]
+    moved = np.einsum("ar,oirs,bs->aboi", g, kernel.astype(np.float64), g).astype(kernel.dtype)
+    padded = np.zeros((*moved.shape[:2], -(-o // panel) * panel, i), kernel.dtype)
+    padded[:, :, :o] = moved
+    return np.ascontiguousarray(padded.reshape(*moved.shape[:2], -1, panel, i).swapaxes(-1, -2))
+
+
+def conv2d_winograd(x: Any, u: Any, padding: Any = 0, tile: int = 4, channels: int = 0) -> Any:
+    """Convolve 3x3 with stride 1 over channels-last data, with weights from :func:`winograd_weight`.
+
+    Parameters
+    ----------
+    x : Tensor
+        (n, h, w, c), floating point.
+    u : Tensor
+        (tile + 2, tile + 2, ceil(channels / panel), c, panel).
+    """
+    b, _, a = winograd_matrices(tile)
+    n, batch, c, panel = tile + 2, x.shape[0], x.shape[3], u.shape[-1]
+    before, after = paddings(padding, 2)
+    rows, columns = (conv_size(x.shape[1 + i], int64(3), 1, 1, before[i], after[i]) for i in range(2))
+    down, across = (simplify(floordiv(size + int64(tile - 1), int64(tile))) for size in (rows, columns))
+    tiles = simplify(batch * down * across)
+    reach = [simplify(down * int64(tile) + int64(2)), simplify(across * int64(tile) + int64(2))]
+    extra = [simplify(r - s - int64(p)) for r, s, p in zip(reach, x.shape[1:3], before, strict=True)]
+    padded = _padded(x, before, extra)
+
+    def data(i: Any, s: Any, p: Any, k: Any) -> PrimExpr:
+        image, place = floordiv(p, down * across), floormod(p, down * across)
+        y, z = floordiv(place, across) * int64(tile), floormod(place, across) * int64(tile) + s
+        return _row(b, i, lambda r: padded(image, y + int64(r), z, k))
+
+    half = te.compute((int64(n), int64(n), tiles, c), data, name="winograd_rows")
+    moved = te.compute(
+        (int64(n), int64(n), tiles, c),
+        lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
+        name="winograd_data",
+    )
+    rc = te.reduce_axis((int64(0), c), "rc")
+    products = te.compute(
+        (int64(n), int64(n), tiles, int64(channels)),
+        lambda i, j, p, o: te.sum(
+            moved(i, j, p, rc.var) * u(i, j, floordiv(o, panel), rc.var, floormod(o, panel)), axis=[rc]
+        ),
+        name="winograd_products",
+    )
+    sums = te.compute(
+        (int64(tile), int64(n), tiles, int64(channels)),
+        lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
+        name="winograd_sums",
+    )
+    t = int64(tile)
+
+    def output(image: Any, y: Any, z: Any, o: Any) -> PrimExpr:
+        place = (image * down + floordiv(y, t)) * across + floordiv(z, t)
+        return _row(a, floormod(z, t), lambda s: sums(floormod(y, t), int64(s), place, o))
+
+    return te.compute((batch, rows, columns, int64(channels)), output, name="winograd_outputs")
+
+
+def _padded(x: Any, before: Any, extra: Any) -> Any:
+    """Surround the data by zeros, as far as the last tiles reach."""
+    fill = const(0, x.dtype)
+    shape = [x.shape[0], *(simplify(x.shape[1 + i] + int64(before[i]) + extra[i]) for i in range(2)), x.shape[3]]
+
+    def element(image: Any, y: Any, z: Any, k: Any) -> PrimExpr:
+        i, j = y - int64(before[0]), z - int64(before[1])
+        inside = tir.all(i >= int64(0), i < x.shape[1], j >= int64(0), j < x.shape[2])
+        return if_then_else(inside, x(image, i, j, k), fill)
+
+    return te.compute(tuple(shape), element, name="pad")
+
+
+def _row(matrix: np.ndarray, which: Any, element: Any) -> PrimExpr:
+    """The product of one row of a constant matrix with a vector; the row is decided once `which` is unrolled."""
+    rows = [_dot(row, element) for row in matrix]
+    result = rows[-1]
+    for i in range(len(rows) - 2, -1, -1):
+        result = if_then_else(which == int64(i), rows[i], result)
+    return result
+
+
+def _dot(row: np.ndarray, element: Any) -> PrimExpr:
+    """Sum the terms whose factor is not zero."""
+    total: PrimExpr | None = None
+    for r, factor in enumerate(row):
+        if factor == 0:
+            continue
+        x = element(r)
+        if total is None:
+            total = x if factor == 1 else x * const(float(factor), x.dtype)
+        elif abs(factor) == 1:
+            total = total + x if factor > 0 else total - x
+        else:
+            total = total + x * const(float(factor), x.dtype)
+    assert total is not None
+    return total
+
+
+_TRANSFORM = {2: 450, 4: 1000}
+_WEIGHT = 36
+"""Measured in multiply-adds of a core: both transforms of a tile of one channel, and reading one weight from memory."""
+
+
+def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int]) -> int:
+    """Choose a tile for a 3x3 convolution by estimated time: 2 or 4, or 0 where computing it directly is faster.
+
+    Parameters
+    ----------
+    pixels : tuple of int
+        (batch, output rows, output columns).
+    channels : tuple of int
+        (input channels, output channels).
+    """
+    n, h, w = pixels
+    c, o = channels
+    best, tile = 0.85 * (9 * n * h * w * c * o + _WEIGHT * 9 * c * o), 0
+    for m, transform in _TRANSFORM.items():
+        tiles, places = n * -(-h // m) * -(-w // m), (m + 2) ** 2
+        cost = places * tiles * c * o + transform * tiles * (c + o) / 2 + _WEIGHT * places * c * o
+        if cost < best:
+            best, tile = cost, m
+    return tile
