@@ -6,7 +6,8 @@ import pytest
 
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import Cast, FloorDiv, FloorMod, IntImm, Range, Select, SizeVar, Var, as_expr, if_then_else, max_, min_
+from weft.ir import Cast, FloorDiv, FloorMod, IntImm, Range, Select, SizeVar, Var, as_expr, if_then_else, int64, max_,
+min_
 
 
 def rng(extent, start=0):
@@ -151,3 +152,13 @@ def test_vectors():
     assert isinstance(s, Ramp) and s.base.value == 0
     assert an.simplify(LT(lanes, Broadcast(as_expr(128), 8))).value.value == 1
     assert isinstance(an.simplify(LT(lanes, Broadcast(as_expr(127), 8))), LT)
+
+
+def test_infinite_limits_stay_infinite_when_constants_are_added():
+    an = Analyzer()
+    w, x = SizeVar("w", "int64"), Var("x", "int64")
+    an.mark_global_non_neg(w)
+    assert an.const_int_bound(x + int64(5)).min_value == an.const_int_bound(x + int64(5)).NEG_INF
+    an.bind(x, Range(int64(0), w * (w - int64(1))))
+    even = x % (w - int64(1)) % int64(2) == int64(0)
+    assert not isinstance(an.simplify(even), IntImm)  # w = 4, x = 1 says otherwise

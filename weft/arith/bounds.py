@@ -53,11 +53,12 @@ def bound_of(cx: Context, p: Poly) -> Limits:
     lo = hi = 0
     for m, c in p.items():
         if not m:
-            lo, hi = lo + c, hi + c
-            continue
-        mlo, mhi = atom_bound(cx, m[0]) if len(m) == 1 else _mono_bound(cx, m)
+            mlo = mhi = 1
+        else:
+            mlo, mhi = atom_bound(cx, m[0]) if len(m) == 1 else _mono_bound(cx, m)
         if c < 0:
             mlo, mhi = mhi, mlo
+        # an infinite limit stays infinite, whatever is added afterwards
         lo = NEG_INF if lo <= NEG_INF or mlo in (NEG_INF, POS_INF) else lo + mlo * c
         hi = POS_INF if hi >= POS_INF or mhi in (NEG_INF, POS_INF) else hi + mhi * c
     return _clamp(lo), _clamp(hi)

@@ -31,8 +31,9 @@ def _conv_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1, data_layout: str = "", kernel_layout: str = "",
-        out_layout: Any = None, out_dtype: str = "", channels: Any = None,
+        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+        data_layout: str = "", kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
+        channels: Any = None,
     ) -> TensorType:  # fmt: skip
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight)
         dtype = out_dtype or same_dtype(name, data, weight)
@@ -81,8 +82,8 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 
 def _conv_ref(rank: int) -> Any:
     def reference(
-        x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str, out_layout: Any, out_dtype: str,
-        channels: Any,
+        x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str,
+        out_layout: Any, out_dtype: str, channels: Any,
     ) -> Any:  # fmt: skip
         dtype = out_dtype or x.dtype
         x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
@@ -111,8 +112,8 @@ for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d", "data weight",
         {
-            "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank], "kernel_layout": _KERNELS[_rank], "out_layout": None,
-            "out_dtype": "", "channels": None,
+            "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank],
+            "kernel_layout": _KERNELS[_rank], "out_layout": None, "out_dtype": "", "channels": None,
         },
         infer=_conv_infer(_rank), lower=conv, reference=_conv_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends.",
@@ -127,8 +128,8 @@ def _transpose_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d_transpose"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1, data_layout: str = "",
-        kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
+        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1,
+        groups: int = 1, data_layout: str = "", kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
     ) -> TensorType:  # fmt: skip
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=rank + 2)
         dtype = out_dtype or same_dtype(name, data, weight)
@@ -155,8 +156,8 @@ def _transpose_infer(rank: int) -> Any:
 
 def _transpose_ref(rank: int) -> Any:
     def reference(
-        x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str, out_layout: Any,
-        out_dtype: str,
+        x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str,
+        kernel_layout: str, out_layout: Any, out_dtype: str,
     ) -> Any:  # fmt: skip
         s, d, e, (before, after) = (
             pair(strides, rank),
@@ -190,10 +191,11 @@ for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d_transpose", "data weight",
         {
-            "strides": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank], "kernel_layout": "IO",
-            "out_layout": None, "out_dtype": "",
+            "strides": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank],
+            "kernel_layout": "IO", "out_layout": None, "out_dtype": "",
         },
-        infer=_transpose_infer(_rank), lower=conv_transpose, reference=_transpose_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
+        infer=_transpose_infer(_rank), lower=conv_transpose, reference=_transpose_ref(_rank), fusion=Fusion.ANCHOR,
+        rtol=1e-4,
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip
 
