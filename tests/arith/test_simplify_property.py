@@ -34,8 +34,9 @@ X, Y, Z = Var("x", "int32"), Var("y", "int32"), Var("z", "int32")
 N = SizeVar("n", "int32")
 _NUMBER = {
     Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b, Min: min, Max: max, LT: lambda a, b: a < b, LE: lambda a, b: a <= b, GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b, EQ: lambda a, b: a == b, NE: lambda a, b: a != b, And: lambda a, b: a and b, Or: lambda a, b: a or b,
+    FloorMod: lambda a, b: a % b, Min: min, Max: max, LT: lambda a, b: a < b, LE: lambda a, b: a <= b,
+    GT: lambda a, b: a > b, GE: lambda a, b: a >= b, EQ: lambda a, b: a == b, NE: lambda a, b: a != b,
+    And: lambda a, b: a and b, Or: lambda a, b: a or b,
 }  # fmt: skip
 
 

@@ -31,8 +31,8 @@ from weft.ir import (
 from weft.tir import AllocBuffer, AttrStmt, BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt
 
 _BINARY = {
-    Add: "+", Sub: "-", Mul: "*", Div: "/", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "==", NE: "!=",
-    And: "and", Or: "or",
+    Add: "+", Sub: "-", Mul: "*", Div: "/", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=",
+    EQ: "==", NE: "!=", And: "and", Or: "or",
 }  # fmt: skip
 
 

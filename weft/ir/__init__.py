@@ -71,9 +71,13 @@ from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, wal
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [
-    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
-    "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
-    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape",
-    "children", "constant", "dtype_of", "fingerprint", "function_pass", "is_float", "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
-    "post_order", "prim_value", "rebuild", "rewrite", "save_json", "set_printer", "shape_expr", "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
+    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm",
+    "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If",
+    "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
+    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem",
+    "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape", "children", "constant",
+    "dtype_of", "fingerprint", "function_pass", "is_float", "is_integer", "load_json", "make_node", "module_pass",
+    "numpy_dtype", "on_verify", "passes_named", "post_order", "prim_value", "rebuild", "rewrite", "save_json",
+    "set_printer", "shape_expr", "structural_equal", "structural_hash", "substitute", "tensor_type", "walk",
+    "with_lanes", *_scalar_names,
 ]  # fmt: skip

@@ -13,8 +13,8 @@ from weft.ir.types import PrimType, ShapeType, Type, as_shape, tensor_type
 from weft.runtime import constant_view
 
 __all__ = [
-    "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar", "If", "PrimValue", "ShapeExpr",
-    "Tuple", "TupleGetItem", "Var", "constant", "prim_value", "shape_expr",
+    "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar", "If",
+    "PrimValue", "ShapeExpr", "Tuple", "TupleGetItem", "Var", "constant", "prim_value", "shape_expr",
 ]  # fmt: skip
 
 

@@ -16,12 +16,13 @@ from weft.ir.dtype import DataType, dtype_of, numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node
 
 __all__ = [
-    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin", "Cast", "CmpOp", "Div", "FloatImm",
-    "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod", "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range",
-    "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "abs_", "add", "all_of", "any_of", "as_expr", "as_int", "cast", "ceildiv",
-    "const", "div", "equal", "floordiv", "floormod", "greater", "greater_equal", "if_then_else", "int32", "int64", "is_const_int",
-    "less", "less_equal", "logical_and", "logical_not", "logical_or", "max_", "min_", "mul", "not_equal", "select", "shift_left",
-    "shift_right", "sub", "truncdiv", "truncmod",
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin", "Cast", "CmpOp", "Div",
+    "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod", "Mul", "Not", "Op", "Or",
+    "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "abs_", "add", "all_of",
+    "any_of", "as_expr", "as_int", "cast", "ceildiv", "const", "div", "equal", "floordiv", "floormod", "greater",
+    "greater_equal", "if_then_else", "int32", "int64", "is_const_int", "less", "less_equal", "logical_and",
+    "logical_not", "logical_or", "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub",
+    "truncdiv", "truncmod",
 ]  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
 __all__ = [
-    "AnyType", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType", "TupleType", "Type", "VDevice",
-    "as_shape", "tensor_type",
+    "AnyType", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType", "TupleType", "Type",
+    "VDevice", "as_shape", "tensor_type",
 ]  # fmt: skip
 
 

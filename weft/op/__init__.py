@@ -27,5 +27,7 @@ from weft.op import (
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "activation", "attention", "conv", "create", "declare", "elementwise", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scatter", "slice", "sort",
+    "Fusion", "Input", "OpDef", "activation", "attention", "conv", "create", "declare", "elementwise", "get_op_def",
+    "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "quant", "reduce", "resize",
+    "rnn", "sample", "scatter", "slice", "sort",
 ]  # fmt: skip

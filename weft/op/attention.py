@@ -18,7 +18,8 @@ _MASKS = (None, "TopLeft", "BottomRight")
 
 
 def _infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None, window_size: Any = None
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None,
+    window_size: Any = None
 ) -> TensorType:  # fmt: skip
     types = [
         tensor_arg("nn.attention", n, a, ndim=4, kind="float")
@@ -79,7 +80,8 @@ def _ref(
 
 
 def _decompose(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None, window_size: Any = None
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None,
+    window_size: Any = None
 ) -> Any:  # fmt: skip
     """Products over (batch, heads, sequence, size), whose kernels are tiled, around one softmax."""
     types = [a.ty for a in (query, key, value)]  # type: ignore[attr-defined]
@@ -112,8 +114,8 @@ def _attribute(value: Any) -> Any:
 
 
 declare(
-    "nn.attention", "query key value bias?", {"scale": None, "causal_mask": None, "window_size": None}, infer=_infer, lower=attention, reference=_ref,
-    decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
+    "nn.attention", "query key value bias?", {"scale": None, "causal_mask": None, "window_size": None}, infer=_infer,
+    lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to (batch, heads, queries, keys), a causal mask and a "
     "window of past keys.",
 )  # fmt: skip

@@ -38,25 +38,30 @@ def _like(op: str) -> Any:
 declare(
     "full", "shape:shape fill_value", {"dtype": ""}, infer=_full_infer, lower=full,
     reference=lambda shape, fill_value, dtype: np.full([int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None),
-    fusion=Fusion.OPAQUE, doc="A tensor of one value.",
+    fusion=Fusion.OPAQUE,
+    doc="A tensor of one value.",
 )  # fmt: skip
 
 declare(
     "full_like", "x fill_value", {"dtype": ""}, infer=_like("full_like"), lower=full_like,
     reference=lambda x, fill_value, dtype: np.full(x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype),
-    fusion=Fusion.OPAQUE, doc="A tensor of one value, shaped as another.",
+    fusion=Fusion.OPAQUE,
+    doc="A tensor of one value, shaped as another.",
 )  # fmt: skip
 
 for _name, _value in (("zeros", 0), ("ones", 1)):
     declare(
         _name, "shape:shape", {"dtype": "float32"}, infer=lambda shape, dtype="float32": _shaped(shape, dtype),
         lower=lambda shape, dtype="float32", _v=_value: full(shape, _v, dtype),
-        reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)), fusion=Fusion.OPAQUE,
+        reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)),
+        fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}.",
     )  # fmt: skip
     declare(
-        _name + "_like", "x", {"dtype": ""}, infer=_like(_name + "_like"), lower=lambda x, dtype="", _v=_value: full_like(x, _v, dtype),
-        reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype), fusion=Fusion.OPAQUE,
+        _name + "_like", "x", {"dtype": ""}, infer=_like(_name + "_like"),
+        lower=lambda x, dtype="", _v=_value: full_like(x, _v, dtype),
+        reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype),
+        fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}, shaped as another.",
     )  # fmt: skip
 
@@ -68,9 +73,11 @@ def _number(value: Any) -> Any:
 
 declare(
     "arange", "start:prim end:prim step:prim", {"dtype": "int64"},
-    infer=lambda start, end, step, dtype="int64": TensorType((arange_size(start, end, step),), DataType(dtype), 1), lower=arange,
+    infer=lambda start, end, step, dtype="int64": TensorType((arange_size(start, end, step),), DataType(dtype), 1),
+    lower=arange,
     reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(numpy_dtype(dtype)),
-    fusion=Fusion.OPAQUE, doc="Evenly spaced numbers from `start`, before `end`.",
+    fusion=Fusion.OPAQUE,
+    doc="Evenly spaced numbers from `start`, before `end`.",
 )  # fmt: skip
 
 
@@ -86,7 +93,8 @@ def _matrices(op: str) -> Any:
 for _name, _fn in (("tril", np.tril), ("triu", np.triu)):
     declare(
         _name, "x", {"k": 0}, infer=_matrices(_name), lower=lambda x, k=0, _upper=_name == "triu": trilu(x, k, _upper),
-        reference=lambda x, k, _fn=_fn: _fn(x, int(k)), fusion=Fusion.INJECTIVE, doc="The triangle of each matrix, shifted by k.",
+        reference=lambda x, k, _fn=_fn: _fn(x, int(k)), fusion=Fusion.INJECTIVE,
+        doc="The triangle of each matrix, shifted by k.",
     )  # fmt: skip
 
 
@@ -96,8 +104,9 @@ def _eye_ref(n: Any, m: Any, k: Any, dtype: str) -> Any:
 
 declare(
     "eye", "n:prim m:prim k:prim", {"dtype": "float32"},
-    infer=lambda n, m, k, dtype="float32": TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye, reference=_eye_ref,
-    fusion=Fusion.OPAQUE, doc="Ones on the k-th diagonal of an n by m matrix.",
+    infer=lambda n, m, k, dtype="float32": TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye,
+    reference=_eye_ref, fusion=Fusion.OPAQUE,
+    doc="Ones on the k-th diagonal of an n by m matrix.",
 )  # fmt: skip
 
 declare(

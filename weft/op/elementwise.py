@@ -24,9 +24,10 @@ def _float(fn: Any) -> Any:
 
 
 _REFERENCES: dict[str, Any] = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "erf": _float(math.erf),
-    "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-np.asarray(x, np.float64))), "reciprocal": lambda x: 1 / np.asarray(x, np.float64),
-    "bitwise_not": np.invert, "round": np.rint,
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+    "atanh": np.arctanh, "erf": _float(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-np.asarray(x, np.float64))),
+    "reciprocal": lambda x: 1 / np.asarray(x, np.float64), "bitwise_not": np.invert, "round": np.rint,
 }  # fmt: skip
 
 

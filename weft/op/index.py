@@ -31,7 +31,8 @@ def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") ->
 
 declare(
     "take", "x indices", {"axis": None, "mode": "fast"}, infer=_take_infer, lower=take,
-    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="wrap" if mode == "wrap" else "clip"), fusion=Fusion.OPAQUE,
+    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="wrap" if mode == "wrap" else "clip"),
+    fusion=Fusion.OPAQUE,
     doc="Elements along an axis by index; indices outside are clamped, or with mode ``wrap`` counted round the axis.",
 )  # fmt: skip
 
@@ -50,8 +51,9 @@ def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:
 
 
 declare(
-    "gather_elements", "data indices", {"axis": 0}, infer=_gather_elements_infer, lower=gather_elements, reference=_gather_elements_ref,
-    fusion=Fusion.OPAQUE, doc="One element for each index along an axis.",
+    "gather_elements", "data indices", {"axis": 0}, infer=_gather_elements_infer, lower=gather_elements,
+    reference=_gather_elements_ref, fusion=Fusion.OPAQUE,
+    doc="One element for each index along an axis.",
 )  # fmt: skip
 
 
@@ -75,7 +77,8 @@ def _gather_nd_ref(data: Any, indices: Any, batch_dims: int) -> Any:
 
 
 declare(
-    "gather_nd", "data indices", {"batch_dims": 0}, infer=_gather_nd_infer, lower=gather_nd, reference=_gather_nd_ref, fusion=Fusion.OPAQUE,
+    "gather_nd", "data indices", {"batch_dims": 0}, infer=_gather_nd_infer, lower=gather_nd, reference=_gather_nd_ref,
+    fusion=Fusion.OPAQUE,
     doc="Slices by tuples of indices.",
 )  # fmt: skip
 
@@ -97,8 +100,9 @@ def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
 
 
 declare(
-    "index_tensor", "data indices:tensors", infer=_index_tensor_infer, lower=index_tensor, reference=lambda data, indices: data[tuple(indices)],
-    fusion=Fusion.OPAQUE, doc="Elements by tensors of indices that broadcast together, as NumPy's advanced indexing.",
+    "index_tensor", "data indices:tensors", infer=_index_tensor_infer, lower=index_tensor,
+    reference=lambda data, indices: data[tuple(indices)], fusion=Fusion.OPAQUE,
+    doc="Elements by tensors of indices that broadcast together, as NumPy's advanced indexing.",
 )  # fmt: skip
 
 
@@ -120,9 +124,11 @@ def _one_hot_ref(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: 
 
 
 declare(
-    "one_hot", "indices on_value:prim off_value:prim", {"depth": 1, "axis": -1, "dtype": "float32"}, infer=_one_hot_infer,
+    "one_hot", "indices on_value:prim off_value:prim", {"depth": 1, "axis": -1, "dtype": "float32"},
+    infer=_one_hot_infer,
     lower=lambda indices, on_value, off_value, depth=1, axis=-1, dtype="float32": one_hot(indices, prim(on_value), prim(off_value), depth, axis, dtype),
-    reference=_one_hot_ref, fusion=Fusion.INJECTIVE, doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
+    reference=_one_hot_ref, fusion=Fusion.INJECTIVE,
+    doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
 )  # fmt: skip
 
 
@@ -144,6 +150,7 @@ def _reverse_sequence_ref(data: Any, seq_lengths: Any, seq_axis: int, batch_axis
 
 
 declare(
-    "reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, infer=_reverse_sequence_infer, lower=reverse_sequence,
-    reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE, doc="Reverse the beginning of each sequence, up to its length.",
+    "reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, infer=_reverse_sequence_infer,
+    lower=reverse_sequence, reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE,
+    doc="Reverse the beginning of each sequence, up to its length.",
 )  # fmt: skip

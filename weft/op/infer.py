@@ -23,8 +23,8 @@ from weft.ir import (
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
-    "broadcast", "broadcast_dims", "dims_of", "equal_dims", "fields_of", "index_arg", "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype",
-    "simplify", "tensor_arg", "values_of",
+    "broadcast", "broadcast_dims", "dims_of", "equal_dims", "fields_of", "index_arg", "normalize_axes",
+    "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of",
 ]  # fmt: skip
 
 

@@ -48,8 +48,9 @@ def _space_to_depth_ref(data: Any, block_size: int) -> Any:
 
 
 declare(
-    "space_to_depth", "data", {"block_size": 1}, infer=_space_to_depth_infer, lower=space_to_depth, reference=_space_to_depth_ref,
-    fusion=Fusion.INJECTIVE, doc="Move blocks of the two spatial axes of (n, c, h, w) into channels.",
+    "space_to_depth", "data", {"block_size": 1}, infer=_space_to_depth_infer, lower=space_to_depth,
+    reference=_space_to_depth_ref, fusion=Fusion.INJECTIVE,
+    doc="Move blocks of the two spatial axes of (n, c, h, w) into channels.",
 )  # fmt: skip
 
 
@@ -76,12 +77,14 @@ def _depth_to_space_ref(data: Any, block_size: int, mode: str) -> Any:
 
 
 declare(
-    "depth_to_space", "data", {"block_size": 1, "mode": "DCR"}, infer=_depth_to_space_infer, lower=depth_to_space, reference=_depth_to_space_ref,
-    fusion=Fusion.INJECTIVE, doc="Move channels of (n, c, h, w) into blocks of the two spatial axes.",
+    "depth_to_space", "data", {"block_size": 1, "mode": "DCR"}, infer=_depth_to_space_infer, lower=depth_to_space,
+    reference=_depth_to_space_ref, fusion=Fusion.INJECTIVE,
+    doc="Move channels of (n, c, h, w) into blocks of the two spatial axes.",
 )  # fmt: skip
 
 declare(
-    "nn.pixel_shuffle", "data", {"upscale_factor": 1}, infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD", "nn.pixel_shuffle"),
+    "nn.pixel_shuffle", "data", {"upscale_factor": 1},
+    infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD", "nn.pixel_shuffle"),
     lower=lambda data, upscale_factor=1: depth_to_space(data, upscale_factor, "CRD"),
     reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"), fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
@@ -105,7 +108,8 @@ def _meshgrid_infer(tensors: Expr, indexing: str = "ij") -> TupleType:
 
 declare(
     "meshgrid", "tensors:tensors", {"indexing": "ij"}, infer=_meshgrid_infer, lower=meshgrid,
-    reference=lambda tensors, indexing: tuple(np.ascontiguousarray(g) for g in np.meshgrid(*tensors, indexing=indexing)), fusion=Fusion.OPAQUE,
+    reference=lambda tensors, indexing: tuple(np.ascontiguousarray(g) for g in np.meshgrid(*tensors, indexing=indexing)),
+    fusion=Fusion.OPAQUE,
     doc="Vectors repeated over the grid that they span.",
 )  # fmt: skip
 
@@ -135,6 +139,7 @@ def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:
 
 
 declare(
-    "layout_transform", "x", {"src_layout": "", "dst_layout": ""}, infer=_layout_infer, lower=layout_transform, reference=_layout_ref,
-    fusion=Fusion.INJECTIVE, doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``); blocks must divide their axes.",
+    "layout_transform", "x", {"src_layout": "", "dst_layout": ""}, infer=_layout_infer, lower=layout_transform,
+    reference=_layout_ref, fusion=Fusion.INJECTIVE,
+    doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``); blocks must divide their axes.",
 )  # fmt: skip

@@ -83,9 +83,10 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
 
 
 declare(
-    "reshape", "x shape:shape", infer=_reshape_infer, lower=lambda x, shape: view(x, _reshape_dims(TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
-    reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]),
-    fusion=Fusion.INJECTIVE, doc="The same elements in row-major order under another shape; one dimension may be -1.",
+    "reshape", "x shape:shape", infer=_reshape_infer,
+    lower=lambda x, shape: view(x, _reshape_dims(TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
+    reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]), fusion=Fusion.INJECTIVE,
+    doc="The same elements in row-major order under another shape; one dimension may be -1.",
 )  # fmt: skip
 
 
@@ -95,7 +96,8 @@ def _flatten_infer(x: Expr) -> TensorType:
 
 
 declare(
-    "flatten", "x", infer=_flatten_infer, lower=lambda x: view(x, (product(x.shape),)), reference=lambda x: x.reshape(-1), fusion=Fusion.INJECTIVE,
+    "flatten", "x", infer=_flatten_infer, lower=lambda x: view(x, (product(x.shape),)),
+    reference=lambda x: x.reshape(-1), fusion=Fusion.INJECTIVE,
     doc="All elements in one dimension.",
 )  # fmt: skip
 
@@ -109,8 +111,9 @@ def _permute_infer(x: Expr, axes: Any = None) -> TensorType:
 
 
 declare(
-    "permute_dims", "x", {"axes": None}, infer=_permute_infer, lower=transpose, reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)),
-    fusion=Fusion.INJECTIVE, doc="Reorder dimensions; reversed when `axes` is None.",
+    "permute_dims", "x", {"axes": None}, infer=_permute_infer, lower=transpose,
+    reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)), fusion=Fusion.INJECTIVE,
+    doc="Reorder dimensions; reversed when `axes` is None.",
 )  # fmt: skip
 
 
@@ -123,8 +126,10 @@ def _expand_infer(x: Expr, axis: Any) -> TensorType:
 
 
 declare(
-    "expand_dims", "x", {"axis": 0}, infer=_expand_infer, lower=lambda x, axis: view(x, expanded_shape(x.shape, axis), "T_expand_dims"),
-    reference=lambda x, axis: np.expand_dims(x, axis), fusion=Fusion.INJECTIVE, doc="Insert dimensions of extent 1.",
+    "expand_dims", "x", {"axis": 0}, infer=_expand_infer,
+    lower=lambda x, axis: view(x, expanded_shape(x.shape, axis), "T_expand_dims"),
+    reference=lambda x, axis: np.expand_dims(x, axis), fusion=Fusion.INJECTIVE,
+    doc="Insert dimensions of extent 1.",
 )  # fmt: skip
 
 
@@ -140,7 +145,8 @@ def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
 declare(
     "squeeze", "x", {"axis": None}, infer=_squeeze_infer,
     lower=lambda x, axis: view(x, [d for i, d in enumerate(x.shape) if i not in squeezed_axes(x.shape, axis)], "T_squeeze"),
-    reference=lambda x, axis: np.squeeze(x, axis if axis is None or isinstance(axis, int) else tuple(axis)), fusion=Fusion.INJECTIVE,
+    reference=lambda x, axis: np.squeeze(x, axis if axis is None or isinstance(axis, int) else tuple(axis)),
+    fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",
 )  # fmt: skip
 
@@ -192,7 +198,8 @@ def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
 
 declare(
     "concat", "tensors:tensors", {"axis": 0}, infer=_concat_infer, lower=concatenate,
-    reference=lambda tensors, axis: np.concatenate(tensors, axis or 0), fusion=Fusion.INJECTIVE, doc="Join along an axis.",
+    reference=lambda tensors, axis: np.concatenate(tensors, axis or 0), fusion=Fusion.INJECTIVE,
+    doc="Join along an axis.",
 )  # fmt: skip
 
 
@@ -216,7 +223,8 @@ def _split_ref(x: Any, indices_or_sections: Any, axis: int) -> Any:
 
 
 declare(
-    "split", "x", {"indices_or_sections": 2, "axis": 0}, infer=_split_infer, lower=split, reference=_split_ref, fusion=Fusion.OPAQUE,
+    "split", "x", {"indices_or_sections": 2, "axis": 0}, infer=_split_infer, lower=split, reference=_split_ref,
+    fusion=Fusion.OPAQUE,
     doc="Cut along an axis into equal parts, or at indices.",
 )  # fmt: skip
 
@@ -232,8 +240,9 @@ def _stack_infer(tensors: Expr, axis: int = 0) -> TensorType:
 
 
 declare(
-    "stack", "tensors:tensors", {"axis": 0}, infer=_stack_infer, lower=stack, reference=lambda tensors, axis: np.stack(tensors, axis),
-    fusion=Fusion.INJECTIVE, doc="Join along a new axis.",
+    "stack", "tensors:tensors", {"axis": 0}, infer=_stack_infer, lower=stack,
+    reference=lambda tensors, axis: np.stack(tensors, axis), fusion=Fusion.INJECTIVE,
+    doc="Join along a new axis.",
 )  # fmt: skip
 
 
@@ -264,7 +273,8 @@ def _broadcast_to_infer(x: Expr, shape: Expr) -> TensorType:
 
 declare(
     "broadcast_to", "x shape:shape", infer=_broadcast_to_infer, lower=lambda x, shape: broadcast_to(x, shape),
-    reference=lambda x, shape: np.ascontiguousarray(np.broadcast_to(x, [int(d) for d in shape])), fusion=Fusion.BROADCAST,
+    reference=lambda x, shape: np.ascontiguousarray(np.broadcast_to(x, [int(d) for d in shape])),
+    fusion=Fusion.BROADCAST,
     doc="Repeat along dimensions of extent 1.",
 )  # fmt: skip
 
@@ -279,7 +289,8 @@ def _tile_infer(x: Expr, repeats: Any) -> TensorType:
 
 
 declare(
-    "tile", "x", {"repeats": (1,)}, infer=_tile_infer, lower=tile, reference=lambda x, repeats: np.tile(x, repeats), fusion=Fusion.OPAQUE,
+    "tile", "x", {"repeats": (1,)}, infer=_tile_infer, lower=tile, reference=lambda x, repeats: np.tile(x, repeats),
+    fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
 )  # fmt: skip
 
@@ -295,8 +306,9 @@ def _repeat_infer(x: Expr, repeats: int, axis: Any = None) -> TensorType:
 
 
 declare(
-    "repeat", "x", {"repeats": 1, "axis": None}, infer=_repeat_infer, lower=repeat, reference=lambda x, repeats, axis: np.repeat(x, repeats, axis),
-    fusion=Fusion.OPAQUE, doc="Repeat each element along an axis.",
+    "repeat", "x", {"repeats": 1, "axis": None}, infer=_repeat_infer, lower=repeat,
+    reference=lambda x, repeats, axis: np.repeat(x, repeats, axis), fusion=Fusion.OPAQUE,
+    doc="Repeat each element along an axis.",
 )  # fmt: skip
 
 
@@ -308,6 +320,7 @@ def _same_type(op: str) -> Any:
 
 
 declare(
-    "flip", "x", {"axis": 0}, infer=_same_type("flip"), lower=flip, reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)),
-    fusion=Fusion.INJECTIVE, doc="Reverse along an axis.",
+    "flip", "x", {"axis": 0}, infer=_same_type("flip"), lower=flip,
+    reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)), fusion=Fusion.INJECTIVE,
+    doc="Reverse along an axis.",
 )  # fmt: skip

@@ -52,7 +52,8 @@ def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
 
 
 declare(
-    "matmul", "x1 x2", {"out_dtype": ""}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "matmul", "x1 x2", {"out_dtype": ""}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref,
+    fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="Matrix product with NumPy's rules for ranks and batches.",
 )  # fmt: skip
 
@@ -80,7 +81,8 @@ def _linear_ref(x: Any, weight: Any, bias: Any = None, out_dtype: str = "") -> A
 
 
 declare(
-    "linear", "x weight bias?", {"out_dtype": ""}, infer=_linear_infer, lower=linear, reference=_linear_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "linear", "x weight bias?", {"out_dtype": ""}, infer=_linear_infer, lower=linear, reference=_linear_ref,
+    fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ weight.T + bias``, with weight (outputs, inputs).",
 )  # fmt: skip
 
@@ -92,8 +94,10 @@ def _outer_infer(x1: Expr, x2: Expr) -> TensorType:
 
 
 declare(
-    "outer", "x1 x2", infer=_outer_infer, lower=lambda x1, x2: te.compute((*x1.shape, *x2.shape), lambda i, j: x1(i) * x2(j), name="T_outer"),
-    reference=np.outer, fusion=Fusion.BROADCAST, doc="All products of the elements of two vectors.",
+    "outer", "x1 x2", infer=_outer_infer,
+    lower=lambda x1, x2: te.compute((*x1.shape, *x2.shape), lambda i, j: x1(i) * x2(j), name="T_outer"),
+    reference=np.outer, fusion=Fusion.BROADCAST,
+    doc="All products of the elements of two vectors.",
 )  # fmt: skip
 
 
@@ -111,7 +115,8 @@ def _packed_ref(x: Any, w: Any, n: int) -> Any:
 
 
 declare(
-    "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=matmul_packed, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=matmul_packed, reference=_packed_ref,
+    fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (ceil(n / panel), k, panel), padded with zeros.",
 )  # fmt: skip
 

@@ -62,7 +62,8 @@ def _softmax_ref(x: Any, axis: int) -> Any:
 
 
 declare(
-    "nn.softmax", "data", {"axis": -1}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref, fusion=Fusion.REDUCTION,
+    "nn.softmax", "data", {"axis": -1}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref,
+    fusion=Fusion.REDUCTION,
     doc="``exp(x) / sum(exp(x))`` along an axis.",
 )  # fmt: skip
 
@@ -92,13 +93,16 @@ def _layer_norm_ref(
 
 
 declare(
-    "nn.layer_norm", "data gamma beta?", {"axes": (-1,), "epsilon": 1e-5, "center": True, "scale": True}, infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)), lower=layer_norm,
-    reference=_layer_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise over trailing axes, then scale and shift.",
+    "nn.layer_norm", "data gamma beta?", {"axes": (-1,), "epsilon": 1e-5, "center": True, "scale": True},
+    infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)), lower=layer_norm, reference=_layer_norm_ref,
+    fusion=Fusion.REDUCTION, rtol=1e-4,
+    doc="Normalise over trailing axes, then scale and shift.",
 )  # fmt: skip
 
 
 declare(
-    "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_scaled("nn.rms_norm", "weight", axes=(-1,)), lower=rms_norm,
+    "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_scaled("nn.rms_norm", "weight", axes=(-1,)),
+    lower=rms_norm,
     reference=lambda x, weight, axes, epsilon: (
         x / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon) * weight
     ).astype(x.dtype),
@@ -113,8 +117,9 @@ def _instance_norm_ref(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 declare(
-    "nn.instance_norm", "data gamma beta", {"epsilon": 1e-5}, infer=_scaled("nn.instance_norm", "gamma", "beta"), lower=instance_norm, reference=_instance_norm_ref,
-    fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise each channel of each sample over its spatial axes.",
+    "nn.instance_norm", "data gamma beta", {"epsilon": 1e-5}, infer=_scaled("nn.instance_norm", "gamma", "beta"),
+    lower=instance_norm, reference=_instance_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4,
+    doc="Normalise each channel of each sample over its spatial axes.",
 )  # fmt: skip
 
 
@@ -141,8 +146,10 @@ def _after_split(axes: Any, channel: int) -> tuple[int, ...]:
 
 
 declare(
-    "nn.group_norm", "data gamma beta", {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5}, infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm,
-    reference=_group_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4, doc="Normalise groups of channels over channels and space.",
+    "nn.group_norm", "data gamma beta", {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5},
+    infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm, reference=_group_norm_ref,
+    fusion=Fusion.REDUCTION, rtol=1e-4,
+    doc="Normalise groups of channels over channels and space.",
 )  # fmt: skip
 
 
@@ -191,6 +198,8 @@ def _lrn_ref(x: Any, size: int, axis: int, bias: float, alpha: float, beta: floa
 
 
 declare(
-    "nn.lrn", "data", {"size": 5, "axis": 1, "bias": 1.0, "alpha": 1e-4, "beta": 0.75}, infer=lambda data, size=5, axis=1, **_: _along("nn.lrn")(data, axis), lower=lrn, reference=_lrn_ref,
-    fusion=Fusion.OPAQUE, rtol=1e-4, doc="Local response normalisation across channels.",
+    "nn.lrn", "data", {"size": 5, "axis": 1, "bias": 1.0, "alpha": 1e-4, "beta": 0.75},
+    infer=lambda data, size=5, axis=1, **_: _along("nn.lrn")(data, axis), lower=lrn, reference=_lrn_ref,
+    fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="Local response normalisation across channels.",
 )  # fmt: skip

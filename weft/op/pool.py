@@ -20,8 +20,8 @@ _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 def _infer(rank: int, op: str) -> Any:
     def infer(
-        data: Expr, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, count_include_pad: bool = False,
-        layout: str = "", out_layout: Any = None,
+        data: Expr, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        count_include_pad: bool = False, layout: str = "", out_layout: Any = None,
     ) -> TensorType:  # fmt: skip
         ty = tensor_arg(op, "data", data, ndim=rank + 2)
         if ty.shape is None:
@@ -86,11 +86,12 @@ for _rank in (1, 2, 3):
         declare(
             f"nn.{_kind}_pool{_rank}d", "data",
             {
-                "pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": False, "layout": _LAYOUTS[_rank],
-                "out_layout": None,
+                "pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False,
+                "count_include_pad": False, "layout": _LAYOUTS[_rank], "out_layout": None,
             },
-            infer=_infer(_rank, f"nn.{_kind}_pool{_rank}d"), lower=partial(pool, _kind), reference=_reference(_rank, _kind), fusion=Fusion.ANCHOR,
-            rtol=1e-4, doc=f"{_kind} pooling over {_rank}-D windows.",
+            infer=_infer(_rank, f"nn.{_kind}_pool{_rank}d"), lower=partial(pool, _kind),
+            reference=_reference(_rank, _kind), fusion=Fusion.ANCHOR, rtol=1e-4,
+            doc=f"{_kind} pooling over {_rank}-D windows.",
         )  # fmt: skip
 
 
@@ -125,9 +126,11 @@ def _adaptive_ref(kind: str) -> Any:
 for _rank in (1, 2, 3):
     for _kind in ("max", "avg"):
         declare(
-            f"nn.adaptive_{_kind}_pool{_rank}d", "data", {"output_size": None, "layout": _LAYOUTS[_rank], "out_layout": None},
-            infer=_adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), lower=partial(adaptive_pool, _kind), reference=_adaptive_ref(_kind),
-            fusion=Fusion.OPAQUE, rtol=1e-4, doc="Pool to a given output size; None keeps a size.",
+            f"nn.adaptive_{_kind}_pool{_rank}d", "data",
+            {"output_size": None, "layout": _LAYOUTS[_rank], "out_layout": None},
+            infer=_adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), lower=partial(adaptive_pool, _kind),
+            reference=_adaptive_ref(_kind), fusion=Fusion.OPAQUE, rtol=1e-4,
+            doc="Pool to a given output size; None keeps a size.",
         )  # fmt: skip
 
 
@@ -174,7 +177,8 @@ def _indices_ref(
 
 
 declare(
-    "nn.max_pool_with_indices", "data", {"pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False, "storage_order": 0},
+    "nn.max_pool_with_indices", "data",
+    {"pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False, "storage_order": 0},
     infer=_indices_infer, lower=max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) columns first.",
 )  # fmt: skip

@@ -46,14 +46,17 @@ def _quantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, out_dtype: 
 
 
 declare(
-    "quantize", "data scale zero_point", {"axis": -1, "out_dtype": "int8"}, infer=_infer("quantize", True), lower=quantize, reference=_quantize_ref,
-    fusion=Fusion.BROADCAST, doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along `axis`.",
+    "quantize", "data scale zero_point", {"axis": -1, "out_dtype": "int8"}, infer=_infer("quantize", True),
+    lower=quantize, reference=_quantize_ref, fusion=Fusion.BROADCAST,
+    doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along `axis`.",
 )  # fmt: skip
 
 declare(
-    "dequantize", "data scale zero_point", {"axis": -1, "out_dtype": "float32"}, infer=_infer("dequantize", False), lower=dequantize,
+    "dequantize", "data scale zero_point", {"axis": -1, "out_dtype": "float32"}, infer=_infer("dequantize", False),
+    lower=dequantize,
     reference=lambda data, scale, zero_point, axis, out_dtype: (
         (data.astype(np.int32) - _spread(zero_point, data, axis).astype(np.int32)) * _spread(scale, data, axis)
     ).astype(numpy_dtype(out_dtype)),
-    fusion=Fusion.BROADCAST, doc="``(data - zero_point) * scale``; scale and zero point are scalars, or vectors along `axis`.",
+    fusion=Fusion.BROADCAST,
+    doc="``(data - zero_point) * scale``; scale and zero point are scalars, or vectors along `axis`.",
 )  # fmt: skip

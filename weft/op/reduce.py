@@ -98,7 +98,8 @@ for _name, _fn, _ref, _doc in (
     ("std", topi.std, np.std, "The standard deviation over axes."),
 ):
     declare(
-        _name, "x", {"axis": None, "keepdims": False}, infer=_infer(_name), lower=_fn, reference=_exact(_ref), fusion=Fusion.REDUCTION, rtol=1e-4,
+        _name, "x", {"axis": None, "keepdims": False}, infer=_infer(_name), lower=_fn, reference=_exact(_ref),
+        fusion=Fusion.REDUCTION, rtol=1e-4,
         doc=_doc,
     )  # fmt: skip
 

@@ -101,8 +101,8 @@ def _weights_ref(x: float, size: int, method: str, rounding: str, a: float, excl
 
 
 def _resize_ref(
-    data: Any, size: Any, scales: Any, roi: Any, method: str, coordinate_transformation_mode: str, rounding_method: str, cubic_alpha: float,
-    cubic_exclude: bool, extrapolation_value: float,
+    data: Any, size: Any, scales: Any, roi: Any, method: str, coordinate_transformation_mode: str, rounding_method: str,
+    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float,
 ) -> Any:  # fmt: skip
     mode, rank, y = coordinate_transformation_mode, data.ndim, data.astype(np.float64)
     outside = np.zeros([int(d) for d in size], bool)
@@ -126,12 +126,13 @@ def _resize_ref(
 
 
 _ATTRS = {
-    "scales": None, "roi": None, "method": "linear", "coordinate_transformation_mode": "half_pixel", "rounding_method": "", "cubic_alpha": -0.75,
-    "cubic_exclude": False, "extrapolation_value": 0.0,
+    "scales": None, "roi": None, "method": "linear", "coordinate_transformation_mode": "half_pixel",
+    "rounding_method": "", "cubic_alpha": -0.75, "cubic_exclude": False, "extrapolation_value": 0.0,
 }  # fmt: skip
 
 declare(
-    "image.resize", "data size:shape", _ATTRS, infer=_resize_infer, lower=resize, reference=_resize_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    "image.resize", "data size:shape", _ATTRS, infer=_resize_infer, lower=resize, reference=_resize_ref,
+    fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Resize every axis to `size`; `scales`, where given, decide the coordinates.",
 )  # fmt: skip
 
@@ -156,5 +157,6 @@ def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, **at
 declare(
     "image.resize2d", "data size:shape",
     {"scales": None, "roi": None, "layout": "NCHW", **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}},
-    infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4, doc="Resize the two spatial axes.",
+    infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="Resize the two spatial axes.",
 )  # fmt: skip

@@ -107,8 +107,9 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
 # ------------------------------------------------------------------------------------------
 
 _NUMPY = {
-    "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0), "affine": lambda v: v,
-    "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1), "softsign": lambda v: v / (1 + np.abs(v)), "softplus": lambda v: np.log1p(np.exp(v)),
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0),
+    "affine": lambda v: v, "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
+    "softsign": lambda v: v / (1 + np.abs(v)), "softplus": lambda v: np.log1p(np.exp(v)),
     "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1), "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
     "thresholdedrelu": lambda v: np.where(v > 1, v, 0), "scaledtanh": np.tanh,
 }  # fmt: skip
@@ -137,7 +138,8 @@ def _run(
 
 
 def _lstm_recurrence_ref(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any, clip: float, input_forget: bool
+    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any,
+    clip: float, input_forget: bool
 ) -> Any:  # fmt: skip
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h, c), (f_act, g_act, h_act), (pi, po, pf) = states, acts, np.split(p[d], 3)
@@ -150,7 +152,8 @@ def _lstm_recurrence_ref(
 
 
 def _gru_recurrence_ref(
-    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float, linear_before_reset: bool
+    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float,
+    linear_before_reset: bool
 ) -> Any:  # fmt: skip
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h,), (f_act, g_act), n = states, acts, w.shape[0]
@@ -208,29 +211,32 @@ def _layer(
     doc: str,
 ) -> None:
     declare(
-        f"nn.{kind}", f"x w r b {' '.join(n for n in names if n != 'rb')}", attrs, infer=_infer(kind, ("b", *(n for n in names if n != "rb"))), lower=None,
-        reference=refs[0], decompose=decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
+        f"nn.{kind}", f"x w r b {' '.join(n for n in names if n != 'rb')}", attrs,
+        infer=_infer(kind, ("b", *(n for n in names if n != "rb"))), lower=None, reference=refs[0], decompose=decompose,
+        fusion=Fusion.OPAQUE, rtol=1e-4,
         doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), b (directions, 2 gates); "
         "returns all outputs (steps, directions, batch, hidden) and the last states.",
     )  # fmt: skip
     declare(
-        f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower, reference=refs[1],
-        fusion=Fusion.OPAQUE, rtol=1e-4,
+        f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower,
+        reference=refs[1], fusion=Fusion.OPAQUE, rtol=1e-4,
         doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with r (directions, hidden, gates).",
     )  # fmt: skip
 
 
 _layer(
     "lstm", ("sequence_lens", "initial_h", "initial_c", "p"),
-    {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False}, lstm_recurrence,
-    (_lstm_ref, _lstm_recurrence_ref), _decompose("lstm"), "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
+    {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False},
+    lstm_recurrence, (_lstm_ref, _lstm_recurrence_ref), _decompose("lstm"),
+    "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
 )  # fmt: skip
 _layer(
     "gru", ("rb", "sequence_lens", "initial_h"),
-    {"direction": "forward", "activations": ("sigmoid", "tanh"), "clip": 0.0, "linear_before_reset": False}, gru_recurrence,
-    (_gru_ref, _gru_recurrence_ref), _gru_decompose, "GRU with gates in the order update, reset, candidate",
+    {"direction": "forward", "activations": ("sigmoid", "tanh"), "clip": 0.0, "linear_before_reset": False},
+    gru_recurrence, (_gru_ref, _gru_recurrence_ref), _gru_decompose,
+    "GRU with gates in the order update, reset, candidate",
 )  # fmt: skip
 _layer(
-    "rnn", ("sequence_lens", "initial_h"), {"direction": "forward", "activations": ("tanh",), "clip": 0.0}, rnn_recurrence,
-    (_rnn_ref, _rnn_recurrence_ref), _decompose("rnn"), "A plain recurrent layer",
+    "rnn", ("sequence_lens", "initial_h"), {"direction": "forward", "activations": ("tanh",), "clip": 0.0},
+    rnn_recurrence, (_rnn_ref, _rnn_recurrence_ref), _decompose("rnn"), "A plain recurrent layer",
 )  # fmt: skip

@@ -17,7 +17,8 @@ __all__: list[str] = []
 
 
 def _infer(
-    data: Expr, grid: Expr, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True
+    data: Expr, grid: Expr, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    align_corners: bool = True
 ) -> TensorType:  # fmt: skip
     ty, gt = (
         tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float"),
@@ -90,7 +91,8 @@ def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, alig
 
 
 declare(
-    "image.grid_sample", "data grid", {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True}, infer=_infer, lower=grid_sample,
-    reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
+    "image.grid_sample", "data grid",
+    {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True}, infer=_infer,
+    lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
     doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the horizontal one first.",
 )  # fmt: skip

@@ -66,14 +66,16 @@ def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, redu
 
 
 declare(
-    "scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, infer=_scatter_elements_infer, lower=scatter_elements,
-    reference=_scatter_elements_ref, fusion=Fusion.OPAQUE, doc="Write one element for each index along an axis; indices outside are skipped.",
+    "scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, infer=_scatter_elements_infer,
+    lower=scatter_elements, reference=_scatter_elements_ref, fusion=Fusion.OPAQUE,
+    doc="Write one element for each index along an axis; indices outside are skipped.",
 )  # fmt: skip
 
 declare(
     "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_scatter_nd_infer, lower=scatter_nd,
     reference=lambda data, indices, updates, reduction: _apply(data, ((indices[i], updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction),
-    fusion=Fusion.OPAQUE, doc="Write slices by tuples of indices; indices outside are skipped.",
+    fusion=Fusion.OPAQUE,
+    doc="Write slices by tuples of indices; indices outside are skipped.",
 )  # fmt: skip
 
 
@@ -91,6 +93,7 @@ def _index_put_ref(data: Any, indices: Any, values: Any, accumulate: bool) -> An
 
 
 declare(
-    "index_put", "data indices:tensors values", {"accumulate": False}, infer=_index_put_infer, lower=index_put, reference=_index_put_ref,
-    fusion=Fusion.OPAQUE, doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
+    "index_put", "data indices:tensors values", {"accumulate": False}, infer=_index_put_infer, lower=index_put,
+    reference=_index_put_ref, fusion=Fusion.OPAQUE,
+    doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
 )  # fmt: skip

@@ -33,8 +33,9 @@ def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inb
 
 
 declare(
-    "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False}, infer=_slice_infer, lower=strided_slice,
-    reference=_slice_ref, fusion=Fusion.INJECTIVE, doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with `assume_inbound` all lie inside.",
+    "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False},
+    infer=_slice_infer, lower=strided_slice, reference=_slice_ref, fusion=Fusion.INJECTIVE,
+    doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with `assume_inbound` all lie inside.",
 )  # fmt: skip
 
 
@@ -61,6 +62,7 @@ def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
 
 
 declare(
-    "nn.pad", "data", {"pad_width": (), "pad_mode": "constant", "pad_value": 0.0}, infer=_pad_infer, lower=pad, reference=_pad_ref,
-    fusion=Fusion.INJECTIVE, doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
+    "nn.pad", "data", {"pad_width": (), "pad_mode": "constant", "pad_value": 0.0}, infer=_pad_infer, lower=pad,
+    reference=_pad_ref, fusion=Fusion.INJECTIVE,
+    doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
 )  # fmt: skip

@@ -67,15 +67,17 @@ def _topk_ref(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype:
 
 
 declare(
-    "topk", "data", {"k": 1, "axis": -1, "ret_type": "both", "largest": True, "dtype": "int32"}, infer=_topk_infer, lower=_topk_lower, reference=_topk_ref,
-    fusion=Fusion.OPAQUE, doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
+    "topk", "data", {"k": 1, "axis": -1, "ret_type": "both", "largest": True, "dtype": "int32"}, infer=_topk_infer,
+    lower=_topk_lower, reference=_topk_ref, fusion=Fusion.OPAQUE,
+    doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
 )  # fmt: skip
 
 declare(
     "sort", "data", {"axis": -1, "descending": False},
     infer=lambda data, axis=-1, descending=False: tensor_arg("sort", "data", data),
     lower=lambda data, axis=-1, descending=False: sort(data, axis, not descending),
-    reference=lambda data, axis, descending: np.take_along_axis(data, _order(data, axis, descending), axis), fusion=Fusion.OPAQUE,
+    reference=lambda data, axis, descending: np.take_along_axis(data, _order(data, axis, descending), axis),
+    fusion=Fusion.OPAQUE,
     doc="Sort along an axis.",
 )  # fmt: skip
 
@@ -83,6 +85,7 @@ declare(
     "argsort", "data", {"axis": -1, "descending": False, "dtype": "int32"},
     infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(data, -1, axis, "indices", descending, dtype, "argsort"),
     lower=lambda data, axis=-1, descending=False, dtype="int32": argsort(data, axis, not descending, dtype),
-    reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)), fusion=Fusion.OPAQUE,
+    reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)),
+    fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
 )  # fmt: skip

@@ -36,9 +36,9 @@ from weft.ir import (
 )
 
 __all__ = [
-    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "assert_op", "call_builtin", "call_dps_packed", "call_packed",
-    "call_pure_packed", "call_tir", "call_tir_inplace", "const", "is_op", "null_value", "print_", "shape_of", "shape_to_tensor",
-    "tensor_to_shape", "to_vdevice",
+    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "assert_op", "call_builtin", "call_dps_packed",
+    "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace", "const", "is_op", "null_value", "print_",
+    "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[Call], Type]

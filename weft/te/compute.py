@@ -25,8 +25,8 @@ from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, T
 from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
 
 __all__ = [
-    "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope",
-    "thread_axis", "var",
+    "comm_reducer", "compute", "extern", "highest", "lowest", "max", "min", "placeholder", "prod", "reduce_axis",
+    "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip
 
 _TAGS: list[str] = []

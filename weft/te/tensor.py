@@ -24,7 +24,8 @@ from weft.ir import scalar as s
 from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice", "install_tensor_arithmetic",
+    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice",
+    "install_tensor_arithmetic",
 ]  # fmt: skip
 
 

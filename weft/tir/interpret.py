@@ -205,8 +205,9 @@ def _mod(a: Any, b: Any) -> Any:
 
 
 _BINARY = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: _div, Mod: _mod, FloorDiv: _floordiv, FloorMod: _floormod, Min: np.minimum, Max: np.maximum,
-    EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: _div, Mod: _mod, FloorDiv: _floordiv, FloorMod: _floormod,
+    Min: np.minimum, Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater,
+    GE: np.greater_equal,
 }  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 
 __all__ = [
-    "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind",
-    "IfThenElse", "LetStmt", "Prefetch", "SeqStmt", "Stmt", "While", "seq",
+    "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer",
+    "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt", "Prefetch", "SeqStmt", "Stmt", "While", "seq",
 ]  # fmt: skip
 
 

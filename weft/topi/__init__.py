@@ -38,9 +38,11 @@ from weft.topi.sort import sort, topk
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
 __all__ = [
-    "all", "any", "arange", "argmax", "argmin", "argsort", "attention", "broadcast_to", "clip", "concatenate", "cumprod", "cumsum", "dequantize", "einsum",
-    "elementwise", "expand_dims", "eye", "flip", "full", "full_like", "gather", "gather_elements", "gather_nd", "gru_recurrence", "image", "index_put",
-    "index_tensor", "layout_transform", "lstm_recurrence", "matmul", "max", "mean", "meshgrid", "min", "nn", "one_hot", "prod", "quantize", "repeat",
-    "reshape", "reverse_sequence", "rnn_recurrence", "scatter_elements", "scatter_nd", "sort", "split", "squeeze", "stack", "std", "strided_slice", "sum",
-    "take", "tile", "topk", "transpose", "trilu", "variance", "where", *_math_names,
+    "all", "any", "arange", "argmax", "argmin", "argsort", "attention", "broadcast_to", "clip", "concatenate",
+    "cumprod", "cumsum", "dequantize", "einsum", "elementwise", "expand_dims", "eye", "flip", "full", "full_like",
+    "gather", "gather_elements", "gather_nd", "gru_recurrence", "image", "index_put", "index_tensor",
+    "layout_transform", "lstm_recurrence", "matmul", "max", "mean", "meshgrid", "min", "nn", "one_hot", "prod",
+    "quantize", "repeat", "reshape", "reverse_sequence", "rnn_recurrence", "scatter_elements", "scatter_nd", "sort",
+    "split", "squeeze", "stack", "std", "strided_slice", "sum", "take", "tile", "topk", "transpose", "trilu",
+    "variance", "where", *_math_names,
 ]  # fmt: skip

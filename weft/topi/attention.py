@@ -30,7 +30,8 @@ def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None
 
 
 def attention(
-    query: Any, key: Any, value: Any, bias: Any = None, scale: float | None = None, causal_mask: str | None = None, window_size: int | None = None
+    query: Any, key: Any, value: Any, bias: Any = None, scale: float | None = None, causal_mask: str | None = None,
+    window_size: int | None = None
 ) -> Any:  # fmt: skip
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head."""
     b, n_queries, heads, size = query.shape

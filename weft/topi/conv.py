@@ -12,7 +12,8 @@ from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
 __all__ = [
-    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "pad_spatial", "paddings", "pair", "spatial", "transposed_size", "weight_info",
+    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "pad_spatial", "paddings", "pair", "spatial",
+    "transposed_size", "weight_info",
 ]  # fmt: skip
 
 

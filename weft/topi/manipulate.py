@@ -20,8 +20,9 @@ from weft.ir import (
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 
 __all__ = [
-    "concatenate", "depth_to_space", "expand_dims", "expanded_axes", "expanded_shape", "flip", "layout_shape", "layout_transform", "meshgrid", "permutation",
-    "repeat", "reshape", "space_to_depth", "split", "split_points", "squeeze", "squeezed_axes", "stack", "tile", "tile_dims", "transpose", "view",
+    "concatenate", "depth_to_space", "expand_dims", "expanded_axes", "expanded_shape", "flip", "layout_shape",
+    "layout_transform", "meshgrid", "permutation", "repeat", "reshape", "space_to_depth", "split", "split_points",
+    "squeeze", "squeezed_axes", "stack", "tile", "tile_dims", "transpose", "view",
 ]  # fmt: skip
 
 

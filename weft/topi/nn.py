@@ -21,9 +21,10 @@ from weft.topi.shape import normalize_axis, product, simplify
 from weft.topi.slice import pad_between
 
 __all__ = [
-    "adaptive_pool", "batch_matmul", "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_nchw", "conv2d_nhwc", "conv3d_ncdhw", "dense",
-    "depth_to_space", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "flatten", "global_pool", "group_norm", "instance_norm", "layer_norm", "leaky_relu",
-    "log_softmax", "lrn", "matmul", "pad", "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "softmax", "space_to_depth", "upsampling",
+    "adaptive_pool", "batch_matmul", "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_nchw", "conv2d_nhwc",
+    "conv3d_ncdhw", "dense", "depth_to_space", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "flatten",
+    "global_pool", "group_norm", "instance_norm", "layer_norm", "leaky_relu", "log_softmax", "lrn", "matmul", "pad",
+    "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "softmax", "space_to_depth", "upsampling",
 ]  # fmt: skip
 
 
@@ -56,8 +57,8 @@ _KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2:
 
 
 def conv(
-    inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, data_layout: str = "", kernel_layout: str = "",
-    out_dtype: str | None = None,
+    inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, data_layout: str = "",
+    kernel_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """Convolve over all spatial axes."""
     rank, last = inp.ndim - 2, _conv.channels_last(data_layout)
@@ -68,15 +69,16 @@ def conv(
 
 
 def conv1d(
-    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1, data_layout: str = "NCW",
-    kernel_layout: str = "", out_dtype: str | None = None,
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
+    data_layout: str = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> Any:  # fmt: skip
     """1-D convolution."""
     return conv(data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
 
 
 def conv2d(
-    data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW", kernel_layout: str = "", out_dtype: str | None = None
+    data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW",
+    kernel_layout: str = "", out_dtype: str | None = None
 ) -> Any:  # fmt: skip
     """2-D convolution."""
     return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
@@ -110,7 +112,8 @@ def depthwise_conv2d_nchw(
 
 
 def depthwise_conv2d_nhwc(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI", out_dtype: str | None = None
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI",
+    out_dtype: str | None = None
 ) -> Any:  # fmt: skip
     """Depthwise convolution, channels last, kernel (height, width, channels, multiplier)."""
     h, w, c, m = Filter.shape
@@ -136,24 +139,24 @@ def _pooled(
 
 
 def pool1d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False, layout: str = "NCW",
-    count_include_pad: bool = True,
+    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    layout: str = "NCW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """1-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def pool2d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False, layout: str = "NCHW",
-    count_include_pad: bool = True,
+    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    layout: str = "NCHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """2-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
 def pool3d(
-    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False, layout: str = "NCDHW",
-    count_include_pad: bool = True,
+    data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
     """3-D pooling."""
     return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
@@ -209,7 +212,8 @@ def flatten(data: Any) -> Any:
 
 
 def upsampling(
-    data: Any, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor", align_corners: bool = False, output_shape: Any = None
+    data: Any, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
+    align_corners: bool = False, output_shape: Any = None
 ) -> Any:  # fmt: skip
     """Enlarge the two spatial axes by factors."""
     sizes = _conv.spatial(data.shape, _conv.channels_last(layout))

@@ -133,8 +133,9 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
 
 
 def resize(
-    data: Any, size: Any, scales: Any = None, roi: Any = None, method: str = "linear", coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "", cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0,
+    data: Any, size: Any, scales: Any = None, roi: Any = None, method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False, extrapolation_value: float = 0.0,
 ) -> Any:  # fmt: skip
     attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude}
     mode, rank = coordinate_transformation_mode, data.ndim

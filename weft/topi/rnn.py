@@ -204,8 +204,8 @@ def _lstm_step(layer: _Layer, peepholes: Any, at: Any, b: Any, input_forget: boo
 
 
 def gru_recurrence(
-    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str = "forward", activations: Any = ("sigmoid", "tanh"),
-    clip: float = 0.0, linear_before_reset: bool = False,
+    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str = "forward",
+    activations: Any = ("sigmoid", "tanh"), clip: float = 0.0, linear_before_reset: bool = False,
 ) -> Any:  # fmt: skip
     """The steps of a GRU, gates in the order update, reset, candidate; `rb` is the candidate's recurrent bias.
 

@@ -40,7 +40,8 @@ def _cubic_weights(t: Any) -> list[Any]:
 
 
 def grid_sample(
-    data: Any, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True
+    data: Any, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    align_corners: bool = True
 ) -> Any:  # fmt: skip
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), whose first coordinate is the last axis's."""
     rank, n_out = data.ndim - 2, grid.ndim - 2

@@ -42,8 +42,8 @@ def _nearest(rounding: str) -> None:
         if s.b == 0:
             return None
         return call(
-            s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), method="nearest", rounding_method=rounding,
-            coordinate_transformation_mode="asymmetric",
+            s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), method="nearest",
+            rounding_method=rounding, coordinate_transformation_mode="asymmetric",
         )  # fmt: skip
 
 
@@ -67,8 +67,8 @@ def _exclude(s: Sizes) -> Case | None:
 @cases("image.resize")
 def _crop(s: Sizes) -> Case | None:
     return call(
-        s.real(1, 1, 4, 4), Shape((1, 1, 3, 5)), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7), coordinate_transformation_mode="tf_crop_and_resize",
-        extrapolation_value=9.0, symbolic=False, **NEAR,
+        s.real(1, 1, 4, 4), Shape((1, 1, 3, 5)), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7),
+        coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0, symbolic=False, **NEAR,
     )  # fmt: skip
 
 

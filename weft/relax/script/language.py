@@ -198,10 +198,12 @@ call_builtin_with_ctx = _builtin("call_builtin_with_ctx")
 # Operands of the language's own operators that are not tensors: name, kind, default.
 _OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
     "builtin.alloc_tensor": (
-        ("shape", "shape", None), ("dtype", "dtype", None), ("runtime_device_index", "prim", 0), ("storage_scope", "str", "global"),
+        ("shape", "shape", None), ("dtype", "dtype", None), ("runtime_device_index", "prim", 0),
+        ("storage_scope", "str", "global"),
     ),
     "memory.alloc_storage": (
-        ("size", "shape", None), ("virtual_device_index", "prim", 0), ("storage_scope", "str", "global"), ("dtype", "dtype", "uint8"),
+        ("size", "shape", None), ("virtual_device_index", "prim", 0), ("storage_scope", "str", "global"),
+        ("dtype", "dtype", "uint8"),
     ),
     "memory.alloc_tensor": (("storage", "any", None), ("offset", "prim", 0), ("shape", "shape", None), ("dtype", "dtype", None)),
     "shape_to_tensor": (("shape", "shape", None),),

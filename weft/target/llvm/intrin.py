@@ -34,12 +34,12 @@ from weft.tir import INTRINSICS, BufferLoad
 __all__ = ["lanewise", "on"]
 
 _LLVM = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven", "fabs": "fabs",
-    "copysign": "copysign",
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
+    "fabs": "fabs", "copysign": "copysign",
 }  # fmt: skip
 _LIBM = frozenset((
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
-    "atanh", "erf", "pow", "atan2", "hypot", "fmod", "nextafter",
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "hypot", "fmod", "nextafter",
 ))  # fmt: skip
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 

@@ -17,7 +17,8 @@ from weft.tir import Buffer
 __all__ = ["DTYPE_CODES"]
 
 DTYPE_CODES = {
-    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13,
+    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12, "float8_e5m2fnuz": 13,
 }  # fmt: skip
 """DLPack's code of each kind of data type."""
 
@@ -143,8 +144,8 @@ def _declare_view(module: ModuleEmitter) -> None:
     module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     managed = "{ i32, i32, ptr, ptr, i64, ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
     fields = (
-        ("i32", "1"), ("i32", "0"), ("ptr", "null"), ("ptr", "@free"), ("i64", "0"), ("ptr", "%data"), ("i32", "1"), ("i32", "0"), ("i32", "%rank"),
-        ("i32", "%dtype"), ("ptr", "%shape"), ("ptr", "%strides"), ("i64", "%offset"),
+        ("i32", "1"), ("i32", "0"), ("ptr", "null"), ("ptr", "@free"), ("i64", "0"), ("ptr", "%data"), ("i32", "1"),
+        ("i32", "0"), ("i32", "%rank"), ("i32", "%dtype"), ("ptr", "%shape"), ("ptr", "%strides"), ("i64", "%offset"),
     )  # fmt: skip
     stores = "\n".join(
         f"  %f{i} = getelementptr inbounds {managed}, ptr %m, i64 0, i32 {i}\n  store {t} {v}, ptr %f{i}"

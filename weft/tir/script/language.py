@@ -242,8 +242,9 @@ class _BufferMaker:
     """``T.Buffer(shape, dtype, ...)``: an annotation, or a buffer that the function does not introduce otherwise."""
 
     def __call__(
-        self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
-        align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+        self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+        scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
+        axis_separators: Any = None,
     ) -> BufferNode:  # fmt: skip
         return _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
 
@@ -255,8 +256,9 @@ Buffer = _BufferMaker()
 
 
 def match_buffer(
-    param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    param: Any, shape: Any = None, dtype: Any = "float32", data: Any = None, strides: Any = None,
+    elem_offset: Any = None, scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
+    axis_separators: Any = None,
 ) -> MatchBuffer:  # fmt: skip
     """Name the memory of a handle parameter, or a region of another buffer."""
     if shape is None:
@@ -270,16 +272,17 @@ def match_buffer(
 
 
 def sblock_alloc_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
-    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> AllocBlockBuffer:  # fmt: skip
     """Allocate a buffer in the block under way."""
     return AllocBlockBuffer(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
 
 
 def alloc_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
-    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None, annotations: Any = None,
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    annotations: Any = None,
 ) -> Scope:  # fmt: skip
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
@@ -288,8 +291,8 @@ def alloc_buffer(
 
 
 def decl_buffer(
-    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None, scope: str = "global",
-    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
+    shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
+    scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Any = None,
 ) -> Scope:  # fmt: skip
     """Declare a buffer as a view of the memory that `data` points to."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor)

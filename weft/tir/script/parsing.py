@@ -689,8 +689,8 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
         state.blocks.pop()
     reads, writes = _regions(block, body)
     result = Block(
-        tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs), tuple(block.matches),
-        Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
+        tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs),
+        tuple(block.matches), Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
     )  # fmt: skip
     _emit(p, BlockRealize(tuple(block.values), block.facts.get("where", TRUE), result, span=result.span))
 

@@ -11,8 +11,9 @@ from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, IntImm, Let
 from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
 
 __all__ = [
-    "Add", "Div", "Max", "Min", "Mul", "Select", "Sub", "absolute", "above", "below", "bits_of", "call", "convert", "double", "equal", "float_of",
-    "fma", "horner", "integer", "is_nan", "let", "negated", "number", "shift_left", "shift_right", "with_sign_of",
+    "Add", "Div", "Max", "Min", "Mul", "Select", "Sub", "absolute", "above", "below", "bits_of", "call", "convert",
+    "double", "equal", "float_of", "fma", "horner", "integer", "is_nan", "let", "negated", "number", "shift_left",
+    "shift_right", "with_sign_of",
 ]  # fmt: skip
 
 _OPS = {

@@ -145,6 +145,6 @@ def _constant_lanes(e: Any) -> list[Any] | None:
 
 
 _LANE_OPS: dict[type, Any] = {
-    LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge, EQ: operator.eq, NE: operator.ne, Add: operator.add, Sub: operator.sub,
-    Mul: operator.mul, And: lambda x, y: x and y, Or: lambda x, y: x or y,
+    LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge, EQ: operator.eq, NE: operator.ne,
+    Add: operator.add, Sub: operator.sub, Mul: operator.mul, And: lambda x, y: x and y, Or: lambda x, y: x or y,
 }  # fmt: skip

@@ -238,8 +238,8 @@ class _Collapse:
 
         regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
         new_block = Block(
-            tuple(block_vars), regions[0], regions[1], block.name_hint, visit(block.body), None if block.init is None else visit(block.init), (), (),
-            block.annotations, span=block.span,
+            tuple(block_vars), regions[0], regions[1], block.name_hint, visit(block.body),
+            None if block.init is None else visit(block.init), (), (), block.annotations, span=block.span,
         )  # fmt: skip
         stmt: Stmt = BlockRealize(tuple(v for v, _ in new_loops), realize.predicate, new_block)
         for f, (var, extent) in zip(reversed(loops[: len(new_loops)]), reversed(new_loops), strict=True):
