@@ -6,8 +6,21 @@ import pytest
 
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import Cast, FloorDiv, FloorMod, IntImm, Range, Select, SizeVar, Var, as_expr, if_then_else, int64, max_,
-min_
+from weft.ir import (
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Range,
+    Select,
+    SizeVar,
+    Var,
+    as_expr,
+    if_then_else,
+    int64,
+    max_,
+    min_,
+)
 
 
 def rng(extent, start=0):
