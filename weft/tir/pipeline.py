@@ -21,6 +21,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.compact_buffer(),
         t.loop_partition(),
         t.flatten_buffer(),
+        t.transpose_tiles(),
         t.vectorize_loop(),
         t.unroll_loop(),
         t.simplify(),

@@ -399,6 +399,12 @@ def _shuffle(e: Shuffle, s: FunctionEmitter) -> str:
         )
     if any(p is None for p in picks):
         raise CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
+    types = {str(v.dtype) for v in e.vectors}
+    if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and DataType(e.vectors[0].dtype).lanes > 1:
+        t = llvm_type(e.vectors[0].dtype)
+        values = [s.expr(v) for v in e.vectors]
+        order = ", ".join(f"i32 {p}" for p in picks)
+        return s.value(f"shufflevector {t} {values[0]}, {t} {values[-1]}, <{len(picks)} x i32> <{order}>")
     lanes: list[tuple[PrimExpr, int]] = [(v, i) for v in e.vectors for i in range(DataType(v.dtype).lanes)]
     result = "poison"
     for n, p in enumerate(picks):

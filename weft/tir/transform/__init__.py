@@ -8,6 +8,7 @@ from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.simplify import simplify
+from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 
@@ -15,5 +16,6 @@ FlattenBuffer = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
 LoopPartition = loop_partition
 Simplify = simplify
+TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
 VectorizeLoop = vectorize_loop

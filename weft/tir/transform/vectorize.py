@@ -43,7 +43,7 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 
-__all__ = ["vectorize_loop"]
+__all__ = ["lanes_of", "vectorize_loop"]
 
 
 @function_pass(kind=PrimFunc, name="VectorizeLoop")
@@ -172,6 +172,12 @@ class _Vectorizer:
         new = _EXPR(e, self, mask)
         self.memo[id(e)] = (e, mask, new)
         return new
+
+
+def lanes_of(value: PrimExpr, loop: For) -> PrimExpr:
+    """Return the vector of the values that an expression takes over a loop of constant extent."""
+    worker = _Vectorizer(loop)
+    return broadcast(worker.expr(value, None), worker.lanes)
 
 
 _EXPR = Dispatch("vectorize an expression")

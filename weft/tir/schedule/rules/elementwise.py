@@ -10,8 +10,12 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
+from weft.tir.transform.transpose_tiles import TILE_MARK
 
 __all__ = ["flat_suffix", "schedule_spatial", "vectorize_spatial"]
+
+_TILE_ROWS = 16
+"""Rows of a tile that is transposed in registers: half of 32 registers."""
 
 
 def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
@@ -51,9 +55,7 @@ def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list
 
 
 def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
-    """Count the innermost loops along which every access either stays, or walks whole trailing dimensions of its
-    buffer.
-    """
+    """Count the innermost loops along which each access stays, or walks whole trailing dimensions of its buffer."""
     realize = ctx.sch.state.realize(rv.name)
     block = realize.block
     of_loop = {v: iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if isinstance(v, Var)}
@@ -98,9 +100,7 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
-    """Return the position of the loop along which a load is contiguous while the store is contiguous along the
-    innermost.
-    """
+    """Find the loop along which a load is contiguous while the store is contiguous along the innermost."""
     realize = ctx.sch.state.realize(rv.name)
     of_var = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
     order = [x.var for x in loops]
@@ -120,13 +120,15 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
 def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
     """Walk square tiles, so that the lines that a strided load touches are used whole while they are cached."""
     sch = ctx.sch
-    lanes = vector_lanes(ctx, ctx.block(rv))
+    lanes = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
     cost = element_cost(ctx.block(rv).body)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
     b_outer, b_inner = sch.split(loops[-1], [None, lanes])
     sch.reorder(*outer, a_outer, b_outer, a_inner, b_inner)
     sch.vectorize(b_inner)
+    sch.unroll(a_inner)
+    sch.annotate(a_inner, TILE_MARK, 1)
     row = ctx.fuse([*outer, a_outer])
     assert row is not None
     n = ctx.constant(b_outer)
