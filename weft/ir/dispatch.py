@@ -44,6 +44,7 @@ class Dispatch:
         return register
 
     def __call__(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the rule for the class of `node` on it and the further arguments."""
         fn = self._cache.get(type(node))
         if fn is None:
             fn = self._find(type(node), node)

@@ -36,6 +36,7 @@ class DataType(str):
     __slots__ = ("bits", "code", "lanes")
 
     def __new__(cls, text: Any) -> DataType:
+        """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
         if type(text) is DataType:
             return text
         return _parse(str(text))

@@ -39,6 +39,7 @@ class NodeMeta(type(msgspec.Struct)):
     """Sets the struct options of all nodes in one place and records each class by its name."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> NodeMeta:
+        """Make the class a frozen struct that is compared by identity and may be referenced weakly."""
         cls = super().__new__(mcs, name, bases, namespace, frozen=True, eq=False, weakref=True, **options)
         _BY_NAME[f"{cls.__module__}.{name}"] = cls  # type: ignore[assignment]
         return cls

@@ -51,10 +51,12 @@ class PrintIR(PassInstrument):
         self.pattern, self.before = re.compile(pattern), before
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        """Print the module before the pass, if asked to."""
         if self.before and self.pattern.search(info.name):
             print(f"# before {info.name}\n{mod}\n")
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        """Print the module after the pass."""
         if self.pattern.search(info.name):
             print(f"# after {info.name}\n{mod}\n")
 
@@ -67,9 +69,11 @@ class TimePasses(PassInstrument):
         self._stack: list[float] = []
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        """Start the clock of the pass."""
         self._stack.append(time.perf_counter())
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        """Stop the clock of the pass."""
         elapsed = (time.perf_counter() - self._stack.pop()) * 1e3
         self.times_ms[info.name] = self.times_ms.get(info.name, 0.0) + elapsed
 
@@ -151,6 +155,7 @@ class Pass:
         return self
 
     def __call__(self, mod: IRModule | BaseFunc) -> IRModule:
+        """Run on a module, or on a function in a module of its own; what was given stays as it is."""
         mod = IRModule.from_expr(mod)
         context = PassContext.current()
         for i in context.instruments:
@@ -175,6 +180,7 @@ class Sequential(Pass):
         super().__init__(name, self._run_all, opt_level)
 
     def __call__(self, mod: IRModule | BaseFunc) -> IRModule:
+        """Run on a module, or on a function in a module of its own; what was given stays as it is."""
         return self._run_all(IRModule.from_expr(mod))
 
     def _run_all(self, mod: IRModule) -> IRModule:

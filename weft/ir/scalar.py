@@ -198,6 +198,7 @@ class StringImm(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return "handle"
 
 
@@ -216,6 +217,7 @@ class BinaryOp(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return self.a.dtype
 
 
@@ -263,6 +265,7 @@ class CmpOp(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         lanes = DataType(self.a.dtype).lanes
         return "bool" if lanes == 1 else f"boolx{lanes}"
 
@@ -312,6 +315,7 @@ class Not(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return self.a.dtype
 
 
@@ -324,6 +328,7 @@ class Select(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return self.true_value.dtype
 
 
@@ -336,6 +341,7 @@ class Let(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return self.body.dtype
 
 
@@ -348,6 +354,7 @@ class Ramp(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return f"{DataType(self.base.dtype).element}x{self.lanes}"
 
 
@@ -359,6 +366,7 @@ class Broadcast(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return f"{DataType(self.value.dtype).element}x{self.lanes}"
 
 
@@ -370,6 +378,7 @@ class Shuffle(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         element = DataType(self.vectors[0].dtype).element
         return element if len(self.indices) == 1 else f"{element}x{len(self.indices)}"
 

@@ -187,34 +187,42 @@ class _Equal:
             if kind == _SCALAR:
                 self._scalars(a, b, where)
             elif kind == _TUPLE:
-                if not isinstance(b, tuple) or len(a) != len(b):
-                    raise _Mismatch(where, a, b, " (length)" if isinstance(b, tuple) else "")
-                for i in range(len(a) - 1, -1, -1):
-                    stack.append((a[i], b[i], (where, i), defining))
+                self._tuples(a, b, where, defining)
             elif kind == _TENSOR:
                 self._tensors(a, b, where)
             elif kind == _SEQUENCE or type(b).__name__ == "SeqStmt":
-                x, y = _flattened(a), _flattened(b)
-                if (len(x), len(y)) == (1, 1):
-                    stack.append((x[0], y[0], where, defining))
-                else:
-                    stack.append((x, y, (where, ".seq"), defining))
+                self._sequences(_flattened(a), _flattened(b), where, defining)
             elif cls is not type(b):
                 raise _Mismatch(where, a, b)
             elif kind == _PLAIN:
                 self._push(plan, a, b, where, defining)
             elif kind == _NUMBERED:
                 self._variables(plan, a, b, where, defining)
-            elif kind == _NAMED:
-                if _name_of(a) != _name_of(b):
-                    raise _Mismatch(where, _name_of(a), _name_of(b))
-            elif kind == _ATTRS:
-                if set(a.keys()) != set(b.keys()):
-                    raise _Mismatch(where, a.keys(), b.keys(), " (names of attributes)")
-                for k, v in reversed(a.items):
-                    stack.append((v, b[k], (where, f"[{k!r}]"), defining))
             else:
-                self._tensors(a.data, b.data, (where, ".data"))
+                self._leaf(kind, a, b, where, defining)
+
+    def _leaf(self, kind: int, a: Any, b: Any, where: Any, defining: int) -> None:
+        """Compare the kinds that are rare."""
+        if kind == _NAMED:
+            if _name_of(a) != _name_of(b):
+                raise _Mismatch(where, _name_of(a), _name_of(b))
+        elif kind == _ATTRS:
+            if set(a.keys()) != set(b.keys()):
+                raise _Mismatch(where, a.keys(), b.keys(), " (names of attributes)")
+            for k, v in reversed(a.items):
+                self.stack.append((v, b[k], (where, f"[{k!r}]"), defining))
+        else:
+            self._tensors(a.data, b.data, (where, ".data"))
+
+    def _tuples(self, a: Any, b: Any, where: Any, defining: int) -> None:
+        if not isinstance(b, tuple) or len(a) != len(b):
+            raise _Mismatch(where, a, b, " (length)" if isinstance(b, tuple) else "")
+        for i in range(len(a) - 1, -1, -1):
+            self.stack.append((a[i], b[i], (where, i), defining))
+
+    def _sequences(self, a: Any, b: Any, where: Any, defining: int) -> None:
+        single = (len(a), len(b)) == (1, 1)
+        self.stack.append((a[0], b[0], where, defining) if single else (a, b, (where, ".seq"), defining))
 
     def _push(self, plan: _Plan, a: Any, b: Any, where: Any, defining: int) -> None:
         below = _SIGHT if defining else 0
@@ -342,19 +350,13 @@ def _encode(root: Any, out: list[bytes]) -> None:
             write(_scalar_bytes(v))
         elif kind == _PLAIN:
             write(plan.tag)
-            for f in reversed(plan.fields):
-                push(getattr(v, f))
+            stack += [getattr(v, f) for f in reversed(plan.fields)]
             for f, binds in reversed(plan.binders):
                 x = getattr(v, f)
                 push(x if binds == _SIGHT else _New(x, binds))
         elif kind == _TUPLE:
             write(b"%d:" % len(v))
             stack.extend(reversed(v))
-        elif kind == _SEQUENCE:
-            flat = _flattened(v)
-            if len(flat) != 1:
-                write(b"%s%d:" % (plan.tag, len(flat)))
-            stack.extend(reversed(flat))
         elif kind == _NUMBERED:
             known = numbers.get(id(v))
             if known is not None and not how:
@@ -363,21 +365,31 @@ def _encode(root: Any, out: list[bytes]) -> None:
             write(b"@" + plan.tag)
             numbers[id(v)] = count
             count += 1
+            bind_data = how == _MEMORY
             for f in reversed(plan.fields):
                 x = getattr(v, f)
-                push(_New(x, _BIND) if how == _MEMORY and f == "data" else x)
-        elif kind == _NAMED:
-            write(plan.tag + _name_of(v).encode() + b";")
-        elif kind == _ATTRS:
-            items = sorted(v.items, key=lambda kv: kv[0])
-            write(b"{%d:" % len(items))
-            for k, x in reversed(items):
-                push(x)
-                push(k)
+                push(_New(x, _BIND) if bind_data and f == "data" else x)
         else:
-            array = _array(v.data if kind == _CONSTANT else v)
-            write(f"tensor:{array.dtype}{array.shape}".encode())
-            write(array.tobytes())
+            _encode_leaf(plan, v, stack, out)
+
+
+def _encode_leaf(plan: _Plan, v: Any, stack: list[Any], out: list[bytes]) -> None:
+    """Encode the kinds that are rare."""
+    if plan.kind == _SEQUENCE:
+        flat = _flattened(v)
+        if len(flat) != 1:
+            out.append(b"%s%d:" % (plan.tag, len(flat)))
+        stack.extend(reversed(flat))
+    elif plan.kind == _NAMED:
+        out.append(plan.tag + _name_of(v).encode() + b";")
+    elif plan.kind == _ATTRS:
+        items = sorted(v.items, key=lambda kv: kv[0])
+        out.append(b"{%d:" % len(items))
+        for k, x in reversed(items):
+            stack += (x, k)
+    else:
+        array = _array(v.data if plan.kind == _CONSTANT else v)
+        out += (f"tensor:{array.dtype}{array.shape}".encode(), array.tobytes())
 
 
 def _scalar_bytes(value: Any) -> bytes:

@@ -140,6 +140,7 @@ class Macro:
         self.source, self.definition, self.outer, self.scope, self.hygienic = source, definition, outer, scope, hygienic
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: only a script can call a macro."""
         raise ParseError(f"macro '{self.definition.name}' can only be called inside a script")
 
 
@@ -150,6 +151,7 @@ class MacroDecorator:
         self.hygienic = hygienic
 
     def __call__(self, fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+        """Return the macro of `fn`, or the decorator with the option set."""
         if fn is None:
             return MacroDecorator(hygienic)
         source, definition = source_of_function(fn)
@@ -199,7 +201,7 @@ class ModuleScope:
         return self.global_var(name)
 
     def global_var(self, name: str) -> GlobalVar:
-        """Return the global variable of a function, reading its signature (or its body, where that decides the type) at first."""
+        """Return the global variable of a function; the first time its signature, or where needed its body, is read."""
         entry = self.entries.get(name)
         if entry is None:
             if name in self.made:
@@ -245,17 +247,7 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
     errors: list[WeftError] = []
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
-            decorator = _decorator_of(statement, evaluator)
-            if decorator is None:
-                raise evaluator.fail(
-                    statement,
-                    f"function '{statement.name}' has no decorator that names its dialect",
-                    help="@T.prim_func or @R.function",
-                )
-            name = decorator.options.get("name") or statement.name
-            if statement.name in scope.entries:
-                raise evaluator.fail(statement, f"function '{statement.name}' is defined twice")
-            scope.entries[statement.name] = _Entry(name, statement, decorator)
+            _class_function(statement, evaluator, scope)
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             _class_assign(statement, evaluator, scope)
         elif isinstance(statement, ast.Expr):
@@ -279,6 +271,21 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
     for key, entry in scope.entries.items():
         functions[scope.global_var(key)] = entry.func
     return IRModule(functions, Attrs.of(attrs) if attrs else None, {k: tuple(v) for k, v in infos.items()})
+
+
+def _class_function(statement: ast.FunctionDef, evaluator: Evaluator, scope: ModuleScope) -> None:
+    """Note a function of a module's class, to be read when all names are known."""
+    decorator = _decorator_of(statement, evaluator)
+    if decorator is None:
+        raise evaluator.fail(
+            statement,
+            f"function '{statement.name}' has no decorator that names its dialect",
+            help="@T.prim_func or @R.function",
+        )
+    if statement.name in scope.entries:
+        raise evaluator.fail(statement, f"function '{statement.name}' is defined twice")
+    name = decorator.options.get("name") or statement.name
+    scope.entries[statement.name] = _Entry(name, statement, decorator)
 
 
 def _class_assign(statement: ast.Assign, evaluator: Evaluator, scope: ModuleScope) -> None:
@@ -325,6 +332,7 @@ class FunctionDecorator:
         self.dialect, self.options = dialect, options or {}
 
     def __call__(self, fn: Any = None, **options: Any) -> Any:
+        """Return the function read from `fn`, or the decorator with more options."""
         if fn is None:
             return FunctionDecorator(self.dialect, {**self.options, **options})
         if isinstance(fn, BaseFunc):
@@ -402,7 +410,7 @@ def _top_level_function(node: ast.FunctionDef, source: Source, evaluator: Evalua
         value = evaluator.evaluate(d)
         if isinstance(value, FunctionDecorator):
             p = Parser(source, dict(outer), value.dialect)
-            return with_deep_stack(lambda v=value: p.function(node, {"name": node.name, **v.options}))
+            return with_deep_stack(lambda p=p, v=value: p.function(node, {"name": node.name, **v.options}))
         if isinstance(value, MacroDecorator):
             return Macro(source, node, outer, {}, value.hygienic)
     raise evaluator.fail(
