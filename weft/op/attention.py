@@ -116,6 +116,6 @@ def _attribute(value: Any) -> Any:
 declare(
     "nn.attention", "query key value bias?", {"scale": None, "causal_mask": None, "window_size": None}, infer=_infer,
     lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
-    doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to (batch, heads, queries, keys), a causal mask and a "
-    "window of past keys.",
+    doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
+    "(batch, heads, queries, keys), a causal mask and a window of past keys.",
 )  # fmt: skip

@@ -37,14 +37,18 @@ def _like(op: str) -> Any:
 
 declare(
     "full", "shape:shape fill_value", {"dtype": ""}, infer=_full_infer, lower=full,
-    reference=lambda shape, fill_value, dtype: np.full([int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None),
+    reference=lambda shape, fill_value, dtype: np.full(
+        [int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None
+    ),
     fusion=Fusion.OPAQUE,
     doc="A tensor of one value.",
 )  # fmt: skip
 
 declare(
     "full_like", "x fill_value", {"dtype": ""}, infer=_like("full_like"), lower=full_like,
-    reference=lambda x, fill_value, dtype: np.full(x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype),
+    reference=lambda x, fill_value, dtype: np.full(
+        x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype
+    ),
     fusion=Fusion.OPAQUE,
     doc="A tensor of one value, shaped as another.",
 )  # fmt: skip
@@ -75,7 +79,9 @@ declare(
     "arange", "start:prim end:prim step:prim", {"dtype": "int64"},
     infer=lambda start, end, step, dtype="int64": TensorType((arange_size(start, end, step),), DataType(dtype), 1),
     lower=arange,
-    reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(numpy_dtype(dtype)),
+    reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(
+        numpy_dtype(dtype)
+    ),
     fusion=Fusion.OPAQUE,
     doc="Evenly spaced numbers from `start`, before `end`.",
 )  # fmt: skip

@@ -126,7 +126,9 @@ def _one_hot_ref(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: 
 declare(
     "one_hot", "indices on_value:prim off_value:prim", {"depth": 1, "axis": -1, "dtype": "float32"},
     infer=_one_hot_infer,
-    lower=lambda indices, on_value, off_value, depth=1, axis=-1, dtype="float32": one_hot(indices, prim(on_value), prim(off_value), depth, axis, dtype),
+    lower=lambda indices, on_value, off_value, depth=1, axis=-1, dtype="float32": one_hot(
+        indices, prim(on_value), prim(off_value), depth, axis, dtype
+    ),
     reference=_one_hot_ref, fusion=Fusion.INJECTIVE,
     doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
 )  # fmt: skip

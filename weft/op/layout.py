@@ -108,7 +108,7 @@ def _meshgrid_infer(tensors: Expr, indexing: str = "ij") -> TupleType:
 
 declare(
     "meshgrid", "tensors:tensors", {"indexing": "ij"}, infer=_meshgrid_infer, lower=meshgrid,
-    reference=lambda tensors, indexing: tuple(np.ascontiguousarray(g) for g in np.meshgrid(*tensors, indexing=indexing)),
+    reference=lambda tensors, indexing: tuple(map(np.ascontiguousarray, np.meshgrid(*tensors, indexing=indexing))),
     fusion=Fusion.OPAQUE,
     doc="Vectors repeated over the grid that they span.",
 )  # fmt: skip

@@ -144,7 +144,9 @@ def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
 
 declare(
     "squeeze", "x", {"axis": None}, infer=_squeeze_infer,
-    lower=lambda x, axis: view(x, [d for i, d in enumerate(x.shape) if i not in squeezed_axes(x.shape, axis)], "T_squeeze"),
+    lower=lambda x, axis: view(
+        x, [d for i, d in enumerate(x.shape) if i not in squeezed_axes(x.shape, axis)], "T_squeeze"
+    ),
     reference=lambda x, axis: np.squeeze(x, axis if axis is None or isinstance(axis, int) else tuple(axis)),
     fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",

@@ -104,7 +104,9 @@ declare(
     "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_scaled("nn.rms_norm", "weight", axes=(-1,)),
     lower=rms_norm,
     reference=lambda x, weight, axes, epsilon: (
-        x / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon) * weight
+        x
+        / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon)
+        * weight
     ).astype(x.dtype),
     fusion=Fusion.REDUCTION, rtol=1e-4, doc="Divide by the root of the mean square over trailing axes, then scale.",
 )  # fmt: skip

@@ -180,5 +180,6 @@ declare(
     "nn.max_pool_with_indices", "data",
     {"pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False, "storage_order": 0},
     infer=_indices_infer, lower=max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
-    doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) columns first.",
+    doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
+    "columns first.",
 )  # fmt: skip

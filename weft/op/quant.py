@@ -48,7 +48,8 @@ def _quantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, out_dtype: 
 declare(
     "quantize", "data scale zero_point", {"axis": -1, "out_dtype": "int8"}, infer=_infer("quantize", True),
     lower=quantize, reference=_quantize_ref, fusion=Fusion.BROADCAST,
-    doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along `axis`.",
+    doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along "
+    "`axis`.",
 )  # fmt: skip
 
 declare(

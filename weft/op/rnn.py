@@ -214,13 +214,14 @@ def _layer(
         f"nn.{kind}", f"x w r b {' '.join(n for n in names if n != 'rb')}", attrs,
         infer=_infer(kind, ("b", *(n for n in names if n != "rb"))), lower=None, reference=refs[0], decompose=decompose,
         fusion=Fusion.OPAQUE, rtol=1e-4,
-        doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), b (directions, 2 gates); "
-        "returns all outputs (steps, directions, batch, hidden) and the last states.",
+        doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), "
+        "b (directions, 2 gates); returns all outputs (steps, directions, batch, hidden) and the last states.",
     )  # fmt: skip
     declare(
         f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower,
         reference=refs[1], fusion=Fusion.OPAQUE, rtol=1e-4,
-        doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with r (directions, hidden, gates).",
+        doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with "
+        "r (directions, hidden, gates).",
     )  # fmt: skip
 
 

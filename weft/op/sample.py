@@ -94,5 +94,6 @@ declare(
     "image.grid_sample", "data grid",
     {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True}, infer=_infer,
     lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
-    doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the horizontal one first.",
+    doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the "
+    "horizontal one first.",
 )  # fmt: skip

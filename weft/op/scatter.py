@@ -73,7 +73,9 @@ declare(
 
 declare(
     "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_scatter_nd_infer, lower=scatter_nd,
-    reference=lambda data, indices, updates, reduction: _apply(data, ((indices[i], updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction),
+    reference=lambda data, indices, updates, reduction: _apply(
+        data, ((indices[i], updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
+    ),
     fusion=Fusion.OPAQUE,
     doc="Write slices by tuples of indices; indices outside are skipped.",
 )  # fmt: skip

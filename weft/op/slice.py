@@ -35,7 +35,8 @@ def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inb
 declare(
     "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False},
     infer=_slice_infer, lower=strided_slice, reference=_slice_ref, fusion=Fusion.INJECTIVE,
-    doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with `assume_inbound` all lie inside.",
+    doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with "
+    "`assume_inbound` all lie inside.",
 )  # fmt: skip
 
 

@@ -83,7 +83,9 @@ declare(
 
 declare(
     "argsort", "data", {"axis": -1, "descending": False, "dtype": "int32"},
-    infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(data, -1, axis, "indices", descending, dtype, "argsort"),
+    infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(
+        data, -1, axis, "indices", descending, dtype, "argsort"
+    ),
     lower=lambda data, axis=-1, descending=False, dtype="int32": argsort(data, axis, not descending, dtype),
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
