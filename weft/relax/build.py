@@ -164,7 +164,7 @@ def _cache_key(func: PrimFunc, name: str, target: Target) -> str:
 
 @lru_cache(maxsize=1)
 def compiler_fingerprint() -> str:
-    """Hash the sources that decide what code a TIR function becomes, so that another compiler never uses old entries."""
+    """Hash the sources that decide what code a function becomes, so that another compiler never uses old entries."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for package in ("ir", "arith", "tir", "target"):

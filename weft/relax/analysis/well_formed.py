@@ -166,8 +166,7 @@ class _Checker:
             elif isinstance(e, ExprVar):
                 self._use(e)
             elif isinstance(e, GlobalVar):
-                if e not in self.mod:
-                    self.say(f"the module has no function '{e.name_hint}'")
+                self._global(e)
             elif isinstance(e, Call):
                 self._call(e)
                 stack.extend([*reversed(e.args), *reversed(e.ty_args), e.op])
@@ -178,8 +177,8 @@ class _Checker:
                 stack.append(e.tuple_value)
             elif isinstance(e, (Type, PrimExpr)):
                 self._symbols(e)
-            elif isinstance(e, Expr) and not isinstance(e, Constant):
-                stack.extend(x for f in e.__struct_fields__ if f != "ty" for x in _nodes(getattr(e, f)))
+            elif not isinstance(e, Constant):
+                stack.extend(_parts(e))
 
     def _use(self, var: ExprVar) -> None:
         if id(var) not in self.bound:
@@ -188,6 +187,10 @@ class _Checker:
             else:
                 self.say(f"variable '{var.name_hint}' is not bound here")
             self.bound.add(id(var))  # say it once
+
+    def _global(self, var: GlobalVar) -> None:
+        if var not in self.mod:
+            self.say(f"the module has no function '{var.name_hint}'")
 
     def _symbols(self, node: Any) -> None:
         for n in walk(node):
@@ -229,6 +232,12 @@ class _Checker:
         ty = getattr(node.tuple_value, "ty", None)
         if isinstance(ty, TupleType) and not 0 <= node.index < len(ty.fields):
             self.say(f"element {node.index} of a tuple of {len(ty.fields)}")
+
+
+def _parts(e: Any) -> list[Node]:
+    """List the nodes in the fields of an expression, all but its type."""
+    fields = e.__struct_fields__ if isinstance(e, Expr) else ()
+    return [x for f in fields if f != "ty" for x in _nodes(getattr(e, f))]
 
 
 def _nodes(value: Any) -> list[Node]:

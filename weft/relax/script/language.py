@@ -205,7 +205,9 @@ _OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
         ("size", "shape", None), ("virtual_device_index", "prim", 0), ("storage_scope", "str", "global"),
         ("dtype", "dtype", "uint8"),
     ),
-    "memory.alloc_tensor": (("storage", "any", None), ("offset", "prim", 0), ("shape", "shape", None), ("dtype", "dtype", None)),
+    "memory.alloc_tensor": (
+        ("storage", "any", None), ("offset", "prim", 0), ("shape", "shape", None), ("dtype", "dtype", None),
+    ),
     "shape_to_tensor": (("shape", "shape", None),),
 }  # fmt: skip
 _ATTRS: dict[str, dict[str, Any]] = {"print": {"format": ""}, "assert_op": {"format": ""}}

@@ -17,7 +17,7 @@ _CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 @function_pass(kind=Function, opt_level=1)
 def fold_batch_norm(func: Function, mod: IRModule) -> Function:
-    """Turn ``batch_norm(x)`` with constant statistics into ``x * scale + shift``, and fold both into a convolution before it.
+    """Turn ``batch_norm(x)`` of constants into ``x * scale + shift``, and fold both into a convolution before it.
 
     Requires
         ``relax.normalized``, layouts with channels second.

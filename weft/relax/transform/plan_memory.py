@@ -41,7 +41,7 @@ __all__ = ["plan_memory", "size_in_bytes"]
 
 @function_pass(kind=Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
 def plan_memory(func: Function, mod: IRModule) -> Function:
-    """Turn ``builtin.alloc_tensor`` of values that stay inside the function into shared ``memory.alloc_storage`` blocks.
+    """Turn ``builtin.alloc_tensor`` of values that stay inside the function into shared ``memory.alloc_storage``.
 
     Requires
         Plain blocks after CallTIRRewrite.
@@ -141,7 +141,7 @@ class _Plan:
             free.extend(dying.pop(i, ()))
 
     def _take_over(self, i: int, out: Any, size: PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
-        """Find an operand of the kernel that fills `out` which dies there and whose storage the result may take over."""
+        """Find an operand that dies at the kernel which fills `out` and whose storage the result may take over."""
         for j in range(i + 1, min(i + 3, len(self.bindings))):
             value = self.bindings[j].value
             if self._is_kernel(value) and isinstance(value, Call) and any(a is out for a in value.args):

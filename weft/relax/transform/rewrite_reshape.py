@@ -18,7 +18,7 @@ _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 
 @function_pass(kind=Function, opt_level=0)
 def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
-    """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and chains of reshapes into one.
+    """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and join chains of reshapes.
 
     Requires
         ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.

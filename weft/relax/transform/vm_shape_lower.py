@@ -7,6 +7,7 @@ a generated TIR function computes it there, once for all expressions whose varia
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from weft.ir import (
@@ -347,45 +348,48 @@ def _typed(call: Call, ty: Type) -> Call:
 
 def _symbolic_uses(func: Function) -> list[PrimExpr]:
     """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
-    found: list[PrimExpr] = []
+    dims = [d for p in func.params for d in _type_dims(p.ty)]
+    dims.extend(_value_dims(func.body))
+    return [d for d in dims if isinstance(d, PrimExpr) and not isinstance(d, IntImm)]
 
-    def dims(values: Any) -> None:
-        found.extend(d for d in values or () if isinstance(d, PrimExpr) and not isinstance(d, IntImm))
 
-    def of_type(ty: Any) -> None:
-        if isinstance(ty, TensorType):
-            dims(ty.shape)
-        elif isinstance(ty, ShapeType):
-            dims(ty.values)
-        elif isinstance(ty, PrimType):
-            dims((ty.value,) if ty.value is not None else ())
-        elif isinstance(ty, TupleType):
-            for f in ty.fields:
-                of_type(f)
+def _type_dims(ty: Any) -> list[Any]:
+    """List the dimensions of a type, in order."""
+    if isinstance(ty, TensorType):
+        return list(ty.shape or ())
+    if isinstance(ty, ShapeType):
+        return list(ty.values or ())
+    if isinstance(ty, PrimType):
+        return [ty.value]
+    return [d for f in ty.fields for d in _type_dims(f)] if isinstance(ty, TupleType) else []
 
-    def of_value(value: Any) -> None:
+
+def _value_dims(root: Any) -> Iterator[Any]:
+    """Iterate over the numbers that a value is made of and the dimensions of its casts, in order."""
+    stack: list[Any] = [root]
+    while stack:
+        value = stack.pop()
         if isinstance(value, ShapeExpr):
-            dims(value.values)
+            yield from value.values
         elif isinstance(value, PrimValue):
-            dims((value.value,))
-        elif isinstance(value, Tuple):
-            for f in value.fields:
-                of_value(f)
-        elif isinstance(value, Call):
-            for a in value.args:
-                of_value(a)
-        elif isinstance(value, If):
-            of_value(value.true_branch)
-            of_value(value.false_branch)
-        elif isinstance(value, SeqExpr):
-            for block in value.blocks:
-                for b in block.bindings:
-                    if isinstance(b, MatchCast):
-                        of_type(b.ty)
-                    of_value(b.value)
-            of_value(value.body)
+            yield value.value
+        elif isinstance(value, MatchCast):
+            yield from _type_dims(value.ty)
+            stack.append(value.value)
+        else:
+            stack.extend(reversed(_inner_values(value)))
 
-    for p in func.params:
-        of_type(p.ty)
-    of_value(func.body)
-    return found
+
+def _inner_values(value: Any) -> list[Any]:
+    """List the values right inside a value or a binding, in order."""
+    if isinstance(value, Tuple):
+        return list(value.fields)
+    if isinstance(value, Call):
+        return list(value.args)
+    if isinstance(value, If):
+        return [value.true_branch, value.false_branch]
+    if isinstance(value, VarBinding):
+        return [value.value]
+    if isinstance(value, SeqExpr):
+        return [*(b for block in value.blocks for b in block.bindings), value.body]
+    return []
