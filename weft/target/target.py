@@ -204,6 +204,19 @@ class Target:
         return (4, 8, 16) if {"avx512f", "avx512vl"} <= self.features and self.vector_bits >= 512 else ()
 
     @property
+    def dot_forms(self) -> tuple[tuple[str, str, str, int], ...]:
+        """Instructions that add groups of narrow products: types of the factors and of the sum, and lanes."""
+        f, wide = self.features, self.vector_bits >= 512
+        forms: list[tuple[str, str, str, int]] = []
+        if "avx512vnni" in f and wide:
+            forms.append(("uint8", "int8", "int32", 16))
+        elif "avxvnni" in f or {"avx512vnni", "avx512vl"} <= f:
+            forms.append(("uint8", "int8", "int32", 8))
+        if "avx512bf16" in f and wide:
+            forms.append(("bfloat16", "bfloat16", "float32", 16))
+        return tuple(forms)
+
+    @property
     def num_vector_registers(self) -> int:
         """The number of vector registers."""
         if self.triple.startswith(("aarch64", "arm64")):

@@ -92,7 +92,7 @@ class ModuleEmitter:
                 *self.declarations.values(),
                 *self.functions,
                 self._attributes(),
-                '!0 = !{!"branch_weights", i32 2000, i32 1}\n',
+                '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n',
             ]
         )
 
@@ -101,7 +101,11 @@ class ModuleEmitter:
         cpu = f'"target-cpu"="{t.cpu}" ' if t.cpu else ""
         wide = ' "prefer-vector-width"="512"' if t.vector_bits == 512 else ""
         features = f'nounwind {cpu}"target-features"="{t.attribute_string}"{wide}'
-        return f"attributes #0 = {{ {features} }}\nattributes #1 = {{ cold }}\nattributes #2 = {{ {features} cold noinline }}"
+        return (
+            f"attributes #0 = {{ {features} }}\n"
+            "attributes #1 = { cold }\n"
+            f"attributes #2 = {{ {features} cold noinline }}"
+        )
 
 
 class FunctionEmitter:
@@ -117,6 +121,7 @@ class FunctionEmitter:
         self.block = "entry"
         self.cleanup: list[str] = []
         self.noalias = True
+        self.streamed: frozenset[int] = frozenset()
         self.loops = self.scalar_stores = self.vector_stores = 0
         self._known: dict[str, str] = {}
         self._undo: list[list[str]] = []

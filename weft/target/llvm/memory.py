@@ -7,6 +7,7 @@ from typing import Any
 from weft.error import CodegenError
 from weft.ir import Broadcast, DataType, PrimExpr, Ramp, as_int
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
+from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
 from weft.tir import Buffer, BufferLoad
 
@@ -104,7 +105,11 @@ def store(s: FunctionEmitter, buffer: Buffer, index: PrimExpr, value: Any, predi
     if isinstance(index, Ramp) and as_int(index.stride) == 1:
         pointer = element_pointer(s, buffer, index.base)
         if predicate is None:
-            s.emit(f"store {m} {text}, ptr {pointer}, align {align}")
+            n_bytes = dt.lanes * DataType(buffer.dtype).itemsize
+            if s.streamed and is_streamed(s, buffer, index.base, n_bytes):
+                s.emit(f"store {m} {text}, ptr {pointer}, align {n_bytes}, !nontemporal !1")
+            else:
+                s.emit(f"store {m} {text}, ptr {pointer}, align {align}")
             return
         name = f"llvm.masked.store.{_memory_suffix(dt)}.p0"
         args = [(m, text), ("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(predicate))]

@@ -151,7 +151,10 @@ def _declare_view(module: ModuleEmitter) -> None:
         f"  %f{i} = getelementptr inbounds {managed}, ptr %m, i64 0, i32 {i}\n  store {t} {v}, ptr %f{i}"
         for i, (t, v) in enumerate(fields)
     )
-    module.support("weft.tensor_view", lambda: f"""define internal ptr @weft.tensor_view(ptr %data, ptr %dims, i32 %rank, i32 %dtype, i64 %offset) #0 {{
+    module.support(
+        "weft.tensor_view",
+        lambda: f"""define internal ptr @weft.tensor_view(
+    ptr %data, ptr %dims, i32 %rank, i32 %dtype, i64 %offset) #0 {{
   %out = alloca ptr, align 8
   store ptr null, ptr %out
   %wide = zext i32 %rank to i64
@@ -192,7 +195,8 @@ def _result(s: FunctionEmitter, result: str, dt: DataType) -> str:
     if dt.is_float:
         is_float = s.value(f"icmp eq i32 {kind}, {_FLOAT}")
         number = s.value(
-            f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, double {s.value(f'sitofp i64 {bits} to double')}"
+            f"select i1 {is_float}, double {s.value(f'bitcast i64 {bits} to double')}, "
+            f"double {s.value(f'sitofp i64 {bits} to double')}"
         )
         return convert(s, number, DataType("float64"), dt)
     if dt.code == "handle":

@@ -25,6 +25,7 @@ from weft.ir import (
 )
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.stmt import LOOPS, STMT, emit_loop, finish
+from weft.target.llvm.stream import fence
 from weft.target.llvm.support import parallel_for
 from weft.target.llvm.types import llvm_type
 from weft.tir import (
@@ -101,7 +102,7 @@ def _task_function(
 ) -> None:
     """Emit ``task``, which unpacks the struct, and ``task.body``, the loop."""
     inner = FunctionEmitter(outer.module, task + ".body", is_task=True)
-    inner.analyzer, inner.noalias = outer.analyzer, outer.noalias
+    inner.analyzer, inner.noalias, inner.streamed = outer.analyzer, outer.noalias, outer.streamed
     params = []
     for i, b in enumerate(buffers):
         inner.pointers[id(b)] = f"%b{i}"
@@ -117,6 +118,8 @@ def _task_function(
     if low != "0":
         ends = [inner.value(f"add {t} {e}, {low}") for e in ends]
     emit_loop(node.loop_var, ends[0], ends[1], lambda: STMT(node.body, inner), inner)
+    if inner.streamed:
+        fence(inner)
     inner.emit("ret i32 0")
     signature = ", ".join([*params, "i64 %begin", "i64 %end"])
     outer.module.functions.append(finish(inner, f"define internal i32 @{task}.body({signature}) noinline #0"))

@@ -8,6 +8,7 @@ from weft.error import CodegenError
 from weft.ir import DataType, Dispatch, IntImm, Range, StringImm, Var, as_int
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.memory import element_pointer, store
+from weft.target.llvm.stream import fence, streamed_buffers, versions
 from weft.target.llvm.support import allocate_workspace, raise_error
 from weft.target.llvm.types import llvm_type, memory_type
 from weft.tir import (
@@ -166,6 +167,14 @@ LOOPS[ForKind.THREAD_BINDING] = _device_threads
 @STMT.on(For)
 def _for(node: For, s: FunctionEmitter) -> None:
     s.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    streamed = streamed_buffers(node, s)
+    if streamed:
+        _versions(node, streamed, s)
+    else:
+        _one_version(node, s)
+
+
+def _one_version(node: For, s: FunctionEmitter) -> None:
     special = LOOPS.get(node.kind)
     if special is not None and special(node, s):
         return
@@ -173,6 +182,23 @@ def _for(node: For, s: FunctionEmitter) -> None:
     if as_int(node.min) is not None and extent is not None and extent <= 0:
         return
     emit_loop(node.loop_var, low, s.expr(node.min + node.extent), lambda: STMT(node.body, s), s, extent is not None)
+
+
+def _versions(node: For, buffers: list[Var], s: FunctionEmitter) -> None:
+    """Emit a loop twice: storing past the caches, for aligned buffers, and as usual."""
+    stream, usual, end = s.label("stream"), s.label("usual"), s.label("endstream")
+    s.branch(versions(buffers, s), stream, usual)
+    for label, chosen in ((stream, frozenset(id(b) for b in buffers)), (usual, frozenset[int]())):
+        with s.scope():
+            s.start(label)
+            s.streamed = chosen
+            _one_version(node, s)
+            s.streamed = frozenset()
+            if chosen:
+                fence(s)
+            s.jump(end)
+    s.start(end)
+    s.forget()
 
 
 def emit_loop(

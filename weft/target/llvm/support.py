@@ -20,7 +20,9 @@ def _weak(module: ModuleEmitter, result: str, name: str, params: str) -> None:
 def parallel_for(s: FunctionEmitter, body: str, context: str, extent: str, grain: str) -> str:
     """Run ``body(begin, end, context)`` over an extent in pieces of at least `grain`; return the code."""
     _weak(s.module, "i32", "weft_parallel_for", "ptr, ptr, i64, i64")
-    name = s.module.support("weft.parallel_for", lambda: """define internal i32 @weft.parallel_for(ptr %body, ptr %ctx, i64 %extent, i64 %grain) #0 {
+    name = s.module.support(
+        "weft.parallel_for",
+        lambda: """define internal i32 @weft.parallel_for(ptr %body, ptr %ctx, i64 %extent, i64 %grain) #0 {
   %here = icmp ne ptr @weft_parallel_for, null
   br i1 %here, label %pool, label %serial
 pool:
@@ -48,7 +50,9 @@ def allocate_workspace(s: FunctionEmitter, nbytes: str) -> str:
     _weak(module, "void", "weft_workspace_free", "ptr")
     module.declare("aligned_alloc", "declare ptr @aligned_alloc(i64, i64)")
     module.declare("free", "declare void @free(ptr)")
-    module.support("weft.workspace_alloc", lambda: """define internal noalias ptr @weft.workspace_alloc(i64 %nbytes) #0 {
+    module.support(
+        "weft.workspace_alloc",
+        lambda: """define internal noalias ptr @weft.workspace_alloc(i64 %nbytes) #0 {
   %here = icmp ne ptr @weft_workspace_alloc, null
   br i1 %here, label %cached, label %plain
 cached:
@@ -111,7 +115,10 @@ def argument_error(
     _weak(module, "i32", "weft_arg_error", "ptr, i32, i32, i64, i64, ptr, i32")
     fallback = raise_error(module, "%kind", "%text")
     type_error, value_error = module.string("TypeError"), module.string("ValueError")
-    module.support("weft.arg_error", lambda: f"""define internal i32 @weft.arg_error(ptr %text, ptr %signature, i32 %arg, i32 %code, i64 %dim, i64 %expected, ptr %args, i32 %n) #2 {{
+    module.support(
+        "weft.arg_error",
+        lambda: f"""define internal i32 @weft.arg_error(
+    ptr %text, ptr %signature, i32 %arg, i32 %code, i64 %dim, i64 %expected, ptr %args, i32 %n) #2 {{
   %here = icmp ne ptr @weft_arg_error, null
   br i1 %here, label %full, label %plain
 full:
@@ -123,4 +130,7 @@ plain:
   %set = {fallback}
   ret i32 %set
 }}""")  # fmt: skip
-    return f"call i32 @weft.arg_error(ptr {text}, ptr {signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, ptr %args, i32 %num_args)"
+    return (
+        f"call i32 @weft.arg_error(ptr {text}, ptr {signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, "
+        "ptr %args, i32 %num_args)"
+    )
