@@ -78,9 +78,11 @@ class PlaceholderOp(Operation, kw_only=True):
     dtype: str = "float32"
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of an output."""
         return self.shape
 
     def output_dtype(self, index: int) -> str:
+        """The data type of an output."""
         return self.dtype
 
 
@@ -102,14 +104,17 @@ class ComputeOp(BaseComputeOp, kw_only=True):
 
     @property
     def num_outputs(self) -> int:
+        """How many tensors the operation gives."""
         return len(self.body)
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The reduction variables of the sums."""
         return self.body[0].axis if isinstance(self.body[0], Reduce) else ()
 
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        """The tensors read, each once."""
         found: dict[int, Tensor] = {}
         for node in walk(self.body):
             if isinstance(node, ProducerLoad):
@@ -117,9 +122,11 @@ class ComputeOp(BaseComputeOp, kw_only=True):
         return tuple(found.values())
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of an output."""
         return tuple(iv.dom.extent for iv in self.axis)  # type: ignore[union-attr]
 
     def output_dtype(self, index: int) -> str:
+        """The data type of an output."""
         return self.body[index].dtype
 
 
@@ -134,16 +141,20 @@ class ScanOp(Operation, kw_only=True):
 
     @property
     def num_outputs(self) -> int:
+        """How many tensors the operation gives."""
         return len(self.update)
 
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        """The tensors read, each once."""
         return (*self.init, *self.update)
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of an output."""
         return self.state_placeholder[index].shape
 
     def output_dtype(self, index: int) -> str:
+        """The data type of an output."""
         return self.state_placeholder[index].dtype
 
 
@@ -157,16 +168,20 @@ class ExternOp(Operation, kw_only=True):
 
     @property
     def num_outputs(self) -> int:
+        """How many tensors the operation gives."""
         return len(self.output_placeholders)
 
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
+        """The tensors read, each once."""
         return tuple({id(t): t for t in self.inputs}.values())
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of an output."""
         return self.output_placeholders[index].shape
 
     def output_dtype(self, index: int) -> str:
+        """The data type of an output."""
         return self.output_placeholders[index].dtype
 
 
