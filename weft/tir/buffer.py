@@ -51,6 +51,7 @@ class BufferLoad(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value read."""
         lanes = DataType(self.indices[-1].dtype).lanes if self.indices else 1
         return self.buffer.dtype if lanes == 1 else f"{self.buffer.dtype}x{lanes}"
 

@@ -13,8 +13,10 @@ from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 from weft.ir import scalar as s
 
-__all__ = ["INTRINSICS", "Intrinsic", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "infinity", "likely",
-           "max_value", "min_value", "reinterpret"]  # fmt: skip
+__all__ = [
+    "INTRINSICS", "Intrinsic", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed",
+    "infinity", "likely", "max_value", "min_value", "reinterpret",
+]  # fmt: skip
 
 
 class Intrinsic(NamedTuple):
@@ -36,6 +38,13 @@ def _clz(x: Any) -> int:
 
 def _round_half_even(x: Any) -> Any:
     return np.rint(x)
+
+
+def _dot_accumulate(total: Any, a: Any, b: Any) -> Any:
+    """Add to each lane the products of its group of neighbours."""
+    total = np.asarray(total)
+    products = np.asarray(a).astype(total.dtype) * np.asarray(b).astype(total.dtype)
+    return total + products.reshape(total.size, -1).sum(axis=1, dtype=total.dtype)
 
 
 INTRINSICS: dict[str, Intrinsic] = {
@@ -92,6 +101,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("ldexp", 2, lambda x, n: np.ldexp(x, np.asarray(n).astype(np.int32)), "float"),
         Intrinsic("nextafter", 2, np.nextafter, "float"),
         Intrinsic("fma", 3, lambda a, b, c: a * b + c, "same"),
+        Intrinsic("dot_accumulate", 3, _dot_accumulate, "same"),
     )
 }
 """Name (without ``tir.``) to intrinsic."""
@@ -128,8 +138,9 @@ def _make(intrinsic: Intrinsic) -> Callable[..., PrimExpr]:
     return build
 
 
-globals().update({name: _make(i) for name, i in INTRINSICS.items() if name not in ("abs",)})
-__all__ += [name for name in INTRINSICS if name != "abs"]
+_OWN = ("abs", "dot_accumulate")  # not functions of scalars of one type
+globals().update({name: _make(i) for name, i in INTRINSICS.items() if name not in _OWN})
+__all__ += [name for name in INTRINSICS if name not in _OWN]
 power = globals()["pow"]
 __all__ += ["power"]
 

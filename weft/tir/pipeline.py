@@ -22,6 +22,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.loop_partition(),
         t.flatten_buffer(),
         t.transpose_tiles(),
+        t.dot_product(forms=getattr(target, "dot_forms", ())),
         t.vectorize_loop(),
         t.unroll_loop(),
         t.simplify(),

@@ -17,6 +17,7 @@ class ProducerLoad(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         lanes = DataType(self.indices[-1].dtype).lanes if self.indices else 1
         return self.producer.dtype if lanes == 1 else f"{self.producer.dtype}x{lanes}"
 
@@ -48,4 +49,5 @@ class Reduce(PrimExpr):
 
     @property
     def dtype(self) -> str:
+        """The data type of the value."""
         return self.source[self.value_index].dtype

@@ -26,6 +26,7 @@ from weft.ir import (
     Select,
     Sub,
     Var,
+    children,
     const,
     max_,
     min_,
@@ -190,56 +191,57 @@ def access_regions(
     skip : iterable of Buffer
         Buffers allocated inside, which do not count.
     """
-    reads: dict[int, tuple[Buffer, tuple[Range | None, ...]]] = {}
-    writes: dict[int, tuple[Buffer, tuple[Range | None, ...]]] = {}
-    hidden = {id(b) for b in skip}
+    found = _Accesses(analyzer, {id(b) for b in skip})
+    for s in stmts:
+        found.visit(s, {})
+    return _boxes(found.reads), _boxes(found.writes)
+
+
+_Box = tuple[Range | None, ...]
+
+
+class _Accesses:
+    """Collects one box per buffer read, and one per buffer written."""
+
+    def __init__(self, analyzer: Analyzer, hidden: set[int]) -> None:
+        self.analyzer, self.hidden = analyzer, hidden
+        self.reads: dict[int, tuple[Buffer, _Box]] = {}
+        self.writes: dict[int, tuple[Buffer, _Box]] = {}
+
+    def visit(self, s: Node, domain: dict[Var, Range]) -> None:
+        """Note what a statement or an expression touches while the loops of `domain` run."""
+        if isinstance(s, For):
+            self.visit(s.extent, domain)
+            self.visit(s.body, {**domain, s.loop_var: Range(s.min, s.extent)})
+        elif isinstance(s, BufferStore):
+            self.note(self.writes, s.buffer, point_region(s.buffer, s.indices).region, domain)
+            for e in (s.value, *s.indices):
+                self.visit(e, domain)
+        elif isinstance(s, BlockRealize):
+            from_vars = {iv.var: value for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)}
+            for table, regions in ((self.reads, s.block.reads), (self.writes, s.block.writes)):
+                for r in regions:
+                    self.note(table, r.buffer, substitute_ranges(r.region, from_vars), domain)
+        elif isinstance(s, PrimExpr):
+            for load in loads_of(s):
+                self.note(self.reads, load.buffer, point_region(load.buffer, load.indices).region, domain)
+        elif isinstance(s, Stmt):
+            for v in children(s):
+                self.visit(v, domain)
 
     def note(
-        table: dict[int, tuple[Buffer, tuple[Range | None, ...]]],
+        self,
+        table: dict[int, tuple[Buffer, _Box]],
         buffer: Buffer,
         ranges: tuple[Range, ...],
         domain: dict[Var, Range],
     ) -> None:
-        if id(buffer) in hidden:
+        """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
+        if id(buffer) in self.hidden:
             return
-        box = relax_region(ranges, domain, analyzer)
+        box = relax_region(ranges, domain, self.analyzer)
         old = table.get(id(buffer))
-        table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, analyzer))
-
-    def expressions(s: Node, domain: dict[Var, Range]) -> None:
-        for load in loads_of(s):
-            note(reads, load.buffer, point_region(load.buffer, load.indices).region, domain)
-
-    def go(s: Any, domain: dict[Var, Range]) -> None:
-        if isinstance(s, For):
-            expressions(s.extent, domain)
-            go(s.body, {**domain, s.loop_var: Range(s.min, s.extent)})
-        elif isinstance(s, BufferStore):
-            note(writes, s.buffer, point_region(s.buffer, s.indices).region, domain)
-            expressions(s.value, domain)
-            for i in s.indices:
-                expressions(i, domain)
-        elif isinstance(s, BlockRealize):
-            _note_block(s, domain, note, reads, writes)
-        else:
-            for f in s.__struct_fields__:
-                value = getattr(s, f)
-                for v in value if isinstance(value, tuple) else (value,):
-                    if isinstance(v, Stmt):
-                        go(v, domain)
-                    elif isinstance(v, PrimExpr):
-                        expressions(v, domain)
-
-    for s in stmts:
-        go(s, {})
-    return _boxes(reads), _boxes(writes)
-
-
-def _note_block(s: BlockRealize, domain: dict[Var, Range], note: Any, reads: Any, writes: Any) -> None:
-    from_vars = {iv.var: value for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)}
-    for table, regions in ((reads, s.block.reads), (writes, s.block.writes)):
-        for r in regions:
-            note(table, r.buffer, substitute_ranges(r.region, from_vars), domain)
+        table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, self.analyzer))
 
 
 def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[Range, ...]:
@@ -247,7 +249,7 @@ def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]
     return substitute(ranges, mapping)
 
 
-def _boxes(table: dict[int, tuple[Buffer, tuple[Range | None, ...]]]) -> tuple[BufferRegion, ...]:
+def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
     return tuple(
         BufferRegion(
             b, tuple(r if r is not None else Range(const(0, d.dtype), d) for r, d in zip(box, b.shape, strict=True))

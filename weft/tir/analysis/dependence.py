@@ -1,6 +1,4 @@
-"""Who feeds whom: producers and consumers among the blocks of a scope, and the kinds of block that schedules may
-move.
-"""
+"""Who feeds whom among the blocks of a scope, and the kinds of block that schedules may move."""
 
 from __future__ import annotations
 

@@ -127,8 +127,9 @@ def same_point(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
 
 
 class Contraction:
-    """A sum of products: ``C[..] += A[..] * B[..]`` where the output is contiguous along `vector`, and so `B` must
-    move with it.
+    """A sum of products ``C[..] += A[..] * B[..]``.
+
+    The output is contiguous along `vector`, and so `B` must move with it.
 
     ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it
     only as ``vector // group``.

@@ -142,8 +142,7 @@ def subst_stmt(stmt: Any, mapping: Mapping[Any, PrimExpr]) -> Any:
 
 
 def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Var, Var], dict[str, str]]:
-    """Copy a statement with fresh loop variables, block variables and block names, so that it can stand beside the
-    original.
+    """Copy a statement with fresh loop and block variables and block names, to stand beside the original.
 
     Returns
     -------

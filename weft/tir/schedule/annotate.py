@@ -65,7 +65,8 @@ def _check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) 
             if loop.loop_var in used_vars(value) and iv.iter_type not in allowed:
                 raise refuse(
                     primitive,
-                    f"the loop feeds '{iv.var.name}', a {iv.iter_type} variable: its iterations write the same elements",
+                    f"the loop feeds '{iv.var.name}', a {iv.iter_type} variable: its iterations write the same "
+                    "elements",
                     loops=loop,
                     block=r.block.name_hint,
                     help="use rfactor, or apply it to a spatial loop",

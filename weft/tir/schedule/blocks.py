@@ -1,6 +1,4 @@
-"""Inlining primitives: compute_inline puts a producer into its consumers, reverse_compute_inline a consumer into its
-producer.
-"""
+"""Inlining: compute_inline puts a producer into its consumers, reverse_compute_inline a consumer into its producer."""
 
 from __future__ import annotations
 
@@ -90,7 +88,8 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
         else:
             raise refuse(
                 primitive,
-                f"an element is stored at [{', '.join(map(str, store.indices))}], which is not a plain list of block variables",
+                f"an element is stored at [{', '.join(map(str, store.indices))}], "
+                "which is not a plain list of block variables",
                 block=realize.block.name_hint,
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
@@ -107,9 +106,7 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
 
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
-    """Apply an element-wise consumer to the elements of its only producer where they are stored, and drop the buffer
-    between.
-    """
+    """Apply an element-wise consumer where its only producer stores elements, and drop the buffer between."""
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]

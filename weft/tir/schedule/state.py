@@ -191,9 +191,7 @@ class ScheduleState:
         return f"{hint}_{n}"
 
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
-        """Return an analyzer that knows the ranges of the loops and the conditions around the end of a path (with
-        `inside`, the end too).
-        """
+        """Return an analyzer that knows the loops and conditions around the end of a path (`inside`: and its own)."""
         analyzer = Analyzer()
         for v in self._dimensions():
             analyzer.mark_global_non_neg(v)

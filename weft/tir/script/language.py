@@ -70,6 +70,7 @@ class DTypeMaker:
         self.dtype = DataType(dtype)
 
     def __call__(self, value: Any = None, is_size_var: bool = False) -> PrimExpr:
+        """Return a variable of this type, or `value` as a constant of it or cast to it."""
         if value is None:
             return (s.SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(value, str):

@@ -266,8 +266,13 @@ def _assign(p: Parser, target: ast.expr, value: Any) -> None:
         p.define(target.id, _bind(p, target, value))
         return
     if isinstance(target, (ast.Tuple, ast.List)):
-        values = [Axis("data_par" if k == "S" else "reduce", _loop_domain(p, target, v), v) for k, v in _remapped(p, target, value)] \
-            if isinstance(value, Remap) else list(value)  # fmt: skip
+        if isinstance(value, Remap):
+            kinds = {"S": "data_par"}
+            values = [
+                Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, value)
+            ]
+        else:
+            values = list(value)
         if len(values) != len(target.elts):
             raise p.fail(
                 target,
@@ -513,10 +518,8 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     elif isinstance(value, PrimExpr):
         _emit(p, Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
-        raise p.fail(
-            node,
-            f"the result of '{ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ast.unparse(node)}' is not used",
-        )
+        said = node.value.func if isinstance(node.value, ast.Call) else node
+        raise p.fail(node, f"the result of '{ast.unparse(said)}' is not used")
     elif value is not None and not isinstance(value, (str, MetaVar)):
         raise p.fail(node, "the statement has no effect", found=repr(value))
 

@@ -1,6 +1,7 @@
 """TIR passes, in the order of the lowering pipeline (``weft.tir.pipeline``)."""
 
 from weft.tir.transform.compact_buffer import compact_buffer
+from weft.tir.transform.dot_product import dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.loop_partition import loop_partition
@@ -12,6 +13,7 @@ from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 
+DotProduct = dot_product
 FlattenBuffer = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
 LoopPartition = loop_partition

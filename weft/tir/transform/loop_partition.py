@@ -101,7 +101,7 @@ class _Partition:
         return IfThenElse(worst, fast, body)
 
     def _decidable(self, body: Stmt) -> list[tuple[PrimExpr, PrimExpr]]:
-        """List (condition, worst case) that depend on tile loops in `body` and otherwise only on what is known outside of it."""
+        """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
         loops = [n for n in walk(body) if isinstance(n, For)]
         inner = {id(f.loop_var) for f in loops}
         tile = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops if f.kind in _TILE}

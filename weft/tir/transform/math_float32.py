@@ -141,7 +141,7 @@ def exp10(x: PrimExpr) -> PrimExpr:
 
 
 def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
-    """``combine(k, f, rest)`` with ``x == 2**k (1 + f)`` and ``log(1 + f) == f - f**2 / 2 + rest``, and the special values."""
+    """``combine(k, f, rest)`` with ``x == 2**k (1 + f)``, ``log(1 + f) == f - f**2 / 2 + rest``, and special values."""
 
     def scaled(y: Var) -> PrimExpr:
         def from_bits(bits: Var) -> PrimExpr:

@@ -52,7 +52,7 @@ _EXACT = 1048576.0
 
 
 def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
-    """``value(r, n)`` with ``x == n * pi / 2 + r``, where `r` is at most pi / 4 and `n` an int32, right in its low bits."""
+    """``value(r, n)`` with ``x == n * pi / 2 + r``, `r` at most pi / 4 and `n` an int32, right in its low bits."""
 
     def wide(d: Var) -> PrimExpr:
         def rounded(t: Var) -> PrimExpr:

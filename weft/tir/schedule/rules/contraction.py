@@ -14,7 +14,7 @@ constant weights are packed; one that is not, or that does not divide into tiles
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int
+from weft.ir import FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext
@@ -23,6 +23,7 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue
 from weft.tir.schedule.rules.tile import RowPart, Tile, choose_tile, row_parts
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
+from weft.tir.transform.dot_product import DOT_GROUPS
 
 __all__ = ["schedule_contraction"]
 
@@ -57,6 +58,7 @@ class _Product:
         self.lanes = ctx.lanes(c.output.buffer.dtype)
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
         self.copies: set[str] = set()
+        self.group = _dot_group(ctx, c)
 
     def schedule(self) -> set[str]:
         """Apply the rule."""
@@ -129,9 +131,7 @@ class _Product:
         return chosen
 
     def _adjacent(self, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        """Bring loops of the sink next to each other, at the place of the first, and leave out those of one
-        iteration.
-        """
+        """Bring loops of the sink together at the place of the first, without those of one iteration."""
         if len(loops) > 1:
             everything = self.sch.get_loops(sink)
             inside = {x.var for x in loops}
@@ -312,13 +312,17 @@ class _Product:
                 lanes = column
         order = self._channels_last(block, owner, reduce_loops)
         unrolled: list[LoopRV] = []
+        group: list[LoopRV] = []
+        if order and self.group > 1:
+            outer, inner = sch.split(order[-1], [None, self.group])
+            order, group = [*order[:-1], outer], [inner]
         if order:
             n = ctx.constant(order[-1])
             step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])
                 order, unrolled = [*order[:-1], k_outer], [k_inner]
-        sch.reorder(*order, *unrolled, *rows, *vectors, *lanes)
+        sch.reorder(*order, *unrolled, *rows, *vectors, *lanes, *group)
         for x in lanes:
             sch.vectorize(x)
         for x in [*unrolled, *rows, *vectors]:
@@ -361,16 +365,30 @@ def contraction_vector(block: Block) -> Var:
     return c.vector
 
 
+def _dot_group(ctx: RuleContext, c: Contraction) -> int:
+    """Return how many products one lane adds up by an instruction: what the types and the packing allow, else 1."""
+    key = (str(c.a.dtype), str(c.b.dtype), str(c.output.buffer.dtype))
+    group = DOT_GROUPS.get(key, 1)
+    lanes = ctx.lanes(c.output.buffer.dtype)
+    if group == 1 or (*key, lanes) not in ctx.dot_forms or stride_along(c.b, c.vector) != group:
+        return 1
+    step = next((v for v in c.reduce if stride_along(c.a, v) == 1), None)
+    extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
+    if step is None or not _divides(extents[step], group):
+        return 1
+    return group
+
+
 def _panel_of(c: Contraction) -> int | None:
     """Return the width of the panels in which the second operand is packed, or None where it is not."""
     panel = None
-    for i in c.b.indices:
+    for i in walk(c.b.indices):
         if isinstance(i, FloorMod) and i.a is c.vector and isinstance(i.b, IntImm):
             panel = i.b.value
     if panel is None:
         return None
     outer = any(isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel) for i in c.b.indices)
-    return panel if outer and isinstance(c.b.indices[-1], FloorMod) else None
+    return panel if outer and c.vector in used_vars(c.b.indices[-1]) else None
 
 
 def _divides(extent: PrimExpr, width: int) -> bool:

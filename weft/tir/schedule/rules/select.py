@@ -53,7 +53,7 @@ def schedule_of(func: PrimFunc, target: Any) -> Schedule:
             done |= _attempt(ctx, lambda b=block: schedule_transposed(ctx, b.name_hint))
     for block in reversed(ctx.blocks()):
         if block.name_hint not in done and is_selecting(block):
-            done |= _attempt(ctx, lambda b=block: schedule_selecting(ctx, b.name_hint, done))
+            done |= _attempt(ctx, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen))
     for group in _chains(ctx, done):
         done |= _attempt(ctx, lambda g=group: _rows(ctx, g))
     for block in ctx.blocks():
