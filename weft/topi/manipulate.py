@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -101,7 +102,7 @@ def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]
         size = simplify(ceildiv(ty_dim, int64(n)))
         return [(simplify(size * i), simplify(size if i < n - 1 else ty_dim - size * (n - 1))) for i in range(n)]
     points = [int64(0), *as_shape(indices_or_sections), ty_dim]
-    return [(b, simplify(e - b)) for b, e in zip(points[:-1], points[1:], strict=True)]
+    return [(b, simplify(e - b)) for b, e in itertools.pairwise(points)]
 
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:

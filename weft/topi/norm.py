@@ -82,6 +82,7 @@ def layer_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Any:
+    """Normalize over axes to mean 0 and variance 1, then scale and shift element by element."""
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
     dtype, x = x.dtype, widened(x)
     mean, inverse = _moments(x, over, epsilon, "T_layer_norm")
@@ -169,6 +170,7 @@ def batch_norm(
     scale: bool = True,
     **_: Any,
 ) -> Any:
+    """Normalize each channel by the given mean and variance, then scale and shift; return these two as well."""
     a = normalize_axis("nn.batch_norm", axis, x.ndim)
 
     def element(*i: Any) -> Any:

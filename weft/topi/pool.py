@@ -160,7 +160,7 @@ def max_pool_with_indices(
 ) -> Any:
     """Take the maximum of each window (channels first), and the flat index at which it stands."""
     rank = x.ndim - 2
-    k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
+    k, s, d, b, _ = window(rank, pool_size, strides, dilation, padding)
     shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode)
     ks = [te.reduce_axis((int64(0), int64(k[i])), f"k{i}") for i in range(rank)]
 

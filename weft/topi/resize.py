@@ -137,6 +137,7 @@ def resize(
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.75,
     cubic_exclude: bool = False, extrapolation_value: float = 0.0,
 ) -> Any:  # fmt: skip
+    """Resize data to `size`, one number per axis, by interpolation; `scales` and `roi` also have one entry per axis."""
     attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude}
     mode, rank = coordinate_transformation_mode, data.ndim
     axes: dict[int, _Axis] = {}
@@ -176,6 +177,7 @@ def _interpolate(data: Any, o: Any, axes: dict[int, _Axis], method: str, attrs: 
 
 
 def full_size(shape: Any, size: Any, layout: str) -> tuple[Any, ...]:
+    """Return the shape of the result of resizing the two spatial axes of `shape`."""
     return (shape[0], *size, shape[3]) if layout.endswith("C") else (shape[0], shape[1], *size)
 
 
@@ -188,12 +190,14 @@ def spread(value: Any, layout: str, fill: float) -> Any:
 
 
 def spread_roi(roi: Any, layout: str) -> Any:
+    """Return a region of the two spatial axes as one of all four."""
     if roi is None or len(roi) != 4:
         return None
     return (*spread(roi[:2], layout, 0.0), *spread(roi[2:], layout, 1.0))
 
 
 def resize2d(data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any) -> Any:
+    """Resize the two spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
     size = tuple(size) if len(size) == 2 else tuple(size) * 2
     return resize(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs

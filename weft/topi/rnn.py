@@ -81,7 +81,7 @@ class _Layer:
     def products(
         self, sums: Any, first: int, count: int, start: Callable[[Any], Any], state: Callable[[Any], Any]
     ) -> Any:
-        """``sums[g] = start(g) + sum_k state(k) * r[k, g]`` for `count` gates g from `first`, in blocks that stay in registers."""
+        """``sums[g] = start(g) + sum_k state(k) * r[k, g]`` for `count` gates from `first`, blockwise in registers."""
         block = next(w for w in (_BLOCK, 48, 32, 16, 8, 4, 2, 1) if count % w == 0)
         lanes = min(block, 16)
         g, k = tir.Var("g", "int64"), tir.Var("k", "int64")
@@ -110,7 +110,7 @@ class _Layer:
 def _recur(
     layer: _Layer, steps: Any, batch: Any, lens: Any, initial: list[tuple[Any, Any]], step: Callable[[Any, Any], Any]
 ) -> Any:
-    """Set the states, clear the outputs past each sample's length, and run ``step(position, sample)`` over the length."""
+    """Set the states, clear outputs past each sample's length, and run ``step(position, sample)`` over the length."""
     y = layer.outputs[0]
     b, t, u, length = (tir.Var(n, "int64") for n in ("b", "t", "u", "length"))
     position = length - int64(1) - t if layer.reverse else t

@@ -43,7 +43,7 @@ def grid_sample(
     data: Any, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
     align_corners: bool = True
 ) -> Any:  # fmt: skip
-    """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), whose first coordinate is the last axis's."""
+    """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
     rank, n_out = data.ndim - 2, grid.ndim - 2
     sizes = data.shape[2:]
 
