@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -313,9 +314,8 @@ def cases() -> list[Case]:
         )
     for n, k in ((128, 384), (128, 768), (512, 1024), (4096, 1024)):
         x, g, b = rand(n, k), rand(k), rand(k)
-        run = lambda x=x, g=g, b=b: peer(
-            [("LayerNormalization", ["x0", "g", "b"], {"axis": -1})], [x], {"g": g, "b": b}
-        )
+        node = ("LayerNormalization", ["x0", "g", "b"], {"axis": -1})
+        run = partial(peer, [node], [x], {"g": g, "b": b})
         out.append((f"layernorm {n}x{k}", layer_norm_func(n, k), [x, g, b, np.zeros_like(x)], run, 0.0))
     half, root = 0.5, float(np.sqrt(0.5))
     for shape in ((128, 1536), (128, 3072), (4096, 4096)):
@@ -401,7 +401,8 @@ def main() -> None:
     rows = []
     wanted = [p.strip() for p in ARGS.only.split(",") if p.strip()]
     print(
-        f"{'kernel':34} {'weft us':>10} {'p25':>10} {'GF/s':>7} {'ort us':>10} {'p25':>10} {'ratio':>6} {'p25':>6} {'compile ms':>10}"
+        f"{'kernel':34} {'weft us':>10} {'p25':>10} {'GF/s':>7} "
+        f"{'ort us':>10} {'p25':>10} {'ratio':>6} {'p25':>6} {'compile ms':>10}"
     )
     for name, func, arrays, make_peer, flops in cases():
         if wanted and not any(w in name for w in wanted):
@@ -423,7 +424,8 @@ def main() -> None:
         weft, ort = stats["weft"], stats.get("ort", (float("nan"), float("nan")))
         rate = f"{flops / weft[0] / 1e3:7.1f}" if flops else " " * 7
         print(
-            f"{name:34} {weft[0]:10.1f} {weft[1]:10.1f} {rate} {ort[0]:10.1f} {ort[1]:10.1f} {ort[0] / weft[0]:6.2f} {ort[1] / weft[1]:6.2f} {compile_ms:10.0f}",
+            f"{name:34} {weft[0]:10.1f} {weft[1]:10.1f} {rate} {ort[0]:10.1f} {ort[1]:10.1f} "
+            f"{ort[0] / weft[0]:6.2f} {ort[1] / weft[1]:6.2f} {compile_ms:10.0f}",
             flush=True,
         )
         rows.append({"name": name, "weft_us": weft, "ort_us": ort, "threads": ARGS.threads, "compile_ms": compile_ms})

@@ -51,7 +51,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("indices,iters,bijective,surjective", CASES)
+@pytest.mark.parametrize(("indices", "iters", "bijective", "surjective"), CASES)
 def test_detect_and_invert(indices, iters, bijective, surjective):
     found = detect_iter_map(indices, iters, TRUE, "bijective")
     if bijective:

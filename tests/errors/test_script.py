@@ -184,11 +184,11 @@ def test_columns_count_characters():
 
 
 def test_macros():
-    with pytest.raises(ParseError, match="macro 'store' takes a, b"):
+    @T.macro
+    def store(a, b):
+        a[0] = b
 
-        @T.macro
-        def store(a, b):
-            a[0] = b
+    with pytest.raises(ParseError, match="macro 'store' takes a, b"):
 
         @T.prim_func
         def f(A: T.Buffer((4,), "float32")):

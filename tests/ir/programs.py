@@ -14,10 +14,14 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
     loops = [Var(x, "int32") for x in names]
     vs = [Var("v" + x, "int32") for x in names]
     ivs = tuple(
-        IterVar(Range(const(0), const(e)), v, t) for v, e, t in zip(vs, (m, n, k), ("data_par", "data_par", "reduce"))
+        IterVar(Range(const(0), const(e)), v, t)
+        for v, e, t in zip(vs, (m, n, k), ("data_par", "data_par", "reduce"), strict=True)
     )
     one = const(1)
-    region = lambda buf, idx: BufferRegion(buf, tuple(Range(i, one) for i in idx))
+
+    def region(buf, idx):
+        return BufferRegion(buf, tuple(Range(i, one) for i in idx))
+
     body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
     block = Block(
         ivs,
@@ -28,11 +32,15 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
         BufferStore(c, const(0.0, dtype), (vs[0], vs[1])),
     )
     stmt = BlockRealize(tuple(loops), ir.TRUE, block)
-    for v, e in zip(reversed(loops), (k, n, m)):
+    for v, e in zip(reversed(loops), (k, n, m), strict=True):
         stmt = For(v, const(0), const(e), ForKind.SERIAL, stmt)
     root = BlockRealize((), ir.TRUE, Block((), (), (), "root", stmt))
     return PrimFunc(
-        params, root, None, tuple(zip(params, (a, b, c))), Attrs.of({"tir.noalias": True, "global_symbol": "matmul"})
+        params,
+        root,
+        None,
+        tuple(zip(params, (a, b, c), strict=True)),
+        Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}),
     )
 
 

@@ -66,17 +66,26 @@ def plain(body, *buffers, params=()):
 
 
 A, N = tir.decl_buffer((4,), "float32", "A"), Var("n", "int32")
-I = Var("i", "int32")
+LOOP = Var("i", "int32")
 CASES = [
     (store(A, N), "variable 'n' is not introduced here"),
     (store(tir.decl_buffer((4,), "float32", "B"), const(0)), "buffer 'B' is not allocated or declared here"),
-    (ir.walk and tir.SeqStmt((For(I, const(0), const(4), ForKind.SERIAL, store(A, I)), store(A, I))), "variable 'i' is not introduced here"),
+    (
+        tir.SeqStmt((For(LOOP, const(0), const(4), ForKind.SERIAL, store(A, LOOP)), store(A, LOOP))),
+        "variable 'i' is not introduced here",
+    ),
     (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
     (store(A, const(1.0)), "the index `T.float32(1.0)` of 'A' is no integer but float32"),
     (store(A, const(0), value=const(1)), "a value of type int32 is stored where 'A' holds float32"),
     (tir.IfThenElse(const(1), store(A, const(0))), "the condition is no bool but int32"),
-    (For(I, const(0, "int64"), const(4), ForKind.SERIAL, store(A, I)), "loop variable, start and extent have different types: int32, int64"),
-    (store(A, ir.Add(const(1), const(1, "int64"))), "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`"),
+    (
+        For(LOOP, const(0, "int64"), const(4), ForKind.SERIAL, store(A, LOOP)),
+        "loop variable, start and extent have different types: int32, int64",
+    ),
+    (
+        store(A, ir.Add(const(1), const(1, "int64"))),
+        "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`",
+    ),
 ]  # fmt: skip
 
 
@@ -96,12 +105,20 @@ def test_scheduled():
 
 
 RELAX = [
-    ("relax.well_formed", "y = R.exp(x)\n    R.print(y)", "the call of 'relax.print' may have effects and stands in a pure function"),
+    (
+        "relax.well_formed",
+        "y = R.exp(x)\n    R.print(y)",
+        "the call of 'relax.print' may have effects and stands in a pure function",
+    ),
     ("relax.well_formed", "R.call_packed('f', x)", "the call of 'f' may have effects and stands in a pure function"),
     ("relax.normalized", None, "the operand `R.exp(x)` is no variable or constant"),
     ("relax.legalized", "y = R.exp(x)", "operator 'exp' is left, although it can be lowered"),
     ("relax.planned", "with R.dataflow():\n        y = R.exp(x)\n        R.output(y)", "a dataflow block is left"),
-    ("relax.planned", "y = R.call_dps_packed('f', (x,), R.Tensor((2,), 'float32'))", "'call_dps_packed' is left, whose result has no memory yet"),
+    (
+        "relax.planned",
+        "y = R.call_dps_packed('f', (x,), R.Tensor((2,), 'float32'))",
+        "'call_dps_packed' is left, whose result has no memory yet",
+    ),
     ("relax.runtime_calls", "y = R.exp(x)", "operator 'relax.exp' is left, which the virtual machine does not know"),
     ("relax.vm_ready", "y = R.call_pure_packed('f', R.shape([n]))", None),
 ]  # fmt: skip
@@ -132,8 +149,13 @@ def test_relax_names():
     ty = relax.tensor_type((2,), "float32")
     x, y, z = (relax.Var(n, ty) for n in "xyz")
     d = relax.DataflowVar("d", ty)
-    exp = lambda v: relax.Call(ir.Op.get("relax.exp"), (v,), ty=ty)
-    bind = lambda *pairs: tuple(relax.VarBinding(v, e) for v, e in pairs)
+
+    def exp(v):
+        return relax.Call(ir.Op.get("relax.exp"), (v,), ty=ty)
+
+    def bind(*pairs):
+        return tuple(relax.VarBinding(v, e) for v, e in pairs)
+
     broken(
         "relax.well_formed",
         relax_function([relax.BindingBlock(bind((y, exp(z))))], y, (x,)),

@@ -41,7 +41,7 @@ def check_matmul(f, n, m, k_extent):
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("n,m,k_extent", [(32, 64, 16), (33, 65, 17), (1, 1, 1), (7, 100, 3)])
+@pytest.mark.parametrize(("n", "m", "k_extent"), [(32, 64, 16), (33, 65, 17), (1, 1, 1), (7, 100, 3)])
 def test_scheduled_matmul(n, m, k_extent):
     A, B, C, k = matmul(n, m, k_extent)
     s = te.create_schedule(C.op)

@@ -223,14 +223,14 @@ def test_calls_into_other_levels():
             R.call_packed("my.effect", g)
             R.print(x, format="x = {}")
             R.assert_op(R.const(True), x, format="wrong")
-            h = R.call_builtin_with_ctx(
+            R.call_builtin_with_ctx(
                 "vm.builtin.alloc_shape_heap", (R.prim_value(2),), ty_args=(R.Tensor((2,), "int64"),)
             )
             s = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
             u = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             w = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
             R.memory.kill_storage(s)
-            k = R.to_vdevice(w, dst_vdevice=I.vdevice("llvm", 1))
+            R.to_vdevice(w, dst_vdevice=I.vdevice("llvm", 1))
             return b[0], R.shape_of(d), R.null_value(), u
 
     main = Module["main"]
@@ -295,8 +295,10 @@ def test_tuples():
 
 @pytest.mark.parametrize(
     ("value", "dtype"),
-    [(1.5, "float32"), (-0.0, "float64"), (float("inf"), "float32"), (float("nan"), "float32"), (3, "int8"), (2**63, "uint64"),
-     (True, "bool"), (1.5, "float16"), (0.1, "bfloat16"), (-7, "int64")],
+    [
+        (1.5, "float32"), (-0.0, "float64"), (float("inf"), "float32"), (float("nan"), "float32"), (3, "int8"),
+        (2**63, "uint64"), (True, "bool"), (1.5, "float16"), (0.1, "bfloat16"), (-7, "int64"),
+    ],
 )  # fmt: skip
 def test_scalar_constants(value, dtype):
     c = relax.const(value, dtype)

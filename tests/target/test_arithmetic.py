@@ -124,7 +124,12 @@ def test_float64_to_half_rounds_once():
 @pytest.mark.parametrize("divisor", [-7, -4, -1, 0, 1, 3, 8])
 def test_division_by_constants(divisor):
     run_all(
-        [lambda x, cls=cls: cls(x, Broadcast(const(divisor, "int32"), 8) if DataType(x.dtype).lanes > 1 else const(divisor, "int32")) for cls in (Div, Mod, FloorDiv, FloorMod)],
+        [
+            lambda x, cls=cls: cls(
+                x, Broadcast(const(divisor, "int32"), 8) if DataType(x.dtype).lanes > 1 else const(divisor, "int32")
+            )
+            for cls in (Div, Mod, FloorDiv, FloorMod)
+        ],
         ["int32"], "int32", 0,
     )  # fmt: skip
 

@@ -93,7 +93,8 @@ class Program:
                 self.stmt(x, depth)
         elif kind is For:
             self.lines.append(
-                f"{pad}for {self.name(s.loop_var)} in range({self.expr(s.min)}, {self.expr(s.min)} + {self.expr(s.extent)}):"
+                f"{pad}for {self.name(s.loop_var)} in "
+                f"range({self.expr(s.min)}, {self.expr(s.min)} + {self.expr(s.extent)}):"
             )
             self.stmt(s.body, depth + 1)
         elif kind is IfThenElse:

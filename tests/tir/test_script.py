@@ -164,7 +164,10 @@ def test_statements_of_lowered_functions():
 
 def test_scopes_that_end_before_the_sequence():
     a = tir.decl_buffer((8,), "float32", "A")
-    store = lambda value, i: BufferStore(a, const(value, "float32"), (i if isinstance(i, ir.PrimExpr) else const(i),))
+
+    def store(value, i):
+        return BufferStore(a, const(value, "float32"), (i if isinstance(i, ir.PrimExpr) else const(i),))
+
     x = Var("x", "int32")
     local = tir.decl_buffer((4,), "int32", "local", scope="local")
     body = SeqStmt(
@@ -201,7 +204,11 @@ def test_views_of_memory_made_inside():
     view = tir.decl_buffer((4,), "int8", "view", data=ptr)
     body = tir.AllocBuffer(local, SeqStmt((
         BufferStore(flat, const(1.0), (const(0), const(1))),
-        LetStmt(ptr, ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (a[0],)), BufferStore(view, const(1, "int8"), (const(0),))),
+        LetStmt(
+            ptr,
+            ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (a[0],)),
+            BufferStore(view, const(1, "int8"), (const(0),)),
+        ),
     )))  # fmt: skip
     param = Var("a", "handle")
     text = round_trip(plain(body, [param], [(param, a)]))

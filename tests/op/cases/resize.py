@@ -88,8 +88,10 @@ def _resize2d(s: Sizes) -> Case | None:
 
 @cases("image.resize2d")
 def _resize2d_last(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", method="nearest_neighbor", coordinate_transformation_mode="asymmetric",
-                rounding_method="floor", **NEAR)  # fmt: skip
+    return call(
+        s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR,
+    )  # fmt: skip
 
 
 @cases("image.resize2d")

@@ -83,7 +83,8 @@ class _Emitter:
             low = self.expr(s.min)
             order = "reversed" if s.kind in (tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED) else ""
             self.lines.append(
-                f"{pad}for {self.name(s.loop_var, s.loop_var.name)} in {order}(range({low}, {low} + {self.expr(s.extent)})):"
+                f"{pad}for {self.name(s.loop_var, s.loop_var.name)} in "
+                f"{order}(range({low}, {low} + {self.expr(s.extent)})):"
             )
             self.emit(s.body, depth + 1)
         elif kind == "BlockRealize":
@@ -91,7 +92,8 @@ class _Emitter:
             for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
                 self.lines.append(f"{pad}    {self.name(iv.var, iv.var.name)} = {self.expr(value)}")
                 self.lines.append(
-                    f"{pad}    assert {self.expr(iv.dom.min)} <= {self.name(iv.var, '')} < {self.expr(iv.dom.min + iv.dom.extent)}, '{s.block.name_hint}.{iv.var.name}'"
+                    f"{pad}    assert {self.expr(iv.dom.min)} <= {self.name(iv.var, '')} < "
+                    f"{self.expr(iv.dom.min + iv.dom.extent)}, '{s.block.name_hint}.{iv.var.name}'"
                 )
             self.block(s.block, depth + 1)
         elif kind == "BufferStore":
@@ -115,7 +117,8 @@ class _Emitter:
         for buffer in b.alloc_buffers:
             shape = ", ".join(self.expr(d) for d in buffer.shape)
             self.lines.append(
-                f"{pad}{self.name(buffer, buffer.name)} = poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')"
+                f"{pad}{self.name(buffer, buffer.name)} = "
+                f"poison(({shape}{',' if buffer.shape else ''}), '{numpy_dtype(buffer.dtype).name}')"
             )
         if b.init is not None:
             first = [
