@@ -417,6 +417,33 @@ class IterVar(Node):
     iter_type: str = "data_par"
     thread_tag: str = ""
 
+    @property
+    def dtype(self) -> str:
+        """The data type of the variable."""
+        return self.var.dtype
+
+    def astype(self, dtype: str, span: Any = None) -> PrimExpr:
+        """Convert the variable's value."""
+        return self.var.astype(dtype)
+
+
+def _forward(name: str) -> Any:
+    """Make an operator of IterVar from that of expressions."""
+    operator = getattr(PrimExpr, name)
+
+    def apply(self: IterVar, *operands: Any) -> Any:
+        return operator(self.var, *operands)
+
+    apply.__name__, apply.__doc__ = name, operator.__doc__
+    return apply
+
+
+for _operator in (
+    *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or") for side in ("", "r")),
+    "__neg__", "__lshift__", "__rshift__", "__xor__", "__lt__", "__le__", "__gt__", "__ge__",
+):  # fmt: skip
+    setattr(IterVar, _operator, _forward(_operator))
+
 
 # --- checked constructors ---------------------------------------------------------------------------------------------
 

@@ -292,6 +292,28 @@ def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.value(f"bitcast {source} {value} to {target}")
 
 
+_DOTS = {
+    ("uint8", "int32", 16): ("llvm.x86.avx512.vpdpbusd.512", "<64 x i8>"),
+    ("uint8", "int32", 8): ("llvm.x86.avx512.vpdpbusd.256", "<32 x i8>"),
+    ("bfloat16", "float32", 16): ("llvm.x86.avx512bf16.dpbf16ps.512", "<32 x bfloat>"),
+}
+
+
+@on("dot_accumulate")
+def _dot_accumulate(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Add to each lane the products of its group of narrow neighbours, by one instruction."""
+    dt, factor = DataType(e.dtype), DataType(e.args[1].dtype).element
+    found = _DOTS.get((str(factor), str(dt.element), dt.lanes))
+    if found is None:
+        raise CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
+    name, wanted = found
+    args = [(llvm_type(dt), s.expr(e.args[0]))]
+    for a in e.args[1:]:
+        value, given = s.expr(a), llvm_type(a.dtype)
+        args.append((wanted, value if given == wanted else s.value(f"bitcast {given} {value} to {wanted}")))
+    return s.intrinsic(name, llvm_type(dt), args)
+
+
 # --- hints
 # -------------------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,13 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
 
-__all__ = ["MIN_TASK", "RuleContext"]
+__all__ = ["MIN_TASK", "STREAM_BYTES", "RuleContext"]
 
 MIN_TASK = 16384
 """Work of a task worth giving to another thread, in units of :func:`element_cost`: some two microseconds."""
+
+STREAM_BYTES = 1 << 23
+"""Outputs from this size on are written past the caches."""
 
 
 class RuleContext:
@@ -27,6 +30,7 @@ class RuleContext:
         self.vector_bits = int(getattr(target, "vector_bits", 128) or 128)
         self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
         self.cores = int(getattr(target, "num_cores", 1) or 1)
+        self.dot_forms = frozenset(getattr(target, "dot_forms", ()))
         self.refusals: list[Exception] = []
         self.whole_steps: dict[str, PrimExpr] = {}
 
@@ -95,6 +99,15 @@ class RuleContext:
         grain = 1 if work is None else max(1, MIN_TASK // max(work, 1))
         if grain > 1:
             self.sch.annotate(loop, "pragma_grain", grain)
+
+    def stream(self, loop: LoopRV, rv: BlockRV) -> None:
+        """Let the stores of a block in a loop bypass the caches, where its output is too large to stay there."""
+        for w in self.block(rv).writes:
+            size = DataType(w.buffer.dtype).itemsize
+            for d in w.buffer.shape:
+                size *= as_int(d) or 0
+            if size >= STREAM_BYTES and self.is_output(self.block(rv)):
+                self.sch.annotate(loop, "pragma_stream", STREAM_BYTES)
 
     def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
         """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.

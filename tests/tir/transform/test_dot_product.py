@@ -1,0 +1,102 @@
+"""Groups of narrow products as one instruction: recognised where they are, left alone elsewhere, equal to the loop."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+from weft.ir import IRModule, cast, walk
+from weft.target import Target, get_source
+from weft.tir import PrimFunc
+from weft.tir.interpret import interpret
+from weft.tir.pipeline import lower
+from weft.tir.schedule import default_schedule
+from weft.tir.transform import dot_product
+
+FORMS = {4: ("uint8", "int8", "int32"), 2: ("bfloat16", "bfloat16", "float32")}
+
+
+def product(m: int, n: int, k: int, group: int, panel: int = 32) -> PrimFunc:
+    """A product whose second operand is packed in groups of neighbouring summands."""
+    left, right, total = FORMS[group]
+    a = te.placeholder((m, k), left, name="A")
+    w = te.placeholder((-(-n // panel), k // group, panel * group), right, name="W")
+    r = te.reduce_axis((0, k), name="r")
+
+    def element(i, j):
+        return te.sum(cast(total, a[i, r]) * cast(total, w[j // panel, r // group, (j % panel) * group + r % group]), r)
+
+    return te.create_prim_func([a, w, te.compute((m, n), element, name="C")])
+
+
+def operands(m: int, n: int, k: int, group: int, panel: int = 32):
+    """Random factors, the second one packed, and their product."""
+    rng = np.random.default_rng(m * n + k)
+    if group == 4:
+        a, b = rng.integers(0, 256, (m, k)).astype(np.uint8), rng.integers(-128, 128, (k, n)).astype(np.int8)
+        expected = a.astype(np.int32) @ b.astype(np.int32)
+    else:
+        a, b = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((m, k), (k, n)))
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    padded = np.zeros((k, -(-n // panel) * panel), b.dtype)
+    padded[:, :n] = b
+    packed = padded.reshape(k // group, group, -1, panel).transpose(2, 0, 3, 1).reshape(-1, k // group, panel * group)
+    return a, np.ascontiguousarray(packed), expected
+
+
+def needs(group: int) -> Target:
+    target = Target("llvm")
+    if not any(form[:3] == FORMS[group] for form in target.dot_forms):
+        pytest.skip("the machine has no such instruction")
+    return target
+
+
+@pytest.mark.parametrize("group", [4, 2])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 32, 16), (7, 64, 24), (13, 96, 100), (64, 19, 48)])
+def test_products(group, m, n, k):
+    target = needs(group)
+    func = default_schedule(product(m, n, k, group), target)
+    a, w, expected = operands(m, n, k, group)
+    out = np.zeros((m, n), FORMS[group][2])
+    result = weft.runtime.tensor(out)
+    weft.build(func, target=target)["main"](weft.runtime.tensor(a), weft.runtime.tensor(w), result)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("group", [4, 2])
+def test_instruction_is_used(group):
+    text = get_source(default_schedule(product(16, 64, 64, group), needs(group)), needs(group), "asm")
+    assert ("vpdpbusd" if group == 4 else "vdpbf16ps") in text
+
+
+def test_without_the_instruction_the_loop_stays():
+    target = Target("llvm -mcpu=x86-64-v3")
+    func = lower(default_schedule(product(8, 32, 16, 4), target), target)
+    assert not any(getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate" for n in walk(func.body))
+
+
+@pytest.mark.parametrize("group", [4, 2])
+def test_interpreter_defines_it(group):
+    class Machine:
+        """A machine whose instruction has four lanes."""
+
+        vector_bits, num_vector_registers, num_cores = 128, 16, 1
+        dot_forms = ((*FORMS[group], 4),)
+
+    func = lower(default_schedule(product(3, 32, 8, group), Machine()), Machine())
+    found = [n for n in walk(func.body) if getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate"]
+    assert found
+    a, w, expected = operands(3, 32, 8, group)
+    out = np.zeros((3, 32), FORMS[group][2])
+    interpret(func, a, w, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_other_sums_are_left_alone():
+    x = te.placeholder((64,), "uint8", name="x")
+    r = te.reduce_axis((0, 4), name="r")
+    y = te.compute((16,), lambda i: te.sum(cast("int32", x[i * 4 + r]), r), name="y")
+    func = lower(default_schedule(te.create_prim_func([x, y]), Target("llvm")), Target("llvm"))
+    mod = IRModule({"main": func})
+    assert dot_product(forms=Target("llvm").dot_forms)(mod)["main"] is func
