@@ -69,9 +69,19 @@ class RowCase:
     flops: float = 0.0
 
 
+def aligned(shape: Any, dtype: Any = np.float32) -> np.ndarray:
+    """Make an array of zeros that begins at a cache line, as the runtimes' own allocators do."""
+    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(count + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count].view(dtype).reshape(shape)
+
+
 def rand(*shape: int) -> np.ndarray:
     """Draw a float32 array."""
-    return RNG.standard_normal(shape, np.float32)
+    array = aligned(shape)
+    RNG.standard_normal(shape, np.float32, array)
+    return array
 
 
 # --- cases ------------------------------------------------------------------------------------------------------------
@@ -151,7 +161,10 @@ def transpose_case(shape: tuple[int, ...], perm: tuple[int, ...]) -> RowCase:
 
 def function_case(kind: str, positive: bool = False) -> RowCase:
     """A function of one value on 64 K floats."""
-    x = np.abs(rand(64, 1024)) + 0.01 if positive else rand(64, 1024)
+    x = rand(64, 1024)
+    if positive:
+        np.abs(x, out=x)
+        x += 0.01
     return RowCase(
         f"{kind} 64K",
         [x],
@@ -371,7 +384,7 @@ def compile_case(case: RowCase) -> tuple[Any, list[np.ndarray]]:
     result = case.make(*placeholders)
     target = Target("llvm")
     func = default_schedule(te.create_prim_func([*placeholders, result]), target)
-    out = np.zeros([int(d) for d in result.shape], result.dtype)
+    out = aligned([int(d) for d in result.shape], result.dtype)
     return build(func, target)["main"], [*case.inputs, out]
 
 
@@ -404,13 +417,13 @@ def measure(case: RowCase, threads: int, count: int, peers: bool = True) -> dict
     contenders: dict[str, Callable[[], Any]] = {"weft": lambda: kernel(*arguments)}
     worst = 0.0
     if peers:
-        expected = np.zeros_like(arguments[-1])
+        expected = aligned(arguments[-1].shape, arguments[-1].dtype)
         contenders["ort"] = onnx_peer(case, expected, threads)
         contenders["ort"]()
         error = np.abs(arguments[-1].astype(np.float64) - expected).max()
         worst = float(error / (np.abs(expected).max() + 1e-9))
         if case.torch_call is not None:
-            contenders["torch"] = torch_peer(case, np.zeros_like(expected), threads)
+            contenders["torch"] = torch_peer(case, aligned(expected.shape, expected.dtype), threads)
     times = slices(contenders, count)
     stats = {n: (min(t) * 1e6, float(np.percentile(t, 25)) * 1e6) for n, t in times.items()}
     moved = sum(a.nbytes for a in arguments)

@@ -38,8 +38,10 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     main, _ = ctx.vectorize_loop(inner, lanes)
     if flat:
         if main is not inner:
+            ctx.stream(main, rv)
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
     else:
+        ctx.stream(row, rv)
         ctx.parallel(row, None if n is None else max(1, cost * n // lanes))
 
 
@@ -132,4 +134,5 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     row = ctx.fuse([*outer, a_outer])
     assert row is not None
     n = ctx.constant(b_outer)
+    ctx.stream(row, rv)
     ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)

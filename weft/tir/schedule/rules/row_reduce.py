@@ -152,6 +152,7 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
             vectorize_spatial(ctx, rv, 1)
     if inner:
         vectorize_spatial(ctx, sink, 1)
+        ctx.stream(row, sink)
     ctx.parallel(row, work)
 
 
