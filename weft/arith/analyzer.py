@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -135,7 +135,7 @@ class Analyzer:
             self.context.clear_memos()
 
     @contextmanager
-    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
+    def constraint_scope(self, condition: PrimExpr) -> Generator[None, None, None]:
         """Take `condition` as true inside a ``with`` block."""
         cx = self.context
         saved = cx.snapshot()
@@ -146,7 +146,7 @@ class Analyzer:
         finally:
             cx.restore(saved)
 
-    def _assume(self, condition: PrimExpr) -> None:
+    def _assume(self, condition: Any) -> None:
         """Add what a condition says to the facts."""
         kind = type(condition)
         cx = self.context
@@ -171,7 +171,7 @@ class Analyzer:
             return
         self._assume_comparison(kind, add(a, b, -1))
 
-    def _assume_not(self, condition: PrimExpr) -> None:
+    def _assume_not(self, condition: Any) -> None:
         kind = type(condition)
         if kind is Or:
             self._assume_not(condition.a)

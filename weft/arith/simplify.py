@@ -166,7 +166,7 @@ def _apply(table: Any, e: PrimExpr, an: Any) -> PrimExpr:
 @rules.on(Add, Sub, Mul)
 def _linear(e: Any, an: Any) -> PrimExpr:
     cx = an.context
-    keep = _operands(e, an)
+    keep: Any = _operands(e, an)
     kind = type(keep)
     if kind not in (Add, Sub, Mul):
         return simplify(an, keep) if keep is not e else e
@@ -231,7 +231,7 @@ def _collect(cx: Any, p: Poly) -> Poly:
 @rules.on(FloorDiv, FloorMod, Div, Mod)
 def _division(e: Any, an: Any) -> PrimExpr:
     cx = an.context
-    keep = _operands(e, an)
+    keep: Any = _operands(e, an)
     if type(keep) not in _DIVISIONS:
         return keep
     p = poly_of(cx, keep)
@@ -262,7 +262,7 @@ def _remember(cx: Any, p: Poly, e: PrimExpr) -> None:
 @rules.on(Min, Max)
 def _minmax(e: Any, an: Any) -> PrimExpr:
     cx = an.context
-    keep = _operands(e, an)
+    keep: Any = _operands(e, an)
     if type(keep) not in (Min, Max):
         return keep
     p = poly_of(cx, keep)
@@ -296,7 +296,7 @@ def _swapped(e: Any, an: Any) -> PrimExpr:
 @rules.on(LT, LE)
 def _order(e: Any, an: Any) -> PrimExpr:
     cx = an.context
-    keep = _operands(e, an)
+    keep: Any = _operands(e, an)
     kind = type(keep)
     if kind not in (LT, LE):
         return keep
@@ -345,7 +345,7 @@ def _write_order(cx: Any, d: Poly, dtype: str) -> PrimExpr:
 @rules.on(EQ, NE)
 def _equality(e: Any, an: Any) -> PrimExpr:
     cx = an.context
-    keep = _operands(e, an)
+    keep: Any = _operands(e, an)
     kind = type(keep)
     if kind not in (EQ, NE):
         return keep

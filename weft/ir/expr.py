@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,10 @@ __all__ = [
 
 class Expr(Node):
     """A graph-level expression. Every subclass has ``ty``: its type, None before inference."""
+
+    if TYPE_CHECKING:  # a field of the subclasses, which decide what stands before it
+
+        def __getattr__(self, name: Literal["ty"]) -> Any: ...
 
     @property
     def struct_info(self) -> Type | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
@@ -45,6 +45,10 @@ _OPS: dict[str, Op] = {}
 
 class PrimExpr(Node):
     """A scalar (or, with lanes, vector) expression. Every subclass has a ``dtype``."""
+
+    if TYPE_CHECKING:  # a field in some classes, computed from the operands in others
+
+        def __getattr__(self, name: Literal["dtype"]) -> str: ...
 
     __hash__ = object.__hash__
 
@@ -439,7 +443,8 @@ def _forward(name: str) -> Any:
 
 
 for _operator in (
-    *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or") for side in ("", "r")),
+    *(f"__{n}__" for n in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or")),
+    *(f"__r{n}__" for n in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or")),
     "__neg__", "__lshift__", "__rshift__", "__xor__", "__lt__", "__le__", "__gt__", "__ge__",
 ):  # fmt: skip
     setattr(IterVar, _operator, _forward(_operator))

@@ -5,7 +5,7 @@ Source: TVM's ``relax.BlockBuilder``, whose method names it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -137,7 +137,7 @@ class BlockBuilder:
         self.module[scope.name] = func.replace(ty=function_type(func))
 
     @contextmanager
-    def dataflow(self) -> Iterator[BlockBuilder]:
+    def dataflow(self) -> Generator[BlockBuilder, None, None]:
         """Build a dataflow block: its variables are local unless made by :meth:`emit_output`."""
         scope = self._scope()
         self._close_block(scope)
@@ -165,7 +165,7 @@ class BlockBuilder:
             scope.blocks.append((DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings)))
 
     @contextmanager
-    def scope(self, dataflow: bool = False) -> Iterator[_Scope]:
+    def scope(self, dataflow: bool = False) -> Generator[_Scope, None, None]:
         """Collect bindings apart, for a branch or a nested function; ``finish(scope, result)`` makes the sequence."""
         inner = _Scope(None, (), None, True)
         inner.frame = _Frame(dataflow)

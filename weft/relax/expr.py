@@ -7,7 +7,7 @@ shapes, ...), then an atom as result.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.ir import Expr, ExprVar, Node, Type, TypedExpr
 
@@ -21,7 +21,11 @@ class DataflowVar(ExprVar):
 
 
 class Binding(Node):
-    """Binds a variable."""
+    """Binds a variable. Every subclass has a ``value``."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: Literal["value"]) -> Any: ...
 
     var: ExprVar
 

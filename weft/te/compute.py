@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,7 +43,7 @@ def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
 
 
 @contextmanager
-def tag_scope(tag: str) -> Iterator[None]:
+def tag_scope(tag: str) -> Generator[None, None, None]:
     """Tag the operations made inside the ``with``."""
     if _TAGS:
         raise InvalidArgument("tag scopes do not nest", found=f"'{tag}' inside '{_TAGS[-1]}'")

@@ -14,8 +14,13 @@ from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, 
 from weft.ir import scalar as s
 
 __all__ = [
-    "INTRINSICS", "Intrinsic", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed",
-    "infinity", "likely", "max_value", "min_value", "reinterpret",
+    "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
+    "call_llvm_pure_intrin", "call_packed", "ceil", "clz", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2",
+    "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
+    "log10", "log1p", "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
+    "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
+    "trunc",
 ]  # fmt: skip
 
 
@@ -107,7 +112,8 @@ INTRINSICS: dict[str, Intrinsic] = {
 """Name (without ``tir.``) to intrinsic."""
 
 
-def _make(intrinsic: Intrinsic) -> Callable[..., PrimExpr]:
+def _make(name: str) -> Callable[..., PrimExpr]:
+    intrinsic = INTRINSICS[name]
     op = Op.get("tir." + intrinsic.name)
 
     def build(*args: Any) -> PrimExpr:
@@ -138,11 +144,56 @@ def _make(intrinsic: Intrinsic) -> Callable[..., PrimExpr]:
     return build
 
 
-_OWN = ("abs", "dot_accumulate")  # not functions of scalars of one type
-globals().update({name: _make(i) for name, i in INTRINSICS.items() if name not in _OWN})
-__all__ += [name for name in INTRINSICS if name not in _OWN]
-power = globals()["pow"]
-__all__ += ["power"]
+# ``abs`` is weft.ir's, and ``dot_accumulate`` no function of scalars of one type.
+exp = _make("exp")
+exp2 = _make("exp2")
+exp10 = _make("exp10")
+log = _make("log")
+log2 = _make("log2")
+log10 = _make("log10")
+log1p = _make("log1p")
+sqrt = _make("sqrt")
+rsqrt = _make("rsqrt")
+sin = _make("sin")
+cos = _make("cos")
+tan = _make("tan")
+asin = _make("asin")
+acos = _make("acos")
+atan = _make("atan")
+sinh = _make("sinh")
+cosh = _make("cosh")
+tanh = _make("tanh")
+asinh = _make("asinh")
+acosh = _make("acosh")
+atanh = _make("atanh")
+erf = _make("erf")
+sigmoid = _make("sigmoid")
+floor = _make("floor")
+ceil = _make("ceil")
+trunc = _make("trunc")
+round = _make("round")
+nearbyint = _make("nearbyint")
+fabs = _make("fabs")
+isnan = _make("isnan")
+isinf = _make("isinf")
+isfinite = _make("isfinite")
+popcount = _make("popcount")
+clz = _make("clz")
+bitwise_not = _make("bitwise_not")
+bitwise_and = _make("bitwise_and")
+bitwise_or = _make("bitwise_or")
+bitwise_xor = _make("bitwise_xor")
+shift_left = _make("shift_left")
+shift_right = _make("shift_right")
+pow = _make("pow")
+fmod = _make("fmod")
+atan2 = _make("atan2")
+hypot = _make("hypot")
+copysign = _make("copysign")
+ldexp = _make("ldexp")
+nextafter = _make("nextafter")
+fma = _make("fma")
+power = pow
 
 
 def likely(condition: Any) -> PrimExpr:

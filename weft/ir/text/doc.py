@@ -9,7 +9,7 @@ Rendering keeps its own stack, so that long operator chains cost no recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -205,7 +205,7 @@ class Lines:
         self._lines.append((0, ""))
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indented(self) -> Generator[None, None, None]:
         """Indent what is added inside."""
         self.indent += 1
         yield

@@ -13,7 +13,7 @@ import base64
 import keyword
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -140,7 +140,7 @@ class Printer:
             frame.order.append(id(node))
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None, None, None]:
         """Indent, and forget at the end what was introduced inside; names stay taken."""
         frame = self.frames[-1]
         depth = len(frame.order)

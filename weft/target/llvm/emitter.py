@@ -9,7 +9,7 @@ not change is emitted before it. Blocks open and close with :meth:`FunctionEmitt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -178,7 +178,7 @@ class FunctionEmitter:
         return name
 
     @contextmanager
-    def loop(self, before: list[str]) -> Iterator[None]:
+    def loop(self, before: list[str]) -> Generator[None, None, None]:
         """Emit the body of a loop; arithmetic that it does not change goes to `before`, a place ahead of the loop."""
         self._before.append((before, len(self._undo)))
         try:
@@ -193,7 +193,7 @@ class FunctionEmitter:
         self.block = label
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None, None, None]:
         """Forget, at the end, the values that were made inside: their block does not dominate what follows."""
         self._undo.append([])
         self._memo_undo.append([])
