@@ -80,7 +80,9 @@ class Case:
 def onnx_call(nodes: list[Any], inputs: list[np.ndarray], constants: dict[str, np.ndarray], out: np.ndarray) -> Any:
     """Make a session of a chain of nodes whose input ``x0`` and output are bound to arrays."""
     case = row_kernels.RowCase("", inputs, lambda: None, nodes, constants)
-    return row_kernels.onnx_peer(case, out, ARGS.threads if ARGS else 1)
+    run = row_kernels.onnx_peer(case, out, ARGS.threads if ARGS else 1)
+    run.kept = (case, out)  # type: ignore[attr-defined] - the session knows their addresses only
+    return run
 
 
 def torch_call(make: Callable[[Any], Callable[[], Any]]) -> Callable[[], Any]:
