@@ -10,10 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import And, DataType, IntImm, IRModule, PrimExpr, Range, function_pass, logical_and, rebuild, walk
+from weft.ir import (
+    And,
+    DataType,
+    IntImm,
+    IRModule,
+    PrimExpr,
+    Range,
+    const,
+    function_pass,
+    if_then_else,
+    logical_and,
+    rebuild,
+    rewrite,
+    walk,
+)
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt
 
 __all__ = ["relax_guards"]
 
@@ -21,6 +35,9 @@ __all__ = ["relax_guards"]
 @function_pass(kind=PrimFunc)
 def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
+
+    In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
+    loads that follow waiting.
 
     Requires
         No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
@@ -41,6 +58,7 @@ class _Relax:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self.local: set[int] = set()
+        self.lanes: set[int] = set()
 
     def visit(self, node: Any) -> Any:
         """Visit statements top-down."""
@@ -48,6 +66,8 @@ class _Relax:
             self.local.add(id(node.buffer))
         if isinstance(node, For):
             self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+            if node.kind == ForKind.VECTORIZED:
+                self.lanes.add(id(node.loop_var))
         if isinstance(node, IfThenElse) and node.else_case is None and self._scratch(node.then_case):
             return self.guard(node)
         return rebuild(node, self.visit) if isinstance(node, Stmt) else node
@@ -65,12 +85,27 @@ class _Relax:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
+        if kept and any(id(v) in self.lanes for c in kept for v in walk(c)) and not _is_reduction(store):
+            return self._guarded_loads(store, kept)
         if len(kept) == len(conjuncts):
             return node
         condition: PrimExpr | None = None
         for c in kept:
             condition = c if condition is None else logical_and(condition, c)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
+
+    def _guarded_loads(self, store: BufferStore, conjuncts: list[PrimExpr]) -> Stmt:
+        """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read."""
+        condition = conjuncts[0]
+        for c in conjuncts[1:]:
+            condition = logical_and(condition, c)
+
+        def rule(node: Any) -> Any:
+            if not isinstance(node, BufferLoad) or id(node.buffer) in self.local or self._within(node):
+                return node
+            return if_then_else(condition, node, const(0, node.dtype))
+
+        return BufferStore(store.buffer, rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
 
     def _safe(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
         condition: PrimExpr | None = None
@@ -86,14 +121,19 @@ class _Relax:
             if isinstance(n, BufferLoad) and not (n.buffer is store.buffer and n.indices is store.indices):
                 if n.buffer is store.buffer or id(n.buffer) in self.local:
                     continue  # scratch, sized for what is accessed
-                for i, d in zip(n.indices, n.buffer.shape, strict=True):
-                    if (
-                        not DataType(i.dtype).is_integer
-                        or not self.analyzer.can_prove(i >= 0)
-                        or not self.analyzer.can_prove(i < d)
-                    ):
-                        return False
+                if not self._within(n):
+                    return False
         return True
+
+    def _within(self, load: BufferLoad) -> bool:
+        return all(
+            DataType(i.dtype).is_integer and self.analyzer.can_prove(i >= 0) and self.analyzer.can_prove(i < d)
+            for i, d in zip(load.indices, load.buffer.shape, strict=True)
+        )
+
+
+def _is_reduction(store: BufferStore) -> bool:
+    return any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in walk(store.value))
 
 
 def _conjuncts(c: PrimExpr) -> list[PrimExpr]:

@@ -21,6 +21,9 @@ MIN_TASK = 16384
 STREAM_BYTES = 1 << 23
 """Outputs from this size on are written past the caches."""
 
+_MASKED_BITS = 512
+"""Machines with vectors this long mask any instruction for nothing; others do better with a shorter vector."""
+
 
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
@@ -112,6 +115,11 @@ class RuleContext:
     def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
         """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.
 
+        Parameters
+        ----------
+        unroll : int
+            Vectors of one iteration, at most, where their number is constant.
+
         Returns
         -------
         (LoopRV, list of LoopRV)
@@ -125,23 +133,30 @@ class RuleContext:
             return loop, [loop]
         extent = self.extent(loop)
         if n is not None and n % lanes == 0:
-            outer, inner = sch.split(loop, [None, lanes])
-            sch.vectorize(inner)
+            outer = self._vectors(loop, n // lanes, lanes, unroll)
             return outer, [outer]
         whole = extent // lanes * lanes
         main, *rests = sch.loop_partition(loop, [whole, None])
-        outer, inner = sch.split(main, [None, lanes])
-        sch.vectorize(inner)
+        outer = self._vectors(main, 1 if n is None else n // lanes, lanes, unroll)
         if not rests:  # a symbolic extent that is provably a multiple
             return outer, [outer]
         rest = rests[0]
-        if n is not None:
+        if n is not None and (self.vector_bits < _MASKED_BITS or n % lanes == 1):
             if n % lanes > 1:
                 sch.vectorize(rest)
             return outer, [outer, rest]
         rest_outer, rest_inner = sch.split(rest, [None, lanes])
         sch.vectorize(rest_inner)
         return outer, [outer, rest_outer]
+
+    def _vectors(self, loop: LoopRV, count: int, lanes: int, unroll: int) -> LoopRV:
+        """Split a loop into whole vectors, some of which make an iteration; return the loop over iterations."""
+        together = next(u for u in (unroll, 4, 2, 1) if u <= unroll and count % u == 0)
+        outer, *middle, inner = self.sch.split(loop, [None, together, lanes] if together > 1 else [None, lanes])
+        self.sch.vectorize(inner)
+        for x in middle:
+            self.sch.unroll(x)
+        return outer
 
     def static_work(self, rv: BlockRV, from_loop: int = 0) -> int | None:
         """Estimate the work of one iteration of the loop before position `from_loop` of a block.

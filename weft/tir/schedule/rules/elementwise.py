@@ -92,13 +92,13 @@ def vector_lanes(ctx: RuleContext, block: Block) -> int:
     return min(ctx.lanes(a.buffer.dtype) for a in [*loads_of(block.body), *stores_of(block.body)])
 
 
-def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
-    """Vectorize the loops of a block inside the first `depth`, which others share."""
+def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1) -> None:
+    """Vectorize the loops of a block inside the first `depth`, which others share; `unroll` vectors an iteration."""
     loops = ctx.sch.get_loops(rv)[depth:]
     if not loops:
         return
     _, inner = split_nest(ctx, rv, loops)
-    ctx.vectorize_loop(inner, vector_lanes(ctx, ctx.block(rv)))
+    ctx.vectorize_loop(inner, vector_lanes(ctx, ctx.block(rv)), unroll)
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:

@@ -30,6 +30,9 @@ _LOCAL_BYTES = 16384
 _ACCUMULATORS = 4
 """Independent partial results per row: enough to hide the latency of an addition."""
 
+_UNROLL = 4
+"""Vectors of an iteration of an element-wise stage."""
+
 
 def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
     """Schedule a chain of reductions and element-wise blocks that ends in one output.
@@ -149,9 +152,9 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
         if is_reduction_block(ctx.block(rv)):
             _inner_reduction(ctx, rv, 1)
         else:
-            vectorize_spatial(ctx, rv, 1)
+            vectorize_spatial(ctx, rv, 1, _UNROLL)
     if inner:
-        vectorize_spatial(ctx, sink, 1)
+        vectorize_spatial(ctx, sink, 1, _UNROLL)
         ctx.stream(row, sink)
     ctx.parallel(row, work)
 
