@@ -45,4 +45,5 @@ class _AliasFinder(MetaPathFinder, Loader):
         sys.modules[module.__name__] = importlib.import_module(meant)
 
 
-sys.meta_path.append(_AliasFinder())
+# First, because a package that an alias has loaded lets the path finder load its modules a second time.
+sys.meta_path.insert(0, _AliasFinder())

@@ -42,7 +42,7 @@ _INDEX_TYPES = frozenset(("int32", "int64"))
 _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 _MAX_PRODUCT = 48
 
-lift = Dispatch("polynomial of an expression", default=lambda e, cx: _opaque(cx, e))
+lift = Dispatch("polynomial of an expression", (PrimExpr,), default=lambda e, cx: _opaque(cx, e))
 
 
 def poly_of(cx: Context, expr: PrimExpr) -> Poly | None:

@@ -80,7 +80,7 @@ from weft.ir import (
 
 __all__ = ["holds_nonneg", "simplify"]
 
-rules = Dispatch("simplifier")
+rules = Dispatch("simplifier", (PrimExpr,))
 
 
 def simplify(an: Any, e: PrimExpr) -> PrimExpr:

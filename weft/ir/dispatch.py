@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from weft.error import InternalError
+from weft.ir.node import kinds
 
 __all__ = ["Dispatch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_TABLES: WeakSet[Dispatch] = WeakSet()
 
 
 class Dispatch:
@@ -20,15 +23,26 @@ class Dispatch:
     name : str
         What the table does, for error messages: ``"LLVM expression"``.
     covers : iterable of type
-        The classes that the table must handle; :meth:`missing` lists those without a rule.
+        The union that the table must handle, by its base classes: all their subclasses count. Without it the table
+        is open: it gets classes that are no nodes, or that users bring. :meth:`missing` lists classes without a rule.
+    leaves_out : iterable of type
+        Classes of the union that do not come here; a comment beside the table says why.
     default : callable, optional
         Used when neither the class nor any of its bases has a rule.
     """
 
-    __slots__ = ("_cache", "covers", "default", "name", "table")
+    __slots__ = ("__weakref__", "_cache", "covers", "default", "leaves_out", "name", "table")
 
-    def __init__(self, name: str, covers: Iterable[type] = (), default: Callable[..., Any] | None = None) -> None:
-        self.name, self.covers, self.default = name, tuple(covers), default
+    def __init__(
+        self,
+        name: str,
+        covers: Iterable[type] = (),
+        default: Callable[..., Any] | None = None,
+        *,
+        leaves_out: Iterable[type] = (),
+    ) -> None:
+        self.name, self.covers, self.default, self.leaves_out = name, tuple(covers), default, tuple(leaves_out)
+        _TABLES.add(self)
         self.table: dict[type, Callable[..., Any]] = {}
         self._cache: dict[type, Callable[..., Any]] = {}
 
@@ -58,8 +72,13 @@ class Dispatch:
         return self.default
 
     def missing(self) -> list[type]:
-        """List the classes of `covers` without a rule."""
-        return [t for t in self.covers if self.get(t) is None]
+        """List the classes of the union that have no rule and are not left out."""
+        return [t for t in kinds(*self.covers) if t not in self.leaves_out and self.get(t) is None]
+
+    @staticmethod
+    def tables() -> list[Dispatch]:
+        """List all tables that there are, by name."""
+        return sorted(_TABLES, key=lambda t: t.name)
 
     def _find(self, cls: type, node: Any) -> Callable[..., Any]:
         fn = self.get(cls)

@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Expr(Node):
+class Expr(Node, abstract=True):
     """A graph-level expression. Every subclass has ``ty``: its type, None before inference."""
 
     if TYPE_CHECKING:  # a field of the subclasses, which decide what stands before it
@@ -36,13 +36,13 @@ class Expr(Node):
         return self.ty  # type: ignore[attr-defined]
 
 
-class TypedExpr(Expr, kw_only=True):
+class TypedExpr(Expr, kw_only=True, abstract=True):
     """An expression whose type is a keyword argument of its constructor."""
 
     ty: Type | None = None
 
 
-class BaseFunc(TypedExpr):
+class BaseFunc(TypedExpr, abstract=True):
     """A function of an IRModule: Relax or Relay ``Function``, TIR ``PrimFunc``, ``ExternFunc``."""
 
     def with_attr(self, key: Any, value: Any = None) -> Any:

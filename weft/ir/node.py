@@ -12,9 +12,10 @@ from typing import Any, dataclass_transform
 
 import msgspec
 
-__all__ = ["Attrs", "Node", "NodeMeta", "Span", "make_node"]
+__all__ = ["Attrs", "Node", "NodeMeta", "Span", "kinds", "make_node"]
 
 _BY_NAME: dict[str, type[Node]] = {}
+_ABSTRACT: set[type] = set()
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -40,7 +41,10 @@ class NodeMeta(type(msgspec.Struct)):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> NodeMeta:
         """Make the class a frozen struct that is compared by identity and may be referenced weakly."""
+        abstract = options.pop("abstract", False)
         cls = super().__new__(mcs, name, bases, namespace, frozen=True, eq=False, weakref=True, **options)
+        if abstract:
+            _ABSTRACT.add(cls)
         _BY_NAME[f"{cls.__module__}.{name}"] = cls  # type: ignore[assignment]
         return cls
 
@@ -149,6 +153,22 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, dict):
         return Attrs.of(value)
     return value
+
+
+def kinds(*bases: type) -> list[type]:
+    """List classes of nodes and all their subclasses, without those declared ``abstract=True``.
+
+    Together they are the union that a :class:`~weft.ir.Dispatch` must cover. Private classes are left out: they
+    stand in for their base inside one pass.
+    """
+    found: dict[type, None] = {}
+    stack = list(reversed(bases))
+    while stack:
+        cls = stack.pop()
+        if cls not in _ABSTRACT and not cls.__name__.startswith("_"):
+            found[cls] = None
+        stack.extend(reversed(cls.__subclasses__()))
+    return list(found)
 
 
 def make_node(type_key: str, **fields: Any) -> Node:

@@ -43,7 +43,7 @@ class Op(Node):
 _OPS: dict[str, Op] = {}
 
 
-class PrimExpr(Node):
+class PrimExpr(Node, abstract=True):
     """A scalar (or, with lanes, vector) expression. Every subclass has a ``dtype``."""
 
     if TYPE_CHECKING:  # a field in some classes, computed from the operands in others
@@ -213,7 +213,7 @@ class Cast(PrimExpr):
     value: PrimExpr
 
 
-class BinaryOp(PrimExpr):
+class BinaryOp(PrimExpr, abstract=True):
     """Two operands of the same data type."""
 
     a: PrimExpr
@@ -261,7 +261,7 @@ class Max(BinaryOp):
     """The larger of two; a NaN operand gives NaN."""
 
 
-class CmpOp(PrimExpr):
+class CmpOp(PrimExpr, abstract=True):
     """A comparison of two operands of the same data type; lanes carry over to the bool."""
 
     a: PrimExpr

@@ -17,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Type(Node):
+class Type(Node, abstract=True):
     """A type."""
 
 

@@ -39,6 +39,7 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
+from weft.tir import PrimFunc
 
 __all__ = ["BlockBuilder"]
 
@@ -300,7 +301,8 @@ class BlockBuilder:
         return result
 
 
-_NORMALIZE = Dispatch("normalize")
+# Functions of TIR belong to the module.
+_NORMALIZE = Dispatch("normalize", (Expr,), leaves_out=(PrimFunc,))
 
 
 @_NORMALIZE.on(*_ATOMS, Op)

@@ -57,7 +57,7 @@ def type_of(expr: Expr) -> Type:
     return ty
 
 
-_ATOM = Dispatch("type of an atom", default=lambda e: None)
+_ATOM = Dispatch("type of an atom", (Expr,), default=lambda e: None)
 
 
 @_ATOM.on(ShapeExpr)

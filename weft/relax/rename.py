@@ -19,7 +19,7 @@ def _rename_default(expr: Any, renamed: dict[int, Expr]) -> Any:
     return expr
 
 
-_RENAME = Dispatch("rename variables", default=_rename_default)
+_RENAME = Dispatch("rename variables", (Expr,), default=_rename_default)
 
 
 @_RENAME.on(ExprVar)

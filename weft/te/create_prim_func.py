@@ -23,7 +23,15 @@ from weft.ir import (
     substitute,
     walk,
 )
-from weft.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
+from weft.te.tensor import (
+    BaseComputeOp,
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    Tensor,
+)
 from weft.tir import (
     Block,
     BlockRealize,
@@ -137,7 +145,7 @@ def _topological(args: Sequence[Any]) -> list[Operation]:
     return order
 
 
-_STAGE = Dispatch("te stage to TIR", covers=(PlaceholderOp, ComputeOp, ExternOp, ScanOp))
+_STAGE = Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp))
 
 
 @_STAGE.on(PlaceholderOp)

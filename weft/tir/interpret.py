@@ -51,18 +51,23 @@ from weft.ir import (
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
+from weft.tir.reduce import ProducerLoad, Reduce
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
     AttrStmt,
+    Block,
     BlockRealize,
+    BufferRealize,
     BufferStore,
     DeclBuffer,
     Evaluate,
     For,
     IfThenElse,
     LetStmt,
+    Prefetch,
     SeqStmt,
+    Stmt,
     While,
 )
 
@@ -154,8 +159,9 @@ class _State:
         return total
 
 
-_EXPR = Dispatch("interpret an expression")
-_STMT = Dispatch("interpret a statement")
+# Tensor expressions are gone when they are run; a block runs where it is realized, with its variables bound.
+_EXPR = Dispatch("interpret an expression", (PrimExpr,), leaves_out=(ProducerLoad, Reduce))
+_STMT = Dispatch("interpret a statement", (Stmt,), leaves_out=(Block, BufferRealize))
 
 
 @_EXPR.on(IntImm, FloatImm)
@@ -322,6 +328,11 @@ def _call(e: CallIntrin, s: _State) -> Any:
         for a, x in zip(args, e.args, strict=True)
     ]
     return np.asarray(intrinsic.reference(*wide)).astype(numpy_dtype(e.dtype))[()]
+
+
+@_STMT.on(Prefetch)
+def _prefetch(node: Prefetch, s: _State) -> None:
+    """A hint, which computes nothing."""
 
 
 @_STMT.on(SeqStmt)

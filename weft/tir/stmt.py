@@ -28,7 +28,7 @@ class ForKind(IntEnum):
     THREAD_BINDING = 4
 
 
-class Stmt(Node):
+class Stmt(Node, abstract=True):
     """A statement."""
 
 

@@ -284,7 +284,7 @@ def _is_shape_like(e: Any) -> bool:
 
 # --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------
 
-_SCALAR = Dispatch("scalar expression to tensor")
+_SCALAR = Dispatch("scalar expression to tensor", (PrimExpr,))
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum",
     "EQ": "equal", "NE": "not_equal", "LT": "less",

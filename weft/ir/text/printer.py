@@ -19,13 +19,22 @@ from typing import Any
 
 from weft.ir.deep import with_deep_stack
 from weft.ir.dispatch import Dispatch
-from weft.ir.expr import BaseFunc, GlobalVar
+from weft.ir.expr import (
+    BaseFunc,
+    Expr,
+    GlobalVar,
+)
 from weft.ir.module import IRModule
 from weft.ir.node import Attrs, Node, plain_text
-from weft.ir.scalar import IntImm
+from weft.ir.scalar import (
+    IntImm,
+    PrimExpr,
+)
 from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
-from weft.ir.types import Type
+from weft.ir.types import (
+    Type,
+)
 
 __all__ = ["EXPR", "FUNCTION", "STMT", "Printer", "any_literal", "quote", "script"]
 
@@ -42,9 +51,13 @@ def _record(node: Any, p: Printer) -> Doc:
     return call(type(node).__name__, (), fields)
 
 
-EXPR = Dispatch("print an expression", default=_record)
+EXPR = Dispatch("print an expression", (PrimExpr, Expr, Type), default=_record)
 STMT = Dispatch("print a statement", default=lambda node, p: p.lines.add(_record(node, p)))
-FUNCTION = Dispatch("print a function", default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node)))
+FUNCTION = Dispatch(
+    "print a function", (BaseFunc,), default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node))
+)
+    "print a function", (BaseFunc,), default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node))
+)
 
 _RESERVED = {
     "T",

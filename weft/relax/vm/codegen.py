@@ -30,11 +30,13 @@ from weft.ir import (
     PrimValue,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
 )
 from weft.relax.expr import SeqExpr
 from weft.relax.vm.exec_builder import ExecBuilder
 from weft.runtime import dtype_constant, shape_constant
 from weft.runtime.opcodes import FuncKind
+from weft.tir import PrimFunc
 
 __all__ = ["vm_codegen"]
 
@@ -175,7 +177,10 @@ def _is_unit(call: Call) -> bool:
     return call.ty is not None and getattr(call.ty, "fields", None) == ()
 
 
-_OPERAND = Dispatch("operand of an instruction")
+# These are values of bindings, which have instructions of their own; functions are called by name.
+_OPERAND = Dispatch(
+    "operand of an instruction", (Expr,), leaves_out=(Function, PrimFunc, TupleGetItem, Call, If, SeqExpr)
+)
 
 
 @_OPERAND.on(ExprVar)

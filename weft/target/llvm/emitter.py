@@ -14,8 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import DataType, Dispatch
+from weft.ir import (
+    DataType,
+    Dispatch,
+    PrimExpr,
+    StringImm,
+)
 from weft.target.llvm.types import llvm_type
+from weft.tir import ProducerLoad, Reduce
 
 _REGISTER = re.compile(r"%[A-Za-z_.]\w*")
 _MOVABLE = re.compile(
@@ -26,7 +32,8 @@ _MOVABLE = re.compile(
 
 __all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
 
-EXPR = Dispatch("LLVM expression")
+# Text is an argument of calls only, which read it themselves; tensor expressions are gone.
+EXPR = Dispatch("LLVM expression", (PrimExpr,), leaves_out=(ProducerLoad, Reduce, StringImm))
 """Node class to ``fn(expr, emitter) -> value``; the rules stand in ``expr``, ``convert``, ``memory`` and ``intrin``."""
 
 

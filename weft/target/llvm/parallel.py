@@ -155,7 +155,7 @@ def _grain(node: For) -> PrimExpr:
     return max_(floordiv(int64(_MIN_TASK), max_(work, int64(1))), int64(1))
 
 
-_WORK = Dispatch("work of a statement", default=lambda n, inner: int64(1))
+_WORK = Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(1))
 """``fn(stmt, variables bound inside) -> PrimExpr``: operations, in terms of what is known outside of the loop."""
 
 

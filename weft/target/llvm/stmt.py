@@ -15,6 +15,9 @@ from weft.tir import (
     AllocBuffer,
     AssertStmt,
     AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRealize,
     BufferStore,
     DeclBuffer,
     Evaluate,
@@ -24,28 +27,14 @@ from weft.tir import (
     LetStmt,
     Prefetch,
     SeqStmt,
+    Stmt,
     While,
 )
 
 __all__ = ["LOOPS", "STMT", "emit_loop", "finish"]
 
-STMT = Dispatch(
-    "LLVM statement",
-    covers=(
-        AllocBuffer,
-        AssertStmt,
-        AttrStmt,
-        BufferStore,
-        DeclBuffer,
-        Evaluate,
-        For,
-        IfThenElse,
-        LetStmt,
-        Prefetch,
-        SeqStmt,
-        While,
-    ),
-)
+# Lowering has dissolved blocks and realized buffers.
+STMT = Dispatch("LLVM statement", covers=(Stmt,), leaves_out=(Block, BlockRealize, BufferRealize))
 
 LOOPS: dict[ForKind, Callable[[For, FunctionEmitter], bool]] = {}
 """Kind of loop to what emits it; a result of False asks for a plain loop."""

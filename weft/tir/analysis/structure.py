@@ -22,6 +22,7 @@ replace_node = msgspec.structs.replace
 
 _children = Dispatch(
     "statement children",
+    covers=(Stmt,),
     default=lambda s: tuple(v for f in s.__struct_fields__ if isinstance(v := getattr(s, f), Stmt)),
 )
 _children.on(SeqStmt)(lambda s: s.seq)

@@ -358,6 +358,9 @@ _SCOPES: dict[type, Any] = {
 }
 
 
+STMT.covers += (Stmt,)
+
+
 @STMT.on(SeqStmt, *_SCOPES)
 def _several(node: Stmt, p: Printer) -> None:
     _body(node, p)

@@ -51,7 +51,7 @@ def bound_over(expr: PrimExpr, domains: Domains) -> Interval | None:
     return _BOUND(expr, domains)
 
 
-_BOUND = Dispatch("bound of an index", default=lambda e, d: None)
+_BOUND = Dispatch("bound of an index", (PrimExpr,), default=lambda e, d: None)
 
 
 @_BOUND.on(Var)

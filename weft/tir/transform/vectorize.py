@@ -180,7 +180,7 @@ def lanes_of(value: PrimExpr, loop: For) -> PrimExpr:
     return broadcast(worker.expr(value, None), worker.lanes)
 
 
-_EXPR = Dispatch("vectorize an expression")
+_EXPR = Dispatch("vectorize an expression", (PrimExpr,))
 
 
 @_EXPR.on(PrimExpr)

@@ -1,0 +1,63 @@
+"""Both vocabularies name the same objects."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import weft
+from weft import _aliases
+
+
+def modules_inside(name):
+    """A module and the modules right inside it that an alias must also reach."""
+    module = importlib.import_module(name)
+    inside = [n for n, v in vars(module).items() if getattr(v, "__name__", None) == f"{name}.{n}"]
+    return ["", *("." + n for n in inside)]
+
+
+CASES = [(a, m, inside) for a, m in _aliases.MODULES.items() for inside in modules_inside(m)]
+
+
+@pytest.mark.parametrize(("alias", "module", "inside"), CASES, ids=[a + i for a, _, i in CASES])
+def test_import_of_an_alias(alias, module, inside):
+    meant = importlib.import_module(module + inside)
+    assert importlib.import_module(f"weft.{alias}{inside}") is meant
+    assert sys.modules[f"weft.{alias}{inside}"] is meant
+    assert meant.__name__ == module + inside
+
+
+@pytest.mark.parametrize("alias", _aliases.MODULES)
+def test_attribute_of_an_alias(alias):
+    value = weft
+    for part in alias.split("."):
+        value = getattr(value, part)
+    assert value is importlib.import_module(_aliases.MODULES[alias])
+
+
+@pytest.mark.parametrize("alias", _aliases.MODULES)
+def test_alias_in_a_fresh_process(alias):
+    """An import statement is all it takes, whatever was imported before."""
+    module = _aliases.MODULES[alias]
+    code = f"import weft.{alias} as a, {module} as m; assert a is m"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_from_aliases():
+    from weft.relax.frontend.onnx import from_onnx
+    from weft.tirx import PrimFunc, transform
+
+    assert from_onnx is weft.frontend.onnx.from_onnx
+    assert PrimFunc is weft.tir.PrimFunc and transform is weft.tir.transform
+    assert weft.nd.array is weft.runtime.array and weft.tirx is weft.tir
+
+
+def test_names_that_are_no_alias():
+    assert (
+        _aliases.find("tir") is None and _aliases.find("ndx") is None and _aliases.find("tirx.stmt") == "weft.tir.stmt"
+    )
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("weft.tirx.nothing_of_that_name")
+    with pytest.raises(AttributeError):
+        weft.nothing_of_that_name  # noqa: B018
