@@ -56,8 +56,6 @@ STMT = Dispatch("print a statement", default=lambda node, p: p.lines.add(_record
 FUNCTION = Dispatch(
     "print a function", (BaseFunc,), default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node))
 )
-    "print a function", (BaseFunc,), default=lambda node, name, p: p.lines.add(name, " = ", p.expr(node))
-)
 
 _RESERVED = {
     "T",
