@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import IntImm, cast, const, floordiv, int64
+from weft.ir import IntImm, cast, const, floordiv, int64, select
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, product, simplify
@@ -18,11 +18,26 @@ def _at(i: Any, axes: Any) -> list[Any]:
     return [const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]
 
 
+def _top(x: Any, axes: Any) -> Any:
+    """The greatest element along axes, which stay as extents of 1.
+
+    NaN need not win: it comes back through the exponentials, and so through their sum.
+    """
+    k = te.reduce_axis((int64(0), x.shape[axes[0]]), f"k{axes[0]}")
+    greatest = te.comm_reducer(lambda a, b: select(a > b, a, b), te.lowest, name="greatest")
+    shape = [int64(1) if d in axes else n for d, n in enumerate(x.shape)]
+    return te.compute(
+        shape,
+        lambda *i: greatest(x(*(k.var if d in axes else v for d, v in enumerate(i))), axis=k),
+        name="T_softmax_max",
+    )
+
+
 def softmax(x: Any, axis: int = -1) -> Any:
     """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum."""
     axes = (normalize_axis("nn.softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
-    top = reduce("max", x, axes, True, name="T_softmax_max")
+    top = _top(x, axes)
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     # one division a row: a vector division costs as much as a dozen products
@@ -34,7 +49,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     """The logarithm of softmax."""
     axes = (normalize_axis("nn.log_softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
-    top = reduce("max", x, axes, True, name="T_softmax_max")
+    top = _top(x, axes)
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     log_total = te.compute(total.shape, lambda *i: tir.log(total(*i)), name="T_softmax_log")

@@ -5,8 +5,11 @@ Decompose_reduction splits off the init, rfactor turns a reduction loop into a s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft.arith import Analyzer
 from weft.ir import (
+    GT,
     TRUE,
     Add,
     FloatImm,
@@ -17,10 +20,12 @@ from weft.ir import (
     Mul,
     PrimExpr,
     Range,
+    Select,
     Var,
     const,
     if_then_else,
     logical_and,
+    structural_equal,
 )
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_reduction
@@ -42,6 +47,11 @@ __all__ = ["COMBINERS", "combiner_of", "decompose_reduction", "rfactor"]
 
 COMBINERS = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
 """Binary nodes that are commutative and associative, and the name of the reduction each makes."""
+
+
+def numeric_max(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """``a if a > b else b``: the maximum where NaN need not win, one instruction instead of three."""
+    return Select(GT(a, b), a, b)
 
 
 _IDENTITY = {Add: 0, Mul: 1}
@@ -129,9 +139,15 @@ def _init_nest(realize: BlockRealize, loops: list[For], init_name: str) -> Stmt:
     return body
 
 
-def combiner_of(block: Block) -> tuple[type, BufferStore, PrimExpr] | None:
-    """Recognise ``B[i] = op(B[i], f)``: return the operator's node, the store and ``f``; None for anything else."""
+Combiner = Callable[[PrimExpr, PrimExpr], PrimExpr]
+
+
+def combiner_of(block: Block) -> tuple[Combiner, BufferStore, PrimExpr] | None:
+    """Recognise ``B[i] = op(B[i], f)``: return what combines, the store and ``f``; None for anything else."""
     store = block.body
+    if isinstance(store, BufferStore) and isinstance(store.value, Select):
+        source = _numeric_max_of(store, store.value)
+        return None if source is None else (numeric_max, store, source)
     if not isinstance(store, BufferStore) or type(store.value) not in COMBINERS:
         return None
     value = store.value
@@ -139,6 +155,18 @@ def combiner_of(block: Block) -> tuple[type, BufferStore, PrimExpr] | None:
         if isinstance(own, BufferLoad) and own.buffer is store.buffer and _same_indices(own.indices, store.indices):
             return type(value), store, other
     return None
+
+
+def _numeric_max_of(store: BufferStore, value: Select) -> PrimExpr | None:
+    """Return ``f`` of ``B[i] = B[i] if B[i] > f else f``."""
+    test, own = value.condition, value.true_value
+    if not isinstance(test, GT) or not isinstance(own, BufferLoad) or own.buffer is not store.buffer:
+        return None
+    if not isinstance(test.a, BufferLoad) or test.a.buffer is not store.buffer:
+        return None
+    if not _same_indices(own.indices, store.indices) or not _same_indices(test.a.indices, store.indices):
+        return None
+    return value.false_value if structural_equal(test.b, value.false_value) else None
 
 
 def _same_indices(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
@@ -212,7 +240,7 @@ def _partial_block(
     axis: int,
     partial: Buffer,
     source: PrimExpr,
-    combine: type,
+    combine: Combiner,
     name: str,
     analyzer: Analyzer,
 ) -> BlockRealize:
@@ -263,7 +291,13 @@ def _partial_block(
 
 
 def _final_nest(
-    realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer, combine: type, store: BufferStore
+    realize: BlockRealize,
+    loops: list[For],
+    loop: For,
+    axis: int,
+    partial: Buffer,
+    combine: Combiner,
+    store: BufferStore,
 ) -> Stmt:
     """Build the nest that reduces the partial results; it keeps the name of the block."""
     block = realize.block

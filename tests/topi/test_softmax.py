@@ -1,0 +1,67 @@
+"""Softmax against NumPy: sizes that end inside a vector, other axes, infinities, NaN, symbolic rows."""
+
+import numpy as np
+import pytest
+
+from weft import te, topi
+from weft.target import Target, build
+from weft.tir.schedule import default_schedule
+
+TARGET = Target("llvm")
+
+
+def compiled(shape, axis, dtype="float32", fn=topi.nn.softmax):
+    x = te.placeholder(shape, dtype, name="x")
+    return build(default_schedule(te.create_prim_func([x, fn(x, axis)]), TARGET), TARGET)["main"]
+
+
+def expected(x, axis):
+    with np.errstate(all="ignore"):
+        e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [(7, 1), (5, 3), (4, 15), (4, 16), (3, 37), (2, 64), (2, 129), (3, 1000), (0, 8)])
+def test_rows_of_any_length(shape):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32) * 5
+    y = np.full(shape, -1, np.float32)
+    compiled(shape, -1)(x, y)
+    np.testing.assert_allclose(y, expected(x, -1), rtol=3e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(3, 20, 33), (16, 5, 16)])
+def test_axes(shape, axis):
+    x = np.random.default_rng(1).standard_normal(shape, np.float32)
+    y = np.zeros(shape, np.float32)
+    compiled(shape, axis)(x, y)
+    np.testing.assert_allclose(y, expected(x, axis), rtol=3e-6, atol=1e-9)
+
+
+def test_masked_and_not_a_number():
+    x = np.zeros((4, 50), np.float32)
+    x[0, 10:] = -np.inf
+    x[1, 49] = np.nan
+    x[2, 3] = np.nan
+    x[3] = np.linspace(-200, 0, 50)
+    y = np.zeros_like(x)
+    compiled(x.shape, -1)(x, y)
+    np.testing.assert_allclose(y, expected(x, -1), rtol=3e-6, atol=1e-37)
+    assert (y[0, 10:] == 0).all()
+
+
+def test_symbolic_sizes():
+    n, k = te.size_var("n", "int64"), te.size_var("k", "int64")
+    kernel = compiled((n, k), -1)
+    for shape in ((1, 1), (3, 17), (5, 64), (2, 131), (0, 4)):
+        x = np.random.default_rng(2).standard_normal(shape, np.float32)
+        y = np.zeros(shape, np.float32)
+        kernel(x, y)
+        np.testing.assert_allclose(y, expected(x, -1), rtol=3e-6, atol=1e-9)
+
+
+def test_float64():
+    x = np.random.default_rng(3).standard_normal((6, 29))
+    y = np.zeros_like(x)
+    compiled(x.shape, -1, "float64")(x, y)
+    np.testing.assert_allclose(y, expected(x, -1), rtol=1e-13)
