@@ -16,6 +16,18 @@ def attach_global_symbol(mod: IRModule) -> IRModule:
         Anything.
     Ensures
         Every function has ``global_symbol``.
+    Example
+        Before::
+
+            @T.prim_func(private=True)
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                B[0] = A[0]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                B[0] = A[0]
     Cost
         Linear.
     Source

@@ -35,6 +35,27 @@ def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    b = R.exp(x)
+                    c = R.add(a, b)
+                    R.output(c)
+                return c
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    a: R.Tensor((2, 3), "float32") = R.exp(x)
+                    c: R.Tensor((2, 3), "float32") = R.add(a, a)
+                    R.output(c)
+                return c
     Cost
         Linear.
     Source
@@ -95,6 +116,25 @@ def dead_code_elimination(func: Function, mod: IRModule) -> Function:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    b = R.sin(x)
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    b: R.Tensor((2, 3), "float32") = R.sin(x)
+                    R.output(b)
+                return b
     Cost
         Linear: one walk backwards.
     Source

@@ -20,6 +20,21 @@ def decompose_ops(func: Function, mod: IRModule) -> Function:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``; no operator with a decomposition that applies.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    y = R.nn.dropout(x)
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                return x
     Cost
         Linear.
     Source

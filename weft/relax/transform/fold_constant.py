@@ -37,6 +37,25 @@ def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) ->
         ``relax.normalized``.
     Ensures
         ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+                    b = R.multiply(x, a)
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    b: R.Tensor((2, 3), "float32") = R.multiply(x, R.const(3.0, "float32"))
+                    R.output(b)
+                return b
 
     Parameters
     ----------

@@ -48,6 +48,34 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``; groups are calls of functions with attribute ``Primitive``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    b = R.add(a, x)
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    b: R.Tensor((2, 3), "float32") = cls.fused_exp_add(x)
+                    R.output(b)
+                return b
+
+            @R.function(private=True)
+            def fused_exp_add(p_x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                R.func_attr({"Primitive": 1})
+                with R.dataflow():
+                    a: R.Tensor((2, 3), "float32") = R.exp(p_x)
+                    b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
+                    R.output(b)
+                return b
 
     Parameters
     ----------

@@ -53,6 +53,37 @@ def legalize_ops(mod: IRModule) -> IRModule:
         ``relax.normalized``; every lowered call has known output shapes and data types.
     Ensures
         ``relax.legalized``: the operators left are Relax's own and ``relax.reshape``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    y: R.Tensor((2, 3), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2, 3), "float32"))
+                    R.output(y)
+                return y
+
+            @T.prim_func
+            def exp(
+                p0: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+                T_exp: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+            ):
+                T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
+                for i0, i1 in T.grid(T.int64(2), T.int64(3)):
+                    with T.sblock("T_exp"):
+                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                        T.reads(p0[v_i0, v_i1])
+                        T.writes(T_exp[v_i0, v_i1])
+                        T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
     Cost
         Linear; one PrimFunc for each distinct computation.
     Source

@@ -18,6 +18,20 @@ def normalize(func: Function, mod: IRModule) -> Function:
         Well-formed Relax.
     Ensures
         ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                return R.exp(R.add(x, x))
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                gv: R.Tensor((2, 3), "float32") = R.add(x, x)
+                gv0: R.Tensor((2, 3), "float32") = R.exp(gv)
+                return gv0
     Cost
         Linear.
     Source

@@ -24,6 +24,26 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
         ``relax.normalized`` with known output shapes where a view is to be made; other calls stay.
     Ensures
         ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.expand_dims(x, axis=[0])
+                    b = R.flatten(a)
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((6,), "float32"):
+                with R.dataflow():
+                    a: R.Tensor((1, 2, 3), "float32") = R.reshape(x, R.shape([1, 2, 3]))
+                    b: R.Tensor((6,), "float32") = R.reshape(x, R.shape([6]))
+                    R.output(b)
+                return b
     Cost
         Linear.
     Source

@@ -19,6 +19,32 @@ def to_non_dataflow(func: Function, mod: IRModule) -> Function:
         ``relax.legalized``.
     Ensures
         No DataflowBlock, no DataflowVar.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
+                    b = R.call_dps_packed("my.exp", (a,), R.Tensor((2, 3), "float32"))
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                a: R.Tensor((2, 3), "float32") = R.call_dps_packed(
+                    "my.exp",
+                    (x,),
+                    out_ty=R.Tensor((2, 3), "float32"),
+                )
+                b: R.Tensor((2, 3), "float32") = R.call_dps_packed(
+                    "my.exp",
+                    (a,),
+                    out_ty=R.Tensor((2, 3), "float32"),
+                )
+                return b
     Cost
         Linear.
     Source
@@ -69,6 +95,20 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
         Blocks without dataflow.
     Ensures
         No ``call_pure_packed``.
+    Example
+        Before::
+
+            @R.function(pure=False)
+            def main(x: R.Tensor((2, 3), "float32")):
+                y = R.call_pure_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+                return y
+
+        After::
+
+            @R.function(pure=False)
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                y: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+                return y
     Cost
         Linear.
     Source

@@ -59,6 +59,39 @@ def vm_shape_lower(mod: IRModule) -> IRModule:
         Plain blocks, operators lowered to builtin calls.
     Ensures
         ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor(("n", 3), "float32")):
+                return x
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor(("n", 3), dtype="float32")) -> R.Tensor(("n", 3), dtype="float32"):
+                n = T.int64()
+                shape_heap: R.Any = R.call_builtin_with_ctx(
+                    "vm.builtin.alloc_shape_heap", (R.prim_value(1),), ty_args=(R.Any,)
+                )
+                _: R.Tuple() = R.call_builtin(
+                    "vm.builtin.check_tensor_info",
+                    (x, R.prim_value(2), R.dtype("float32"), R.str("main: parameter 0 'x'")),
+                )
+                __1: R.Tuple() = R.call_builtin(
+                    "vm.builtin.match_shape",
+                    (
+                        x,
+                        shape_heap,
+                        R.prim_value(2),
+                        R.prim_value(1),
+                        R.prim_value(0),
+                        R.prim_value(0),
+                        R.prim_value(3),
+                        R.str("main: parameter 0 'x'"),
+                    ),
+                )
+                return x
     Cost
         Linear; one TIR function for each place where new expressions can be computed.
     Source

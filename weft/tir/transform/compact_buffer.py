@@ -27,6 +27,24 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks; buffers with their dimensions.
     Ensures
         The same form.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    t = T.alloc_buffer((16,), "float32", scope="local")
+                    t[i] = A[i] * T.float32(2)
+                    B[i] = t[i] + T.float32(1)
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    t = T.alloc_buffer((1,), "float32", scope="local")
+                    t[0] = A[i] * 2.0
+                    B[i] = t[0] + 1.0
     Cost
         Linear in uses times loop depth.
     Source

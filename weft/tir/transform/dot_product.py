@@ -54,19 +54,40 @@ def dot_product(func: PrimFunc, mod: IRModule, *, forms: Sequence[tuple[str, str
     Example
         With ``forms=[("uint8", "int8", "int32", 16)]``, before::
 
-            for j in T.vectorized(16):
-                for k in range(4):
-                    C[j] = C[j] + T.Cast("int32", A[k]) * T.Cast("int32", B[j * 4 + k])
+            @T.prim_func
+            def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
+                for j in T.vectorized(16):
+                    for k in range(4):
+                        C[j] = C[j] + T.Cast("int32", A[k]) * T.Cast("int32", B[j * 4 + k])
 
         After::
 
-            C[0:16] = T.dot_accumulate(C[0:16], T.reinterpret("uint8x64", T.Broadcast(word of A[0:4], 16)), B[0:64])
+            @T.prim_func
+            def f(A: T.Buffer((4,), "uint8"), B: T.Buffer((64,), "int8"), C: T.Buffer((16,), "int32")):
+                C[T.Ramp(0, 1, 16)] = T.call_intrin(
+                    "int32x16",
+                    "tir.dot_accumulate",
+                    C[T.Ramp(0, 1, 16)],
+                    T.reinterpret(
+                        "uint8x64",
+                        T.Broadcast(
+                            T.reinterpret(
+                                "int32",
+                                A[T.Ramp(0, 1, 4)],
+                            ),
+                            16,
+                        ),
+                    ),
+                    B[T.Ramp(0, 1, 64)],
+                )
 
     Parameters
     ----------
         ``forms``: types of the factors and of the sum, and how many lanes the machine's instruction has.
     Cost
         Linear.
+    Source
+        The dot products of x86 (``VPDPBUSD``, ``VDPBF16PS``) and Arm (``UDOT``); TVM reaches them by tensor intrinsics.
     """
     if not forms:
         return func

@@ -36,6 +36,22 @@ def flatten_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks.
     Ensures
         Every load and store has one index of type int64; ``buffer_map`` keeps the declared shapes.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
+                for i, j in T.grid(4, 8):
+                    B[i, j] = A[j, i]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 8), "float32")):
+                B_1 = T.Buffer((T.int64(32),), "float32", data=B.data)
+                A_1 = T.Buffer((T.int64(32),), "float32", data=A.data)
+                for i, j in T.grid(4, 8):
+                    B_1[T.Cast("int64", i) * 8 + T.Cast("int64", j)] = A_1[T.Cast("int64", j) * 4 + T.Cast("int64", i)]
     Cost
         Linear, one simplification a use.
     Source

@@ -23,18 +23,22 @@ def hoist_if_then_else(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Example
         Before::
 
-            for i in range(16):
-                for j in range(16):
-                    if i < n and j < m:
-                        B[i, j] = A[i, j]
+            @T.prim_func
+            def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
+                for i in range(16):
+                    for j in range(16):
+                        if i < n and j < m:
+                            B[i, j] = A[i, j]
 
         After::
 
-            for i in range(16):
-                if i < n:
-                    for j in range(16):
-                        if j < m:
-                            B[i, j] = A[i, j]
+            @T.prim_func
+            def f(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), n: T.int32, m: T.int32):
+                for i in range(16):
+                    if i < n:
+                        for j in range(16):
+                            if j < m:
+                                B[i, j] = A[i, j]
     Cost
         Linear in statements, times the depth of the tests.
     Source

@@ -45,6 +45,32 @@ def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks.
     Ensures
         The same form; conditions that hold everywhere are gone.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(a: T.handle, b: T.handle, n: T.int32):
+                A = T.match_buffer(a, (n,), "float32")
+                B = T.match_buffer(b, (n,), "float32")
+                for i in range((n + 3) // 4):
+                    for j in T.vectorized(4):
+                        if i * 4 + j < n:
+                            B[i * 4 + j] = A[i * 4 + j]
+
+        After::
+
+            @T.prim_func
+            def f(a: T.handle, b: T.handle, n: T.int32):
+                A = T.match_buffer(a, (n,), "float32")
+                B = T.match_buffer(b, (n,), "float32")
+                for i in range((n + 3) // 4):
+                    if i * 4 + 3 < n:
+                        for j in T.vectorized(4):
+                            B[i * 4 + j] = A[i * 4 + j]
+                    else:
+                        for j in T.vectorized(4):
+                            if i * 4 + j < n:
+                                B[i * 4 + j] = A[i * 4 + j]
     Cost
         Linear; each versioned body is copied once for each group of conditions decided at the same place.
     Source

@@ -33,6 +33,24 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Ensures
         No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which
         it lives.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    with T.block("B"):
+                        v = T.axis.spatial(16, i)
+                        T.reads(A[v])
+                        T.writes(B[v])
+                        B[v] = A[v] + T.float32(1)
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    B[i] = A[i] + 1.0
     Cost
         Linear in statements, times nesting depth for the placement.
     Source

@@ -43,8 +43,33 @@ def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
     Ensures
         The same form.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+                t = T.alloc_buffer((16,), "float32", scope="local")
+                for i in range(16):
+                    if i < n:
+                        t[i] = A[i]
+                for i in range(16):
+                    if i < n:
+                        B[i] = t[i]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+                t = T.alloc_buffer((16,), "float32", scope="local")
+                for i in range(16):
+                    t[i] = A[i]
+                for i_1 in range(16):
+                    if i_1 < n:
+                        B[i_1] = t[i_1]
     Cost
         Linear, two proofs for each index of a guarded store.
+    Source
+        None; TVM keeps such conditions.
     """
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:

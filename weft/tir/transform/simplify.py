@@ -44,6 +44,20 @@ def simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks.
     Ensures
         The same form.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    B[i * 4 // 4] = A[i + 0]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    B[i] = A[i]
     Cost
         Linear.
     Source

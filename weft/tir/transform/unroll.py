@@ -29,6 +29,20 @@ def unroll_loop(
         No blocks.
     Ensures
         The same form; no UNROLLED loop of constant extent whose expansion stays within `max_copies` statements.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in T.unroll(2):
+                    B[i] = A[i]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                B[0] = A[0]
+                B[1] = A[1]
 
     Parameters
     ----------

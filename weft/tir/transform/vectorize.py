@@ -54,6 +54,19 @@ def vectorize_loop(func: PrimFunc, mod: IRModule, *, enable_vectorize: bool = Tr
         Flat buffers.
     Ensures
         Flat buffers; no VECTORIZED loop.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                for i in T.vectorized(16):
+                    B[i] = A[i] + T.float32(1)
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+                B[T.Ramp(0, 1, 16)] = A[T.Ramp(0, 1, 16)] + T.Broadcast(T.float32(1.0), 16)
 
     Parameters
     ----------
