@@ -49,6 +49,24 @@ def convert_layout(func: Function, mod: IRModule, *, panel: int = 32, winograd: 
         ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant
         2-D right
         operand are ``nn.matmul_packed``.
+    Example
+        With ``panel=2``, before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    y = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "float32"))
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], "float32"), n=2)
+                    R.output(y)
+                return y
     Cost
         Linear, plus one pass over the weights.
     Source
