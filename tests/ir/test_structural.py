@@ -119,3 +119,11 @@ def test_buffers_map_consistently():
     lhs = tir.BufferStore(a, a[i], (i,))
     assert structural_equal(lhs, tir.BufferStore(b, b[i], (i,)), map_free_vars=True)
     assert not structural_equal(lhs, tir.BufferStore(b, a[i], (i,)), map_free_vars=True)
+
+
+def test_lists_are_taken_for_tuples():
+    x = ir.Var("x", "int64")
+    assert ir.ShapeExpr([1, x]).values[1] is x and type(ir.ShapeExpr([1, x]).values) is tuple
+    assert type(ir.Tuple([ir.constant(1.0)]).fields) is tuple
+    assert ir.TensorType([2, x], "float32").ndim == 2
+    assert type(tir.SeqStmt([]).seq) is tuple

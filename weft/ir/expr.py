@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec.structs import force_setattr
 
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node
@@ -80,9 +81,13 @@ class Constant(TypedExpr):
 
 
 class ShapeExpr(TypedExpr):
-    """A shape value made of int64 scalar expressions. Build it with :func:`shape_expr`."""
+    """A shape value made of int64 scalar expressions, given as any sequence of ints and expressions."""
 
     values: tuple[PrimExpr, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.values) is not tuple or any(type(d) is int for d in self.values):
+            force_setattr(self, "values", as_shape(self.values))
 
 
 class PrimValue(TypedExpr):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, dataclass_transform
 
 import msgspec
+from msgspec.structs import force_setattr
 
 __all__ = ["Attrs", "Node", "NodeMeta", "Span", "kinds", "make_node"]
 
@@ -35,6 +36,17 @@ class Span(msgspec.Struct, frozen=True):
         return self.origin if self.origin is not None else f"{self.file}:{self.line}:{self.column}"
 
 
+def _lists_to_tuples(fields: tuple[str, ...]) -> Any:
+    """Make what runs after a node was made: fields that are tuples may be given as lists."""
+
+    def convert(self: Any) -> None:
+        for f in fields:
+            if type(getattr(self, f)) is list:
+                force_setattr(self, f, tuple(getattr(self, f)))
+
+    return convert
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
 class NodeMeta(type(msgspec.Struct)):
     """Sets the struct options of all nodes in one place and records each class by its name."""
@@ -42,6 +54,11 @@ class NodeMeta(type(msgspec.Struct)):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> NodeMeta:
         """Make the class a frozen struct that is compared by identity and may be referenced weakly."""
         abstract = options.pop("abstract", False)
+        own = tuple(f for f, a in namespace.get("__annotations__", {}).items() if str(a).startswith("tuple["))
+        inherited = next((b.__sequences__ for b in bases if hasattr(b, "__sequences__")), ())
+        if own and "__post_init__" not in namespace:
+            namespace["__post_init__"] = _lists_to_tuples(inherited + own)
+        namespace["__sequences__"] = inherited + own
         cls = super().__new__(mcs, name, bases, namespace, frozen=True, eq=False, weakref=True, **options)
         if abstract:
             _ABSTRACT.add(cls)

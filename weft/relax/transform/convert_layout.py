@@ -22,11 +22,13 @@ from weft.ir import (
     Function,
     IRModule,
     Op,
+    ShapeExpr,
     TensorType,
     Tuple,
     as_int,
     constant,
     function_pass,
+    shape_expr,
 )
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
@@ -90,7 +92,9 @@ class _Layouts:
 
         Values that exist only channels-last are bound to a transpose that dead-code removal drops.
         """
-        if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
+        if isinstance(binding, MatchCast):
+            return self.match_cast(binding, value, bb)
+        if not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name.removeprefix("relax.")
         if name in CORE_OPS:
@@ -110,6 +114,15 @@ class _Layouts:
         self.first[id(twin)] = original
         self.alive += [original, twin, binding]
         return original
+
+    def match_cast(self, binding: MatchCast, value: Expr, bb: Any) -> Expr | None:
+        """Check the twin's type instead, where there is a twin."""
+        ty = binding.ty
+        if not self.has_last(value) or not isinstance(ty, TensorType) or ty.shape is None or ty.ndim != 4:
+            return None
+        shape = tuple(ty.shape[d] for d in _TO_LAST)
+        cast = bb.match_cast(self.last[id(value)], TensorType(shape, ty.dtype, 4, ty.vdevice))
+        return self.bind_last(cast, binding, bb)
 
     def has_last(self, expr: Any) -> bool:
         """Whether a channels-last twin exists already."""
@@ -276,6 +289,22 @@ def _resize(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     if not s.has_last(call.args[0]) or _layout(call) != "NCHW":
         return None
     return Call(call.op, (s.to_last(call.args[0], bb), *call.args[1:]), call.attrs.with_(layout="NHWC"), span=call.span)
+
+
+@_on("image.resize")
+def _resize_all(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Resize the twin: sizes, scales and regions of all axes change places."""
+    size = call.args[1]
+    if not s.has_last(call.args[0]) or not isinstance(size, ShapeExpr) or len(size.values) != 4:
+        return None
+    attrs = call.attrs
+    if attrs.get("scales") is not None:
+        attrs = attrs.with_(scales=tuple(attrs.get("scales")[d] for d in _TO_LAST))
+    roi = attrs.get("roi")
+    if roi is not None:
+        attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _TO_LAST))
+    places = shape_expr([size.values[d] for d in _TO_LAST])
+    return Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
 @_on("concat")
