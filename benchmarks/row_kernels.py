@@ -36,6 +36,7 @@ if ARGS is not None:
     os.environ["WEFT_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(ARGS.threads)
 
 from weft import te, topi  # noqa: E402 - the pool reads its size at import
+from weft.ir import int64  # noqa: E402
 from weft.target import Target, build  # noqa: E402
 from weft.tir.schedule import default_schedule  # noqa: E402
 from weft.topi import reduce as topi_reduce  # noqa: E402
@@ -380,7 +381,10 @@ def torch_peer(case: RowCase, out: np.ndarray, threads: int) -> Callable[[], Any
 
 def compile_case(case: RowCase) -> tuple[Any, list[np.ndarray]]:
     """Compile a case by the rules; return the kernel and its arguments, the output last."""
-    placeholders = [te.placeholder(a.shape, str(a.dtype), name=f"x{i}") for i, a in enumerate(case.inputs)]
+    # extents of type int64, as the graph compiler's
+    placeholders = [
+        te.placeholder([int64(d) for d in a.shape], str(a.dtype), name=f"x{i}") for i, a in enumerate(case.inputs)
+    ]
     result = case.make(*placeholders)
     target = Target("llvm")
     func = default_schedule(te.create_prim_func([*placeholders, result]), target)

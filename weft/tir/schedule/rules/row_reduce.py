@@ -11,7 +11,7 @@ accumulator.
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import Var, as_int, is_const_int
+from weft.ir import Cast, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -46,6 +46,7 @@ def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
     if any(combiner_of(b) is None or b.init is None for b in reductions):
         raise ScheduleError("rows: a reduction is not of the form B[i] = B[i] op f")
     sink = _sink(ctx, group)
+    _split_divided(ctx, sink)
     rows = _row_axes(ctx, sink, [b.name_hint for b in reductions])
     loops = ctx.sch.get_loops(sink)
     columns = _column_mode(ctx, [b.name_hint for b in reductions])
@@ -70,36 +71,73 @@ def _sink(ctx: RuleContext, group: list[Block]) -> BlockRV:
     return BlockRV(last.name_hint)
 
 
+def _split_divided(ctx: RuleContext, sink: BlockRV) -> None:
+    """Split loops of the last block whose variable is divided by a constant: ``c // 8`` picks a group's mean.
+
+    The groups are rows then, and the elements of a group belong to one row.
+    """
+    realize = ctx.sch.state.realize(sink.name)
+    loop_of = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    sizes: dict[Var, int] = {}
+    for load in loads_of(realize.block.body):
+        for index in load.indices:
+            by = as_int(index.b) if isinstance(index, FloorDiv) else None
+            divided = index.a if isinstance(index, FloorDiv) else index
+            while isinstance(divided, Cast):
+                divided = divided.value
+            loop = loop_of.get(divided) if isinstance(divided, Var) else None
+            if by is not None and by > 1 and isinstance(loop, Var):
+                sizes[loop] = by if sizes.get(loop, by) == by else 0
+    for loop, by in sizes.items():
+        n = ctx.constant(LoopRV(loop))
+        if by and n is not None and n % by == 0 and n > by:
+            ctx.sch.split(LoopRV(loop), [None, by])
+
+
 def _row_axes(ctx: RuleContext, sink: BlockRV, reductions: list[str]) -> set[int]:
     """Find the loops of the sink that index the results of reductions, through whatever stands between."""
     state = ctx.sch.state
-    block = ctx.block(sink)
-    loops = ctx.loops(sink)
     realize = state.realize(sink.name)
-    position = {f.loop_var: i for i, f in enumerate(loops)}
+    position = {f.loop_var: i for i, f in enumerate(ctx.loops(sink))}
     where: dict[str, dict[Var, set[int]]] = {sink.name: {}}
-    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
-        where[sink.name][iv.var] = {position[x] for x in used_vars(v) if x in position}
-    queue, rows = [sink.name], set()
+    values = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    analyzer = ctx.analyzer(sink)
+
+    def loops_of(name: str, index: PrimExpr) -> set[int]:
+        if name != sink.name:
+            return {i for v in used_vars(index) for i in where[name].get(v, set())}
+        return {position[v] for v in used_vars(analyzer.simplify(substitute(index, values))) if v in position}
+
+    queue = [sink.name]
     while queue:
         name = queue.pop(0)
         consumer = state.realize(name).block
         for p in producers_of(consumer, state.root):
             target = where.setdefault(p.block.name_hint, {v: set() for v in spatial_vars(p.block)})
             before = {v: set(s) for v, s in target.items()}
-            for w in p.block.writes:
-                for load in loads_of(consumer.body, w.buffer):
-                    for index, r in zip(load.indices, w.region, strict=True):
-                        if isinstance(r.min, Var) and r.min in target:
-                            target[r.min] |= {i for v in used_vars(index) for i in where[name].get(v, set())}
+            for var, index in _indexed_by(consumer, p.block):
+                if var in target:
+                    target[var] |= loops_of(name, index)
             if before != target or p.block.name_hint not in queue:
                 queue.append(p.block.name_hint)
-    for name in reductions:
-        for v, s in where.get(name, {}).items():
-            dom = next(iv.dom for iv in state.realize(name).block.iter_vars if iv.var is v)
-            if dom is not None and not is_const_int(dom.extent, 1):
-                rows |= s
-    return rows
+    return {i for name in reductions for v, s in where.get(name, {}).items() if not _is_unit(ctx, name, v) for i in s}
+
+
+def _indexed_by(consumer: Block, producer: Block) -> list[tuple[Var, PrimExpr]]:
+    """List the variables of a producer's results with the indices at which a consumer reads them."""
+    return [
+        (r.min, index)
+        for w in producer.writes
+        for load in loads_of(consumer.body, w.buffer)
+        for index, r in zip(load.indices, w.region, strict=True)
+        if isinstance(r.min, Var)
+    ]
+
+
+def _is_unit(ctx: RuleContext, name: str, var: Var) -> bool:
+    """Whether a variable of a block has one value, or an unknown domain."""
+    dom = next(iv.dom for iv in ctx.sch.state.realize(name).block.iter_vars if iv.var is var)
+    return dom is None or is_const_int(dom.extent, 1)
 
 
 def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:

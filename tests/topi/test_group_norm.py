@@ -1,0 +1,58 @@
+"""Group norm against NumPy: sizes that end inside a vector, one group, a group a channel, symbolic sizes."""
+
+import numpy as np
+import pytest
+
+from weft import te, topi
+from weft.ir import int64, walk
+from weft.target import Target, build
+from weft.tir.pipeline import lower
+from weft.tir.schedule import default_schedule
+from weft.tir.stmt import For, ForKind
+
+TARGET = Target("llvm")
+
+
+def scheduled(shape, channels, groups):
+    x = te.placeholder([int64(d) if isinstance(d, int) else d for d in shape], name="x")
+    g, b = te.placeholder((int64(channels),), name="g"), te.placeholder((int64(channels),), name="b")
+    return default_schedule(te.create_prim_func([x, g, b, topi.nn.group_norm(x, g, b, groups)]), TARGET)
+
+
+def expected(x, g, b, groups):
+    n, c = x.shape[:2]
+    y = x.reshape(n, groups, -1).astype(np.float64)
+    y = (y - y.mean(2, keepdims=True)) / np.sqrt(y.var(2, keepdims=True) + 1e-5)
+    each = (1, c) + (1,) * (x.ndim - 2)
+    return y.reshape(x.shape) * g.reshape(each) + b.reshape(each)
+
+
+def check(kernel, shape, groups):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape, np.float32)
+    g, b = rng.standard_normal(shape[1], np.float32), rng.standard_normal(shape[1], np.float32)
+    y = np.zeros(shape, np.float32)
+    kernel(x, g, b, y)
+    np.testing.assert_allclose(y, expected(x, g, b, groups), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((2, 8, 5, 7), 4), ((1, 12, 9, 9), 3), ((2, 6, 4, 4), 1), ((2, 6, 3, 3), 6), ((3, 10, 17), 5), ((2, 64, 8, 8), 8)],
+)
+def test_static(shape, groups):
+    check(build(scheduled(shape, shape[1], groups), TARGET)["main"], shape, groups)
+
+
+def test_symbolic():
+    n, h = te.size_var("n", "int64"), te.size_var("h", "int64")
+    kernel = build(scheduled((n, 12, h, h), 12, 4), TARGET)["main"]
+    for shape in ((1, 12, 1, 1), (2, 12, 7, 7), (1, 12, 16, 16)):
+        check(kernel, shape, 4)
+
+
+def test_a_group_is_one_row():
+    lowered = lower(scheduled((2, 64, 8, 8), 64, 8), TARGET)
+    rows = [s for s in walk(lowered.body) if isinstance(s, For) and s.kind == ForKind.PARALLEL]
+    serial = [s for s in walk(lowered.body) if isinstance(s, For)]
+    assert int((rows or serial)[0].extent) == 16
