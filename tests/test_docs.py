@@ -1,0 +1,63 @@
+"""The code in the pages under docs/ runs."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HOW_TO = ("add-an-operator", "add-a-pass", "add-a-target", "add-an-opcode")
+
+
+def blocks(page, language):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
+
+
+def run(path, *args):
+    done = subprocess.run([sys.executable, str(path), *args], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", HOW_TO)
+def test_page_has_five_steps(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    steps = re.findall(r"^## (\d)\. \S", text, re.M)
+    assert steps == ["1", "2", "3", "4", "5"]
+    assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text(), "docs/index.md does not name the page"
+
+
+@pytest.mark.parametrize("page", HOW_TO)
+def test_code_runs(page, tmp_path):
+    """In a process of its own, since examples register operators, passes and targets."""
+    code = blocks(page, "python")
+    assert code
+    script = tmp_path / f"{page.replace('-', '_')}.py"
+    script.write_text("\n".join(code))
+    run(script)
+
+
+def test_diffs_of_the_virtual_machine_compile(tmp_path):
+    compiler = shutil.which("c++") or shutil.which("g++")
+    patch = shutil.which("patch")
+    if compiler is None or patch is None:
+        pytest.skip("needs a C++ compiler and patch")
+    import tvm_ffi.libinfo
+
+    shutil.copytree(ROOT / "native", tmp_path / "native")
+    sources = tmp_path / "native" / "src"
+    diffs = blocks("add-an-opcode", "diff")
+    assert diffs
+    for diff in diffs:
+        done = subprocess.run(
+            [patch, "-p1", "-F2"], input=diff, cwd=sources, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    include = [tmp_path / "native" / "include", *tvm_ffi.libinfo.include_paths()]
+    flags = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wswitch", "-Werror", *(f"-I{p}" for p in include)]
+    done = subprocess.run([compiler, *flags, "vm.cc"], cwd=sources, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
