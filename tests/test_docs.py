@@ -41,6 +41,15 @@ def test_code_runs(page, tmp_path):
     run(script)
 
 
+def test_core_from_scratch():
+    """The literate compiler agrees with NumPy and its own interpreter, and stays short."""
+    path = ROOT / "docs" / "core_from_scratch.py"
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    assert not re.search(r"^\s*(import|from) weft", text, re.M), "it stands alone"
+    assert run(path).count("as NumPy and the interpreter have it") == 4
+
+
 def test_diffs_of_the_virtual_machine_compile(tmp_path):
     compiler = shutil.which("c++") or shutil.which("g++")
     patch = shutil.which("patch")
