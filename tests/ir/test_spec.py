@@ -233,7 +233,8 @@ def test_passes_are_checked_when_asked():
         return mod.with_functions({v: f.replace(body=f.root.body) for v, f in mod.items()})
 
     mod = IRModule({"f": matmul_func()})
-    break_it()(mod)
+    with PassContext(verify=False):
+        break_it()(mod)
     with PassContext(verify=True), pytest.raises(ErrorGroup, match="not 'tir.scheduled' after BreakIt"):
         break_it()(mod)
 
@@ -253,3 +254,9 @@ def test_forms_have_sentences():
     with pytest.raises(KeyError):
         verify(matmul_func(), "no.such.form")
     assert isinstance(SPECS["tir.lowered"], Spec)
+
+
+def test_the_suite_checks_after_every_pass():
+    assert PassContext.current().verify
+    with PassContext(opt_level=3):
+        assert PassContext.current().verify

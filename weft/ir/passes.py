@@ -10,6 +10,7 @@ Contract: input verifies, output verifies, the input is left untouched, and what
 from __future__ import annotations
 
 import functools
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -78,6 +79,9 @@ class TimePasses(PassInstrument):
         self.times_ms[info.name] = self.times_ms.get(info.name, 0.0) + elapsed
 
 
+_VERIFY = os.environ.get("WEFT_VERIFY", "0") == "1"
+
+
 class PassContext:
     """Options for the passes that run inside ``with PassContext(...):``.
 
@@ -92,7 +96,8 @@ class PassContext:
     required_pass, disabled_pass : iterable of str
         Names of passes to run whatever their level, and to leave out.
     verify : bool
-        Whether to check the form of the module after each pass.
+        Whether to check the form of the module after each pass; by default as the context around it does, and
+        outside of any where the environment says ``WEFT_VERIFY=1``.
     """
 
     _stack: list[PassContext] = []
@@ -112,7 +117,7 @@ class PassContext:
         self.required_pass, self.disabled_pass = frozenset(required_pass), frozenset(disabled_pass)
         self.instruments = [*(instruments or ())]
         self.config: dict[str, Any] = dict(config or {})
-        self.verify = verify if verify is not None else (outer.verify if outer is not None else False)
+        self.verify = verify if verify is not None else (outer.verify if outer is not None else _VERIFY)
 
     def __enter__(self) -> PassContext:
         PassContext._stack.append(self)
