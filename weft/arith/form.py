@@ -108,7 +108,7 @@ def _floormod(e: FloorMod, cx: Context) -> Poly | None:
 
 
 @lift.on(Div, Mod)
-def _truncated(e: Div, cx: Context) -> Poly | None:
+def _truncated(e: Div | Mod, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
@@ -120,7 +120,7 @@ def _truncated(e: Div, cx: Context) -> Poly | None:
 
 
 @lift.on(Min, Max)
-def _minmax(e: Min, cx: Context) -> Poly | None:
+def _minmax(e: Min | Max, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     return None if a is None or b is None else minimum(cx, "min" if isinstance(e, Min) else "max", a, b, e.dtype)
 

@@ -96,7 +96,7 @@ class RuleTable:
 
     def apply(self, node: PrimExpr, analyzer: Any) -> PrimExpr | None:
         """Return the result of the first rule that matches `node`, or None."""
-        kind = type(node)
+        kind: Any = type(node)
         fields = [getattr(node, f) for f in kind.__match_args__[: _ARITY.get(kind, 2)]]
         signature = (kind, *map(type, fields))
         rules = self._by_kind.get(signature)

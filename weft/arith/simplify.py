@@ -147,7 +147,7 @@ def _operands(e: Any, an: Any) -> PrimExpr:
     if type(a) in _IMMEDIATE or type(b) in _IMMEDIATE:
         if kind in _DIVISIONS and isinstance(b, IntImm) and b.value == 0:
             return e if a is e.a and b is e.b else kind(a, b)
-        built = _BUILD[kind](a, b)
+        built: Any = _BUILD[kind](a, b)
         if type(built) is not kind or built.a is not a or built.b is not b:
             return built
     return e if a is e.a and b is e.b else kind(a, b)
@@ -517,7 +517,8 @@ def _broadcast(e: Broadcast, an: Any) -> PrimExpr:
 def _call(e: CallIntrin, an: Any) -> PrimExpr:
     name = getattr(e.op, "name", "")
     if name == "tir.if_then_else":
-        condition, a, b = _choice(*e.args, an)
+        given, yes, no = e.args
+        condition, a, b = _choice(given, yes, no, an)
         if b is None:
             return a
         if condition is e.args[0] and a is e.args[1] and b is e.args[2]:

@@ -70,7 +70,7 @@ from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, wal
 # few Python frames.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
     "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm",
     "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If",
     "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",

@@ -58,7 +58,7 @@ class IRModule:
     def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
         name = key if isinstance(key, str) else key.name_hint
         old = self._by_name.get(name)
-        var = GlobalVar(name) if isinstance(key, str) and old is None else old if isinstance(key, str) else key
+        var = key if not isinstance(key, str) else old if old is not None else GlobalVar(name)
         if old is not None and old is not var:
             del self.functions[old]
         self._by_name[name] = var

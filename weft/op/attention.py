@@ -35,10 +35,10 @@ def _infer(
             found=str(causal_mask),
             where=query.span,
         )
-    if any(t.shape is None for t in types):
-        return TensorType(None, dtype, 4)
     q, k, v = (t.shape for t in types)
-    for i, a, b in ((0, q[0], k[0]), (3, q[3], k[3]), (1, k[1], v[1]), (2, k[2], v[2])):  # type: ignore[index]
+    if q is None or k is None or v is None:
+        return TensorType(None, dtype, 4)
+    for i, a, b in ((0, q[0], k[0]), (3, q[3], k[3]), (1, k[1], v[1]), (2, k[2], v[2])):
         if None not in (as_int(a), as_int(b)) and as_int(a) != as_int(b):
             raise ShapeMismatch(
                 f"nn.attention: dimension {i} of query, key and value disagree",
@@ -46,7 +46,8 @@ def _infer(
                 found=str(b),
                 where=query.span,
             )
-    if as_int(q[2]) is not None and as_int(k[2]) and as_int(q[2]) % as_int(k[2]):  # type: ignore[index, operator]
+    heads, key_heads = as_int(q[2]), as_int(k[2])
+    if heads is not None and key_heads and heads % key_heads:
         raise ShapeMismatch(
             "nn.attention: query heads must be a multiple of key heads",
             expected=f"a multiple of {k[2]}",

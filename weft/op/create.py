@@ -117,7 +117,7 @@ declare(
 
 declare(
     "eye_like", "x", {"k": 0, "dtype": ""}, infer=lambda x, k=0, dtype="": _like("eye_like")(x, dtype=dtype),
-    lower=lambda x, k=0, dtype="": eye(*x.shape, k, dtype or x.dtype),
-    reference=lambda x, k, dtype: _eye_ref(*x.shape, k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
+    lower=lambda x, k=0, dtype="": eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
+    reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of a matrix shaped as another.",
 )  # fmt: skip

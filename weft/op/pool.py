@@ -67,7 +67,8 @@ def _reference(rank: int, kind: str) -> Any:
             lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
             out = np.maximum.reduce(list(_windows(y, rank, k, s, d, b, a, ceil_mode, lowest)))
         else:
-            total = sum(_windows(y.astype(np.float64), rank, k, s, d, b, a, ceil_mode, 0))
+            total: Any = sum(_windows(y.astype(np.float64), rank, k, s, d, b, a, ceil_mode, 0))
+            counted: Any
             if count_include_pad:
                 ones = np.pad(np.ones_like(y, np.float64), [(0, 0), (0, 0), *zip(b, a, strict=True)], constant_values=1)
                 zeros = (0,) * rank
@@ -164,7 +165,8 @@ def _indices_ref(
             base.reshape(*x.shape[:2], *[1] * rank)
             + np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[:1:-1]).transpose()[None, None]
         )
-    best, where = None, None
+    best: Any = None
+    where: Any = None
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     for v, i in zip(
         _windows(x, rank, k, s, d, b, a, ceil_mode, lowest),

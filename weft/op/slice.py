@@ -58,7 +58,7 @@ def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value
 
 def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
     pairs = [(int(b), int(a)) for b, a in pad_pairs(data.ndim, pad_width)]
-    mode = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
+    mode: Any = {"replicate": "edge", "circular": "wrap"}.get(pad_mode, pad_mode)
     return np.pad(data, pairs, mode, **({"constant_values": pad_value} if mode == "constant" else {}))
 
 

@@ -5,9 +5,9 @@ Source: TVM's ``relax.BlockBuilder``, whose method names it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from weft.error import InvalidArgument, WeftError
 from weft.ir import (
@@ -109,7 +109,7 @@ class BlockBuilder:
     @contextmanager
     def function(
         self, name: str, params: Any = None, attrs: Any = None, pure: bool = True, private: bool = False
-    ) -> Iterator[BlockBuilder]:
+    ) -> Generator[BlockBuilder, None, None]:
         """Build a function; call :meth:`emit_func_output` before the end of the ``with``."""
         params = [params] if isinstance(params, ExprVar) else list(params or ())
         BlockBuilder._current.append(self)
@@ -180,6 +180,11 @@ class BlockBuilder:
         """Begin another block of a scope."""
         self._close_block(scope)
         scope.frame = _Frame(dataflow)
+
+    @property
+    def in_dataflow(self) -> bool:
+        """Whether the block under construction is a dataflow block."""
+        return self._frame().dataflow
 
     def bindings(self) -> list[Any]:
         """The bindings of the block under construction."""
@@ -295,10 +300,10 @@ class BlockBuilder:
         atom : bool
             Whether the result must be an atom; otherwise it may be an operation on atoms, ready to be bound.
         """
-        result = _NORMALIZE(expr, self)
+        result: Any = _NORMALIZE(expr, self)
         if atom and not isinstance(result, (*_ATOMS, Tuple, Op)):
             return self._bind(result, "lv" if self._frame().dataflow else "gv", self._frame().dataflow)
-        return result
+        return cast(Expr, result)
 
 
 # Functions of TIR belong to the module.
@@ -357,14 +362,31 @@ def _tuple_get_item(expr: TupleGetItem, bb: BlockBuilder) -> Expr:
 def _if(expr: If, bb: BlockBuilder) -> Expr:
     cond = bb.normalize(expr.cond)
     true_branch, false_branch = _branch(expr.true_branch, bb), _branch(expr.false_branch, bb)
+    if expr.ty is not None and (cond, true_branch, false_branch) == (expr.cond, expr.true_branch, expr.false_branch):
+        return expr
     ty = merge_types(type_of(true_branch), type_of(false_branch))
     return If(cond, true_branch, false_branch, span=expr.span, ty=ty)
 
 
 def _branch(expr: Expr, bb: BlockBuilder) -> SeqExpr:
+    """Normalize a sequence of its own, keeping its blocks; the same object when it is in normal form."""
     with bb.scope() as inner:
-        result = _inline_seq(expr, bb)
-        return bb.finish(inner, result)
+        if not isinstance(expr, SeqExpr):
+            return bb.finish(inner, bb.normalize(expr))
+        renamed: dict[int, Expr] = {}
+        for block in expr.blocks:
+            bb.open_block(inner, isinstance(block, DataflowBlock))
+            for b in block.bindings:
+                _emit_binding(b, bb, renamed)
+        bb.open_block(inner, False)
+        result = bb.normalize(rename_vars(expr.body, renamed))
+        new = bb.finish(inner, result)
+    same = expr.ty is not None and result is expr.body and len(new.blocks) == len(expr.blocks)
+    return expr if same and all(map(_same_block, new.blocks, expr.blocks)) else new
+
+
+def _same_block(new: BindingBlock, old: BindingBlock) -> bool:
+    return type(new) is type(old) and new.bindings == old.bindings
 
 
 def _inline_seq(expr: Expr, bb: BlockBuilder) -> Expr:
@@ -380,16 +402,20 @@ def _inline_seq(expr: Expr, bb: BlockBuilder) -> Expr:
 
 def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, Expr]) -> None:
     value = rename_vars(binding.value, renamed)
-    if isinstance(binding, MatchCast):
-        bb.emit_normalized(MatchCast(binding.var, bb.normalize(value), binding.ty, span=binding.span))
-        return
-    new = bb.normalize(value, atom=False)
+    new = bb.normalize(value, atom=isinstance(binding, MatchCast))
     var = binding.var
-    if var.ty is None or isinstance(var, DataflowVar):
-        typed = Var(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
+    local = isinstance(var, DataflowVar)
+    if var.ty is None or (local and not bb.in_dataflow):
+        kind = DataflowVar if local and bb.in_dataflow else Var
+        typed = kind(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
         renamed[id(var)] = typed
         var = typed
-    bb.emit_normalized(VarBinding(var, new, span=binding.span))
+    if new is binding.value and var is binding.var:
+        bb.emit_normalized(binding)
+    elif isinstance(binding, MatchCast):
+        bb.emit_normalized(MatchCast(var, new, binding.ty, span=binding.span))
+    else:
+        bb.emit_normalized(VarBinding(var, new, span=binding.span))
 
 
 @_NORMALIZE.on(SeqExpr)
@@ -400,5 +426,7 @@ def _seq(expr: SeqExpr, bb: BlockBuilder) -> Expr:
 @_NORMALIZE.on(Function)
 def _function(expr: Function, bb: BlockBuilder) -> Expr:
     body = _branch(expr.body, bb)
+    if body is expr.body and expr.ret_ty is not None and expr.ty is not None:
+        return expr
     func = Function(expr.params, body, expr.ret_ty or body.ty, expr.is_pure, expr.attrs, span=expr.span)
     return func.replace(ty=function_type(func))

@@ -58,7 +58,7 @@ def build(
     """
     if exec_mode != "bytecode":
         raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode'")
-    if any(isinstance(f, Function) and f.body is None for _, f in mod.items()):
+    if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
         raise InvalidArgument("the module has a function without a body")
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:

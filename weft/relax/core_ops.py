@@ -20,6 +20,7 @@ from weft.ir import (
     ExprStringImm,
     ExternFunc,
     GlobalVar,
+    IntImm,
     Op,
     PrimType,
     PrimValue,
@@ -132,7 +133,7 @@ def call_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_a
 
 def call_pure_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> Call:
     """Call a packed function that is known to have no effects."""
-    call = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
+    call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
     return Call(Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
 
 
@@ -249,7 +250,7 @@ def _tensor_to_shape_type(call: Call) -> Type:
     if isinstance(ty, TensorType) and ty.ndim not in (-1, 1):
         raise TypeInferenceError("tensor_to_shape: needs a 1-D tensor", expected="ndim 1", found=f"ndim {ty.ndim}")
     length = ty.shape[0] if isinstance(ty, TensorType) and ty.shape is not None else None
-    return ShapeType(None, length.value if length is not None and hasattr(length, "value") else -1)
+    return ShapeType(None, length.value if isinstance(length, IntImm) else -1)
 
 
 @_core("shape_to_tensor")

@@ -50,7 +50,7 @@ OPCODES: tuple[OpcodeInfo, ...] = tuple(
 )
 """The table."""
 
-Opcode = IntEnum(
+Opcode: Any = IntEnum(
     "Opcode", [pair for row in OPCODES for pair in ((row.name.upper(), row.number), (row.name, row.number))]
 )
 """Opcode numbers: ``CALL``, ``RET``, ``GOTO``, ``IF`` (and ``Call``, ``Ret``, ``Goto``, ``If``)."""

@@ -303,7 +303,7 @@ def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
     """
     if array.flags.writeable or not array.flags.c_contiguous or not array.nbytes or not array.dtype.isnative:
         return Tensor(_array_handle(array))
-    memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
     memory.owner = array  # type: ignore[attr-defined]
     return Tensor(_array_handle(np.frombuffer(memory, array.dtype).reshape(array.shape)))
 

@@ -268,7 +268,8 @@ def _extern(op: ExternOp, state: _State) -> list[Stmt]:
     for declared, real in zip((*op.input_placeholders, *op.output_placeholders), (*inputs, *outputs), strict=True):
         mapping[declared] = real
         mapping[declared.data] = real.data
-    body = substitute(op.body, mapping)
+    assert op.body is not None
+    body: Stmt = substitute(op.body, mapping)
     block = Block(
         (), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body
     )

@@ -131,9 +131,10 @@ def _make(name: str) -> Callable[..., PrimExpr]:
             dt = DataType("float32" if dt.lanes == 1 else f"float32x{dt.lanes}")
             exprs = [cast(dt, e) for e in exprs]
         exprs = [e if e.dtype == dt else cast(dt, e) for e in exprs]
-        if all(isinstance(e, FloatImm) for e in exprs) and intrinsic.result != "bool":
+        known = [numpy_dtype(dt).type(e.value) for e in exprs if isinstance(e, FloatImm)]
+        if len(known) == len(exprs) and intrinsic.result != "bool":
             with np.errstate(all="ignore"):
-                value = float(intrinsic.reference(*[numpy_dtype(dt).type(e.value) for e in exprs]))
+                value = float(intrinsic.reference(*known))
             if math.isfinite(value):
                 return FloatImm(dt, value)
         result = ("bool" if dt.lanes == 1 else f"boolx{dt.lanes}") if intrinsic.result == "bool" else dt

@@ -37,7 +37,7 @@ from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 from weft.topi.sort import sort, topk
 from weft.topi.winograd import conv2d_winograd, winograd_matrices, winograd_tile, winograd_weight
 
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
     "all", "any", "arange", "argmax", "argmin", "argsort", "attention", "broadcast_to", "clip", "concatenate",
     "cumprod", "cumsum", "dequantize", "einsum", "elementwise", "expand_dims", "eye", "flip", "full", "full_like",
     "gather", "gather_elements", "gather_nd", "gru_recurrence", "image", "index_put", "index_tensor",

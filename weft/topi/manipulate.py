@@ -39,7 +39,7 @@ def permutation(axes: Any, ndim: int) -> tuple[int, ...]:
     )
     if sorted(order) != list(range(ndim)):
         raise ShapeMismatch(
-            "permute_dims: axes are no permutation", expected=f"each of 0..{ndim - 1} once", found=str(tuple(axes))
+            "permute_dims: axes are no permutation", expected=f"each of 0..{ndim - 1} once", found=str(order)
         )
     return order
 

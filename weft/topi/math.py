@@ -10,7 +10,7 @@ from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, UNARY, astype, cast_scalar
 
-__all__ = ["cast", "identity", *BINARY, *UNARY]
+__all__ = ["cast", "identity", *BINARY, *UNARY]  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
 
 
 def _unary(name: str) -> Callable[[Any], Any]:

@@ -58,11 +58,7 @@ class _Axis:
             return self._crop(x)
         half = over(x + _f(0.5)) - _f(0.5)
         if self.mode == "pytorch_half_pixel":
-            return (
-                half
-                if as_int(self.out) is not None and as_int(self.out) > 1
-                else tir.Select(self.out > int64(1), half, _f(0.0))
-            )  # type: ignore[operator]
+            return half if (as_int(self.out) or 0) > 1 else tir.Select(self.out > int64(1), half, _f(0.0))  # type: ignore[operator]
         if self.mode == "half_pixel_symmetric":
             resized = _f(self.size) * scale
             adjustment = _f(self.out) / resized

@@ -69,7 +69,7 @@ def _insertion(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
     out_shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
 
     def body(ins: Any, outs: Any) -> Any:
-        return _lines(x.shape, axis, lambda at: _insert_line(ins[0], *outs, x.shape[axis], k, at, largest))
+        return _lines(x.shape, axis, lambda at: _insert_line(ins[0], outs[0], outs[1], x.shape[axis], k, at, largest))
 
     values, indices = te.extern([out_shape, out_shape], [x], body, name="topk", dtype=[x.dtype, "int64"])
     return values, indices
@@ -104,7 +104,7 @@ def _order(x: Any, axis: int, largest: bool) -> Any:
     """The positions of each line in sorted order (int64)."""
 
     def body(ins: Any, outs: Any) -> Any:
-        return _lines(x.shape, axis, lambda at: _merge_line(ins[0], *outs, x.shape[axis], at, largest))
+        return _lines(x.shape, axis, lambda at: _merge_line(ins[0], outs[0], outs[1], x.shape[axis], at, largest))
 
     return te.extern([x.shape, x.shape], [x], body, name="sort", dtype=["int64", "int64"])[0]
 

@@ -108,7 +108,7 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     device = _device(vdevice)
     if shape is None:
         return TensorType(None, element, ndim, device)
-    dims = tuple(shape)
+    dims: tuple[Any, ...] = tuple(shape)
     if any(isinstance(d, str) for d in dims):
         sizes = tuple(d for d in dims if isinstance(d, str))
         return Proxy(lambda resolve: TensorType(_dims(dims, resolve), element, len(dims), device), sizes)

@@ -127,7 +127,7 @@ def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | N
             and s.value.func.attr.startswith(("int", "uint"))
         ):
             kind = kinds.get("is_size_var")
-            found[target.id] = (s.value.func.attr, kind.value if isinstance(kind, ast.Constant) else None)
+            found[target.id] = (s.value.func.attr, bool(kind.value) if isinstance(kind, ast.Constant) else None)
     return found
 
 
@@ -492,6 +492,7 @@ def _returned_if(p: Parser, node: ast.If) -> None:
 
 
 def _if_value(p: Parser, node: ast.If, condition: Expr, then_case: SeqExpr, else_case: SeqExpr) -> If:
+    assert then_case.ty is not None and else_case.ty is not None
     ty = merge_types(then_case.ty, else_case.ty)
     return If(condition, then_case, else_case, span=p.span(node.test), ty=ty)
 
@@ -652,7 +653,7 @@ def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
 
 @SUBSCRIPT.on(Expr)
 def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
-    (index,) = indices if len(indices) == 1 else (None,)
+    index: Any = indices[0] if len(indices) == 1 else None
     index = index.value if hasattr(index, "value") else index
     if not isinstance(index, int):
         raise TypeInferenceError(

@@ -141,6 +141,7 @@ class _Layouts:
 
     def elementwise(self, call: Call, bb: Any) -> Expr | None:
         """Carry the layout through an element-wise or broadcasting operation, if any operand has it."""
+        assert isinstance(call.op, Op)
         definition = get_op_def(call.op)
         if (
             definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST)

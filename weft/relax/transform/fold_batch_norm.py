@@ -65,6 +65,7 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
         The algebra of Ioffe and Szegedy, 2015, section 3.1; TVM's ``FoldBatchnormToConv2D``.
     """
     values = {id(b.var): b.value for b in all_bindings(func)}
+    firsts = {id(v.tuple_value) for v in values.values() if isinstance(v, TupleGetItem) and v.index == 0}
     uses = use_counts(func)
     normalised: dict[int, Expr] = {}
 
@@ -72,13 +73,12 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
         return values.get(id(var))
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
-        if is_op(value, "nn.batch_norm"):
-            new = _fold(value, definition, uses, bb)
-            if new is not None:
-                var = bb.emit(new)
-                if isinstance(value.ty, type(value.args[0].ty)):
-                    return var
-                normalised[id(binding.var)] = var
+        if isinstance(value, Call) and is_op(value, "nn.batch_norm"):
+            alone = isinstance(value.ty, type(value.args[0].ty))
+            new = _fold(value, definition, uses, bb) if alone or id(binding.var) in firsts else None
+            if new is None or alone:
+                return new
+            normalised[id(binding.var)] = bb.emit(new)
             return None
         if isinstance(value, TupleGetItem) and value.index == 0 and id(value.tuple_value) in normalised:
             return normalised[id(value.tuple_value)]

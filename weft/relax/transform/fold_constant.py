@@ -88,7 +88,7 @@ def evaluate(call: Call) -> Expr | None:
         return None
     definition = get_op_def(call.op)
     attrs = dict(call.attrs.items)
-    if getattr(definition, "reference", None) is None or not getattr(definition, "pure", True):
+    if definition.reference is None or not definition.pure:
         return None
     return _to_expr(definition.reference(*args, **attrs), call.ty)
 
@@ -97,16 +97,19 @@ def _result_bytes(ty: Any) -> float:
     """Return the size of a static type, or infinity."""
     if isinstance(ty, TupleType):
         return sum(_result_bytes(f) for f in ty.fields)
-    if not isinstance(ty, TensorType) or ty.shape is None or not all(isinstance(d, IntImm) for d in ty.shape):
+    dims = ty.shape if isinstance(ty, TensorType) else None
+    sizes = [d.value for d in dims or () if isinstance(d, IntImm)]
+    if dims is None or len(sizes) != len(dims):
         return float("inf")
-    return float(np.prod([d.value for d in ty.shape], dtype=np.float64)) * 8
+    return float(np.prod(sizes, dtype=np.float64)) * 8
 
 
 def _value(arg: Expr) -> Any:
     if isinstance(arg, Constant):
         return arg.data.numpy() if hasattr(arg.data, "numpy") else np.asarray(arg.data)
     if isinstance(arg, ShapeExpr):
-        return tuple(int(v) for v in arg.values) if all(isinstance(v, IntImm) for v in arg.values) else None
+        values = tuple(v.value for v in arg.values if isinstance(v, IntImm))
+        return values if len(values) == len(arg.values) else None
     if isinstance(arg, PrimValue):
         return getattr(arg.value, "value", None)
     if isinstance(arg, Tuple):

@@ -35,6 +35,7 @@ from weft.ir import (
 from weft.op import Fusion, get_op_def
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
+from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.te import Tensor as TETensor
@@ -114,6 +115,7 @@ class _Legalizer:
         if isinstance(value.op, GlobalVar) and value.op in self.mod:
             func = self.mod[value.op]
             if isinstance(func, Function) and func.attrs.get("Primitive"):
+                assert isinstance(func.body, SeqExpr)
                 calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
                 env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
                 return self.lower(calls, env, value, value.op.name_hint)
@@ -139,7 +141,9 @@ class _Legalizer:
         result: Any = None
         patterns: list[int] = []
         for var, call in calls:
+            assert isinstance(call.op, Op)
             definition = get_op_def(call.op)
+            assert definition.lower is not None
             args = [inputs.to_te(a, produced) for a in call.args]
             result = definition.lower(*args, **dict(call.attrs.items))
             produced[id(var)] = result
@@ -259,7 +263,7 @@ def _tensor_types(call: Call) -> list[TensorType]:
     types = list(ty.fields) if isinstance(ty, TupleType) else [ty]
     for t in types:
         if not isinstance(t, TensorType) or t.shape is None or not t.dtype:
-            name = call.op.name if isinstance(call.op, Op) else call.op.name_hint
+            name = call.op.name if isinstance(call.op, Op) else getattr(call.op, "name_hint", str(call.op))
             raise LoweringError(
                 f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
             )

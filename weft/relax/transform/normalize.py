@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.ir import Function, IRModule, function_pass
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import SeqExpr
@@ -40,7 +42,7 @@ def normalize(func: Function, mod: IRModule) -> Function:
     if isinstance(func.body, SeqExpr) and func.ret_ty is not None and _is_normal(func.body):
         return func
     bb = BlockBuilder(mod)
-    new = bb.normalize(func)
+    new: Any = bb.normalize(func)
     return new.replace(ret_ty=new.body.ty, ty=function_type(new))
 
 

@@ -224,7 +224,7 @@ class _Plan:
 
     def _pick(self, free: list[_Token], size: PrimExpr) -> _Token:
         if isinstance(size, IntImm):
-            constant = [t for t in free if isinstance(t.size, IntImm)]
+            constant: list[Any] = [t for t in free if isinstance(t.size, IntImm)]
             enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
             best = (
                 min(enough, key=lambda t: t.size.value)

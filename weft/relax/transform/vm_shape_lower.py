@@ -58,7 +58,8 @@ def vm_shape_lower(mod: IRModule) -> IRModule:
     Requires
         Plain blocks, operators lowered to builtin calls.
     Ensures
-        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast.
+        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast. Not idempotent: each run adds the checks
+        of the parameters.
     Example
         Before::
 
@@ -121,7 +122,7 @@ class _Lowerer:
     # --- slots
     # ---------------------------------------------------------------------------------------------------------
 
-    def key(self, expr: PrimExpr) -> Any:
+    def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
         if isinstance(expr, Var):
             return id(expr)
@@ -330,6 +331,7 @@ class _Lowerer:
             return
         if isinstance(b.value, If):
             branches = []
+            branch: Any
             for branch in (b.value.true_branch, b.value.false_branch):
                 self.shape_vars.append({})
                 known, computed = set(self.known), set(self.computed)

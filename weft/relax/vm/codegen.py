@@ -197,11 +197,11 @@ def _constant(expr: Constant, s: _FunctionCodegen) -> int:
 
 @_OPERAND.on(ShapeExpr)
 def _shape(expr: ShapeExpr, s: _FunctionCodegen) -> int:
-    if not all(isinstance(d, IntImm) for d in expr.values):
+    dims = tuple(d.value for d in expr.values if isinstance(d, IntImm))
+    if len(dims) != len(expr.values):
         raise CodegenError(
             "a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first"
         )
-    dims = tuple(d.value for d in expr.values)  # type: ignore[attr-defined]
     return s.builder.convert_constant(shape_constant(dims), ("shape", dims))
 
 

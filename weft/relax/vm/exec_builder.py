@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -119,7 +119,7 @@ class ExecBuilder:
     @contextmanager
     def function(
         self, name: str, num_inputs: int = 0, param_names: Sequence[str] | None = None
-    ) -> Iterator[ExecBuilder]:
+    ) -> Generator[ExecBuilder, None, None]:
         """Emit the body of a function; it must end in :meth:`emit_ret` on every way."""
         self.declare_function(name, FuncKind.VM_FUNC)
         info = self._functions[self._index[name]]
@@ -184,7 +184,7 @@ class ExecBuilder:
     def get(self, imports: Sequence[Any] = ()) -> VMExecutable:
         """Return the executable, checked by the verifier when it is loaded into a machine."""
         infos = [
-            VMFuncInfo(f["kind"], f["name"], f["start"], f["end"], f["num_args"], f["registers"], list(f["params"]))
+            VMFuncInfo(f["kind"], f["name"], f["start"], f["end"], f["num_args"], f["registers"], tuple(f["params"]))
             for f in self._functions
         ]
         return VMExecutable.from_parts(

@@ -392,6 +392,7 @@ def _broadcast(e: Broadcast, s: FunctionEmitter) -> str:
 def _shuffle(e: Shuffle, s: FunctionEmitter) -> str:
     """Pick lanes: of one vector by ``extractelement``, else by joining scalars and vectors pairwise."""
     picks = [as_int(i) for i in e.indices]
+    vectors: tuple[PrimExpr, ...] = e.vectors
     element = llvm_type(DataType(e.vectors[0].dtype).element)
     if len(e.vectors) == 1 and DataType(e.vectors[0].dtype).lanes > 1 and len(picks) == 1:
         return s.value(
@@ -400,8 +401,8 @@ def _shuffle(e: Shuffle, s: FunctionEmitter) -> str:
     if any(p is None for p in picks):
         raise CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
     types = {str(v.dtype) for v in e.vectors}
-    if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and DataType(e.vectors[0].dtype).lanes > 1:
-        t = llvm_type(e.vectors[0].dtype)
+    if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and DataType(vectors[0].dtype).lanes > 1:
+        t = llvm_type(vectors[0].dtype)
         values = [s.expr(v) for v in e.vectors]
         order = ", ".join(f"i32 {p}" for p in picks)
         return s.value(f"shufflevector {t} {values[0]}, {t} {values[-1]}, <{len(picks)} x i32> <{order}>")

@@ -348,9 +348,10 @@ def _address_of(e: CallIntrin, s: FunctionEmitter) -> str:
 @on("prefetch")
 def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
     """``prefetch(address, write, locality, is_data)``."""
-    flags = [*(str(as_int(a)) for a in e.args[1:4]), "0", "3", "1"][:3] if len(e.args) > 1 else ["0", "3", "1"]
+    address, *given = e.args
+    flags = [*(str(as_int(a)) for a in given[:3]), "0", "3", "1"][:3] if given else ["0", "3", "1"]
     s.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    s.emit(f"call void @llvm.prefetch.p0(ptr {s.expr(e.args[0])}, i32 {flags[0]}, i32 {flags[1]}, i32 {flags[2]})")
+    s.emit(f"call void @llvm.prefetch.p0(ptr {s.expr(address)}, i32 {flags[0]}, i32 {flags[1]}, i32 {flags[2]})")
     return "0"
 
 

@@ -6,6 +6,7 @@ Decompose_reduction splits off the init, rfactor turns a reduction loop into a s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import (
@@ -150,8 +151,8 @@ def combiner_of(block: Block) -> tuple[Combiner, BufferStore, PrimExpr] | None:
         return None if source is None else (numeric_max, store, source)
     if not isinstance(store, BufferStore) or type(store.value) not in COMBINERS:
         return None
-    value = store.value
-    for own, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+    value: Any = store.value
+    for own, other in ((value.a, value.b), (value.b, value.a)):
         if isinstance(own, BufferLoad) and own.buffer is store.buffer and _same_indices(own.indices, store.indices):
             return type(value), store, other
     return None

@@ -655,7 +655,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         return
     item, *rest = items
     command = p.evaluate(item.context_expr)
-    inner = node.body if not rest else [ast.copy_location(ast.With(rest, node.body), node)]
+    inner: list[ast.stmt] = node.body if not rest else [ast.copy_location(ast.With(rest, node.body), node)]
     if isinstance(command, BlockScope):
         _block(p, node, command, inner)
     elif isinstance(command, InitScope):

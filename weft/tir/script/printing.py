@@ -571,7 +571,7 @@ def _domain(dom: s.Range, value: Any, p: Printer) -> Doc:
     """Write an axis' domain; plain numbers take the type of its value."""
     low, extent = dom.min, dom.extent
     constant = isinstance(low, s.IntImm) and isinstance(extent, s.IntImm)
-    if constant and low.dtype == extent.dtype == value.dtype:
+    if isinstance(low, s.IntImm) and isinstance(extent, s.IntImm) and low.dtype == extent.dtype == value.dtype:
         low_doc, high_doc = number(low.value), number(low.value + extent.value)
         return high_doc if low.value == 0 else tuple_doc([low_doc, high_doc])
     docs = None if constant else slice_docs(dom, p)

@@ -108,6 +108,7 @@ class _Flatten:
         visited = [_as_int64(self.visit(i)) for i in indices]
         vector = visited[-1] if visited and DataType(visited[-1].dtype).lanes > 1 else None
         last = const(1, "int64")
+        strides: list[PrimExpr] = []
         if buffer.strides:
             strides = [cast("int64", s) for s in buffer.strides]
             last = strides[-1]

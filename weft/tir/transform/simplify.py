@@ -15,7 +15,9 @@ from weft.ir import (
     NE,
     Add,
     And,
+    BinaryOp,
     Broadcast,
+    CmpOp,
     DataType,
     IntImm,
     IRModule,
@@ -152,7 +154,7 @@ def _constant_lanes(e: Any) -> list[Any] | None:
         value = _constant_lanes(e.value)
         return None if value is None or len(value) != 1 else value * e.lanes
     fn = _LANE_OPS.get(type(e))
-    if fn is None:
+    if fn is None or not isinstance(e, (BinaryOp, CmpOp)):
         return None
     a, b = _constant_lanes(e.a), _constant_lanes(e.b)
     return None if a is None or b is None or len(a) != len(b) else [fn(x, y) for x, y in zip(a, b, strict=True)]

@@ -31,6 +31,7 @@ from weft.ir import (
     Select,
     Sub,
     Var,
+    as_int,
     cast,
     const,
     function_pass,
@@ -114,7 +115,7 @@ class _Vectorizer:
     """Rewrites the body of one loop."""
 
     def __init__(self, loop: For) -> None:
-        self.lanes = loop.extent.value  # type: ignore[attr-defined]
+        self.lanes = as_int(loop.extent) or 0
         self.env: dict[int, PrimExpr] = {id(loop.loop_var): Ramp(loop.min, const(1, loop.loop_var.dtype), self.lanes)}
         self.mask: PrimExpr | None = None
         self.memo: dict[int, tuple[Any, Any, PrimExpr]] = {}

@@ -34,7 +34,7 @@ def _tested(block: Block) -> dict[Var, int | None]:
     for n in walk(store.value) if store is not None else ():
         if isinstance(n, EQ) and isinstance(n.b, IntImm):
             var, period = _periodic(n.a)
-            if var in own:
+            if isinstance(var, Var) and var in own:
                 found[var] = period
     return found
 
