@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Attrs, Call, Expr, ExprVar, Function, IntImm, IRModule, Op, TensorType, function_pass, shape_expr
+from weft.ir import (
+    Attrs,
+    Call,
+    Expr,
+    ExprVar,
+    Function,
+    IntImm,
+    IRModule,
+    Op,
+    TensorType,
+    as_int,
+    function_pass,
+    shape_expr,
+)
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -79,7 +92,7 @@ def moves_only_unit_dims(call: Call) -> bool:
         return False
     shape = call.args[0].ty.shape  # type: ignore[attr-defined]
     axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
-    moved = [a % len(shape) for a in axes if not (isinstance(shape[a], IntImm) and shape[a].value == 1)]
+    moved = [a % len(shape) for a in axes if as_int(shape[a]) != 1]
     return moved == sorted(moved)
 
 
