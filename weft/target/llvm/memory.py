@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import CodegenError
-from weft.ir import Broadcast, DataType, PrimExpr, Ramp, as_int
+from weft.ir import Broadcast, DataType, PrimExpr, Ramp, as_int, const
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, suffix
 from weft.target.llvm.stream import is_streamed
 from weft.target.llvm.types import memory_type
@@ -59,12 +59,45 @@ def _load(e: BufferLoad, s: FunctionEmitter) -> str:
         args = [("ptr", pointer), ("i32", str(align)), (f"<{dt.lanes} x i1>", s.expr(e.predicate))]
     elif isinstance(index, Broadcast) and e.predicate is None:
         return s.splat(s.expr(BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
+    elif isinstance(index, Ramp) and as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
+        return _from_memory(_alternate(e, index, s), dt, s)
     else:
-        mask = s.expr(e.predicate) if e.predicate is not None else s.constant("true", f"boolx{dt.lanes}")
-        name = f"llvm.masked.gather.{_memory_suffix(dt)}.v{dt.lanes}p0"
-        pointers = (f"<{dt.lanes} x ptr>", _pointers(e.buffer, index, s))
-        args = [pointers, ("i32", str(align)), (f"<{dt.lanes} x i1>", mask)]
+        return _from_memory(_gather(e, s), dt, s)
     return _from_memory(s.call(name, m, [*args, (m, "zeroinitializer")]), dt, s)
+
+
+def _gather(e: BufferLoad, s: FunctionEmitter) -> str:
+    """Load lanes one by one."""
+    index, dt, m = e.indices[0], DataType(e.dtype), memory_type(e.dtype)
+    mask = s.expr(e.predicate) if e.predicate is not None else s.constant("true", f"boolx{dt.lanes}")
+    name = f"llvm.masked.gather.{_memory_suffix(dt)}.v{dt.lanes}p0"
+    pointers = (f"<{dt.lanes} x ptr>", _pointers(e.buffer, index, s))
+    args = [pointers, ("i32", str(alignment(e.buffer))), (f"<{dt.lanes} x i1>", mask)]
+    return s.call(name, m, [*args, (m, "zeroinitializer")])
+
+
+def _alternate(e: BufferLoad, index: Ramp, s: FunctionEmitter) -> str:
+    """Load every other element: two whole vectors, of which the second ends at the last element, and a shuffle.
+
+    A mask is spread over the elements in between, which are not loaded then.
+    """
+    n, m = index.lanes, memory_type(e.dtype)
+    starts = (index.base, index.base + const(n - 1, index.base.dtype))
+    picks = [2 * i if i < n // 2 else n + 2 * i - (n - 1) for i in range(n)]
+    parts = []
+    for half, start in enumerate(starts):
+        pointer, align = element_pointer(s, e.buffer, start), alignment(e.buffer)
+        if e.predicate is None:
+            parts.append(s.effect(f"load {m}, ptr {pointer}, align {align}"))
+            continue
+        lane_of = {p - half * n: lane for lane, p in enumerate(picks) if p // n == half}
+        order = ", ".join(f"i32 {lane_of.get(i, n)}" for i in range(n))
+        t = f"<{n} x i1>"
+        spread = f"shufflevector {t} {s.expr(e.predicate)}, {t} zeroinitializer, <{n} x i32> <{order}>"
+        args = [("ptr", pointer), ("i32", str(align)), (t, s.value(spread)), (m, "zeroinitializer")]
+        parts.append(s.call(f"llvm.masked.load.{_memory_suffix(DataType(e.dtype))}.p0", m, args))
+    order = ", ".join(f"i32 {p}" for p in picks)
+    return s.value(f"shufflevector {m} {parts[0]}, {m} {parts[1]}, <{n} x i32> <{order}>")
 
 
 def _whole(buffer: Buffer, index: Ramp) -> bool:

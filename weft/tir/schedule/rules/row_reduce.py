@@ -16,6 +16,7 @@ from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
@@ -159,8 +160,19 @@ def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
             continue
         along = [stride_along(x, outputs[-1]) for x in loads]
         inside = any(stride_along(x, v) == 1 for x in loads for v in reduce_vars(block))
+        if all(a in (0, 1, 2) for a in along) and max(along) and _short(ctx, block, loads):
+            votes += 1  # a window: every other element is loaded in whole vectors too
+            continue
         votes += 1 if 1 in along and all(a in (0, 1) for a in along) else -1 if inside else 1 if 1 in along else -1
     return votes > 0
+
+
+def _short(ctx: RuleContext, block: Block, loads: list[BufferLoad]) -> bool:
+    """Whether the contiguous reduction of a block is shorter than a vector."""
+    lanes = vector_lanes(ctx, block)
+    extents = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars if iv.dom is not None}
+    contiguous = [v for v in reduce_vars(block) if any(stride_along(x, v) == 1 for x in loads)]
+    return all((extents.get(v) or lanes) < lanes for v in contiguous)
 
 
 def _order_rows(ctx: RuleContext, loops: list[LoopRV], rows: set[int]) -> tuple[list[LoopRV], list[LoopRV]]:

@@ -1,0 +1,65 @@
+"""Pooling, channels first, against NumPy: strides, padding, widths that end inside a vector, NaN."""
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+
+from weft import te, topi
+from weft.ir import int64
+from weft.target import Target, build
+from weft.tir.schedule import default_schedule
+
+TARGETS = ("llvm", "llvm -mcpu=haswell", "llvm -vector-width=128")
+
+
+def expected(x, k, stride, pad, kind):
+    fill = -np.inf if kind == "max" else np.nan
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=fill)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), (2, 3))[:, :, ::stride, ::stride]
+    return windows.max((-1, -2)) if kind == "max" else np.nanmean(windows, (-1, -2))
+
+
+def pooled(x, k, stride, pad, kind, target="llvm"):
+    t = te.placeholder([int64(d) for d in x.shape], name="x")
+    y = topi.nn.pool2d(t, (k, k), (stride, stride), (1, 1), (pad,) * 4, kind, count_include_pad=False)
+    out = np.zeros([int(d) for d in y.shape], np.float32)
+    chosen = Target(target)
+    build(default_schedule(te.create_prim_func([t, y]), chosen), chosen)["main"](x, out)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(("k", "stride", "pad"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (5, 3, 2), (3, 2, 0)])
+@pytest.mark.parametrize("size", [7, 14, 33, 40])
+def test_windows(size, k, stride, pad, kind):
+    x = np.random.default_rng(size).standard_normal((2, 3, size, size), np.float32)
+    np.testing.assert_allclose(pooled(x, k, stride, pad, kind), expected(x, k, stride, pad, kind), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_vector_width(target):
+    x = np.random.default_rng(5).standard_normal((1, 2, 35, 35), np.float32)
+    np.testing.assert_allclose(pooled(x, 3, 2, 1, "max", target), expected(x, 3, 2, 1, "max"))
+
+
+def test_nothing_past_the_end_is_read():
+    """The input ends where a page ends that may not be read past."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(base + page), page, 0) == 0
+    count = 16 * 33
+    x = np.frombuffer(memory, np.float32, count, page - 4 * count).reshape(1, 1, 16, 33)
+    x[...] = np.random.default_rng(6).standard_normal(x.shape, np.float32)
+    for k, stride, pad in ((3, 2, 1), (3, 2, 0), (3, 1, 1)):
+        np.testing.assert_allclose(pooled(x, k, stride, pad, "max"), expected(x, k, stride, pad, "max"))
+    assert libc.mprotect(ctypes.c_void_p(base + page), page, 3) == 0
+
+
+def test_not_a_number_wins():
+    x = np.zeros((1, 1, 20, 20), np.float32)
+    x[0, 0, 5, 5] = np.nan
+    np.testing.assert_array_equal(np.isnan(pooled(x, 3, 2, 1, "max")), np.isnan(expected(x, 3, 2, 1, "max")))
