@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from msgspec.structs import force_setattr
@@ -86,7 +86,7 @@ class ShapeExpr(TypedExpr):
     values: tuple[PrimExpr, ...]
 
     def __post_init__(self) -> None:
-        if type(self.values) is not tuple or any(type(d) is int for d in self.values):
+        if type(self.values) is not tuple or any(type(d) is int for d in cast(tuple[Any, ...], self.values)):
             force_setattr(self, "values", as_shape(self.values))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IRModule, Pass, constant, fingerprint
@@ -142,7 +142,7 @@ def compile_kernels(
                 if tir_pipeline is not None
                 else schedule_tir(target=target)(IRModule({name: func}))
             )
-            code = compile_func(scheduled[name], target)
+            code = compile_func(cast(PrimFunc, scheduled[name]), target)
             if key is not None:
                 cache.put(key, code)
         report(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from weft.error import CodegenError
 from weft.ir import (
@@ -107,7 +107,7 @@ def lanewise(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter,
                 f"insertelement {llvm_type(dt)} {result}, {llvm_type(dt.element)} {call(inner, lane)}, i64 {i}"
             )
         params = ", ".join(f"{t} %a{n}" for n, (t, _) in enumerate(types))
-        body = "\n".join(inner.lines)
+        body = "\n".join(cast(list[str], inner.lines))  # straight code, without loops that nest lists
         return f"define internal {llvm_type(dt)} @{name}({params}) #2 {{\n{body}\n  ret {llvm_type(dt)} {result}\n}}"
 
     s.module.support(name, make)

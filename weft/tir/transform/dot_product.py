@@ -132,7 +132,13 @@ def _dot(lanes: For, steps: For, forms: frozenset[tuple[str, str, str, int]]) ->
         assert a is not None and b is not None
         key = (str(a.dtype), str(b.dtype), str(store.value.dtype))
         at, bt = (_access(x.indices[0], lanes.loop_var, steps.loop_var, analyzer) for x in (a, b))
-        if DOT_GROUPS.get(key) == group and (*key, width) in forms and at is not None and bt is not None:
+        if (
+            group is not None
+            and DOT_GROUPS.get(key) == group
+            and (*key, width) in forms
+            and at is not None
+            and bt is not None
+        ):
             if at[1:] == (0, 1) and bt[1:] == (group, 1):
                 return _emit(store, total.base, (a, at.base), (b, bt.base), width, group)
     return None

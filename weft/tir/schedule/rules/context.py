@@ -33,7 +33,7 @@ class RuleContext:
         self.vector_bits = int(getattr(target, "vector_bits", 128) or 128)
         self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
         self.cores = int(getattr(target, "num_cores", 1) or 1)
-        self.dot_forms = frozenset(getattr(target, "dot_forms", ()))
+        self.dot_forms: frozenset[Any] = frozenset(getattr(target, "dot_forms", ()))
         self.refusals: list[Exception] = []
         self.whole_steps: dict[str, PrimExpr] = {}
 
