@@ -121,6 +121,7 @@ def kill_after_last_use(func: Function, mod: IRModule) -> Function:
         for v in variables(b.value):
             last[id(v)] = i
     keep = {id(v) for v in variables(func.body.body)}
+    keep.update(id(b.value.args[0]) for b in bindings if is_op(b.value, "vm.kill_object"))  # those that end already
     ends: dict[int, list[Any]] = {}
     for b in bindings:
         holds = is_op(b.value, "memory.alloc_tensor") or is_op(b.value, "memory.alloc_storage")
