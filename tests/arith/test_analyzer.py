@@ -32,7 +32,7 @@ io, ii = Var("io", "int32"), Var("ii", "int32")
 n, H, W, N = (SizeVar(s, "int32") for s in ("n", "H", "W", "N"))
 
 
-@pytest.mark.parametrize("h,w", [(H, W), (as_expr(14), as_expr(28)), (H, as_expr(28)), (as_expr(7), W)])
+@pytest.mark.parametrize(("h", "w"), [(H, W), (as_expr(14), as_expr(28)), (H, as_expr(28)), (as_expr(7), W)])
 def test_fused_index_reassembles(h, w):
     an = Analyzer()
     an.bind(f, Range(as_expr(0), N * h * w))

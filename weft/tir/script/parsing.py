@@ -260,19 +260,18 @@ def _named_buffer(b: Buffer, name: str) -> Buffer:
     return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
 
 
+def _axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
+    kinds = {"S": "data_par"}
+    return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
+
+
 def _assign(p: Parser, target: ast.expr, value: Any) -> None:
     """Bind the name or names of a target."""
     if isinstance(target, ast.Name):
         p.define(target.id, _bind(p, target, value))
         return
     if isinstance(target, (ast.Tuple, ast.List)):
-        if isinstance(value, Remap):
-            kinds = {"S": "data_par"}
-            values = [
-                Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, value)
-            ]
-        else:
-            values = list(value)
+        values = _axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
             raise p.fail(
                 target,
