@@ -1,0 +1,52 @@
+"""FoldBatchNorm: what it folds, and what it must leave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft import relax
+from weft.ir import SizeVar, walk
+from weft.relax.transform import dead_code_elimination, fold_batch_norm
+
+
+def network(use_twice=False, whole=False, axis=1):
+    """A convolution with a batch normalisation after it; `whole` returns the statistics too."""
+    rng = np.random.default_rng(0)
+    n = SizeVar("n", "int64")
+    x = relax.Var("x", relax.tensor_type((n, 3, 8, 8), "float32"))
+    bb = relax.BlockBuilder()
+    params = [relax.constant(rng.random(4, np.float32) + 0.5) for _ in range(4)]
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            c = bb.emit(relax.op.nn.conv2d(x, relax.constant(rng.random((4, 3, 3, 3), np.float32)), padding=1))
+            normal = bb.emit(relax.op.nn.batch_norm(c, *params, axis=axis))
+            first = normal if whole else bb.emit(relax.TupleGetItem(normal, 0))
+            out = bb.emit_output(relax.op.add(first, c) if use_twice else first)
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+def operators(mod):
+    return [c.op.name.removeprefix("relax.") for c in walk(mod["main"]) if isinstance(c, relax.Call)]
+
+
+def test_the_weights_take_the_scale():
+    mod = dead_code_elimination()(fold_batch_norm()(network()))
+    assert sorted(operators(mod)) == ["add", "nn.conv2d"]
+
+
+def test_a_convolution_used_twice_keeps_its_weights():
+    mod = dead_code_elimination()(fold_batch_norm()(network(use_twice=True)))
+    assert sorted(operators(mod)) == ["add", "add", "multiply", "nn.conv2d"]
+
+
+def test_statistics_that_are_returned_stay():
+    mod = network(whole=True)
+    assert fold_batch_norm()(mod)["main"] is mod["main"]
+
+
+@pytest.mark.parametrize("use_twice", [False, True])
+def test_a_second_run_changes_nothing(use_twice):
+    once = fold_batch_norm()(network(use_twice))
+    assert fold_batch_norm()(once)["main"] is once["main"]
