@@ -134,8 +134,8 @@ def _fields(node: Node) -> tuple[Any, ...]:
 
 
 def _free_of(b: Buffer) -> set[int]:
-    """Return the variables that a matched buffer takes from what it is matched with."""
-    return {id(x) for x in (*b.shape, *b.strides, b.elem_offset) if isinstance(x, Var)}
+    """Return the variables that a matched buffer takes from what it is matched with, solving expressions."""
+    return {id(x) for x in walk((b.shape, b.strides, b.elem_offset)) if isinstance(x, Var)}
 
 
 def _layout(b: Buffer) -> tuple[Any, ...]:

@@ -43,6 +43,7 @@ def _rows(kind: str, source: Any, target: Any, shape: Any, axis: int, exclusive:
     Each step reads the one before.
     """
     loops = [tir.Var(f"i{n}", "int64") for n in range(len(shape))]
+    shape = [cast("int64", d) for d in shape]
     extent, j = shape[axis], loops[axis]
 
     def index(position: Any) -> tuple[Any, ...]:

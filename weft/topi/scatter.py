@@ -37,7 +37,7 @@ def _loops(shape: Any, body: Any, name: str) -> Any:
     loop_vars = [tir.Var(f"{name}{d}", "int64") for d in range(len(shape))]
     stmt = body(*loop_vars)
     for v, d in reversed(list(zip(loop_vars, shape, strict=True))):
-        stmt = tir.For(v, int64(0), d, tir.ForKind.SERIAL, stmt)
+        stmt = tir.For(v, int64(0), cast("int64", d), tir.ForKind.SERIAL, stmt)
     return stmt
 
 

@@ -46,7 +46,8 @@ def _lines(shape: Any, axis: int, body: Callable[[Callable[[Any], tuple[Any, ...
 
     stmt = body(at)
     for n, (v, d) in enumerate(reversed(list(zip(loops, outer, strict=True)))):
-        stmt = tir.For(v, _ZERO, d, tir.ForKind.PARALLEL if n == len(loops) - 1 else tir.ForKind.SERIAL, stmt)
+        kind = tir.ForKind.PARALLEL if n == len(loops) - 1 else tir.ForKind.SERIAL
+        stmt = tir.For(v, _ZERO, cast("int64", d), kind, stmt)
     return stmt
 
 
@@ -69,7 +70,8 @@ def _insertion(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
     out_shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
 
     def body(ins: Any, outs: Any) -> Any:
-        return _lines(x.shape, axis, lambda at: _insert_line(ins[0], outs[0], outs[1], x.shape[axis], k, at, largest))
+        extent = cast("int64", x.shape[axis])
+        return _lines(x.shape, axis, lambda at: _insert_line(ins[0], outs[0], outs[1], extent, k, at, largest))
 
     values, indices = te.extern([out_shape, out_shape], [x], body, name="topk", dtype=[x.dtype, "int64"])
     return values, indices
@@ -104,7 +106,8 @@ def _order(x: Any, axis: int, largest: bool) -> Any:
     """The positions of each line in sorted order (int64)."""
 
     def body(ins: Any, outs: Any) -> Any:
-        return _lines(x.shape, axis, lambda at: _merge_line(ins[0], outs[0], outs[1], x.shape[axis], at, largest))
+        extent = cast("int64", x.shape[axis])
+        return _lines(x.shape, axis, lambda at: _merge_line(ins[0], outs[0], outs[1], extent, at, largest))
 
     return te.extern([x.shape, x.shape], [x], body, name="sort", dtype=["int64", "int64"])[0]
 
@@ -169,7 +172,7 @@ def topk(
     """The k greatest (or, ascending, least) of each line, sorted; equal elements by index. A k of -1 means all."""
     a = normalize_axis("topk", axis, data.ndim)
     count = as_int(k)
-    k = data.shape[a] if count == -1 else int64(count) if count is not None else k
+    k = cast("int64", data.shape[a]) if count == -1 else int64(count) if count is not None else k
     shape = tuple(k if i == a else d for i, d in enumerate(data.shape))
     if count is not None and 0 <= count <= _FEW:
         values, order = _insertion(data, k, a, not is_ascend)

@@ -35,7 +35,7 @@ from weft.ir import (
 )
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
     "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region",
@@ -205,6 +205,7 @@ class _Accesses:
 
     def __init__(self, analyzer: Analyzer, hidden: set[int]) -> None:
         self.analyzer, self.hidden = analyzer, hidden
+        self.inner: set[Var] = set()
         self.reads: dict[int, tuple[Buffer, _Box]] = {}
         self.writes: dict[int, tuple[Buffer, _Box]] = {}
 
@@ -222,12 +223,23 @@ class _Accesses:
             for table, regions in ((self.reads, s.block.reads), (self.writes, s.block.writes)):
                 for r in regions:
                     self.note(table, r.buffer, substitute_ranges(r.region, from_vars), domain)
+        elif isinstance(s, (AllocBuffer, LetStmt)):
+            self.introduce(s, domain)
         elif isinstance(s, PrimExpr):
             for load in loads_of(s):
                 self.note(self.reads, load.buffer, point_region(load.buffer, load.indices).region, domain)
         elif isinstance(s, Stmt):
             for v in children(s):
                 self.visit(v, domain)
+
+    def introduce(self, s: AllocBuffer | LetStmt, domain: dict[Var, Range]) -> None:
+        """Visit a statement that names memory or a value for those inside."""
+        if isinstance(s, AllocBuffer):
+            self.hidden.add(id(s.buffer))
+        else:
+            self.visit(s.value, domain)
+            self.inner.add(s.var)
+        self.visit(s.body, domain)
 
     def note(
         self,
@@ -240,6 +252,8 @@ class _Accesses:
         if id(buffer) in self.hidden:
             return
         box = relax_region(ranges, domain, self.analyzer)
+        if self.inner:  # what is named only inside bounds nothing outside
+            box = tuple(r if r is None or self.inner.isdisjoint(used_vars((r.min, r.extent))) else None for r in box)
         old = table.get(id(buffer))
         table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, self.analyzer))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.ir import PrimExpr, Var, is_const_int, rewrite, substitute
+from weft.ir import PrimExpr, Var, cast, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import access_regions, loads_of
 from weft.tir.analysis.dependence import (
     consumers_of,
@@ -38,7 +38,8 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
             return substitute(
-                store.value, {v: i for v, i in zip(index_vars, node.indices, strict=True) if v is not None}
+                store.value,
+                {v: cast(v.dtype, i) for v, i in zip(index_vars, node.indices, strict=True) if v is not None},
             )
         return node
 

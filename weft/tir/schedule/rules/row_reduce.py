@@ -160,7 +160,7 @@ def _column_mode(ctx: RuleContext, reductions: list[str]) -> bool:
             continue
         along = [stride_along(x, outputs[-1]) for x in loads]
         inside = any(stride_along(x, v) == 1 for x in loads for v in reduce_vars(block))
-        if all(a in (0, 1, 2) for a in along) and max(along) and _short(ctx, block, loads):
+        if all(a in (0, 1, 2) for a in along) and any(along) and _short(ctx, block, loads):
             votes += 1  # a window: every other element is loaded in whole vectors too
             continue
         votes += 1 if 1 in along and all(a in (0, 1) for a in along) else -1 if inside else 1 if 1 in along else -1
