@@ -23,6 +23,7 @@ def default_passes(target: Any = None) -> list[Pass]:
     panel = 2 * getattr(target, "vector_bits", 512) // 32
     return [
         t.normalize(),
+        t.lambda_lift(),
         t.fold_batch_norm(),
         t.decompose_ops(),
         t.fold_constant(),
@@ -55,7 +56,7 @@ def lowering_passes() -> list[Pass]:
 
 
 def _zero_passes(_target: Any = None) -> list[Pass]:
-    return [t.normalize(), t.legalize_ops(), *lowering_passes()]
+    return [t.normalize(), t.lambda_lift(), t.legalize_ops(), *lowering_passes()]
 
 
 _PIPELINES: dict[str, Callable[..., list[Pass]]] = {

@@ -8,6 +8,7 @@ from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
 from weft.relax.transform.fuse_ops import fuse_ops
+from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.normalize import normalize
@@ -27,6 +28,7 @@ FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
 FuseOps = fuse_ops
 KillAfterLastUse = kill_after_last_use
+LambdaLift = lambda_lift
 LegalizeOps = legalize_ops
 LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin

@@ -122,7 +122,10 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
         return value
 
     body = map_values(func.body, unwrap)
-    return func if body is func.body else func.replace(body=body)
+    if body is func.body:
+        return func
+    attrs = func.attrs.with_(**{"relax.force_pure": True}) if func.is_pure else func.attrs
+    return func.replace(body=body, attrs=attrs)
 
 
 def map_values(seq: Any, fn: Any) -> Any:

@@ -1,0 +1,108 @@
+"""LambdaLift: inner functions become functions of the module, which take what they capture as their last arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Call, Expr, ExprVar, Function, IRModule, SizeVar, module_pass, shape_expr, walk
+from weft.relax.core_ops import call_pure_packed
+from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
+from weft.relax.infer import function_type
+from weft.relax.rename import rename_vars, variables
+from weft.relax.rewriter import all_bindings, rewrite_bindings
+
+__all__ = ["lambda_lift"]
+
+
+@module_pass(opt_level=0)
+def lambda_lift(mod: IRModule) -> IRModule:
+    """Turn inner functions into functions of the module, and their uses into closures over what they capture.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized`` without inner functions.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+                @R.function
+                def inner(z: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                    return R.add(z, x)
+
+                a = inner(y)
+                return a
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                inner: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True) = R.call_pure_packed(
+                    "vm.builtin.make_closure",
+                    Module.main_inner,
+                    x,
+                    ty_args=(R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True),),
+                )
+                a: R.Tensor((2,), "float32") = inner(y)
+                return a
+
+            @R.function(private=True)
+            def main_inner(
+                z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")
+            ) -> R.Tensor((2,), "float32"):
+                gv: R.Tensor((2,), "float32") = R.add(z, x)
+                return gv
+    Cost
+        Linear in the size of the module for each level of nesting.
+    Source
+        Johnsson, 1985 (lambda lifting); TVM's ``LambdaLift``.
+    """
+    out = mod
+    for gvar, func in mod.items():
+        if isinstance(func, Function) and any(isinstance(b.value, Function) for b in all_bindings(func)):
+            if out is mod:
+                out = mod.copy()
+            out[gvar] = _lift(gvar.name_hint, func, out)
+    return out
+
+
+def _lift(name: str, func: Function, mod: IRModule) -> Function:
+    """Move the inner functions of a function to the module, the innermost first."""
+
+    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        return _closure(f"{name}_{binding.var.name_hint}", binding.var, value, mod) if type(value) is Function else None
+
+    return rewrite_bindings(func, mod, rule)
+
+
+def _closure(name: str, var: ExprVar, func: Function, mod: IRModule) -> Expr:
+    """Add a function to the module, and return what its variable stands for."""
+    bound = {id(p) for p in func.params} | {id(b.var) for b in all_bindings(func)} | {id(var)}
+    captured = list({id(v): v for v in variables(func.body) if id(v) not in bound}.values())
+    params = [Var(v.name_hint, v.ty, span=v.span) for v in captured]
+    values: list[Expr] = [*captured]
+    known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, SizeVar)}
+    sizes = list({id(n): n for n in walk(func) if isinstance(n, SizeVar) and id(n) not in known}.values())
+    if sizes:
+        values.append(shape_expr(tuple(sizes)))
+        params.append(Var("sizes", values[-1].ty))  # type: ignore[attr-defined]
+    symbol = mod.fresh_name(name)
+    renamed: dict[int, Expr] = {id(v): p for v, p in zip(captured, params, strict=False)}
+    again = Var(var.name_hint, var.ty, span=var.span)
+    recursive = any(v is var for v in variables(func.body))
+    body: Any = rename_vars(func.body, {**renamed, id(var): again})
+    lifted = func.replace(params=(*func.params, *params), body=body)
+    lifted = lifted.replace(ty=function_type(lifted))
+    mod[symbol] = lifted
+    target = mod.get_global_var(symbol)
+
+    def made(items: list[Expr]) -> Expr:
+        call = call_pure_packed("vm.builtin.make_closure", target, *items, ty_args=func.ty)
+        return Call(call.op, call.args, call.attrs, call.ty_args, span=func.span, ty=func.ty)
+
+    if recursive:
+        inner: list[Expr] = [renamed.get(id(v), v) for v in values]
+        block = BindingBlock((VarBinding(again, made(inner)),))
+        mod[symbol] = lifted.replace(body=SeqExpr((block, *body.blocks), body.body, span=body.span, ty=body.ty))
+    return made(values)
