@@ -3,8 +3,7 @@
 Infer, lower and reference agree on shapes, types and values.
 
 A case names its sizes (``s.a``, ``s.b``), so that one kernel with symbolic dimensions runs on every set of sizes, and
-kernels
-with constant dimensions are compiled for each set.
+kernels with constant dimensions are compiled for each set.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ def with_cases() -> list[tuple[str, int]]:
     return [(name, i) for name in list_ops() for i in range(len(CASES.get(name, ())))]
 
 
-# --- from cases to expressions
-# -----------------------------------------------------------------------------------------
+# --- from cases to expressions ----------------------------------------------------------------------------------------
 
 
 class Values:
@@ -227,8 +225,7 @@ def to_te(expr: Any, tensors: list[Any]) -> Any:
     return te.placeholder(expr.ty.shape, expr.ty.dtype)
 
 
-# --- the checks
-# --------------------------------------------------------------------------------------------------------
+# --- the checks -------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,8 +1,7 @@
 """The floor of every dialect: nodes, walking, types, scalar and graph expressions, modules, passes.
 
 Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``types``, ``expr``, ``module``,
-``passes``, then
-``structural``, ``serialize``, ``spec`` and ``text/``.
+``passes``, then ``structural``, ``serialize``, ``spec`` and ``text/``.
 """
 
 import sys

@@ -16,8 +16,8 @@ class IRModule:
     """A set of named functions.
 
     Passes treat modules as values: they return a new module (:meth:`with_functions`, :meth:`copy`) and leave their
-    input as it was.
-    The in-place methods (``mod["f"] = func``, :meth:`update_func`) exist for people who build programs by hand.
+    input as it was. The in-place methods (``mod["f"] = func``, :meth:`update_func`) exist for people who build
+    programs by hand.
 
     Parameters
     ----------

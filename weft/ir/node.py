@@ -1,9 +1,9 @@
 """The base of every IR node: immutable, cheap to make, equal only to itself.
 
 A node is declared as ``class Add(PrimExpr): a: PrimExpr; b: PrimExpr`` and nothing else: the metaclass makes it a
-frozen
-``msgspec.Struct`` with identity equality. Structural equality, hashing, printing and JSON are generic over fields.
-Fields hold nodes, tuples, ``str``, ``int``, ``float``, ``bool``, ``None`` or runtime values (the data of constants).
+frozen ``msgspec.Struct`` with identity equality. Structural equality, hashing, printing and JSON are generic over
+fields. Fields hold nodes, tuples, ``str``, ``int``, ``float``, ``bool``, ``None`` or runtime values (the data of
+constants).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Passes: functions from module to module, the context they run in, and the instruments that watch them.
 
 A pass is a plain function ``fn(mod, *, option=...) -> IRModule`` under :func:`module_pass`, or ``fn(func, mod, *,
-...) -> function``
-under :func:`function_pass`. Calling the decorated name with options makes a :class:`Pass`; calling that with a module
-runs it.
-Contract: input verifies, output verifies, the input is left untouched, and what needs no change keeps its identity.
+...) -> function`` under :func:`function_pass`. Calling the decorated name with options makes a :class:`Pass`; calling
+that with a module runs it. Contract: input verifies, output verifies, the input is left untouched, and what needs no
+change keeps its identity.
 """
 
 from __future__ import annotations

@@ -412,8 +412,7 @@ class IterVar(Node):
     """An iteration variable with its domain.
 
     ``iter_type`` is one of ``data_par`` (spatial), ``reduce``, ``ordered``, ``opaque``, ``thread``, and, in te
-    schedules,
-    ``vectorized``, ``unrolled``, ``parallelized``, ``tensorized``.
+    schedules, ``vectorized``, ``unrolled``, ``parallelized``, ``tensorized``.
     """
 
     dom: Range | None

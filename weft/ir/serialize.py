@@ -1,12 +1,9 @@
 """JSON for nodes and modules: a list of nodes in which sharing is kept, children before parents, tensors in base64.
 
 Layout: ``{"weft_ir": version, "root": value, "nodes": [[class, {field: value}], ...], "tensors": [[dtype, shape,
-base64], ...]}``. A value is
-a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t`` tensor number, ``d`` data type,
-``f`` non-finite
-float, ``e`` enumeration member, ``s`` span, ``m`` module. A reader accepts its own version only; fields that it lacks
-are an error, fields
-that are missing take their defaults.
+base64], ...]}``. A value is a JSON scalar, a list (a tuple), or an object with one key: ``n`` node number, ``t``
+tensor number, ``d`` data type, ``f`` non-finite float, ``e`` enumeration member, ``s`` span, ``m`` module. A reader
+accepts its own version only; fields that it lacks are an error, fields that are missing take their defaults.
 """
 
 from __future__ import annotations

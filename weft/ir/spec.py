@@ -1,8 +1,7 @@
 """Forms of the IR: a spec is a table from node class to what must hold, checked over a whole module at once.
 
 Passes name the form that they ensure; ``PassContext(verify=True)`` checks it after each of them. All violations are
-collected, and the
-error shows the function with each message under its statement.
+collected, and the error shows the function with each message under its statement.
 """
 
 from __future__ import annotations

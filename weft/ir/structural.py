@@ -1,12 +1,9 @@
 """Structural equality and hashing, generic over node fields and indifferent to the names of variables.
 
 Both rest on the same walk: parents before children, fields that introduce variables first. Variables and buffers are
-numbered where they
-are first met, so two functions that differ in names only are equal; spans, name hints and types that follow from a
-node's other fields
-never take part. ``fingerprint`` is that walk written as bytes and fed to SHA-256, for keys that outlive a process.
-The walks keep their
-own stack, so that long chains cost no recursion.
+numbered where they are first met, so two functions that differ in names only are equal; spans, name hints and types
+that follow from a node's other fields never take part. ``fingerprint`` is that walk written as bytes and fed to
+SHA-256, for keys that outlive a process. The walks keep their own stack, so that long chains cost no recursion.
 """
 
 from __future__ import annotations

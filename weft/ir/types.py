@@ -55,9 +55,8 @@ class TensorType(Type):
     """A tensor: shape, data type and rank, each of which may be unknown.
 
     ``shape`` is a tuple of int64 scalar expressions, or None where only the rank (``ndim``) or not even that (-1) is
-    known.
-    An empty ``dtype`` is unknown. A shape may be given as any sequence of ints and expressions; :func:`tensor_type`
-    also checks the data type.
+    known. An empty ``dtype`` is unknown. A shape may be given as any sequence of ints and expressions;
+    :func:`tensor_type` also checks the data type.
     """
 
     shape: tuple[PrimExpr, ...] | None = None

@@ -135,8 +135,7 @@ for _rank in (1, 2, 3):
         )  # fmt: skip
 
 
-# --- max pooling that also returns where
-# -------------------------------------------------------------------------------
+# --- max pooling that also returns where ------------------------------------------------------------------------------
 
 
 def _indices_infer(

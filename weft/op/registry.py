@@ -1,10 +1,8 @@
 """The operator registry: each operator is declared once, for every dialect.
 
 A declaration says what an operator's inputs and attributes are, how its type follows from theirs (``infer``), how it
-is computed
-(``lower``, to tensor expressions), what it means (``reference``, in NumPy), and how it may be fused. Constructors,
-printing, constant
-folding, legalization and the contract test are derived from it.
+is computed (``lower``, to tensor expressions), what it means (``reference``, in NumPy), and how it may be fused.
+Constructors, printing, constant folding, legalization and the contract test are derived from it.
 """
 
 from __future__ import annotations
@@ -66,11 +64,9 @@ class OpDef:
     """One operator.
 
     ``infer(*args, **attrs)`` takes expressions with types and returns a type; ``lower`` takes te tensors (tuples of
-    them, tuples of
-    scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy arrays; ``decompose``
-    takes expressions
-    and returns one made of simpler operators, or None. ``rtol`` is the relative tolerance that the contract test
-    allows.
+    them, tuples of scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy
+    arrays; ``decompose`` takes expressions and returns one made of simpler operators, or None. ``rtol`` is the
+    relative tolerance that the contract test allows.
     """
 
     name: str
@@ -168,8 +164,7 @@ def make_call(name: str) -> Callable[..., Call]:
     """Return the constructor of an operator: ``make_call("nn.softmax")(x, axis=-1)``.
 
     Positional arguments are the inputs, then attributes in order. Python numbers become constants of the other
-    operands' type, lists become
-    shapes or tuples as the input asks.
+    operands' type, lists become shapes or tuples as the input asks.
     """
     definition = get_op_def(name)
 

@@ -47,8 +47,7 @@ def _resize_infer(
     return TensorType(values, ty.dtype, ty.ndim)
 
 
-# --- the reference, in float64 over each axis in turn
-# ------------------------------------------------------------------
+# --- the reference, in float64 over each axis in turn -----------------------------------------------------------------
 
 
 def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) -> Any:

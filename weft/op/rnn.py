@@ -1,8 +1,7 @@
 """Recurrent layers, with ONNX's gate orders and layouts.
 
 ``nn.lstm``, ``nn.gru`` and ``nn.rnn`` are decomposed: the projection of all inputs is one matrix product, which the
-compiler packs and
-tiles like any other, and ``nn.lstm_recurrence`` and its kin carry the state from step to step.
+compiler packs and tiles like any other, and ``nn.lstm_recurrence`` and its kin carry the state from step to step.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
     )
 
 
-# --- what they mean, in NumPy
-# ------------------------------------------------------------------------------------------
+# --- what they mean, in NumPy -----------------------------------------------------------------------------------------
 
 _NUMPY = {
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0),
@@ -197,8 +195,7 @@ def _gru_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
     return _gru_recurrence_ref(_projected(x, w, first + second), r.transpose(0, 2, 1), apart, *rest, **attrs)
 
 
-# --- declarations
-# ------------------------------------------------------------------------------------------------------
+# --- declarations -----------------------------------------------------------------------------------------------------
 
 
 def _layer(

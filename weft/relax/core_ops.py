@@ -1,8 +1,7 @@
 """Operators that belong to the Relax language itself: calls into other levels, shape values, memory, checks.
 
 Tensor operators live in ``weft.op``, shared with Relay; these here carry their type rule beside their constructor. A
-rule gets the
-call, whose arguments already have types.
+rule gets the call, whose arguments already have types.
 """
 
 from __future__ import annotations
@@ -216,8 +215,7 @@ def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
     )
 
 
-# --- type rules
-# --------------------------------------------------------------------------------------------------------
+# --- type rules -------------------------------------------------------------------------------------------------------
 
 
 @_core("call_tir")

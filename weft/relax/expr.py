@@ -1,8 +1,7 @@
 """Relax's own expressions: bindings, sequences, dataflow variables. The rest is shared with Relay in ``weft.ir``.
 
 A function body in normal form is a :class:`SeqExpr`: blocks of bindings, each of one operation on atoms (variables,
-constants,
-shapes, ...), then an atom as result.
+constants, shapes, ...), then an atom as result.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def rewrite_bindings(func: Function, mod: IRModule, rule: Rule, bb: BlockBuilder
     ----------
     rule : callable
         ``rule(binding, value, bb) -> Expr or None``: `value` is the binding's value with earlier replacements
-        applied. None keeps it;
-        another expression replaces it (an atom replaces the variable itself); ``bb.emit`` adds bindings before it.
+        applied. None keeps it; another expression replaces it (an atom replaces the variable itself); ``bb.emit``
+        adds bindings before it.
     bb : BlockBuilder, optional
         The builder to emit through, when the rule adds functions to its module.
 

@@ -1,8 +1,7 @@
 """Tensors and the operations that make them: the nodes of a tensor-expression graph.
 
 A :class:`Tensor` is output `value_index` of an :class:`Operation`; an operation knows the tensors it reads. Indexing
-a tensor gives a scalar
-expression (:class:`~weft.tir.ProducerLoad`), so that bodies are written as Python lambdas.
+a tensor gives a scalar expression (:class:`~weft.tir.ProducerLoad`), so that bodies are written as Python lambdas.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ class Buffer(Node):
 
     ``strides`` is empty for a compact row-major buffer, else one per dimension, in elements. ``scope`` is ``global``,
     ``local`` (registers or stack of one thread), ``shared``, ``warp``. ``elem_offset`` is in elements;
-    ``data_alignment``
-    in bytes. Build it with :func:`decl_buffer`.
+    ``data_alignment`` in bytes. Build it with :func:`decl_buffer`.
     """
 
     data: Var

@@ -15,8 +15,7 @@ class PrimFunc(BaseFunc):
     """A TIR function.
 
     ``buffer_map`` pairs a handle parameter with the buffer that it is; a symbolic dimension of such a buffer that is
-    not itself
-    a parameter takes its value from the argument. Attributes used here: ``global_symbol`` (exported name),
+    not itself a parameter takes its value from the argument. Attributes used here: ``global_symbol`` (exported name),
     ``tir.noalias`` (bool: buffers of different parameters do not overlap), ``op_pattern``.
     """
 

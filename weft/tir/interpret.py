@@ -1,8 +1,7 @@
 """The meaning of TIR: an interpreter, slow and plain, with which every schedule, pass and code generator is compared.
 
 Scheduled and lowered functions run alike; loops of every kind run in order, vectors are NumPy arrays. Scalars are
-NumPy scalars of
-their data type, so integer arithmetic wraps as it does on the machine.
+NumPy scalars of their data type, so integer arithmetic wraps as it does on the machine.
 """
 
 from __future__ import annotations

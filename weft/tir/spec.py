@@ -1,8 +1,8 @@
 """Forms of TIR: what holds of scheduled, lowered, host and device functions.
 
 ``tir.well_formed`` holds at every stage: each variable and buffer is introduced around its uses, data types agree.
-*Scheduled*
-functions are loop nests over blocks; *lowered* functions are loops over flat buffers, from which code is generated.
+*Scheduled* functions are loop nests over blocks; *lowered* functions are loops over flat buffers, from which code is
+generated.
 """
 
 from __future__ import annotations

@@ -141,8 +141,7 @@ class Block(Stmt):
     """A unit of computation that schedules move as a whole.
 
     ``iter_vars`` are its own iteration variables; ``reads`` and ``writes`` the regions that one instance touches, in
-    terms of
-    them; ``init`` runs at the first iteration of the reduction.
+    terms of them; ``init`` runs at the first iteration of the reduction.
     """
 
     iter_vars: tuple[IterVar, ...]

@@ -1,8 +1,7 @@
 """Computations as tensor expressions, under the names of ``tvm.topi``; operators (``weft.op``) are lowered to them.
 
 Read in this order: ``shape``, ``broadcast``, ``elementwise``, ``reduce``, ``matmul``, ``conv``, then any family;
-``math``, ``reductions``, ``nn`` and
-``image`` give the public names.
+``math``, ``reductions``, ``nn`` and ``image`` give the public names.
 """
 
 from weft.topi import image, nn

@@ -61,8 +61,7 @@ def _set(slot: Any, value: Any) -> Any:
     return tir.BufferStore(slot, value, (_ZERO,))
 
 
-# --- few of many
-# -------------------------------------------------------------------------------------------------------
+# --- few of many ------------------------------------------------------------------------------------------------------
 
 
 def _insertion(x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
@@ -98,8 +97,7 @@ def _insert_line(source: Any, values: Any, indices: Any, extent: Any, k: Any, at
     return tir.AllocBuffer(slot, tir.For(j, _ZERO, extent, tir.ForKind.SERIAL, insert))
 
 
-# --- all
-# ---------------------------------------------------------------------------------------------------------------
+# --- all --------------------------------------------------------------------------------------------------------------
 
 
 def _order(x: Any, axis: int, largest: bool) -> Any:

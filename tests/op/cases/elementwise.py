@@ -140,8 +140,7 @@ for _source, _target in (
     _cast(_source, _target)
 
 
-# --- two operands
-# ------------------------------------------------------------------------------------------------------
+# --- two operands -----------------------------------------------------------------------------------------------------
 
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
 DIVISION = ("divide", "floor_divide", "mod", "floor_mod", "fmod")

@@ -1,10 +1,8 @@
 """The text engine: printing and parsing of TVMScript.
 
 Read in this order: ``doc`` (documents), ``printer`` (the print driver), ``scalar`` and ``types`` (rules of nodes that
-all dialects
-share), ``source`` (where a program's text comes from), ``evaluate`` (expressions), ``parser`` (the parse driver). The
-rules of a
-dialect stand beside its nodes. Importing this package installs the printer.
+all dialects share), ``source`` (where a program's text comes from), ``evaluate`` (expressions), ``parser`` (the parse
+driver). The rules of a dialect stand beside its nodes. Importing this package installs the printer.
 """
 
 from weft.ir.node import set_printer

@@ -1,10 +1,8 @@
 """Documents: the tree between IR and text, and its rendering within a line width.
 
 An expression document is a ``str`` (an atom), a :class:`Seq` (parts written one after another, with the precedence of
-its operator) or a
-:class:`Group` (items between brackets, which may be broken over lines). Statements are lines with an indentation, in
-:class:`Lines`.
-Rendering keeps its own stack, so that long operator chains cost no recursion.
+its operator) or a :class:`Group` (items between brackets, which may be broken over lines). Statements are lines with
+an indentation, in :class:`Lines`. Rendering keeps its own stack, so that long operator chains cost no recursion.
 """
 
 from __future__ import annotations

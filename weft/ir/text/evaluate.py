@@ -1,8 +1,7 @@
 """Expressions of a program: Python's, evaluated over IR values, with the place of whatever goes wrong.
 
 Names stand for what the program introduced or for Python values around it. What IR values do under operators, calls
-and subscripts is
-found in three tables by class, which dialects fill: ``BINARY``, ``CALL``, ``SUBSCRIPT``.
+and subscripts is found in three tables by class, which dialects fill: ``BINARY``, ``CALL``, ``SUBSCRIPT``.
 """
 
 from __future__ import annotations

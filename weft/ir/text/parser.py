@@ -1,8 +1,7 @@
 """The parse driver: decorated functions and classes, or text, to functions and modules.
 
 A dialect gives a :class:`Dialect`: how a signature and then a body are read. Within a module, signatures and bodies
-are read when they
-are first referred to, so functions may call each other in any order.
+are read when they are first referred to, so functions may call each other in any order.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class Dialect(NamedTuple):
     """How functions of a dialect are read.
 
     ``signature(parser, definition, options)`` returns a state whose ``ty`` is the function's type, or None where its
-    body decides;
-    ``body(parser, state)`` returns the function; ``expand(parser, statements)`` reads a macro's body in place;
-    ``call(var, args)`` calls a
-    function of the module.
+    body decides; ``body(parser, state)`` returns the function; ``expand(parser, statements)`` reads a macro's body in
+    place; ``call(var, args)`` calls a function of the module.
     """
 
     name: str

@@ -1,10 +1,8 @@
 """The print driver: gives names, finds each node's rule, and collects declarations and metadata.
 
 Rules are registered by class in three tables: ``EXPR`` (node → document), ``STMT`` (node → lines) and ``FUNCTION``
-(function, name → lines).
-A dialect's rules stand beside its nodes. What is used but nowhere introduced is declared at the top: of the function
-that uses it, or of
-the fragment that is printed.
+(function, name → lines). A dialect's rules stand beside its nodes. What is used but nowhere introduced is declared at
+the top: of the function that uses it, or of the fragment that is printed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Print rules of scalar expressions (``T``).
 
 An operator is written infix only where reading it back builds the very same node; the checked constructors fold and
-unify, so each
-rule asks its constructor and otherwise writes the class (``T.Add(...)``), which never folds. A constant is written as
-a plain number
-where its type follows from its neighbour.
+unify, so each rule asks its constructor and otherwise writes the class (``T.Add(...)``), which never folds. A
+constant is written as a plain number where its type follows from its neighbour.
 """
 
 from __future__ import annotations

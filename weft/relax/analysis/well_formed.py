@@ -1,10 +1,8 @@
 """Well-formedness of Relax: what holds at every stage, from import to the virtual machine.
 
 Each variable is bound once, before its uses; a dataflow variable is used in its block only; symbolic variables are
-introduced by
-parameters, ``match_cast`` or the type of a binding; functions that are called exist; conditions are scalar bools;
-effects stand outside
-of dataflow blocks and of pure functions.
+introduced by parameters, ``match_cast`` or the type of a binding; functions that are called exist; conditions are
+scalar bools; effects stand outside of dataflow blocks and of pure functions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The names of ``R``: what Relax scripts are written in.
 
 Types stand in ``annotation``. Names that are not defined here are operators: of the registry (``R.nn.softmax``), or
-of the language
-itself (``R.memory.alloc_storage``), which take their operands as they are.
+of the language itself (``R.memory.alloc_storage``), which take their operands as they are.
 """
 
 from __future__ import annotations

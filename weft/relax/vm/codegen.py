@@ -1,8 +1,7 @@
 """VMCodeGen: Relax functions to bytecode.
 
 One register a variable, parameters in registers 0 to N-1; ``If`` becomes If and Goto with both results copied to one
-register; each
-function ends in Ret.
+register; each function ends in Ret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Emission of conversions between data types.
 
 Float to integer truncates, saturates at the ends and turns NaN into 0. Conversions of 16-bit floats round to the
-nearest even value;
-where the target has no instruction for them they are done on their bits, so that no code ever needs a helper library.
+nearest even value; where the target has no instruction for them they are done on their bits, so that no code ever
+needs a helper library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Emission of a function and of its entry point in the safe-call convention of tvm-ffi.
 
 ``int32_t __tvm_ffi_<name>(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret)`` checks every
-argument, binds symbolic
-dimensions, and calls ``<name>_impl`` with raw pointers. A failed check sets the raised error and returns -1.
+argument, binds symbolic dimensions, and calls ``<name>_impl`` with raw pointers. A failed check sets the raised error
+and returns -1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Emission of arithmetic, comparisons and choices, on scalars and vectors.
 
 Integers wrap. Division by zero gives 0, and so does its remainder; the least integer divided by -1 is itself: no
-program stops the process.
-Minimum and maximum pass NaN on. Arithmetic of 16-bit floats is done in float32.
+program stops the process. Minimum and maximum pass NaN on. Arithmetic of 16-bit floats is done in float32.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ def _mul(e: Mul, s: FunctionEmitter) -> str:
     return _arithmetic(e, s, "fmul", "mul")
 
 
-# --- integer division
-# --------------------------------------------------------------------------------------------------
+# --- integer division -------------------------------------------------------------------------------------------------
 
 
 def _constant(e: PrimExpr) -> int | None:
@@ -239,8 +237,7 @@ def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
     return m, s.value(f"and {cond} {signs}, {s.value(f'fcmp one {t} {m}, {zero}')}")
 
 
-# --- choices
-# -----------------------------------------------------------------------------------------------------------
+# --- choices ----------------------------------------------------------------------------------------------------------
 
 
 def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
@@ -356,8 +353,7 @@ def guarded(s: FunctionEmitter, condition: str, then_value: PrimExpr, else_value
     )
 
 
-# --- vectors
-# -----------------------------------------------------------------------------------------------------------
+# --- vectors ----------------------------------------------------------------------------------------------------------
 
 
 @EXPR.on(Ramp)

@@ -1,12 +1,12 @@
 """From lowered functions to LLVM IR, assembly and object code, through llvmlite.
 
 Every call has an LLVM context and a target machine of its own, so calls may run on many threads. llvmlite holds one
-lock around each of its
-calls; the two that take time (optimising and emitting) are made without it, which LLVM allows for separate contexts.
+lock around each of its calls; the two that take time (optimising and emitting) are made without it, which LLVM allows
+for separate contexts.
 
 Two pipelines: loops that the schedule vectorised and unrolled need only their accumulators in registers (SROA and
-clean-up: a fifth of the time, the
-same code); a module with a scalar loop gets LLVM's O2, whose vectoriser may improve it.
+clean-up: a fifth of the time, the same code); a module with a scalar loop gets LLVM's O2, whose vectoriser may
+improve it.
 """
 
 from __future__ import annotations

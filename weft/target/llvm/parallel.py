@@ -1,8 +1,8 @@
 """Emission of parallel loops: the body becomes a function that the thread pool calls with a piece of the iterations.
 
 What the body uses travels in a struct. The task function unpacks it and calls an inner function that has the pointers
-as ``noalias``
-parameters, so that the loop inside is compiled as well as a serial one. Parallel loops inside a task are serial.
+as ``noalias`` parameters, so that the loop inside is compiled as well as a serial one. Parallel loops inside a task
+are serial.
 """
 
 from __future__ import annotations
@@ -137,8 +137,7 @@ def _task_function(
     outer.module.functions.append("\n".join(lines))
 
 
-# --- how much work a piece needs
-# ---------------------------------------------------------------------------------------
+# --- how much work a piece needs --------------------------------------------------------------------------------------
 
 
 def _grain(node: For) -> PrimExpr:

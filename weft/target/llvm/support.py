@@ -1,9 +1,8 @@
 """Helper functions inside each module: the runtime's services, with a fallback for where libweft_runtime is not loaded.
 
 Generated code refers to ``weft_*`` weakly. With the runtime in the process they are its functions; without it a
-library still loads and
-runs: loops run on one thread, scratch memory comes from the C library, and a failed check raises a fixed message
-through tvm-ffi.
+library still loads and runs: loops run on one thread, scratch memory comes from the C library, and a failed check
+raises a fixed message through tvm-ffi.
 """
 
 from __future__ import annotations

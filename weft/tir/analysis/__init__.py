@@ -1,8 +1,7 @@
 """Facts about TIR that schedules and passes ask for.
 
 Read in this order: ``structure`` (the tree), ``access`` (regions), ``dependence`` (producers, consumers, kinds of
-block),
-``pattern`` (what a block computes: contractions, reductions, how operands are addressed).
+block), ``pattern`` (what a block computes: contractions, reductions, how operands are addressed).
 """
 
 from weft.tir.analysis.access import (

@@ -131,10 +131,9 @@ class Contraction:
 
     The output is contiguous along `vector`, and so `B` must move with it.
 
-    ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it
-    only as ``vector // group``.
-    ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch`` those of both, ``reduce``
-    the summed ones.
+    ``group`` is the number of neighbouring values of `vector` between which A does not move, where A contains it only
+    as ``vector // group``. ``rows`` are the spatial variables of A alone, ``columns`` those of B alone, ``batch``
+    those of both, ``reduce`` the summed ones.
     """
 
     __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "reduce", "rows", "vector")

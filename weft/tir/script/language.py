@@ -1,8 +1,7 @@
 """The names of ``T``: what TIR scripts are written in.
 
 Expressions build nodes at once; statements and scopes return the commands of ``commands``, which the parser acts on.
-Names that are
-not defined here are data types (``T.float32``), intrinsics (``T.exp``) and node classes.
+Names that are not defined here are data types (``T.float32``), intrinsics (``T.exp``) and node classes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parse rules of TIR: statements of the Python AST to TIR statements.
 
 A sequence under construction is a list of statements and of scopes that wait for what follows them; :func:`_fold`
-closes the scopes from
-the end.
+closes the scopes from the end.
 """
 
 from __future__ import annotations

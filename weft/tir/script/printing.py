@@ -1,8 +1,7 @@
 """Print rules of TIR: functions, statements, blocks, buffers (``T``).
 
 A statement that holds the rest of its sequence (an allocation, a binding, an attribute) is written as one line where
-that rest is all
-that follows, and with ``with`` otherwise, so that scopes read back as they were.
+that rest is all that follows, and with ``with`` otherwise, so that scopes read back as they were.
 """
 
 from __future__ import annotations

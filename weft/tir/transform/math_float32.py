@@ -1,10 +1,9 @@
 """Functions of float32 as polynomials: exponentials, logarithms, hyperbolic functions, the error function.
 
 Each function takes an expression (a variable, so that it may be used often) of type float32 or a vector of it and
-returns an expression.
-Coefficients are minimax fits of our own. The errors stated are against float64, measured over the whole range in
-steps of a few ULP, with fused
-multiply-add. Results below the least normal float32 are flushed to zero where the function underflows.
+returns an expression. Coefficients are minimax fits of our own. The errors stated are against float64, measured over
+the whole range in steps of a few ULP, with fused multiply-add. Results below the least normal float32 are flushed to
+zero where the function underflows.
 """
 
 from __future__ import annotations
@@ -136,8 +135,7 @@ def exp10(x: PrimExpr) -> PrimExpr:
     return _limited(x, result, -37.929775, 38.531837)
 
 
-# --- logarithms
-# --------------------------------------------------------------------------------------------------------
+# --- logarithms -------------------------------------------------------------------------------------------------------
 
 
 def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
@@ -229,8 +227,7 @@ def log1p(x: PrimExpr) -> PrimExpr:
     return let(Add(x, number(1.0, x)), shifted, "u")
 
 
-# --- hyperbolic functions, error function
-# ------------------------------------------------------------------------------
+# --- hyperbolic functions, error function -----------------------------------------------------------------------------
 
 
 def tanh(x: PrimExpr) -> PrimExpr:

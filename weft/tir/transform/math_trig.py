@@ -1,8 +1,7 @@
 """Functions of float32 as polynomials: trigonometric functions and their inverses.
 
 Arguments are reduced in float64, which is exact enough up to 2**20; above that (rare, so tested once for a whole
-vector) the C library's
-float64 functions answer. Errors are stated against float64.
+vector) the C library's float64 functions answer. Errors are stated against float64.
 """
 
 from __future__ import annotations

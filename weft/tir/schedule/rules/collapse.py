@@ -1,10 +1,9 @@
 """Collapse: neighbouring dimensions that are always walked together become one.
 
 ``out[b, s, j] = sum(k, x[b, s, k] * w[k, j])`` is a product of ``b * s`` rows, and element-wise work on four
-dimensions is work on one;
-tiles then need not end where an inner dimension ends, and no index needs a division. Buffers are viewed under the
-shorter shape; whoever
-schedules the result gives the parameters their declared buffers back, which share the views' memory.
+dimensions is work on one; tiles then need not end where an inner dimension ends, and no index needs a division.
+Buffers are viewed under the shorter shape; whoever schedules the result gives the parameters their declared buffers
+back, which share the views' memory.
 """
 
 from __future__ import annotations
@@ -177,8 +176,7 @@ class _Collapse:
             ):
                 self.pairs.discard((n, i - 1))
 
-    # --- rewriting
-    # -----------------------------------------------------------------------------------------------------
+    # --- rewriting ----------------------------------------------------------------------------------------------------
 
     def view(self, buffer: Buffer) -> Buffer:
         """The buffer under its merged shape."""

@@ -3,12 +3,10 @@
 Register tiles over rows and columns, the sum innermost, the epilogue at the write-back.
 
 A contraction has rows (variables of the first operand alone), columns (of the second alone), batch variables (of
-both) and summed
-variables. For a product these are ``i``, ``j``, ``b`` and ``k``; for a convolution over channels-last data, pixels,
-output channels,
-nothing, and taps with input channels. The second operand is expected in panels ``[.., column // P, summed.., column
-% P]``, as
-constant weights are packed; one that is not, or that does not divide into tiles, is packed by a stage of its own.
+both) and summed variables. For a product these are ``i``, ``j``, ``b`` and ``k``; for a convolution over
+channels-last data, pixels, output channels, nothing, and taps with input channels. The second operand is expected in
+panels ``[.., column // P, summed.., column % P]``, as constant weights are packed; one that is not, or that does not
+divide into tiles, is packed by a stage of its own.
 """
 
 from __future__ import annotations

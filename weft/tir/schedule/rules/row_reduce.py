@@ -3,8 +3,7 @@
 One pass over rows in parallel, all stages inside.
 
 Two modes. *Rows*: the reduced axis is contiguous, so each row is reduced by vectors of partial results and a short
-tree.
-*Columns*: the output is contiguous along an axis that is not reduced, so neighbouring outputs are lanes of one
+tree. *Columns*: the output is contiguous along an axis that is not reduced, so neighbouring outputs are lanes of one
 accumulator.
 """
 

@@ -1,8 +1,8 @@
 """Transposed convolutions in gather form: outputs of one phase (their position modulo the stride) share their taps.
 
 The sum reads ``x[.., (o + p - k) // s]`` where that divides. With the phase and the tap unrolled the test of
-divisibility is decided
-while compiling, so that only taps that count are left; neighbouring outputs of a phase then read neighbouring inputs.
+divisibility is decided while compiling, so that only taps that count are left; neighbouring outputs of a phase then
+read neighbouring inputs.
 """
 
 from __future__ import annotations
