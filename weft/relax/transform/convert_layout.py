@@ -1,8 +1,9 @@
 """ConvertLayout: channels last through the whole graph, with weights packed for the target's register tiles.
 
 Each 4-D value may have a channels-last twin. Convolutions, pooling and resizing make one; element-wise operations,
-concatenation, reductions and padding carry it on; whatever else needs the value asks for the original order, and a
-transpose is emitted then, once.
+concatenation,
+reductions and padding carry it on; whatever else needs the value asks for the original order, and a transpose is
+emitted then, once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def convert_layout(func: Function, mod: IRModule, *, panel: int = 32, winograd: 
         ``relax.normalized``.
     Ensures
         ``relax.normalized``; convolutions with constant weights are NHWC with packed kernels; matmuls with a constant
-        2-D right operand are ``nn.matmul_packed``.
+        2-D right
+        operand are ``nn.matmul_packed``.
     Example
         With ``panel=2``, before::
 

@@ -41,7 +41,10 @@ def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.exp(x) b = R.exp(x) c = R.add(a, b) R.output(c)
+                    a = R.exp(x)
+                    b = R.exp(x)
+                    c = R.add(a, b)
+                    R.output(c)
                 return c
 
         After::
@@ -49,7 +52,9 @@ def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(x) c: R.Tensor((2, 3), "float32") = R.add(a, a) R.output(c)
+                    a: R.Tensor((2, 3), "float32") = R.exp(x)
+                    c: R.Tensor((2, 3), "float32") = R.add(a, a)
+                    R.output(c)
                 return c
     Cost
         Linear.
@@ -117,7 +122,9 @@ def dead_code_elimination(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.exp(x) b = R.sin(x) R.output(b)
+                    a = R.exp(x)
+                    b = R.sin(x)
+                    R.output(b)
                 return b
 
         After::
@@ -125,7 +132,8 @@ def dead_code_elimination(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 with R.dataflow():
-                    b: R.Tensor((2, 3), "float32") = R.sin(x) R.output(b)
+                    b: R.Tensor((2, 3), "float32") = R.sin(x)
+                    R.output(b)
                 return b
     Cost
         Linear: one walk backwards.

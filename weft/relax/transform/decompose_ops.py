@@ -26,7 +26,8 @@ def decompose_ops(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    y = R.nn.dropout(x) R.output(y)
+                    y = R.nn.dropout(x)
+                    R.output(y)
                 return y
 
         After::

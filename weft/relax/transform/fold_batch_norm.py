@@ -30,9 +30,15 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
             def main(x: R.Tensor((1, 2, 4, 4), "float32")):
                 with R.dataflow():
                     y = R.nn.batch_norm(
-                        x, R.const([2.0, 2.0], "float32"), R.const([1.0, 1.0], "float32"), R.const([0.0, 0.0],
-                        "float32"), R.const([1.0, 1.0], "float32"), epsilon=0.0,
-                    ) z = y[0] R.output(z)
+                        x,
+                        R.const([2.0, 2.0], "float32"),
+                        R.const([1.0, 1.0], "float32"),
+                        R.const([0.0, 0.0], "float32"),
+                        R.const([1.0, 1.0], "float32"),
+                        epsilon=0.0,
+                    )
+                    z = y[0]
+                    R.output(z)
                 return z
 
         After::
@@ -43,9 +49,15 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
                     scaled = R.multiply(x, R.const([[[[2.0]], [[2.0]]]], "float32"))
                     shifted = R.add(scaled, R.const([[[[1.0]], [[1.0]]]], "float32"))
                     y = R.nn.batch_norm(
-                        x, R.const([2.0, 2.0], "float32"), R.const([1.0, 1.0], "float32"), R.const([0.0, 0.0],
-                        "float32"), R.const([1.0, 1.0], "float32"), epsilon=0.0,
-                    ) z = shifted R.output(z)
+                        x,
+                        R.const([2.0, 2.0], "float32"),
+                        R.const([1.0, 1.0], "float32"),
+                        R.const([0.0, 0.0], "float32"),
+                        R.const([1.0, 1.0], "float32"),
+                        epsilon=0.0,
+                    )
+                    z = shifted
+                    R.output(z)
                 return z
     Cost
         Linear, plus one pass over the folded weights.

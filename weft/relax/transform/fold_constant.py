@@ -43,7 +43,9 @@ def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) ->
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.add(R.const(1.0, "float32"), R.const(2.0, "float32")) b = R.multiply(x, a) R.output(b)
+                    a = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+                    b = R.multiply(x, a)
+                    R.output(b)
                 return b
 
         After::

@@ -1,9 +1,11 @@
 """FuseOps: groups operations whose intermediate values need never reach memory.
 
 Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel. A value joins the
-group of its immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise
-work, reductions and the end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where
-its consumer has as many elements.
+group of its
+immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work,
+reductions and the
+end of an anchor (matmul, convolution). Nothing is computed twice: a value joins only where its consumer has as many
+elements.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.exp(x) b = R.add(a, x) R.output(b)
+                    a = R.exp(x)
+                    b = R.add(a, x)
+                    R.output(b)
                 return b
 
         After::
@@ -60,14 +64,16 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 with R.dataflow():
-                    b: R.Tensor((2, 3), "float32") = cls.fused_exp_add(x) R.output(b)
+                    b: R.Tensor((2, 3), "float32") = cls.fused_exp_add(x)
+                    R.output(b)
                 return b
 
             @R.function(private=True)
             def fused_exp_add(p_x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 R.func_attr({"Primitive": 1})
                 with R.dataflow():
-                    a: R.Tensor((2, 3), "float32") = R.exp(p_x) b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
+                    a: R.Tensor((2, 3), "float32") = R.exp(p_x)
+                    b: R.Tensor((2, 3), "float32") = R.add(a, p_x)
                     R.output(b)
                 return b
 

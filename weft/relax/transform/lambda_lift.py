@@ -31,22 +31,28 @@ def lambda_lift(mod: IRModule) -> IRModule:
                 def inner(z: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
                     return R.add(z, x)
 
-                a = inner(y) return a
+                a = inner(y)
+                return a
 
         After::
 
             @R.function
             def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
                 inner: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True) = R.call_pure_packed(
-                    "vm.builtin.make_closure", Module.main_inner, x, ty_args=(R.Callable((R.Tensor((2,), "float32"),),
-                    R.Tensor((2,), "float32"), True),),
-                ) a: R.Tensor((2,), "float32") = inner(y) return a
+                    "vm.builtin.make_closure",
+                    Module.main_inner,
+                    x,
+                    ty_args=(R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True),),
+                )
+                a: R.Tensor((2,), "float32") = inner(y)
+                return a
 
             @R.function(private=True)
             def main_inner(
                 z: R.Tensor((2,), "float32"), x: R.Tensor((2,), "float32")
             ) -> R.Tensor((2,), "float32"):
-                gv: R.Tensor((2,), "float32") = R.add(z, x) return gv
+                gv: R.Tensor((2,), "float32") = R.add(z, x)
+                return gv
     Cost
         Linear in the size of the module for each level of nesting.
     Source

@@ -1,7 +1,8 @@
 """LegalizeOps: every tensor operation, and every fused group, becomes a call of a TIR function.
 
 A group is lowered in one go: its operations' tensor expressions are composed and made into one PrimFunc, so that what
-TVM does in two passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
+TVM does in two
+passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def legalize_ops(mod: IRModule) -> IRModule:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    y = R.exp(x) R.output(y)
+                    y = R.exp(x)
+                    R.output(y)
                 return y
 
         After::
@@ -73,13 +75,15 @@ def legalize_ops(mod: IRModule) -> IRModule:
 
             @T.prim_func
             def exp(
-                p0: T.Buffer((T.int64(2), T.int64(3)), "float32"), T_exp: T.Buffer((T.int64(2), T.int64(3)),
-                "float32"),
+                p0: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+                T_exp: T.Buffer((T.int64(2), T.int64(3)), "float32"),
             ):
                 T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
                 for i0, i1 in T.grid(T.int64(2), T.int64(3)):
                     with T.sblock("T_exp"):
-                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1]) T.reads(p0[v_i0, v_i1]) T.writes(T_exp[v_i0, v_i1])
+                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                        T.reads(p0[v_i0, v_i1])
+                        T.writes(T_exp[v_i0, v_i1])
                         T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
     Cost
         Linear; one PrimFunc for each distinct computation.

@@ -50,7 +50,8 @@ def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
             @R.function(pure=False)
             def main(x: R.Tensor((2, 3), "float32")):
                 a = R.builtin.alloc_tensor(R.shape([2, 3]), dtype="float32", runtime_device_index=0)
-                R.call_packed("my.exp", x, a, ty_args=R.Tuple()) return a
+                R.call_packed("my.exp", x, a, ty_args=R.Tuple())
+                return a
 
         After::
 
@@ -58,8 +59,13 @@ def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
                 a: R.Tensor((2, 3), "float32") = R.memory.alloc_tensor(
-                    storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"),
-                ) _ = R.call_packed("my.exp", x, a, ty_args=(R.Tuple(),)) return a
+                    storage,
+                    R.prim_value(0),
+                    R.shape([2, 3]),
+                    R.dtype("float32"),
+                )
+                _ = R.call_packed("my.exp", x, a, ty_args=(R.Tuple(),))
+                return a
     Cost
         Linear.
     Source
@@ -90,16 +96,18 @@ def kill_after_last_use(func: Function, mod: IRModule) -> Function:
 
             @R.function(pure=False)
             def main(x: R.Tensor((2, 3), "float32")):
-                a = R.call_packed("my.exp", x, ty_args=R.Tensor((2, 3), "float32")) b = R.call_packed("my.exp", a,
-                ty_args=R.Tensor((2, 3), "float32")) return b
+                a = R.call_packed("my.exp", x, ty_args=R.Tensor((2, 3), "float32"))
+                b = R.call_packed("my.exp", a, ty_args=R.Tensor((2, 3), "float32"))
+                return b
 
         After::
 
             @R.function(pure=False)
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                a: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),)) b:
-                R.Tensor((2, 3), "float32") = R.call_packed("my.exp", a, ty_args=(R.Tensor((2, 3), "float32"),)) _ =
-                R.vm.kill_object(a) return b
+                a: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", x, ty_args=(R.Tensor((2, 3), "float32"),))
+                b: R.Tensor((2, 3), "float32") = R.call_packed("my.exp", a, ty_args=(R.Tensor((2, 3), "float32"),))
+                _ = R.vm.kill_object(a)
+                return b
     Cost
         Linear.
     Source
@@ -167,13 +175,15 @@ def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
 
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
-                y = R.shape_of(x) return y
+                y = R.shape_of(x)
+                return y
 
         After::
 
             @R.function
             def main(x: R.Tensor((2, 3), dtype="float32")) -> R.Shape([2, 3]):
-                y: R.Shape([2, 3]) = R.call_builtin("vm.builtin.shape_of", (x,)) return y
+                y: R.Shape([2, 3]) = R.call_builtin("vm.builtin.shape_of", (x,))
+                return y
     Cost
         Linear.
     Source

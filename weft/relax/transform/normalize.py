@@ -31,7 +31,9 @@ def normalize(func: Function, mod: IRModule) -> Function:
 
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                gv: R.Tensor((2, 3), "float32") = R.add(x, x) gv0: R.Tensor((2, 3), "float32") = R.exp(gv) return gv0
+                gv: R.Tensor((2, 3), "float32") = R.add(x, x)
+                gv0: R.Tensor((2, 3), "float32") = R.exp(gv)
+                return gv0
     Cost
         Linear.
     Source

@@ -3,7 +3,8 @@
 Element-wise results take over a dying operand's.
 
 Sizes may be symbolic: storage is reused when the sizes are provably equal. What leaves the function (results,
-arguments of opaque calls) is never planned, so it is always fresh.
+arguments of opaque
+calls) is never planned, so it is always fresh.
 """
 
 from __future__ import annotations
@@ -51,10 +52,14 @@ def plan_memory(func: Function, mod: IRModule) -> Function:
 
             @R.function(pure=False)
             def main(x: R.Tensor((4,), "float32")):
-                a = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0) _ = cls.exp(x, a) b
-                = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0) _1 = cls.exp(a, b) c =
-                R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0) _2 = cls.exp(b, c) d =
-                R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0) _3 = cls.exp(c, d)
+                a = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+                _ = cls.exp(x, a)
+                b = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+                _1 = cls.exp(a, b)
+                c = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+                _2 = cls.exp(b, c)
+                d = R.builtin.alloc_tensor(R.shape([4]), dtype="float32", runtime_device_index=0)
+                _3 = cls.exp(c, d)
                 return d
 
             @T.prim_func
@@ -68,21 +73,35 @@ def plan_memory(func: Function, mod: IRModule) -> Function:
             def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
                 storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
                 a: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage, R.prim_value(0), R.shape([4]), R.dtype("float32"),
+                    storage,
+                    R.prim_value(0),
+                    R.shape([4]),
+                    R.dtype("float32"),
                 )
                 _ = cls.exp(x, a)
                 storage_1 = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
                 b: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage_1, R.prim_value(0), R.shape([4]), R.dtype("float32"),
+                    storage_1,
+                    R.prim_value(0),
+                    R.shape([4]),
+                    R.dtype("float32"),
                 )
                 _1 = cls.exp(a, b)
                 c: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                    storage, R.prim_value(0), R.shape([4]), R.dtype("float32"),
+                    storage,
+                    R.prim_value(0),
+                    R.shape([4]),
+                    R.dtype("float32"),
                 )
                 _2 = cls.exp(b, c)
                 d: R.Tensor((4,), "float32") = R.builtin.alloc_tensor(
-                    R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"),
-                ) _3 = cls.exp(c, d) return d
+                    R.shape([4]),
+                    R.dtype("float32"),
+                    R.prim_value(0),
+                    R.str("global"),
+                )
+                _3 = cls.exp(c, d)
+                return d
 
             @T.prim_func
             def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):

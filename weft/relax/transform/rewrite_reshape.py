@@ -43,7 +43,9 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.expand_dims(x, axis=[0]) b = R.flatten(a) R.output(b)
+                    a = R.expand_dims(x, axis=[0])
+                    b = R.flatten(a)
+                    R.output(b)
                 return b
 
         After::
@@ -51,8 +53,9 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((6,), "float32"):
                 with R.dataflow():
-                    a: R.Tensor((1, 2, 3), "float32") = R.reshape(x, R.shape([1, 2, 3])) b: R.Tensor((6,), "float32")
-                    = R.reshape(x, R.shape([6])) R.output(b)
+                    a: R.Tensor((1, 2, 3), "float32") = R.reshape(x, R.shape([1, 2, 3]))
+                    b: R.Tensor((6,), "float32") = R.reshape(x, R.shape([6]))
+                    R.output(b)
                 return b
     Cost
         Linear.

@@ -28,7 +28,10 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
                 for i in range(16):
                     with T.block("B"):
-                        v = T.axis.spatial(16, i) T.reads(A[v]) T.writes(B[v]) B[v] = A[v] + T.float32(1)
+                        v = T.axis.spatial(16, i)
+                        T.reads(A[v])
+                        T.writes(B[v])
+                        B[v] = A[v] + T.float32(1)
 
         After::
 
@@ -38,7 +41,10 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
                 for i_0 in range(4):
                     for i_1 in T.vectorized(4):
                         with T.sblock("B"):
-                            v = T.axis.spatial(16, i_0 * 4 + i_1) T.reads(A[v]) T.writes(B[v]) B[v] = A[v] + 1.0
+                            v = T.axis.spatial(16, i_0 * 4 + i_1)
+                            T.reads(A[v])
+                            T.writes(B[v])
+                            B[v] = A[v] + 1.0
     Cost
         Some milliseconds a function.
     Source

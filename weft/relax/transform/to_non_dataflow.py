@@ -25,8 +25,9 @@ def to_non_dataflow(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")):
                 with R.dataflow():
-                    a = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32")) b = R.call_dps_packed("my.exp",
-                    (a,), R.Tensor((2, 3), "float32")) R.output(b)
+                    a = R.call_dps_packed("my.exp", (x,), R.Tensor((2, 3), "float32"))
+                    b = R.call_dps_packed("my.exp", (a,), R.Tensor((2, 3), "float32"))
+                    R.output(b)
                 return b
 
         After::
@@ -34,11 +35,16 @@ def to_non_dataflow(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 a: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                    "my.exp", (x,), out_ty=R.Tensor((2, 3), "float32"),
+                    "my.exp",
+                    (x,),
+                    out_ty=R.Tensor((2, 3), "float32"),
                 )
                 b: R.Tensor((2, 3), "float32") = R.call_dps_packed(
-                    "my.exp", (a,), out_ty=R.Tensor((2, 3), "float32"),
-                ) return b
+                    "my.exp",
+                    (a,),
+                    out_ty=R.Tensor((2, 3), "float32"),
+                )
+                return b
     Cost
         Linear.
     Source

@@ -1,8 +1,8 @@
 """VMShapeLower: symbolic dimensions live in a heap of int64 at run time.
 
 At entry, the types of the parameters are checked and their variables stored to the heap; where an expression of
-variables is needed, a generated TIR function computes it there, once for all expressions whose variables became known
-at the same place.
+variables is needed,
+a generated TIR function computes it there, once for all expressions whose variables became known at the same place.
 """
 
 from __future__ import annotations
@@ -76,16 +76,23 @@ def vm_shape_lower(mod: IRModule) -> IRModule:
                     "vm.builtin.alloc_shape_heap", (R.prim_value(1),), ty_args=(R.Any,)
                 )
                 _: R.Tuple() = R.call_builtin(
-                    "vm.builtin.check_tensor_info", (x, R.prim_value(2), R.dtype("float32"), R.str("main: parameter 0
-                    'x'")),
+                    "vm.builtin.check_tensor_info",
+                    (x, R.prim_value(2), R.dtype("float32"), R.str("main: parameter 0 'x'")),
                 )
                 __1: R.Tuple() = R.call_builtin(
                     "vm.builtin.match_shape",
                     (
-                        x, shape_heap, R.prim_value(2), R.prim_value(1), R.prim_value(0), R.prim_value(0),
-                        R.prim_value(3), R.str("main: parameter 0 'x'"),
+                        x,
+                        shape_heap,
+                        R.prim_value(2),
+                        R.prim_value(1),
+                        R.prim_value(0),
+                        R.prim_value(0),
+                        R.prim_value(3),
+                        R.str("main: parameter 0 'x'"),
                     ),
-                ) return x
+                )
+                return x
     Cost
         Linear; one TIR function for each place where new expressions can be computed.
     Source
@@ -112,7 +119,8 @@ class _Lowerer:
         self.out: list[Any] = []
         self.shape_vars: list[dict[Any, Any]] = [{}]
 
-    # --- slots --------------------------------------------------------------------------------------------------------
+    # --- slots
+    # ---------------------------------------------------------------------------------------------------------
 
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
@@ -165,7 +173,8 @@ class _Lowerer:
         new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
         return self.func.replace(body=new_body)
 
-    # --- checks -------------------------------------------------------------------------------------------------------
+    # --- checks
+    # --------------------------------------------------------------------------------------------------------
 
     def check_param(self, value: Expr, ty: Type, context: str, late: list[Any]) -> None:
         """Emit the check that `value` has type `ty`; shapes to match are put off to `late`."""
@@ -236,7 +245,8 @@ class _Lowerer:
         """A stand-in for the heap in functions without symbolic dimensions."""
         return self.bind(call_builtin("vm.builtin.null_value", [], AnyType()), AnyType())
 
-    # --- computing ----------------------------------------------------------------------------------------------------
+    # --- computing
+    # -----------------------------------------------------------------------------------------------------
 
     def compute(self, needed: list[PrimExpr]) -> None:
         """Compute the needed expressions whose variables are all known and that are not computed yet."""
@@ -293,7 +303,8 @@ class _Lowerer:
         self.shape_vars[-1][key] = var
         return var
 
-    # --- rewriting ----------------------------------------------------------------------------------------------------
+    # --- rewriting
+    # -----------------------------------------------------------------------------------------------------
 
     def sequence(self, body: SeqExpr, needed: list[PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""

@@ -48,7 +48,8 @@ class ExecBuilder:
         self._current: dict[str, Any] | None = None
         self._max_register = -1
 
-    # --- operands -----------------------------------------------------------------------------------------------------
+    # --- operands
+    # ------------------------------------------------------------------------------------------------------
 
     def r(self, index: int) -> int:
         """Operand: a register."""
@@ -87,7 +88,8 @@ class ExecBuilder:
             self._constant_index[key] = len(self._constants) - 1
         return self.c(len(self._constants) - 1)
 
-    # --- functions ----------------------------------------------------------------------------------------------------
+    # --- functions
+    # -----------------------------------------------------------------------------------------------------
 
     def function_index(self, name: str) -> int:
         """Return the index of a function, declaring a packed one if it is new."""

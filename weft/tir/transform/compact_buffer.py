@@ -1,7 +1,8 @@
 """CompactBuffer: an intermediate buffer shrinks to the part that is used where it lives.
 
 A tile that is computed inside loops touches a small box of the intermediate tensor; the box is found by bounding
-every index over the loops inside the allocation, and the buffer is declared with the box's extents.
+every index over the
+loops inside the allocation, and the buffer is declared with the box's extents.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
             @T.prim_func
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
                 for i in range(16):
-                    t = T.alloc_buffer((16,), "float32", scope="local") t[i] = A[i] * T.float32(2) B[i] = t[i] +
-                    T.float32(1)
+                    t = T.alloc_buffer((16,), "float32", scope="local")
+                    t[i] = A[i] * T.float32(2)
+                    B[i] = t[i] + T.float32(1)
 
         After::
 
             @T.prim_func
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
                 for i in range(16):
-                    t = T.alloc_buffer((1,), "float32", scope="local") t[0] = A[i] * 2.0 B[i] = t[0] + 1.0
+                    t = T.alloc_buffer((1,), "float32", scope="local")
+                    t[0] = A[i] * 2.0
+                    B[i] = t[0] + 1.0
     Cost
         Linear in uses times loop depth.
     Source

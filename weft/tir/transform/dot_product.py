@@ -72,10 +72,13 @@ def dot_product(func: PrimFunc, mod: IRModule, *, forms: Sequence[tuple[str, str
                         "uint8x64",
                         T.Broadcast(
                             T.reinterpret(
-                                "int32", A[T.Ramp(0, 1, 4)],
-                            ), 16,
+                                "int32",
+                                A[T.Ramp(0, 1, 4)],
+                            ),
+                            16,
                         ),
-                    ), B[T.Ramp(0, 1, 64)],
+                    ),
+                    B[T.Ramp(0, 1, 64)],
                 )
 
     Parameters

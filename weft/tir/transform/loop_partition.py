@@ -1,9 +1,10 @@
 """LoopPartition: boundary conditions leave the inner tile.
 
 A condition such as ``io * 8 + ii < n`` depends on tile loops (unrolled or vectorised) that are always cheap to run in
-full. Where the outer variables are known, one test of the worst case picks between a copy of the body without the
-condition and the original: the tile itself has no branches, and only the last tiles of a dimension run the careful
-copy.
+full. Where the outer
+variables are known, one test of the worst case picks between a copy of the body without the condition and the
+original: the tile
+itself has no branches, and only the last tiles of a dimension run the careful copy.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
                 for i in range(16):
                     with T.block("B"):
-                        v = T.axis.spatial(16, i) T.reads(A[v]) T.writes(B[v]) B[v] = A[v] + T.float32(1)
+                        v = T.axis.spatial(16, i)
+                        T.reads(A[v])
+                        T.writes(B[v])
+                        B[v] = A[v] + T.float32(1)
 
         After::
 

@@ -42,11 +42,15 @@ def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] =
                             T.float32("inf"),
                             T.Let(
                                 T.Let(
-                                    T.Cast("float32", T.sqrt(T.fma(a, a, b * b))), where={b: T.Cast("float64", x_1)},
-                                ), where={a: T.Cast("float64", x)},
+                                    T.Cast("float32", T.sqrt(T.fma(a, a, b * b))),
+                                    where={b: T.Cast("float64", x_1)},
+                                ),
+                                where={a: T.Cast("float64", x)},
                             ),
-                        ), where={x_1: A[1]},
-                    ), where={x: A[0]},
+                        ),
+                        where={x_1: A[1]},
+                    ),
+                    where={x: A[0]},
                 )
 
     Parameters

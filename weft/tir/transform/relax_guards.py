@@ -1,7 +1,8 @@
 """RelaxGuards: a guard around a store into scratch memory goes where everything the store reads exists anyway.
 
 The last column tile of a product may be wider than the output. Its packed operand is padded and its sums are local,
-so computing the columns that nobody writes out costs less than a condition (or a masked load) in the innermost loop.
+so computing the
+columns that nobody writes out costs less than a condition (or a masked load) in the innermost loop.
 """
 
 from __future__ import annotations

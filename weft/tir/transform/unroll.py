@@ -41,13 +41,15 @@ def unroll_loop(
 
             @T.prim_func
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-                B[0] = A[0] B[1] = A[1]
+                B[0] = A[0]
+                B[1] = A[1]
 
     Parameters
     ----------
         ``auto_max_step``: a serial loop is expanded when the statements it makes are no more than this;
-        ``auto_max_depth``: and no more loops than this are inside it; ``auto_max_extent``: or when its extent is no
-        more than this; ``explicit_unroll``: whether marked loops are expanded here rather than by LLVM.
+        ``auto_max_depth``: and no more loops than this are inside it;
+        ``auto_max_extent``: or when its extent is no more than this;
+        ``explicit_unroll``: whether marked loops are expanded here rather than by LLVM.
     Cost
         Linear in the output.
     Source

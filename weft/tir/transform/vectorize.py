@@ -1,8 +1,9 @@
 """VectorizeLoop: a vectorised loop becomes operations on vectors.
 
 The loop variable is replaced by a Ramp. What depends on it becomes a vector; conditions on it become predicates,
-which mask stores and loads. A body that cannot be written so (a loop whose extent differs by lane, a reduction into
-one element) stays a serial loop.
+which mask stores and
+loads. A body that cannot be written so (a loop whose extent differs by lane, a reduction into one element) stays a
+serial loop.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class _Vectorizer:
         self.mask: PrimExpr | None = None
         self.memo: dict[int, tuple[Any, Any, PrimExpr]] = {}
 
-    # --- statements ---------------------------------------------------------------------------------------------------
+    # --- statements
+    # ----------------------------------------------------------------------------------------------------
 
     def stmt(self, s: Any, mask: PrimExpr | None) -> Stmt:
         """Rewrite a statement, with stores and loads masked by `mask`."""
@@ -173,7 +175,8 @@ class _Vectorizer:
             return then_case
         return SeqStmt((then_case, self.stmt(s.else_case, Not(c) if mask is None else And(mask, Not(c)))))
 
-    # --- expressions --------------------------------------------------------------------------------------------------
+    # --- expressions
+    # ---------------------------------------------------------------------------------------------------
 
     def expr(self, e: Any, mask: PrimExpr | None) -> PrimExpr:
         """Rewrite an expression; the result is a vector where it depends on the loop variable."""
