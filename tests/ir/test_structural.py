@@ -6,6 +6,7 @@ import pytest
 
 from tests.ir.programs import long_chain, matmul_func, relax_module
 from weft import ir, relax, tir
+from weft.error import InvalidArgument
 from weft.ir import Attrs, SizeVar, Var, assert_structural_equal, const, fingerprint, structural_equal, structural_hash
 
 
@@ -127,3 +128,8 @@ def test_lists_are_taken_for_tuples():
     assert type(ir.Tuple([ir.constant(1.0)]).fields) is tuple
     assert ir.TensorType([2, x], "float32").ndim == 2
     assert type(tir.SeqStmt([]).seq) is tuple
+
+
+def test_dimensions_are_numbers():
+    with pytest.raises(InvalidArgument, match=r"tir.Var\('n', 'int64'\)"):
+        ir.tensor_type(("n", 3), "float32")

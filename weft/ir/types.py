@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
+from weft.error import InvalidArgument
 from weft.ir.dtype import DataType
 from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
@@ -105,15 +106,29 @@ def _canonical(shape: Any) -> bool:
 
 
 def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    """Convert ints and expressions to a tuple of int64 scalar expressions."""
-    return tuple(
-        int64(d)
-        if isinstance(d, int)
-        else int64(d.value)
-        if isinstance(d, IntImm) and d.dtype != "int64"
-        else as_expr(d, "int64")
-        for d in shape
-    )
+    """Convert ints and expressions to a tuple of int64 scalar expressions.
+
+    Raises
+    ------
+    InvalidArgument
+        When a dimension is a name, or another value that is no number.
+    """
+    return tuple(_dimension(d) for d in shape)
+
+
+def _dimension(d: Any) -> PrimExpr:
+    if isinstance(d, int):
+        return int64(d)
+    if isinstance(d, IntImm) and d.dtype != "int64":
+        return int64(d.value)
+    if isinstance(d, (str, float)):
+        raise InvalidArgument(
+            "a dimension is no number",
+            expected="an int or a scalar expression",
+            found=repr(d),
+            help=f"make a variable of it: tir.Var({d!r}, 'int64')" if isinstance(d, str) else None,
+        )
+    return as_expr(d, "int64")
 
 
 def tensor_type(
