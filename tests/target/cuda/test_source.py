@@ -1,0 +1,137 @@
+"""CUDA C of kernels: NVRTC takes it, and run over all blocks and threads in turn it gives NumPy's values."""
+
+import ctypes
+import itertools
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+from weft.error import CodegenError, MissingDependency
+from weft.ir import Var
+from weft.target.cuda import Kernel, compile_cuda, emit_kernel
+
+_EMULATION = """
+#include <cmath>
+#include <cstring>
+#define __global__
+#define __device__
+struct dim { int x, y, z; };
+static dim blockIdx, threadIdx;
+static float __int_as_float(int b) { float f; std::memcpy(&f, &b, 4); return f; }
+extern "C" void at(int a, int b, int c, int d, int e, int f) { blockIdx = {a, b, c}; threadIdx = {d, e, f}; }
+"""
+
+
+def _kernel(schedule: Any, args: list[Any]) -> Kernel:
+    ((_, func),) = weft.lower(schedule, args, name="f").items()
+    return emit_kernel(func)
+
+
+def _bound(out: Any, factor: int = 32) -> Any:
+    s = te.create_schedule(out.op)
+    block, thread = s[out].split(s[out].fuse(*out.op.axis), factor=factor)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    return s
+
+
+def _run(kernel: Kernel, folder: Path, values: dict[str, Any], grid: tuple[int, ...], block: tuple[int, ...]) -> None:
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("there is no C++ compiler")
+    path = folder / "kernel.cc"
+    path.write_text(_EMULATION + kernel.source)
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(folder / "k.so"), str(path)], check=True)
+    library = ctypes.CDLL(str(folder / "k.so"))
+    args = [
+        ctypes.c_void_p(v.ctypes.data) if isinstance(v, np.ndarray) else ctypes.c_int(v)
+        for v in (values[p.name] for p in kernel.params)
+    ]
+    for at in itertools.product(*map(range, (*grid, *block))):
+        library.at(*at)
+        library[kernel.name](*args)
+
+
+def _compiles(kernel: Kernel) -> None:
+    try:
+        assert compile_cuda(kernel.source, arch="sm_90")[:4] == b"\x7fELF"
+    except MissingDependency:
+        pass
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 100])
+def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
+    size = te.var("n")
+    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
+    c = te.compute((size,), lambda i: a[i] + b[i], name="C")
+    kernel = _kernel(_bound(c), [a, b, c])
+    _compiles(kernel)
+    assert [str(e) for e in kernel.block] == ["32", "1", "1"]
+    assert any(isinstance(p, Var) and p.name == "n" for p in kernel.params)
+    x, y = np.random.rand(2, n).astype("float32")
+    out = np.full(n, np.nan, "float32")
+    _run(kernel, tmp_path, {"A": x, "B": y, "C": out, "n": n}, ((n + 31) // 32, 1, 1), (32, 1, 1))
+    np.testing.assert_array_equal(out, x + y)
+
+
+def test_a_reduction_within_each_thread(tmp_path: Path) -> None:
+    a, b = te.placeholder((7, 9), name="A"), te.placeholder((9, 5), name="B")
+    k = te.reduce_axis((0, 9), name="k")
+    c = te.compute((7, 5), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    kernel = _kernel(_bound(c, 8), [a, b, c])
+    _compiles(kernel)
+    x, y = np.random.rand(7, 9).astype("float32"), np.random.rand(9, 5).astype("float32")
+    out = np.full((7, 5), np.nan, "float32")
+    _run(kernel, tmp_path, {"A": x, "B": y, "C": out}, (5, 1, 1), (8, 1, 1))
+    np.testing.assert_allclose(out, x @ y, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute", "expected"),
+    [
+        ("float32", lambda x: te.exp(x * 0.1) + te.tanh(x), lambda x: np.exp(x * 0.1) + np.tanh(x)),
+        ("int32", lambda x: te.floordiv(x, -3) * 10 + te.floormod(x, -3), lambda x: x // -3 * 10 + x % -3),
+        ("int64", lambda x: x * 3 - 1, lambda x: x * 3 - 1),
+    ],
+)
+def test_arithmetic(dtype: str, compute: Callable[..., Any], expected: Callable[..., Any], tmp_path: Path) -> None:
+    a = te.placeholder((40,), dtype, name="A")
+    c = te.compute((40,), lambda i: compute(a[i]), name="C")
+    kernel = _kernel(_bound(c), [a, c])
+    _compiles(kernel)
+    x = (np.arange(40) - 20).astype(dtype)
+    out = np.zeros(40, dtype)
+    _run(kernel, tmp_path, {"A": x, "C": out}, (2, 1, 1), (32, 1, 1))
+    np.testing.assert_allclose(out, expected(x), rtol=1e-5)
+
+
+def test_an_unbound_schedule_asks_for_bind() -> None:
+    a = te.placeholder((8,), name="A")
+    c = te.compute((8,), lambda i: a[i] + 1.0, name="C")
+    with pytest.raises(CodegenError, match="did you forget to bind"):
+        _kernel(te.create_schedule(c.op), [a, c])
+
+
+def test_a_reduction_over_threads_is_refused() -> None:
+    a = te.placeholder((4, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[c].bind(k, te.thread_axis("threadIdx.x"))
+    with pytest.raises(CodegenError, match=r"(?s)store to 'C' is not one thread's own.*threadIdx\.x"):
+        _kernel(s, [a, c])
+
+
+def test_half_precision_is_refused_by_name() -> None:
+    a = te.placeholder((8,), "float16", name="A")
+    c = te.compute((8,), lambda i: a[i] + a[i], name="C")
+    with pytest.raises(CodegenError, match="no code for 'float16'"):
+        _kernel(_bound(c), [a, c])
