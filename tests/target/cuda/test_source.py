@@ -135,3 +135,13 @@ def test_half_precision_is_refused_by_name() -> None:
     c = te.compute((8,), lambda i: a[i] + a[i], name="C")
     with pytest.raises(CodegenError, match="no code for 'float16'"):
         _kernel(_bound(c), [a, c])
+
+
+def test_one_axis_for_two_nested_loops_is_refused() -> None:
+    a = te.placeholder((8, 8), name="A")
+    c = te.compute((8, 8), lambda i, j: a[i, j] + 1.0, name="C")
+    s = te.create_schedule(c.op)
+    for axis in c.op.axis:
+        s[c].bind(axis, te.thread_axis("threadIdx.x"))
+    with pytest.raises(CodegenError, match=r"two nested loops are bound to threadIdx\.x"):
+        _kernel(s, [a, c])

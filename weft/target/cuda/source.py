@@ -381,6 +381,10 @@ def _for(node: For, s: _Emitter) -> None:
         tag = node.thread_binding.thread_tag if node.thread_binding is not None else ""
         if tag not in _AXES:
             raise CodegenError(f"target cuda has no thread axis '{tag}'", where=node.span, expected=", ".join(_AXES))
+        if tag in s.axes:
+            raise CodegenError(
+                f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z"
+            )
         known = s.extents.setdefault(tag, node.extent)
         if not structural_equal(known, node.extent):
             raise CodegenError(f"{tag} has two extents in one kernel", where=node.span, found=f"{known}, {node.extent}")
