@@ -129,9 +129,9 @@ def test_nothing_to_do_returns_the_same_object_quickly():
     an = Analyzer()
     an.bind(i, rng(64))
     exprs = [(i * n + j) * 4 + k + Var(f"v{x}", "int32") for x in range(300)]
-    start = time.perf_counter()
+    start = time.process_time()
     results = [an.simplify(e) for e in exprs]
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert all(r is e for r, e in zip(results, exprs, strict=True))
     assert seconds / len(exprs) < 500e-6
 
