@@ -1,8 +1,9 @@
 """Targets and code generation.
 
-Read in this order: ``target``, ``build``, then ``llvm/``.
+Read in this order: ``target``, ``build``, then ``llvm/``; ``c/`` is the smallest code generator.
 """
 
+import weft.target.c
 from weft.target.build import build, compile_func, get_source, load_objects
 from weft.target.target import Target, TargetKind, host_features
 

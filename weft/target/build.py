@@ -59,18 +59,27 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
         When the target has no code generator, or cannot express something.
     """
     target = target if isinstance(target, Target) else Target(target or "llvm")
-    generator = get_global_func(f"weft.target.build.{target.kind.name}", allow_missing=True)
+    kind = target.kind.name
+    generator = get_global_func(f"weft.target.build.{kind}", allow_missing=True)
+    if generator is None:
+        generator = get_global_func(f"target.build.{kind}", allow_missing=True)
     if generator is None:
         raise CodegenError(
-            f"target '{target.kind.name}' has no code generator",
-            help=f"register one as 'weft.target.build.{target.kind.name}'",
+            f"target '{kind}' has no code generator",
+            help=f"register one, generator(mod, target) -> Module, as 'target.build.{kind}'",
         )
     return generator(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target)
 
 
 def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") -> str:
-    """Return the LLVM IR (``"ll"``) or assembly (``"asm"``) of TIR functions."""
+    """Return the LLVM IR (``"ll"``) or assembly (``"asm"``) of TIR functions, or the text of another kind of target.
+
+    Other kinds register ``weft.target.source.<kind>``, a function of the module, the target and `fmt`.
+    """
     target = target if isinstance(target, Target) else Target(target or "llvm")
+    writer = get_global_func(f"weft.target.source.{target.kind.name}", allow_missing=True)
+    if writer is not None:
+        return str(writer(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target, fmt))
     lowered = [lower(f, target) for f in _named(mod)]
     if fmt == "ll":
         return emit_ir(lowered, target)

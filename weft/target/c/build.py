@@ -1,0 +1,82 @@
+"""C text to a module: the system's C compiler makes a shared library, which the runtime opens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from weft.error import CodegenError, MissingDependency
+from weft.ffi import register_global_func
+from weft.ir import IRModule
+from weft.runtime import Module, jit_module
+from weft.target.c.entry import emit_c
+from weft.target.target import Target
+from weft.tir import PrimFunc
+
+__all__ = ["build_c", "compile_c"]
+
+_FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
+          "-fno-math-errno")  # fmt: skip
+
+
+def _compiler() -> list[str]:
+    """The compiler's command: ``$CC``, else cc, gcc or clang, whichever there is."""
+    named = shlex.split(os.environ.get("CC", ""))
+    for command in [named] if named else [["cc"], ["gcc"], ["clang"]]:
+        if shutil.which(command[0]):
+            return command
+    raise MissingDependency(
+        "target c needs a C compiler, and there is none",
+        expected=f"'{named[0]}', which CC names" if named else "cc, gcc or clang on PATH",
+        help="install one, set CC to its path, or use the target 'llvm', which needs none",
+    )
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run([*_compiler(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CodegenError("the C compiler failed", found="\n".join(done.stderr.splitlines()[:20]))
+
+
+def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple[Path, Path]:
+    """Compile C text in a folder; return the object file and the shared library.
+
+    Raises
+    ------
+    MissingDependency
+        When the machine has no C compiler.
+    CodegenError
+        When the compiler refuses the text; the error has its first lines.
+    """
+    text, code, library = (folder / f"module.{suffix}" for suffix in ("c", "o", "so"))
+    text.write_text(source)
+    _run(*_FLAGS, *options, "-c", "-o", str(code), str(text))
+    _run("-shared", "-o", str(library), str(code), "-lm")
+    return code, library
+
+
+def build_c(mod: IRModule, target: Target) -> Module:
+    """Compile the functions of a module for target c."""
+    functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+    names = [str(f.attrs["global_symbol"]) for f in functions]
+    march = target.attrs.get("march") or target.attrs.get("mcpu")
+    with tempfile.TemporaryDirectory(prefix="weft-c-") as folder:
+        code, path = compile_c(emit_c(functions), Path(folder), (f"-march={march}",) if march else ())
+        library, objects = ctypes.CDLL(str(path)), [code.read_bytes()]  # stays mapped when the file is gone
+    addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
+    return jit_module(names, addresses, objects, library)
+
+
+def _source_c(mod: IRModule, target: Target, fmt: str) -> str:
+    if fmt != "c":
+        raise CodegenError(f"there is no source of kind '{fmt}' for target c", expected="'c'")
+    return emit_c([f for _, f in mod.items() if isinstance(f, PrimFunc)])
+
+
+register_global_func("weft.target.build.c", build_c, override=True)
+register_global_func("weft.target.source.c", _source_c, override=True)

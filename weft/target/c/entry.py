@@ -1,0 +1,190 @@
+"""Modules of C: for each function its body, and an entry point in the convention of tvm-ffi that checks arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from weft.arith import detect_linear_equation
+from weft.error import CodegenError
+from weft.ir import DataType, IntImm, IRModule, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
+from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
+from weft.target.c.prelude import PRELUDE
+from weft.target.c.source import STMT
+from weft.tir import Buffer, PrimFunc
+from weft.tir import transform as t
+
+__all__ = ["emit_c", "lower_c"]
+
+_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+
+
+def lower_c(func: PrimFunc) -> PrimFunc:
+    """Lower a function to flat scalar loops: vectors are left to the C compiler."""
+    name = func.attrs.get("global_symbol") or "main"
+    passes = [t.lower_blocks(), t.simplify(), t.hoist_if_then_else(), t.compact_buffer(), t.flatten_buffer(),
+              t.unroll_loop(), t.simplify()]  # fmt: skip
+    lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
+    assert isinstance(lowered, PrimFunc)
+    return lowered
+
+
+def emit_c(functions: Sequence[PrimFunc]) -> str:
+    """Write functions, lowered or not, as one file of C.
+
+    Raises
+    ------
+    CodegenError
+        For what target c does not express, and for names that are none in C.
+    """
+    return "\n".join([PRELUDE, *(_function(lower_c(f)) for f in functions)])
+
+
+def _function(func: PrimFunc) -> str:
+    name = func.attrs.get("global_symbol") or "main"
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
+    buffers = {id(p): b for p, b in func.buffer_map}
+    dims = _dimension_vars(func)
+    s = Emitter()
+    restrict = " restrict" if func.attrs.get("tir.noalias") else ""
+    params = []
+    for p in func.params:
+        buffer = buffers.get(id(p))
+        if buffer is None:
+            params.append(f"{value_type(p.dtype, p)} {s.fresh(p)}")
+            continue
+        of = s.pointee[id(buffer.data)] = memory_type(buffer.dtype, buffer)
+        params.append(f"{of}*{restrict} {s.fresh(buffer.data)}")
+    params += [f"{value_type(v.dtype, v)} {s.fresh(v)}" for v in dims]
+    STMT(func.body, s)
+    body = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
+    return body + "\n" + _Entry(func, name, buffers, dims).text()
+
+
+def _dimension_vars(func: PrimFunc) -> list[Var]:
+    """List the variables in parameter buffers that are no parameters themselves."""
+    params = {id(p) for p in func.params}
+    found: dict[int, Var] = {}
+    for _, b in func.buffer_map:
+        for e in (*b.shape, *b.strides, *(() if b.elem_offset is None else (b.elem_offset,))):
+            found.update({id(v): v for v in walk(e) if isinstance(v, Var) and id(v) not in params})
+    return list(found.values())
+
+
+def _shown(p: Var, buffer: Buffer | None) -> str:
+    if buffer is None:
+        return f"{p.name}: {p.dtype}"
+    dims = [d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in buffer.shape]
+    return f"{buffer.name}: Tensor[[{', '.join(dims)}], {buffer.dtype}]"
+
+
+class _Entry:
+    """The entry point of one function."""
+
+    def __init__(self, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var]) -> None:
+        self.func, self.name, self.buffers, self.dims = func, name, buffers, dims
+        self.s = Emitter()
+        self.late: list[tuple[str, PrimExpr, Var, str, str]] = []  # where, expected, found, what, unless
+
+    def text(self) -> str:
+        """Emit the checks, numbers first because shapes may use them, and the call."""
+        s, params = self.s, self.func.params
+        signature = f"{self.name}({', '.join(_shown(p, self.buffers.get(id(p))) for p in params)})"
+        s.emit(f'if (num_args != {len(params)}) return weft_fail("TypeError", "%s: expected %d arguments, found %d", '
+               f"{string(signature)}, {len(params)}, (int)num_args);")  # fmt: skip
+        made: dict[int, str] = {}
+        for i, p in sorted(enumerate(params), key=lambda x: id(x[1]) in self.buffers):
+            buffer = self.buffers.get(id(p))
+            where = string(f"{self.name}: argument {i} ({_shown(p, buffer)})")
+            made[i] = self.scalar(i, p, where) if buffer is None else self.tensor(i, buffer, where)
+        self.solve()
+        for v in self.dims:
+            if id(v) not in s.names:
+                raise CodegenError(
+                    f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
+                )
+        for where, expr, found, what, unless in self.late:
+            self.require(s.names[id(found)], EXPR(cast("int64", expr), s), where, what, unless)
+        args = [made[i] for i in range(len(params))] + [s.names[id(v)] for v in self.dims]
+        s.emit(f"return {self.name}_impl({', '.join(args)});")
+        head = f"int __tvm_ffi_{self.name}(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {{"
+        return "\n".join(["", head, *s.lines, "}", ""])
+
+    def fail(self, bad: str, kind: str, where: str, wanted: str, found: str = "", value: str = "") -> None:
+        """Emit a check whose message shows the value found, when there is one."""
+        rest = f": expected {wanted}" + (f", found {found}" if found else "")
+        self.s.emit(f"if ({bad}) return weft_fail({string(kind)}, {string('%s' + rest)}, {where}"
+                    + (f", {value}" if value else "") + ");")  # fmt: skip
+
+    def require(self, found: str, expected: str, where: str, what: str, unless: str = "") -> None:
+        """Emit the check of an extent or stride."""
+        bad = f"{found} != {expected}" + (f" && !({unless})" if unless else "")
+        values = f"(long long)({expected}), (long long)({found})"
+        self.fail(bad, "ValueError", where, f"{what} == %lld", "%lld", values)
+
+    def match(self, expr: PrimExpr, found: str, where: str, what: str, unless: str = "") -> None:
+        """Require that a value is `expr`; a variable without a value takes it."""
+        s = self.s
+        if isinstance(expr, Var) and id(expr) not in s.names:
+            s.emit(f"{value_type(expr.dtype, expr)} {s.fresh(expr)} = {found};")
+        elif as_int(expr) is not None or isinstance(expr, Var):
+            self.require(found, EXPR(cast("int64", expr), s), where, what, unless)
+        else:
+            var = Var("found", "int64")
+            s.emit(f"int64_t {s.fresh(var)} = {found};")
+            self.late.append((where, expr, var, what, unless))
+
+    def solve(self) -> None:
+        """Find dimensions that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
+        s, progress = self.s, True
+        while progress:
+            progress = False
+            for _, expr, found, _, _ in self.late:
+                free = {id(v): v for v in walk(expr) if isinstance(v, Var) and id(v) not in s.names}
+                parts = detect_linear_equation(expr, list(free.values())) if len(free) == 1 else []
+                if len(parts) == 2:
+                    (v,) = free.values()
+                    factor, base = (cast("int64", x) for x in parts)
+                    value = EXPR(floordiv(found - base, factor), s)
+                    s.emit(f"{value_type(v.dtype, v)} {s.fresh(v)} = {value};")
+                    progress = True
+
+    def scalar(self, i: int, p: Var, where: str) -> str:
+        """Check a number, and return its name."""
+        s, dt = self.s, DataType(p.dtype)
+        of, value = value_type(p.dtype, p), f"args[{i}].v_int64"
+        is_int = f"(args[{i}].type_index == 1 || args[{i}].type_index == 2)"
+        if dt.code == "handle":
+            value = f"args[{i}].v_ptr"
+        elif dt.is_float:
+            self.fail(f"args[{i}].type_index != 3 && !{is_int}", "TypeError", where, "a float",
+                      "a value of type index %d", f"(int)args[{i}].type_index")  # fmt: skip
+            value = f"args[{i}].type_index == 3 ? args[{i}].v_float64 : (double)args[{i}].v_int64"
+        else:
+            self.fail(f"!{is_int}", "TypeError", where, "an int", "a value of type index %d",
+                      f"(int)args[{i}].type_index")  # fmt: skip
+        s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
+        return s.names[id(p)]
+
+    def tensor(self, i: int, buffer: Buffer, where: str) -> str:
+        """Check a tensor, and return the address of its data."""
+        s, dt, rank, x = self.s, DataType(buffer.dtype), len(buffer.shape), f"t{i}"
+        of = memory_type(buffer.dtype, buffer)
+        s.emit(f"const DLTensor* {x} = weft_tensor(&args[{i}]);")
+        self.fail(f"!{x}", "TypeError", where, "a tensor", "a value of type index %d", f"(int)args[{i}].type_index")
+        self.fail(f"{x}->ndim != {rank}", "ValueError", where, f"{rank} dimensions", "%d", f"(int){x}->ndim")
+        wrong = f"{x}->dtype.code != {_CODES[dt.code]} || {x}->dtype.bits != {dt.bits} || {x}->dtype.lanes != 1"
+        s.emit(f"if ({wrong}) return weft_wrong_dtype({where}, {string(str(dt))}, {x}->dtype);")
+        self.fail(f"{x}->device.type != 1", "ValueError", where, "device cpu", "device type %d",
+                  f"(int){x}->device.type")  # fmt: skip
+        for d, extent in enumerate(buffer.shape):
+            self.match(extent, f"{x}->shape[{d}]", where, f"shape[{d}]")
+        for d, stride in enumerate(buffer.strides):
+            self.match(stride, f"weft_stride({x}, {d})", where, f"stride[{d}]", f"{x}->shape[{d}] <= 1")
+        if not buffer.strides and rank:
+            self.fail(f"!weft_compact({x})", "ValueError", where, "a contiguous tensor", "other strides")
+        if buffer.elem_offset is None:
+            return f"({of}*)((char*){x}->data + {x}->byte_offset)"
+        self.match(buffer.elem_offset, f"(int64_t)({x}->byte_offset / {dt.itemsize})", where, "element offset")
+        return f"({of}*){x}->data"

@@ -1,0 +1,232 @@
+"""Expressions as C: a rule for each kind of node.
+
+Arithmetic that C leaves open goes through the functions of the prelude.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from weft.error import CodegenError
+from weft.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    CallIntrin,
+    Cast,
+    DataType,
+    Dispatch,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Node,
+    Not,
+    Op,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+)  # fmt: skip
+from weft.tir import Buffer, BufferLoad
+
+__all__ = ["EXPR", "Emitter", "memory_type", "string", "value_type"]
+
+_TYPES = {
+    "bool": "bool", "float32": "float", "float64": "double", "handle": "void*",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_LIBM = frozenset((
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "nearbyint", "fabs", "pow",
+    "atan2", "hypot", "fmod", "copysign", "nextafter", "fma",
+))  # fmt: skip
+_RENAMED = {"round": "nearbyint", "power": "pow"}
+_OWN = frozenset(("abs", "rsqrt", "sigmoid"))
+_OWN_INT = frozenset(("abs", "pow", "shift_left", "shift_right", "popcount", "clz"))
+
+
+class Emitter:
+    """The state of emission: lines, names of variables, element types of pointers, memory to free."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names: dict[int, str] = {}
+        self.taken: set[str] = set()
+        self.pointee: dict[int, str] = {}
+        self.cleanup: list[str] = []
+
+    def emit(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append("  " * self.depth + line)
+
+    def fresh(self, var: Var, prefix: str = "v_") -> str:
+        """Name a variable."""
+        base = prefix + re.sub(r"[^A-Za-z0-9_]", "_", var.name)
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        self.names[id(var)] = name
+        return name
+
+    def leave(self, unless: str, kind: str, message: str) -> None:
+        """Free memory and raise, unless a condition holds."""
+        free = "".join(f"free({p}); " for p in reversed(self.cleanup))
+        fail = f'return weft_fail({string(kind)}, "%s", {string(message)});'
+        self.emit(f"if (!({unless})) {{ {free}{fail} }}")
+
+    def element(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> str:
+        """An element of a flat buffer, to read or to assign."""
+        if len(indices) != 1 or id(buffer.data) not in self.names:
+            raise CodegenError(
+                f"buffer '{buffer.name}' is not flat, or has no memory here", found=f"{len(indices)} indices"
+            )
+        of, name = memory_type(buffer.dtype, buffer), self.names[id(buffer.data)]
+        pointer = name if self.pointee.get(id(buffer.data)) == of else f"(({of}*){name})"
+        return f"{pointer}[{EXPR(indices[0], self)}]"
+
+
+def value_type(dtype: str, at: Node) -> str:
+    """The C type of a value."""
+    if str(dtype) not in _TYPES:
+        raise CodegenError(f"target c has no code for '{dtype}'", where=at.span, expected=f"one of {', '.join(_TYPES)}")
+    return _TYPES[str(dtype)]
+
+
+def memory_type(dtype: str, at: Node) -> str:
+    """The C type of an element in memory."""
+    return "uint8_t" if dtype == "bool" else value_type(dtype, at)
+
+
+def string(text: str) -> str:
+    """A string literal."""
+    plain = {ord('"'): '\\"', ord("\\"): "\\\\"}
+    return '"' + "".join(plain.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in text.encode()) + '"'
+
+
+def _not_expr(e: PrimExpr, s: Emitter) -> str:
+    raise CodegenError(f"target c has no code for {type(e).__name__}", where=e.span, found=str(e))
+
+
+EXPR = Dispatch("C expression", (PrimExpr,), default=_not_expr)
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+@EXPR.on(Var)
+def _var(e: Var, s: Emitter) -> str:
+    if id(e) not in s.names:
+        raise CodegenError(f"variable '{e.name}' has no value", where=e.span, help="make it a parameter")
+    return s.names[id(e)]
+
+
+@EXPR.on(IntImm)
+def _int(e: IntImm, s: Emitter) -> str:
+    if e.value == -(1 << 63):
+        return "INT64_MIN"
+    return f"(({value_type(e.dtype, e)}){e.value}{'ULL' if e.value >= 1 << 63 else 'LL'})"
+
+
+@EXPR.on(FloatImm)
+def _float(e: FloatImm, s: Emitter) -> str:
+    if math.isfinite(e.value):
+        return f"(({value_type(e.dtype, e)}){float(e.value).hex()})"
+    return f"(({value_type(e.dtype, e)}){'NAN' if math.isnan(e.value) else 'INFINITY' if e.value > 0 else '-INFINITY'})"
+
+
+@EXPR.on(Cast)
+def _cast(e: Cast, s: Emitter) -> str:
+    value, of = EXPR(e.value, s), value_type(e.dtype, e)
+    if DataType(e.value.dtype).is_float and DataType(e.dtype).code in ("int", "uint"):
+        return f"weft_saturate_{e.dtype}({value})"
+    return f"(({of}){value})"
+
+
+@EXPR.on(BufferLoad)
+def _load(e: BufferLoad, s: Emitter) -> str:
+    if e.predicate is not None:
+        _not_expr(e, s)
+    return f"({s.element(e.buffer, e.indices)} != 0)" if e.dtype == "bool" else s.element(e.buffer, e.indices)
+
+
+_INFIX = {Add: "+", Sub: "-", Mul: "*", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: "&&", Or: "||"}
+
+
+@EXPR.on(*_INFIX)
+def _infix(e: Add, s: Emitter) -> str:
+    return f"(({value_type(e.dtype, e)})({EXPR(e.a, s)} {_INFIX[type(e)]} {EXPR(e.b, s)}))"
+
+
+_CALLS = {Div: "div", Mod: "mod", FloorDiv: "floordiv", FloorMod: "floormod", Min: "min", Max: "max"}
+
+
+@EXPR.on(*_CALLS)
+def _binary_call(e: Div, s: Emitter) -> str:
+    value_type(e.dtype, e)
+    return f"weft_{_CALLS[type(e)]}_{e.dtype}({EXPR(e.a, s)}, {EXPR(e.b, s)})"
+
+
+@EXPR.on(Not)
+def _not(e: Not, s: Emitter) -> str:
+    return f"(!{EXPR(e.a, s)})"
+
+
+@EXPR.on(Select)
+def _select(e: Select, s: Emitter) -> str:
+    return f"({EXPR(e.condition, s)} ? {EXPR(e.true_value, s)} : {EXPR(e.false_value, s)})"
+
+
+@EXPR.on(Let)
+def _let_expr(e: Let, s: Emitter) -> str:
+    s.names[id(e.var)] = f"({EXPR(e.value, s)})"
+    return EXPR(e.body, s)
+
+
+_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+
+
+@EXPR.on(CallIntrin)
+def _call(e: CallIntrin, s: Emitter) -> str:
+    name = (e.op.name if isinstance(e.op, Op) else str(e.op)).removeprefix("tir.")
+    name = _RENAMED.get(name, name)
+    of = DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], PrimExpr) else DataType("handle")
+    args = [EXPR(a, s) if isinstance(a, PrimExpr) and not isinstance(a, StringImm) else "" for a in e.args]
+    if name == "likely":
+        return args[0]
+    if name == "if_then_else":
+        return f"({args[0]} ? {args[1]} : {args[2]})"
+    if name in _BITS:
+        return f"(({value_type(e.dtype, e)})({args[0]} {_BITS[name]} {args[1]}))"
+    if name == "bitwise_not":
+        return f"(({value_type(e.dtype, e)})({'!' if of.code == 'bool' else '~'}{args[0]}))"
+    if name in ("isnan", "isinf", "isfinite"):
+        return f"({name}({args[0]}) != 0)" if of.is_float else f"({'true' if name == 'isfinite' else 'false'})"
+    if name == "reinterpret":
+        source, result = value_type(str(of), e), value_type(e.dtype, e)
+        return f"((union {{ {source} from; {result} to; }}){{ .from = {args[0]} }}).to"
+    if (of.is_float and name in _OWN) or (of.code in ("int", "uint") and name in _OWN_INT):
+        return f"weft_{name}_{e.dtype}({', '.join(args)})"
+    if name == "fma" and not of.is_float:
+        return f"(({value_type(e.dtype, e)})({args[0]} * {args[1]} + {args[2]}))"
+    if name in _LIBM and e.dtype in ("float32", "float64"):
+        return f"{name}{'f' if e.dtype == 'float32' else ''}({', '.join(args)})"
+    raise CodegenError(f"target c has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
