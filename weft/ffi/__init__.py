@@ -4,7 +4,7 @@ Reading order: `native` (finds and loads the library), `function` (packed functi
 `convert` (Python callables and values), `registry` (global functions and the runtime's builtins).
 """
 
-from weft.error import ExecutableError, InternalError, InvalidArgument, WeftError
+import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
 from weft.ffi.convert import convert, convert_func
@@ -40,5 +40,7 @@ __all__ = [
     "wrap",
 ]
 
-for _error in (WeftError, ExecutableError, InvalidArgument, InternalError, RecursionError):
-    register_error(_error.__name__, _error)
+# An error that crosses the border comes back as its own class; a group is made of errors, not of a message.
+for _error in (RecursionError, *(getattr(_errors, _name) for _name in _errors.__all__)):
+    if isinstance(_error, type) and not issubclass(_error, _errors.ErrorGroup):
+        register_error(_error.__name__, _error)

@@ -15,6 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
+from weft.ffi import get_global_func
 
 __all__ = ["Target", "TargetKind", "host_features"]
 
@@ -94,15 +95,16 @@ class Target:
         else:
             attrs = dict(target)
             kind = attrs.pop("kind", "llvm")
-        if kind not in _OPTIONS:
+        own = get_global_func(f"target.build.{kind}", allow_missing=True) is not None  # a user's: it knows its options
+        if kind not in _OPTIONS and not own:
             near = difflib.get_close_matches(kind, _OPTIONS, 1)
             raise InvalidArgument(
                 f"unknown target kind '{kind}'",
                 expected=", ".join(_OPTIONS),
-                help=f"did you mean '{near[0]}'?" if near else None,
+                help=f"did you mean '{near[0]}'?" if near else f"or register a generator 'target.build.{kind}'",
             )
         for name in attrs:
-            if name not in _OPTIONS[kind]:
+            if kind in _OPTIONS and name not in _OPTIONS[kind]:
                 near = difflib.get_close_matches(name, _OPTIONS[kind], 1)
                 raise InvalidArgument(
                     f"target '{kind}' has no option '-{name}'",

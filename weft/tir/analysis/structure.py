@@ -7,14 +7,26 @@ from typing import Any
 
 import msgspec
 
-from weft.ir import Dispatch, IterVar, Node, PrimExpr, Var, rebuild, substitute, walk
+from weft.ir import (
+    TRUE,
+    And,
+    Dispatch,
+    IntImm,
+    IterVar,
+    Node,
+    PrimExpr,
+    Var,
+    logical_and,
+    rebuild,
+    substitute,
+    walk,
+)
 from weft.tir.buffer import BufferRegion
 from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = [
-    "blocks_in", "child_realizes", "clone_fresh", "map_children", "path_to", "remove_stmt", "replace_node",
-    "replace_stmt", "statements", "stmt_children",
-    "subst_stmt", "used_vars",
+    "blocks_in", "child_realizes", "clone_fresh", "conjuncts", "init_nest", "map_children", "path_to", "remove_stmt",
+    "replace_node", "replace_stmt", "statements", "stmt_children", "subst_stmt", "used_vars",
 ]  # fmt: skip
 
 replace_node = msgspec.structs.replace
@@ -191,3 +203,47 @@ def fresh_iter_var(iv: IterVar) -> IterVar:
 def subst_regions(regions: tuple[BufferRegion, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[BufferRegion, ...]:
     """Replace variables in regions; the buffers stay."""
     return tuple(replace_node(r, region=subst_stmt(r.region, mapping)) for r in regions)
+
+
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """Split a condition at its ``and``s."""
+    if isinstance(condition, And):
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [] if isinstance(condition, IntImm) and condition.value else [condition]
+
+
+def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
+    """Build the loops over a reduction block's spatial variables that run its init, as block `name`.
+
+    `loops` are those around the block from the one before which the init is to run.
+    """
+    block = realize.block
+    pairs = [
+        (fresh_iter_var(iv), iv.var, value)
+        for iv, value in zip(block.iter_vars, realize.iter_values, strict=True)
+        if iv.iter_type == "data_par"
+    ]
+    to_new = {old: iv.var for iv, old, _ in pairs}
+    needed: set[Var] = set()
+    for _, _, value in pairs:
+        needed |= used_vars(value)
+    chosen = [f for f in loops if f.loop_var in needed]
+    loop_map = {f.loop_var: replace_node(f.loop_var) for f in chosen}
+    dropped = {f.loop_var for f in loops} - set(loop_map)
+    predicate: PrimExpr = TRUE
+    for c in conjuncts(realize.predicate):
+        if used_vars(c).isdisjoint(dropped):
+            predicate = logical_and(predicate, subst_stmt(c, loop_map))
+    assert block.init is not None
+    init_block = Block(
+        tuple(iv for iv, _, _ in pairs),
+        (),
+        subst_regions(block.writes, to_new),
+        name,
+        subst_stmt(block.init, to_new),
+        annotations=block.annotations,
+    )
+    body: Stmt = BlockRealize(tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block)
+    for f in reversed(chosen):
+        body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
+    return body

@@ -22,9 +22,16 @@ from weft.ir import (
 )
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_reduction, producers_of, reduce_vars
-from weft.tir.analysis.structure import child_realizes, iter_values_of, path_to, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import (
+    child_realizes,
+    conjuncts,
+    iter_values_of,
+    path_to,
+    replace_node,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.loops import conjuncts
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
 

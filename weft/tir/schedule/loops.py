@@ -11,7 +11,6 @@ from weft.arith import Analyzer
 from weft.ir import (
     NO_ATTRS,
     TRUE,
-    And,
     IntImm,
     PrimExpr,
     Range,
@@ -24,7 +23,15 @@ from weft.ir import (
     logical_and,
 )
 from weft.tir.analysis.dependence import reduce_vars
-from weft.tir.analysis.structure import child_realizes, clone_fresh, map_children, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import (
+    child_realizes,
+    clone_fresh,
+    conjuncts,
+    map_children,
+    replace_node,
+    subst_stmt,
+    used_vars,
+)
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, seq
 
@@ -315,13 +322,6 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
         return map_children(s, go)
 
     return go(body)
-
-
-def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """Split a condition at its ``and``s."""
-    if isinstance(condition, And):
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    return [] if isinstance(condition, IntImm) and condition.value else [condition]
 
 
 def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[list[str], dict[Var, Var], dict[str, str]]:

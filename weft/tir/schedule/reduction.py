@@ -32,15 +32,15 @@ from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_reduction
 from weft.tir.analysis.structure import (
     child_realizes,
+    conjuncts,
     fresh_iter_var,
+    init_nest,
     replace_node,
     replace_stmt,
-    subst_regions,
     subst_stmt,
     used_vars,
 )
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from weft.tir.schedule.loops import conjuncts
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
@@ -94,7 +94,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
             help="give the outermost reduction loop",
         )
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
-    nest = _init_nest(realize, loops[at:], init_name)
+    nest = init_nest(realize, loops[at:], init_name)
     update = replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
     loop = loops[at]
     new_loop = replace_stmt(loop, realize, replace_node(realize, block=update))
@@ -104,40 +104,6 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
 
 def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
     return block.reads + tuple(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads))
-
-
-def _init_nest(realize: BlockRealize, loops: list[For], init_name: str) -> Stmt:
-    """Build the loops over the spatial variables that run the init."""
-    block = realize.block
-    pairs = [
-        (fresh_iter_var(iv), iv.var, value)
-        for iv, value in zip(block.iter_vars, realize.iter_values, strict=True)
-        if iv.iter_type == "data_par"
-    ]
-    to_new = {old: iv.var for iv, old, _ in pairs}
-    needed: set[Var] = set()
-    for _, _, value in pairs:
-        needed |= used_vars(value)
-    chosen = [f for f in loops if f.loop_var in needed]
-    loop_map = {f.loop_var: replace_node(f.loop_var) for f in chosen}
-    dropped = {f.loop_var for f in loops} - set(loop_map)
-    predicate: PrimExpr = TRUE
-    for c in conjuncts(realize.predicate):
-        if used_vars(c).isdisjoint(dropped):
-            predicate = logical_and(predicate, subst_stmt(c, loop_map))
-    assert block.init is not None
-    init_block = Block(
-        tuple(iv for iv, _, _ in pairs),
-        (),
-        subst_regions(block.writes, to_new),
-        init_name,
-        subst_stmt(block.init, to_new),
-        annotations=block.annotations,
-    )
-    body: Stmt = BlockRealize(tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block)
-    for f in reversed(chosen):
-        body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
-    return body
 
 
 Combiner = Callable[[PrimExpr, PrimExpr], PrimExpr]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import And, IRModule, PrimExpr, Var, function_pass, logical_and, rebuild, walk
+from weft.ir import IRModule, PrimExpr, Var, function_pass, logical_and, rebuild, walk
+from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, IfThenElse, Stmt
@@ -58,7 +59,7 @@ def _hoist(node: Any) -> Any:
 
 
 def _out_of(loop: For, test: IfThenElse) -> Stmt:
-    parts = _conjuncts(test.condition)
+    parts = conjuncts(test.condition)
     stays = [_depends(c, loop.loop_var) for c in parts]
     if all(stays):
         return loop
@@ -75,12 +76,6 @@ def _out_of(loop: For, test: IfThenElse) -> Stmt:
 def _depends(condition: PrimExpr, var: Var) -> bool:
     """Whether a test uses the loop variable, or memory, which the loop may write."""
     return any(n is var or isinstance(n, BufferLoad) for n in walk(condition))
-
-
-def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    if isinstance(condition, And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
 
 
 def _all(conditions: list[PrimExpr]) -> PrimExpr:

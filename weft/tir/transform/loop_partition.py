@@ -28,6 +28,7 @@ from weft.ir import (
     walk,
 )
 from weft.ir import scalar as s
+from weft.tir.analysis.structure import conjuncts
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
 from weft.tir.transform.extent import bound_over
@@ -135,7 +136,7 @@ class _Partition:
         for node in walk(body):
             if not isinstance(node, IfThenElse):
                 continue
-            for c in _conjuncts(node.condition):
+            for c in conjuncts(node.condition):
                 if id(c) in self.seen:
                     continue
                 used = {id(v) for v in walk(c) if isinstance(v, Var)}
@@ -158,12 +159,6 @@ def _with_body(loop: For, body: Stmt) -> For:
     )
 
 
-def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    if isinstance(condition, And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
-
-
 def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
     if isinstance(c, (s.LT, s.LE)):
@@ -176,7 +171,7 @@ def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
 
 
 def _same_in(worst: PrimExpr, c: PrimExpr) -> bool:
-    return worst is not TRUE and any(x is c or structural_equal(x, c) for x in _conjuncts(worst))
+    return worst is not TRUE and any(x is c or structural_equal(x, c) for x in conjuncts(worst))
 
 
 def _assume(body: Stmt, true: set[int]) -> Stmt:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.error import LoweringError
 from weft.ir import (
     TRUE,
     IntImm,
     IRModule,
+    IterVar,
     PrimExpr,
     Var,
     function_pass,
@@ -17,6 +19,7 @@ from weft.ir import (
     substitute,
     walk,
 )
+from weft.tir.analysis.structure import init_nest, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
@@ -32,7 +35,7 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
         ``tir.scheduled``.
     Ensures
         No Block; every buffer of a block's ``alloc_buffers`` is an AllocBuffer around the smallest statement in which
-        it lives.
+        it lives. A reduction that may be empty is initialised before its loops, so that it leaves its identity.
     Example
         Before::
 
@@ -71,11 +74,18 @@ class _Lower:
     def __init__(self) -> None:
         self.allocated: list[Buffer] = []
         self.carried: dict[int, frozenset[int]] = {}
+        self.loops: list[For] = []
+        self.before: dict[int, list[Stmt]] = {}  # by loop: inits that run ahead of it
 
     def stmt(self, node: Any) -> Any:
         """Lower a statement."""
         if isinstance(node, BlockRealize):
             return self.block(node)
+        if isinstance(node, For):
+            self.loops.append(node)
+            lowered = rebuild(node, self.stmt)
+            self.loops.pop()
+            return seq(*self.before.pop(id(node), ()), lowered)
         if isinstance(node, Stmt):
             return rebuild(node, self.stmt)
         return node
@@ -98,7 +108,13 @@ class _Lower:
             for region in block.writes:
                 self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
         self.opaque_loops(block)
-        if block.init is not None:
+        at = self.first_reduction_loop(reduce_values) if block.init is not None else None
+        if at is not None:
+            nest = init_nest(realize, self.loops[at:], block.name_hint)
+            outer, self.loops = self.loops, self.loops[:at]
+            self.before.setdefault(id(outer[at]), []).append(self.stmt(nest))
+            self.loops = outer
+        elif block.init is not None:
             first: PrimExpr = TRUE
             for iv, value in reduce_values:
                 first = logical_and(first, value == iv.dom.min)  # type: ignore[union-attr]
@@ -107,6 +123,14 @@ class _Lower:
         body = substitute(body, env)
         predicate = realize.predicate
         return body if isinstance(predicate, IntImm) and predicate.value else IfThenElse(predicate, body)
+
+    def first_reduction_loop(self, reduce_values: list[tuple[IterVar, PrimExpr]]) -> int | None:
+        """Return the place of the outermost loop of a reduction that may be empty; None where it never is."""
+        analyzer = Analyzer()
+        if all(iv.dom is not None and analyzer.can_prove(iv.dom.extent >= 1) for iv, _ in reduce_values):
+            return None
+        reducing = {v for _, value in reduce_values for v in used_vars(value)}
+        return next((i for i, f in enumerate(self.loops) if f.loop_var in reducing), None)
 
     def opaque_loops(self, block: Block) -> None:
         """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""

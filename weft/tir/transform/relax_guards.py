@@ -11,9 +11,7 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import (
-    And,
     DataType,
-    IntImm,
     IRModule,
     PrimExpr,
     Range,
@@ -25,6 +23,7 @@ from weft.ir import (
     rewrite,
     walk,
 )
+from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt
@@ -104,25 +103,25 @@ class _Relax:
         """Keep only those conjuncts that a load needs."""
         store = node.then_case
         assert isinstance(store, BufferStore)
-        conjuncts = _conjuncts(node.condition)
-        kept = list(conjuncts)
-        for c in conjuncts:
+        parts = conjuncts(node.condition)
+        kept = list(parts)
+        for c in parts:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
         if kept and any(id(v) in self.lanes for c in kept for v in walk(c)) and not _is_reduction(store):
             return self._guarded_loads(store, kept)
-        if len(kept) == len(conjuncts):
+        if len(kept) == len(parts):
             return node
         condition: PrimExpr | None = None
         for c in kept:
             condition = c if condition is None else logical_and(condition, c)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
 
-    def _guarded_loads(self, store: BufferStore, conjuncts: list[PrimExpr]) -> Stmt:
+    def _guarded_loads(self, store: BufferStore, parts: list[PrimExpr]) -> Stmt:
         """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read."""
-        condition = conjuncts[0]
-        for c in conjuncts[1:]:
+        condition = parts[0]
+        for c in parts[1:]:
             condition = logical_and(condition, c)
 
         def rule(node: Any) -> Any:
@@ -159,9 +158,3 @@ class _Relax:
 
 def _is_reduction(store: BufferStore) -> bool:
     return any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in walk(store.value))
-
-
-def _conjuncts(c: PrimExpr) -> list[PrimExpr]:
-    if isinstance(c, And):
-        return [*_conjuncts(c.a), *_conjuncts(c.b)]
-    return [] if isinstance(c, IntImm) and c.value else [c]

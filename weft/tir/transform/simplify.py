@@ -30,10 +30,11 @@ from weft.ir import (
     function_pass,
     rebuild,
     substitute,
+    walk,
 )
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import BlockRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = ["simplify"]
 
@@ -104,8 +105,8 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
 
 def _loop(node: For, analyzer: Analyzer) -> Any:
     low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
-    if isinstance(extent, IntImm) and extent.value <= 0:
-        return None
+    if isinstance(extent, IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
+        return node if any(isinstance(n, Block) and n.init is not None for n in walk(node.body)) else None
     if isinstance(extent, IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
         return _stmt(substitute(node.body, {node.loop_var: low}), analyzer)
     analyzer.bind(node.loop_var, Range(low, extent), allow_override=True)
