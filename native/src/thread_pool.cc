@@ -151,6 +151,7 @@ class ThreadPool {
     job_.error = nullptr;
     int64_t useful = (extent + job_.chunk - 1) / job_.chunk;
     start_workers(threads - 1);
+    make_room();
     job_.seats.store(static_cast<int>(useful < threads ? useful : threads) - 1, std::memory_order_relaxed);
     uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
     state_.store(generation << 32 | kOpen, std::memory_order_seq_cst);
@@ -204,21 +205,65 @@ class ThreadPool {
       pthread_attr_init(&attr);
       pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
       pthread_attr_setstacksize(&attr, size_t{8} << 20);
-      int rc = pthread_create(&thread, &attr, &ThreadPool::worker_main, this);
+      start_elsewhere(&attr);
+      workers_[started_].pool = this;
+      int rc = pthread_create(&thread, &attr, &ThreadPool::worker_main, &workers_[started_]);
       pthread_attr_destroy(&attr);
       if (rc != 0) return;  // fewer workers, same result
       ++started_;
     }
   }
 
+  struct Worker {
+    ThreadPool* pool = nullptr;
+    std::atomic<int> cpu{-1};  // on which it last looked for work
+    std::atomic<int> id{0};    // the kernel's number of the thread
+  };
+
   static void* worker_main(void* self) {
     in_parallel = true;
-    static_cast<ThreadPool*>(self)->worker_loop();
+    auto* worker = static_cast<Worker*>(self);
+    worker->pool->worker_loop(*worker);
     return nullptr;
   }
 
-  void worker_loop() {
+#if defined(__linux__)
+  static int current_cpu() { return sched_getcpu(); }
+  static int current_id() { return static_cast<int>(syscall(SYS_gettid)); }
+
+  // Every CPU that the process may use but one; false when that is none.
+  static bool all_but(int cpu, cpu_set_t* set) {
+    if (sched_getaffinity(getpid(), sizeof(*set), set) != 0) return false;
+    CPU_CLR(cpu, set);
+    return CPU_COUNT(set) != 0;
+  }
+
+  // A worker that the system left on the caller's CPU, behind the caller, would come when all is done: move it away.
+  void make_room() {
+    int here = current_cpu();
+    for (int i = 0; i < started_; ++i) {
+      Worker& worker = workers_[i];
+      int id = worker.id.load(std::memory_order_relaxed);
+      if (id == 0 || worker.cpu.load(std::memory_order_relaxed) != here) continue;
+      cpu_set_t set;
+      if (!all_but(here, &set) || sched_setaffinity(id, sizeof(set), &set) != 0) return;
+      worker.cpu.store(-1, std::memory_order_relaxed);
+    }
+  }
+  static void start_elsewhere(pthread_attr_t* attr) {
+    cpu_set_t set;
+    if (all_but(current_cpu(), &set)) pthread_attr_setaffinity_np(attr, sizeof(set), &set);
+  }
+#else
+  static int current_cpu() { return -1; }
+  static int current_id() { return 0; }
+  void make_room() {}
+  static void start_elsewhere(pthread_attr_t*) {}
+#endif
+
+  void worker_loop(Worker& self) {
     uint64_t done = 0;  // generation of the last job seen
+    self.id.store(current_id(), std::memory_order_relaxed);
     while (true) {
       uint32_t ticket = signal_.load(std::memory_order_seq_cst);
       uint64_t state = state_.load(std::memory_order_seq_cst);
@@ -230,6 +275,7 @@ class ThreadPool {
         }
         continue;
       }
+      self.cpu.store(current_cpu(), std::memory_order_relaxed);
       int spin = 0;
       while (spin < kSpinRounds && signal_.load(std::memory_order_relaxed) == ticket) {
         cpu_relax();
@@ -276,6 +322,7 @@ class ThreadPool {
 
   // The child of a fork has none of the workers: forget them; the next loop starts its own.
   void reset_in_child() {
+    for (int i = 0; i < started_; ++i) workers_[i].id.store(0), workers_[i].cpu.store(-1);
     started_ = 0;
     sleepers_.store(0);
     state_.store(state_.load() & ~(kOpen | kInside));
@@ -286,6 +333,7 @@ class ThreadPool {
   std::atomic<int> size_;
   std::atomic<bool> busy_{false};
   int started_ = 0;  // guarded by busy_
+  Worker workers_[kMaxThreads];
   Job job_;
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<uint32_t> signal_{0};
