@@ -27,15 +27,19 @@ _LAZY: dict[str, str] = {
     "runtime": "",
     "script": "",
     "session": "",
+    "support": "",
     "target": "",
     "te": "",
     "testing": "",
     "tir": "",
     "topi": "",
     "tune": "",
+    "DataType": "weft.ir",
+    "DataTypeCode": "weft.ir",
     "Device": "weft.runtime",
-    "Tensor": "weft.runtime",
+    "IRModule": "weft.ir",
     "Session": "weft.session",
+    "Tensor": "weft.runtime",
     "build": "weft.driver",
     "compile": "weft.driver",
     "lower": "weft.driver",
@@ -43,6 +47,7 @@ _LAZY: dict[str, str] = {
     "cuda": "weft.runtime",
     "device": "weft.runtime",
     "get_global_func": "weft.ffi",
+    "opencl": "weft.runtime",
     "register_func": "weft.ffi",
     "register_global_func": "weft.ffi",
     "TVMError": "weft.error",
@@ -51,7 +56,7 @@ _LAZY: dict[str, str] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:
+    if name in MODULES:  # with those of its inside that aliases name
         return importlib.import_module(f"weft.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'weft' has no attribute '{name}'")

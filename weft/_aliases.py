@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 MODULES = {
+    "container": "weft.runtime.container",
+    "contrib.nvcc": "weft.target.cuda.nvrtc",
+    "contrib": "weft.support",
+    "driver.build_module": "weft.driver",
+    "ir.base": "weft.ir",
     "nd": "weft.runtime",
     "relax.frontend": "weft.frontend",
+    "s_tir": "weft.tir",
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",
+    "tir.expr": "weft.tir",
     "tirx": "weft.tir",
+    "topi.nn.pooling": "weft.topi.nn",
+    "transform": "weft.ir.pass_decorators",
 }
 
 
@@ -27,8 +36,20 @@ def find(name: str) -> str | None:
     """The module that ``weft.<name>`` stands for, also for what lies inside an alias; None where it is no alias."""
     for alias, module in MODULES.items():
         if name == alias or name.startswith(alias + "."):
-            return module + name[len(alias) :]
+            meant = (module + name[len(alias) :]).removeprefix("weft.")
+            return find(meant) or f"weft.{meant}"
     return None
+
+
+def names_of(module: str) -> Callable[[str], ModuleType]:
+    """Make the ``__getattr__`` of a module that aliases lie inside of, such as ``weft.relax.frontend``."""
+
+    def __getattr__(name: str) -> ModuleType:
+        if f"{module}.{name}".removeprefix("weft.") in MODULES:
+            return importlib.import_module(f"{module}.{name}")
+        raise AttributeError(f"module '{module}' has no attribute '{name}'")
+
+    return __getattr__
 
 
 class _AliasFinder(MetaPathFinder, Loader):

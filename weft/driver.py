@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft._aliases import names_of
 from weft.error import InvalidArgument
 from weft.ir import Function, IRModule, Pass, PassContext
 from weft.relax import build as build_relax
@@ -19,7 +20,17 @@ from weft.te.schedule import schedule_to_prim_func
 from weft.tir import Buffer, PrimFunc, Stmt
 from weft.tir.transform import simplify
 
-__all__ = ["build", "compile", "lower"]
+__all__ = ["build", "compile", "lower", "schedule_to_module"]
+
+
+def schedule_to_module(
+    sch: Schedule,
+    args: Sequence[Any] | None = None,
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+) -> IRModule:
+    """Write a schedule's loops as a module of one function, as they are before any pass."""
+    return _to_module(sch, args, name, binds)
 
 
 def lower(
@@ -171,3 +182,7 @@ def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Modu
     if any(isinstance(f, Function) for _, f in mod.items()):
         return build_relax(mod, target, **options)
     return build_target(mod, target)
+
+
+__getattr__ = names_of("weft.driver")
+__path__: list[str] = []  # aliases lie inside, and import looks only into what has a path

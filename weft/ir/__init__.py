@@ -6,8 +6,9 @@ Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``t
 
 import sys
 
+from weft._aliases import names_of
 from weft.ir.dispatch import Dispatch
-from weft.ir.dtype import DataType, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
+from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
 from weft.ir.expr import (
     BaseFunc,
     Call,
@@ -51,6 +52,7 @@ from weft.ir.structural import assert_structural_equal, fingerprint, structural_
 from weft.ir.text import script as _script  # its import installs the printer
 from weft.ir.types import (
     AnyType,
+    DummyGlobalInfo,
     FuncType,
     PackedFuncType,
     PointerType,
@@ -70,13 +72,15 @@ from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, wal
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeImm",
-    "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If",
-    "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue",
-    "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType", "TimePasses", "Tuple", "TupleGetItem",
-    "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape", "children", "constant",
-    "dtype_of", "fingerprint", "function_pass", "is_float", "is_integer", "load_json", "make_node", "module_pass",
-    "numpy_dtype", "on_verify", "passes_named", "post_order", "prim_value", "rebuild", "rewrite", "save_json",
-    "set_printer", "shape_expr", "structural_equal", "structural_hash", "substitute", "tensor_type", "walk",
-    "with_lanes", *_scalar_names,
+    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeCode",
+    "DataTypeImm", "DummyGlobalInfo", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
+    "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument",
+    "PointerType", "PrimType", "PrimValue", "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType",
+    "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice",
+    "as_shape", "children", "constant", "dtype_of", "fingerprint", "function_pass", "is_float", "is_integer",
+    "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named", "post_order", "prim_value",
+    "rebuild", "rewrite", "save_json", "set_printer", "shape_expr", "structural_equal", "structural_hash",
+    "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
 ]  # fmt: skip
+
+__getattr__ = names_of("weft.ir")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from weft.error import InvalidArgument
 
-__all__ = ["DataType", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
+__all__ = ["DataType", "DataTypeCode", "dtype_of", "is_float", "is_integer", "numpy_dtype", "with_lanes"]
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
@@ -21,6 +22,21 @@ _EXTENDED = {
     "bfloat16": ml_dtypes.bfloat16,
     **{name: getattr(ml_dtypes, name) for name in _FLOAT8},
 }
+
+
+class DataTypeCode(IntEnum):
+    """DLPack's number of a kind of data type."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+    BOOL = 6
+    FLOAT8_E4M3FN = 10
+    FLOAT8_E4M3FNUZ = 11
+    FLOAT8_E5M2 = 12
+    FLOAT8_E5M2FNUZ = 13
 
 
 class DataType(str):
@@ -50,6 +66,11 @@ class DataType(str):
     def element(self) -> DataType:
         """The type of one lane."""
         return self if self.lanes == 1 else _parse(str(self).rsplit("x", 1)[0])
+
+    @property
+    def type_code(self) -> DataTypeCode:
+        """DLPack's number of the kind; void counts as a handle."""
+        return DataTypeCode[self.code.upper() if self.code != "void" else "HANDLE"]
 
     @property
     def is_float(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
@@ -20,9 +20,9 @@ __all__ = [
     "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod", "Mul", "Not", "Op", "Or",
     "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "abs_", "add", "all_of",
     "any_of", "as_expr", "as_int", "cast", "ceildiv", "const", "div", "equal", "floordiv", "floormod", "greater",
-    "greater_equal", "if_then_else", "int32", "int64", "is_const_int", "less", "less_equal", "logical_and",
-    "logical_not", "logical_or", "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub",
-    "truncdiv", "truncmod",
+    "greater_equal", "if_then_else", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "less",
+    "less_equal", "logical_and", "logical_not", "logical_or", "max_", "min_", "mul", "not_equal", "select",
+    "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
 ]  # fmt: skip
 
 
@@ -420,6 +420,16 @@ class IterVar(Node):
     iter_type: str = "data_par"
     thread_tag: str = ""
 
+    DataPar: ClassVar[int] = 0
+    ThreadIndex: ClassVar[int] = 1
+    CommReduce: ClassVar[int] = 2
+    Ordered: ClassVar[int] = 3
+    Opaque: ClassVar[int] = 4
+    Unrolled: ClassVar[int] = 5
+    Vectorized: ClassVar[int] = 6
+    Parallelized: ClassVar[int] = 7
+    Tensorized: ClassVar[int] = 8
+
     @property
     def dtype(self) -> str:
         """The data type of the variable."""
@@ -524,6 +534,16 @@ def as_int(value: Any) -> int | None:
 def is_const_int(value: Any, expected: int) -> bool:
     """Whether `value` is the integer constant `expected`."""
     return isinstance(value, IntImm) and value.value == expected
+
+
+def is_prim_expr(value: Any) -> bool:
+    """Whether `value` is a scalar expression."""
+    return isinstance(value, PrimExpr)
+
+
+def is_prim_var(value: Any) -> bool:
+    """Whether `value` is a scalar variable."""
+    return isinstance(value, Var)
 
 
 def _operands(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:

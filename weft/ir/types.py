@@ -13,8 +13,8 @@ from weft.ir.node import Node
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
 __all__ = [
-    "AnyType", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType", "TupleType", "Type",
-    "VDevice", "as_shape", "tensor_type",
+    "AnyType", "DummyGlobalInfo", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType", "TensorType",
+    "TupleType", "Type", "VDevice", "as_shape", "tensor_type",
 ]  # fmt: skip
 
 
@@ -50,6 +50,10 @@ class VDevice(Node):
     target: str = "llvm"
     vdevice_id: int = 0
     memory_scope: str = "global"
+
+
+class DummyGlobalInfo(Node):
+    """Global information of a module that says nothing: an example and a placeholder."""
 
 
 class TensorType(Type):

@@ -4,8 +4,7 @@ Read in this order: ``expr``, ``core_ops``, ``infer``, ``block_builder``, ``rewr
 ``vm/``, ``build``.
 """
 
-import importlib
-
+from weft._aliases import names_of
 from weft.ir import (
     AnyType,
     Call,
@@ -37,7 +36,6 @@ from weft.ir import ExprStringImm as StringImm
 from weft.relax import analysis, op, run, transform
 from weft.relax import spec as _spec  # its import registers the forms of the pipeline
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.build import build, compile_kernels
 from weft.relax.core_ops import (
     call_dps_packed,
     call_packed,
@@ -51,6 +49,7 @@ from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pip
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.script import printing as _printing  # its import registers print rules
 from weft.relax.vm import ExecBuilder, vm_codegen
+from weft.relax.vm_build import build, compile_kernels
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind
 
 TensorStructInfo = TensorType
@@ -61,8 +60,4 @@ FuncStructInfo = FuncType
 ObjectStructInfo = AnyType
 ObjectType = AnyType
 
-
-def __getattr__(name: str) -> object:
-    if name == "frontend":  # an alias of a higher floor, see weft._aliases
-        return importlib.import_module("weft.relax.frontend")
-    raise AttributeError(f"module 'weft.relax' has no attribute '{name}'")
+__getattr__ = names_of("weft.relax")

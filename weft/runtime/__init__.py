@@ -6,14 +6,17 @@ Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes
 
 from weft.ffi import PackedFunc, convert
 from weft.runtime import cache, opcodes
-from weft.runtime.device import Device, cpu, cuda, device
+from weft.runtime.container import ShapeTuple, String
+from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.link import register_object_loader
-from weft.runtime.module import Module, jit_module, load_module
+from weft.runtime.module import Module, enabled, jit_module, load_module, system_lib
 from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind
+
+NDArray = Tensor
 
 __all__ = [
     "BenchmarkResult",
@@ -21,7 +24,10 @@ __all__ = [
     "Device",
     "Executable",
     "Module",
+    "NDArray",
     "PackedFunc",
+    "ShapeTuple",
+    "String",
     "Tensor",
     "VMExecutable",
     "VMFuncInfo",
@@ -36,14 +42,17 @@ __all__ = [
     "device",
     "dtype_constant",
     "empty",
+    "enabled",
     "from_dlpack",
     "jit_module",
     "load_module",
     "num_threads",
     "numpy_dtype",
     "opcodes",
+    "opencl",
     "register_object_loader",
     "set_num_threads",
     "shape_constant",
+    "system_lib",
     "tensor",
 ]

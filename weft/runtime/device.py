@@ -8,7 +8,7 @@ import tvm_ffi
 
 from weft.error import InvalidArgument
 
-__all__ = ["Device", "cpu", "cuda", "device"]
+__all__ = ["Device", "cpu", "cuda", "device", "opencl"]
 
 _CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
           "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
@@ -98,3 +98,8 @@ def cpu(index: int = 0) -> Device:
 def cuda(index: int = 0) -> Device:
     """A CUDA GPU."""
     return Device(Device.kDLCUDA, index)
+
+
+def opencl(index: int = 0) -> Device:
+    """An OpenCL device."""
+    return Device("opencl", index)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tvm_ffi
 
 from weft.error import ExecutableError, InvalidArgument
-from weft.ffi import PackedFunc, register_wrapper, wrap
+from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
 from weft.runtime import link
 from weft.runtime.elf import check_complete
 from weft.runtime.timing import BenchmarkResult, time_function
 
-__all__ = ["Module", "jit_module", "load_module"]
+__all__ = ["Module", "enabled", "jit_module", "load_module", "system_lib"]
 
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
@@ -313,6 +314,22 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         return Module(_load_tree(blob, code))
     check_complete(file)
     return Module(_load_library(str(file.resolve())))
+
+
+def system_lib(symbol_prefix: str = "") -> Module:
+    """Return the module of the functions that were linked into this process statically."""
+    return Module(tvm_ffi.system_lib(symbol_prefix))
+
+
+def enabled(target: str) -> bool:
+    """Whether code for a target's kind can be generated or a device of it used: ``"cpu"``, ``"llvm"``, ``"cuda"``."""
+    kind = target.split()[0]
+    generators = (get_global_func(f"{p}target.build.{kind}", allow_missing=True) for p in ("weft.", ""))
+    return (
+        kind == "cpu"
+        or any(g is not None for g in generators)
+        or (kind == "llvm" and find_spec("llvmlite") is not None)
+    )
 
 
 register_wrapper(tvm_ffi.Module, Module)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import GlobalVar, Op, VDevice
+from weft.ir import DummyGlobalInfo, GlobalVar, Op, VDevice
 from weft.ir.text.parser import MetaVar, ModuleCommand, from_source, ir_module, metadata
 
 __all__ = [
     "GlobalVar",
     "Op",
+    "dummy_global_info",
     "from_source",
     "ir_module",
     "meta_var",
@@ -28,6 +29,11 @@ def module_attrs(attrs: dict[str, Any]) -> ModuleCommand:
 def module_global_infos(infos: dict[str, Any]) -> ModuleCommand:
     """Set the module's lists of global information."""
     return ModuleCommand("global_infos", infos)
+
+
+def dummy_global_info() -> DummyGlobalInfo:
+    """Make global information that says nothing."""
+    return DummyGlobalInfo()
 
 
 def vdevice(target: Any = "llvm", vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:

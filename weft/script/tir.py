@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from weft.target import Target
 from weft.tir.script.language import named as _named
 from weft.tir.script.parsing import prim_func
 
-__all__ = ["prim_func"]
+__all__ = ["prim_func", "target"]
+
+
+def target(config: str | dict[str, Any], host: Any = None) -> Target:
+    """Make a target, for attributes of functions."""
+    return Target(config, host)
 
 
 def __getattr__(name: str) -> object:

@@ -49,6 +49,11 @@ class IterAttr:
         self.bind_thread: IterVar | None = None
         self.pragmas: list[tuple[str, Any]] = []
 
+    @property
+    def iter_type(self) -> int:
+        """The kind as one of ``IterVar.Vectorized``, ``Unrolled``, ``Parallelized``, ``Tensorized``, ``DataPar``."""
+        return getattr(IterVar, self.kind.capitalize().replace("Parallel", "Parallelized"), IterVar.DataPar)
+
 
 class Stage:
     """One operation and the loops that compute it.
@@ -108,6 +113,11 @@ class Stage:
             if isinstance(node, ProducerLoad):
                 found.setdefault(id(node.producer), node.producer)
         return list(found.values())
+
+    @property
+    def iter_var_attrs(self) -> dict[IterVar, IterAttr]:
+        """How each loop runs, of those that something was said about."""
+        return {iv: self.iter_attrs[id(iv)] for iv in self.all_iter_vars if id(iv) in self.iter_attrs}
 
     def attr(self, iv: IterVar) -> IterAttr:
         """Return (making it) how a loop runs."""

@@ -4,11 +4,16 @@ Read in this order: ``buffer``, ``stmt``, ``function``, ``reduce``, ``intrin``, 
 ``pipeline``; ``script/`` is the text form.
 """
 
+import importlib
+
+from weft._aliases import names_of
 from weft.ir import *  # noqa: F403 - TIR's scalar language is ir's
 from weft.ir import CallIntrin as Call
 from weft.ir import abs_ as abs
 from weft.ir import all_of as all
 from weft.ir import any_of as any
+from weft.ir import floordiv as indexdiv
+from weft.ir import floormod as indexmod
 from weft.ir import max_ as max
 from weft.ir import min_ as min
 from weft.tir import spec as _spec  # its import registers the forms of TIR
@@ -38,3 +43,25 @@ from weft.tir.stmt import (
     While,
     seq,
 )
+
+Allocate = AllocBuffer
+ProducerRealize = BufferRealize
+
+_LATER = {  # packages above this face, loaded when asked for
+    "BlockRV": "weft.tir.schedule",
+    "LoopRV": "weft.tir.schedule",
+    "build": "weft.target",
+    "Schedule": "weft.tir.schedule",
+    "ir_builder": "",
+    "schedule": "",
+    "stmt_functor": "",
+    "transform": "",
+}
+_alias = names_of("weft.tir")
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        module = _LATER[name]
+        return getattr(importlib.import_module(module), name) if module else importlib.import_module(f"weft.tir.{name}")
+    return _alias(name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import te
+from weft._aliases import names_of
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, int64
 from weft.topi import conv as _conv
@@ -241,3 +242,7 @@ def upsampling(
         coordinate_transformation_mode=mode,
         rounding_method=rounding,
     )
+
+
+__getattr__ = names_of("weft.topi.nn")
+__path__: list[str] = []  # aliases lie inside, and import looks only into what has a path

@@ -8,7 +8,17 @@ from weft.ir.scalar import IntImm, PrimExpr
 from weft.ir.text.doc import TERNARY, Doc, Seq, call, flat, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote, type_or_none
 from weft.ir.text.scalar import number
-from weft.ir.types import AnyType, FuncType, PackedFuncType, PrimType, ShapeType, TensorType, TupleType, VDevice
+from weft.ir.types import (
+    AnyType,
+    DummyGlobalInfo,
+    FuncType,
+    PackedFuncType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    VDevice,
+)
 
 __all__ = ["dim"]
 
@@ -91,3 +101,9 @@ def _func_type(node: FuncType, p: Printer) -> Doc:
 def _vdevice(node: VDevice, p: Printer) -> Doc:
     p.dialects.add("I")
     return call("I.vdevice", [any_literal(node.target, p), str(node.vdevice_id), any_literal(node.memory_scope, p)])
+
+
+@EXPR.on(DummyGlobalInfo)
+def _dummy_global_info(node: DummyGlobalInfo, p: Printer) -> Doc:
+    p.dialects.add("I")
+    return call("I.dummy_global_info", [])

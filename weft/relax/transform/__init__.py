@@ -1,5 +1,6 @@
 """Relax passes, in the order of the default pipeline (``weft.relax.pipeline``)."""
 
+from weft.ir.pass_decorators import function_pass
 from weft.relax.transform.attach_symbol import attach_global_symbol
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.convert_layout import convert_layout

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import shlex
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
-from weft.error import CodegenError, MissingDependency
+from weft.error import CodegenError
 from weft.ffi import register_global_func
 from weft.ir import IRModule
 from weft.runtime import Module, jit_module
+from weft.support.cc import run_compiler
 from weft.target.c.entry import emit_c
 from weft.target.target import Target
 from weft.tir import PrimFunc
@@ -22,25 +19,6 @@ __all__ = ["build_c", "compile_c"]
 
 _FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
           "-fno-math-errno")  # fmt: skip
-
-
-def _compiler() -> list[str]:
-    """The compiler's command: ``$CC``, else cc, gcc or clang, whichever there is."""
-    named = shlex.split(os.environ.get("CC", ""))
-    for command in [named] if named else [["cc"], ["gcc"], ["clang"]]:
-        if shutil.which(command[0]):
-            return command
-    raise MissingDependency(
-        "target c needs a C compiler, and there is none",
-        expected=f"'{named[0]}', which CC names" if named else "cc, gcc or clang on PATH",
-        help="install one, set CC to its path, or use the target 'llvm', which needs none",
-    )
-
-
-def _run(*arguments: str) -> None:
-    done = subprocess.run([*_compiler(), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CodegenError("the C compiler failed", found="\n".join(done.stderr.splitlines()[:20]))
 
 
 def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple[Path, Path]:
@@ -55,8 +33,8 @@ def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple
     """
     text, code, library = (folder / f"module.{suffix}" for suffix in ("c", "o", "so"))
     text.write_text(source)
-    _run(*_FLAGS, *options, "-c", "-o", str(code), str(text))
-    _run("-shared", "-o", str(library), str(code), "-lm")
+    run_compiler([*_FLAGS, *options, "-c", "-o", str(code), str(text)])
+    run_compiler(["-shared", "-o", str(library), str(code), "-lm"])
     return code, library
 
 

@@ -494,6 +494,7 @@ def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = N
 
 _RENAMED: dict[str, Any] = {
     "Range": Range_,
+    "tvm_call_packed": tir.call_packed,
     "StringImm": StringImm_,
     "Var": Var_,
     **{c.__name__: _raw(c) for c in (s.Add, s.Sub, s.Mul, s.Div, s.Mod, s.FloorDiv, s.FloorMod, s.Min, s.Max)},

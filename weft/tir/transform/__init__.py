@@ -1,5 +1,7 @@
 """TIR passes, in the order of the lowering pipeline (``weft.tir.pipeline``)."""
 
+from weft.ir.pass_decorators import function_pass_over
+from weft.tir.function import PrimFunc as _PrimFunc
 from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.dot_product import dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
@@ -17,7 +19,10 @@ DotProduct = dot_product
 FlattenBuffer = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
 LoopPartition = loop_partition
-Simplify = simplify
+Simplify = StmtSimplify = simplify
 TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
 VectorizeLoop = vectorize_loop
+
+prim_func_pass = function_pass_over(_PrimFunc)
+"""``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""

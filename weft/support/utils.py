@@ -1,0 +1,56 @@
+"""Scratch folders."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+__all__ = ["TempDirectory", "tempdir"]
+
+
+class TempDirectory:
+    """A folder that goes away with this object, at the end of its ``with`` block, or by :meth:`remove`.
+
+    Parameters
+    ----------
+    custom_path : str, optional
+        A folder to use instead; it is made if needed and never removed.
+    """
+
+    def __init__(self, custom_path: str | None = None) -> None:
+        self._own = custom_path is None
+        self.path = tempfile.mkdtemp(prefix="weft-") if custom_path is None else str(Path(custom_path).absolute())
+        self.temp_dir = self.path
+        Path(self.path).mkdir(parents=True, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder now."""
+        if self._own:
+            self._own = False
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def relpath(self, name: str) -> str:
+        """Return the path of a file in the folder."""
+        return str(Path(self.path) / name)
+
+    def listdir(self) -> list[str]:
+        """Names of what is in the folder."""
+        return [p.name for p in Path(self.path).iterdir()]
+
+    def __enter__(self) -> TempDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __del__(self) -> None:
+        self.remove()
+
+    def __truediv__(self, name: str) -> str:
+        return self.relpath(name)
+
+
+def tempdir(custom_path: str | None = None) -> TempDirectory:
+    """Make a scratch folder."""
+    return TempDirectory(custom_path)

@@ -1,0 +1,42 @@
+"""Questions about whole functions, under TVM's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.error import WeftError
+from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, walk
+from weft.ir.spec import verify
+from weft.tir.stmt import AllocBuffer, DeclBuffer, For, LetStmt
+
+__all__ = ["undefined_vars", "verify_well_formed"]
+
+
+def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:
+    """List the variables that are used below `node` and that neither it nor `defs` define, in order of first use."""
+    known = {id(v) for v in defs} | {id(v) for v in getattr(node, "params", ())}
+    for n in walk(node):
+        if isinstance(n, For):
+            known.add(id(n.loop_var))
+        elif isinstance(n, (LetStmt, Let, IterVar)):
+            known.add(id(n.var))
+        elif isinstance(n, (AllocBuffer, DeclBuffer)):
+            known.add(id(n.buffer.data))
+    return [n for n in walk(node) if isinstance(n, Var) and id(n) not in known]
+
+
+def verify_well_formed(obj: IRModule | BaseFunc, assert_mode: bool = True) -> bool:
+    """Whether names are introduced around their uses and data types agree.
+
+    Raises
+    ------
+    ErrorGroup
+        With `assert_mode`, where they do not: all violations, each under its statement.
+    """
+    try:
+        verify(obj, "tir.well_formed")
+    except WeftError:
+        if assert_mode:
+            raise
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""Building TIR statement by statement in Python: ``ib = create()``, ``with ib.for_range(...)``, ``ib.get()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import DataType, IterVar, PrimExpr, Range, StringImm, Var, as_expr, const, is_const_int
+from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
+from weft.tir.intrin import likely
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+    While,
+    seq,
+)
+
+__all__ = ["BufferVar", "IRBuilder", "create"]
+
+_KINDS = {
+    "serial": ForKind.SERIAL,
+    "for": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorize": ForKind.VECTORIZED,
+    "vectorized": ForKind.VECTORIZED,
+    "unroll": ForKind.UNROLLED,
+    "unrolled": ForKind.UNROLLED,
+}
+
+
+class BufferVar:
+    """A buffer that is indexed like an array: ``x[i, j]`` loads, ``x[i, j] = value`` stores."""
+
+    def __init__(self, builder: IRBuilder, buffer: Buffer) -> None:
+        self._builder, self.buffer = builder, buffer
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the elements."""
+        return self.buffer.dtype
+
+    def asobject(self) -> Buffer:
+        """Return the buffer."""
+        return self.buffer
+
+    def _indices(self, index: Any) -> tuple[PrimExpr, ...]:
+        given = [as_expr(i) for i in (index if isinstance(index, tuple) else (index,))]
+        shape = self.buffer.shape
+        if len(given) == len(shape):
+            return tuple(given)
+        if len(given) != 1:
+            raise InvalidArgument(
+                f"buffer '{self.buffer.name}' is indexed by {len(given)} values",
+                expected=f"{len(shape)}, or one for the flat position",
+            )
+        out: list[PrimExpr] = []  # the flat position, row-major, taken apart
+        rest = given[0]
+        for extent in reversed(shape[1:]):
+            out.append(rest % extent)
+            rest = rest // extent
+        return (rest, *reversed(out))
+
+    def __getitem__(self, index: Any) -> PrimExpr:
+        return BufferLoad(self.buffer, self._indices(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        store = BufferStore(self.buffer, as_expr(value, self.buffer.dtype), self._indices(index))
+        self._builder.emit(store)
+
+
+class IRBuilder:
+    """Collects statements. What wraps the rest of a scope (allocations, attributes) closes with the scope."""
+
+    def __init__(self) -> None:
+        self._scopes: list[list[Stmt | Callable[[Stmt], Stmt]]] = [[]]
+
+    # --- scopes ---
+
+    def _close(self) -> Stmt:
+        items = self._scopes.pop()
+        body: list[Stmt] = []
+        for item in reversed(items):
+            body = [item, *body] if isinstance(item, Stmt) else [item(seq(*body))]
+        return seq(*body)
+
+    @contextmanager
+    def _scope(self, wrap: Callable[[Stmt], Stmt]) -> Generator[Any]:
+        self._scopes.append([])
+        yield None
+        self.emit(wrap(self._close()))
+
+    def emit(self, stmt: Any) -> None:
+        """Add a statement, an expression to evaluate, or a function from the rest of the scope to a statement."""
+        self._scopes[-1].append(Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
+
+    @contextmanager
+    def for_range(
+        self, begin: Any, end: Any, name: str = "i", dtype: str | None = None, kind: str = "serial"
+    ) -> Generator[Var]:
+        """Loop over ``begin <= i < end``; the scope's value is the loop variable."""
+        low, high = as_expr(begin), as_expr(end)
+        if kind not in _KINDS:
+            raise InvalidArgument(f"unknown kind of loop '{kind}'", expected=", ".join(_KINDS))
+        wide = "int64" if "int64" in (low.dtype, high.dtype) else "int32"
+        var = Var(name, DataType(dtype or wide))
+        self._scopes.append([])
+        yield var
+        extent = high if is_const_int(low, 0) else high - low
+        body = self._close()
+        self.emit(For(var, low.astype(var.dtype), extent.astype(var.dtype), _KINDS[kind], body))
+
+    def while_loop(self, condition: Any) -> Any:
+        """Loop as long as a condition holds."""
+        test = as_expr(condition)
+        return self._scope(lambda body: While(test, body))
+
+    def if_scope(self, cond: Any) -> Any:
+        """Run the scope where a condition holds."""
+        test = as_expr(cond)
+        return self._scope(lambda body: IfThenElse(test, body))
+
+    def else_scope(self) -> Any:
+        """Run the scope where the condition of the ``if_scope`` right before does not hold."""
+        before = self._scopes[-1]
+        if not before or not isinstance(before[-1], IfThenElse) or before[-1].else_case is not None:
+            raise InvalidArgument("else_scope has no if_scope", help="open it right after the scope of an if_scope")
+        branch = before.pop()
+        assert isinstance(branch, IfThenElse)
+        return self._scope(lambda body: IfThenElse(branch.condition, branch.then_case, body))
+
+    def new_scope(self) -> Any:
+        """Open a scope that ends allocations and attributes made in it."""
+        return self._scope(lambda body: body)
+
+    def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
+        """Put an attribute around the rest of the scope; ``thread_extent`` of a thread axis binds the axis."""
+        if attr_key == "thread_extent" and isinstance(node, IterVar):
+            extent, thread = as_expr(value), node
+            self.emit(lambda body: For(thread.var, const(0, thread.var.dtype), extent.astype(thread.var.dtype),
+                                       ForKind.THREAD_BINDING, body,
+                                       IterVar(Range(const(0, extent.dtype), extent), thread.var, "thread", thread.thread_tag)))  # fmt: skip
+            return
+        data = as_expr(value)
+        self.emit(lambda body: AttrStmt(node, attr_key, data, body))
+
+    # --- buffers ---
+
+    def allocate(self, dtype: str, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
+        """Allocate a buffer that lives until the scope ends."""
+        extents = shape if isinstance(shape, (list, tuple)) else (shape,)
+        buffer = decl_buffer(tuple(as_expr(e) for e in extents), dtype, name, scope=scope)
+        self.emit(lambda body: AllocBuffer(buffer, body))
+        return BufferVar(self, buffer)
+
+    def buffer_ptr(self, buf: Buffer) -> BufferVar:
+        """Index a buffer that is there, such as a parameter."""
+        return BufferVar(self, buf)
+
+    # --- the rest ---
+
+    def assert_stmt(self, condition: Any, message: str) -> None:
+        """Check a condition before the rest of the scope."""
+        test = as_expr(condition)
+        self.emit(lambda body: AssertStmt(test, StringImm(message), body))
+
+    def likely(self, expr: Any) -> PrimExpr:
+        """Mark a condition as nearly always true."""
+        return likely(expr)
+
+    def get(self) -> Stmt:
+        """Return what was built; every scope has to be closed."""
+        if len(self._scopes) != 1:
+            raise InvalidArgument("a scope is open", help="call get() outside of all with blocks")
+        statement = self._close()
+        self._scopes = [[]]
+        return statement
+
+
+def create() -> IRBuilder:
+    """Start building."""
+    return IRBuilder()

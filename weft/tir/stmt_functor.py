@@ -1,0 +1,79 @@
+"""Walking and rewriting TIR, under the names of ``tvm.tir.stmt_functor``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import Node, PrimExpr, Var, rewrite
+from weft.ir import post_order as _post_order
+from weft.ir import substitute as _substitute
+from weft.tir import stmt as _stmt
+from weft.tir.stmt import Stmt
+
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
+
+
+def post_order_visit(stmt: Node, fvisit: Callable[[Node], Any]) -> None:
+    """Call `fvisit` with each statement and expression once, children first."""
+    _post_order(stmt, fvisit)
+
+
+def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
+    """Call `fvisit` with each node, parents first; what it returns False for is not entered."""
+
+    def visit(node: Any) -> Any:
+        return node if fvisit(node) is False else None
+
+    rewrite(stmt, lambda n: n, pre=visit)
+
+
+def substitute(node: Any, vmap: Mapping[Var, PrimExpr]) -> Any:
+    """Replace variables by expressions."""
+    return _substitute(node, vmap)
+
+
+def ir_transform(
+    stmt: Stmt,
+    preorder: Callable[[Any], Any] | None,
+    postorder: Callable[[Any], Any] | None,
+    only_enable: Sequence[str] | None = None,
+) -> Stmt:
+    """Rewrite a statement.
+
+    Parameters
+    ----------
+    stmt : Stmt
+    preorder : callable, optional
+        Called with a node before its children; what it returns, if not None, takes the node's place as it is.
+    postorder : callable, optional
+        Called with a node after its children were rewritten; None leaves the node.
+    only_enable : sequence of str, optional
+        Kinds of nodes that the functions see, such as ``"tir.For"``; by default all.
+    """
+    kinds = None
+    if only_enable is not None:
+        names = [n.rsplit(".", 1)[-1] for n in only_enable]
+        kinds = tuple(getattr(_stmt, n, None) or _expression(n) for n in names)
+
+    def seen(node: Any) -> bool:
+        return isinstance(node, (Stmt, PrimExpr)) and (kinds is None or isinstance(node, kinds))
+
+    def before(node: Any) -> Any:
+        return preorder(node) if preorder is not None and seen(node) else None
+
+    def after(node: Any) -> Any:
+        new = postorder(node) if postorder is not None and seen(node) else None
+        return node if new is None else new
+
+    return rewrite(stmt, after, pre=before)
+
+
+def _expression(name: str) -> type:
+    from weft import tir  # its __init__ imports the whole package, so not at the top
+
+    found = getattr(tir, name, None)
+    if not isinstance(found, type):
+        raise InvalidArgument(f"there is no kind of node '{name}'", help="name classes, such as 'tir.For'")
+    return found
