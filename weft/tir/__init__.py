@@ -49,9 +49,11 @@ ProducerRealize = BufferRealize
 
 _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",
+    "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
     "build": "weft.target",
     "Schedule": "weft.tir.schedule",
+    "TensorIntrin": "weft.tir.schedule",
     "ir_builder": "",
     "schedule": "",
     "stmt_functor": "",

@@ -50,6 +50,7 @@ from weft.ir import (
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
+from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.reduce import ProducerLoad, Reduce
 from weft.tir.stmt import (
     AllocBuffer,
@@ -404,8 +405,10 @@ def _evaluate(node: Evaluate, s: _State) -> None:
 @_STMT.on(BlockRealize)
 def _block(node: BlockRealize, s: _State) -> None:
     block = node.block
-    if block.match_buffers:
-        raise LoweringError(f"block '{block.name_hint}': the interpreter does not know match_buffer")
+    body, init = (
+        part if part is None else lower_match_buffers(part, block.match_buffers, block.span)
+        for part in (block.body, block.init)
+    )
     values = [s.expr(v) for v in node.iter_values]
     for iv, v in zip(block.iter_vars, values, strict=True):
         s.env[id(iv.var)] = v
@@ -413,8 +416,8 @@ def _block(node: BlockRealize, s: _State) -> None:
         return
     for buffer in block.alloc_buffers:
         s.allocate(buffer)
-    if block.init is not None:
+    if init is not None:
         reduce = [(iv, v) for iv, v in zip(block.iter_vars, values, strict=True) if iv.iter_type == "reduce"]
         if all(v == s.expr(iv.dom.min) for iv, v in reduce):  # type: ignore[union-attr]
-            s.stmt(block.init)
-    s.stmt(block.body)
+            s.stmt(init)
+    s.stmt(body)

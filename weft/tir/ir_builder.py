@@ -144,10 +144,10 @@ class IRBuilder:
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """Put an attribute around the rest of the scope; ``thread_extent`` of a thread axis binds the axis."""
         if attr_key == "thread_extent" and isinstance(node, IterVar):
-            extent, thread = as_expr(value), node
-            self.emit(lambda body: For(thread.var, const(0, thread.var.dtype), extent.astype(thread.var.dtype),
-                                       ForKind.THREAD_BINDING, body,
-                                       IterVar(Range(const(0, extent.dtype), extent), thread.var, "thread", thread.thread_tag)))  # fmt: skip
+            var, extent = node.var, as_expr(value).astype(node.var.dtype)
+            zero = const(0, var.dtype)
+            bound = IterVar(Range(zero, extent), var, "thread", node.thread_tag)
+            self.emit(lambda body: For(var, zero, extent, ForKind.THREAD_BINDING, body, bound))
             return
         data = as_expr(value)
         self.emit(lambda body: AttrStmt(node, attr_key, data, body))

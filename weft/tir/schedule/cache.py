@@ -11,7 +11,7 @@ from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["cache_read", "cache_write", "set_scope"]
+__all__ = ["cache_read", "cache_write", "set_scope", "top_child"]
 
 
 def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope: str) -> str:
@@ -25,7 +25,7 @@ def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope
     old = region.buffer
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
         raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
-    top = _top_child(scope, path)
+    top = top_child(scope, path)
     inside = {id(r) for r in child_realizes(top)}
     if any(id(c) in inside for c in consumers_of(block, scope)):
         raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
@@ -57,7 +57,7 @@ def cache_read(
     old = region.buffer
     cache = _cache_of(old, storage_scope)
     users = consumers if consumers else [name]
-    top = _top_child(scope, path)
+    top = top_child(scope, path)
     if any(any(w.buffer is old for w in r.block.writes) for r in child_realizes(top)):
         raise refuse("cache_read", f"'{old.name}' is written in the same loop nest", block=name)
     box = (
@@ -92,7 +92,7 @@ def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
     )
 
 
-def _top_child(scope: Block, path: list[Stmt]) -> Stmt:
+def top_child(scope: Block, path: list[Stmt]) -> Stmt:
     """Return the statement directly in the body of `scope` through which `path` runs."""
     at = next(i for i, s in enumerate(path) if s is scope)
     child = path[at + 1]

@@ -10,7 +10,9 @@ from weft.ir import Attrs, IntImm, PrimExpr, Range, Var, as_expr, const, rewrite
 from weft.tir.analysis.access import evaluate_interval
 from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.schedule.block_buffers import BufferName, buffer_at
 from weft.tir.schedule.blocks import refresh_accesses
+from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BufferStore
 
@@ -18,25 +20,14 @@ __all__ = ["storage_align", "transform_layout"]
 
 
 def transform_layout(
-    state: ScheduleState, name: str, buffer_type: str, buffer_index: int, index_map: Callable[..., Sequence[Any]]
+    state: ScheduleState, name: str, where: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap
 ) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
     The buffer grows where the map does not fill its image; the surplus is never read.
     """
     block = state.realize(name).block
-    if buffer_type not in ("read", "write"):
-        raise refuse("transform_layout", f"unknown buffer type '{buffer_type}'", help="'read' or 'write'")
-    own = {id(w.buffer) for w in block.writes}
-    regions = block.writes if buffer_type == "write" else tuple(r for r in block.reads if id(r.buffer) not in own)
-    if not 0 <= buffer_index < len(regions):
-        raise refuse(
-            "transform_layout",
-            f"buffer index {buffer_index} is out of range",
-            block=name,
-            help="the buffers are " + ", ".join(r.buffer.name for r in regions),
-        )
-    old = regions[buffer_index].buffer
+    old = buffer_at(block, where, "transform_layout")
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
     analyzer = Analyzer()

@@ -12,7 +12,22 @@ from weft.ir import IntImm, IRModule, PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
-from weft.tir.schedule import annotate, blocks, cache, compute_at, guards, layout, loops, reduction
+from weft.tir.schedule import (
+    annotate,
+    blockize,
+    blocks,
+    cache,
+    compute_at,
+    guards,
+    layout,
+    loops,
+    pad_einsum,
+    reduction,
+    reindex,
+    tensorize,
+)
+from weft.tir.schedule.block_buffers import BufferName, buffer_at
+from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from weft.tir.stmt import Block, For
@@ -103,6 +118,7 @@ class Schedule:
     def record(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a primitive and add it to the trace; a refused one leaves the function as it was."""
         if self._depth == 0:
+            args, kwargs = self._plain(fn, args, kwargs)
             args = tuple(self._known(a) for a in args)
             kwargs = {k: self._known(v) for k, v in kwargs.items()}
         self._depth += 1
@@ -119,6 +135,19 @@ class Schedule:
             kwargs.pop("decision", None)
             self._note(Instruction(fn.__name__, args, kwargs, result, decision))
         return result
+
+    def _plain(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Find blocks that are given by name, and make functions of indices what can be printed and saved."""
+        names = [n for n in fn.__code__.co_varnames[1 : fn.__code__.co_argcount]]
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if isinstance(given.get("block"), str):
+            given["block"] = self.get_block(given["block"])
+        where, index_map = given.get("buffer"), given.get("index_map")
+        if index_map is not None and not isinstance(index_map, IndexMap):
+            block = self.state.realize(given["block"].name).block
+            ndim = len(buffer_at(block, where, fn.__name__).shape)
+            given["index_map"] = IndexMap.from_func(index_map, ndim)
+        return tuple(given[n] for n in names[: len(args)]) + args[len(names) :], {k: given[k] for k in kwargs}
 
     def _note(self, inst: Instruction) -> None:
         """Add an instruction to the trace and remember which handles it returned."""
@@ -161,6 +190,8 @@ class Schedule:
             self.work_on(func_name)
         self.state.path_to_block(name)
         return BlockRV(name)
+
+    get_sblock = get_block
 
     @_primitive
     def get_loops(self, block: BlockRV) -> list[LoopRV]:
@@ -331,7 +362,39 @@ class Schedule:
         """Turn ``C += if_then_else(c, x, 0) * w`` into ``if c: C += x * w``, so that the test can leave inner loops."""
         guards.skip_zeros(self.state, self.state.realize(block.name).block.name_hint)
 
+    # --- blocks of blocks ---
+
+    @_primitive
+    def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
+        """Make one block of a loop and all inside it."""
+        return BlockRV(blockize.blockize(self.state, target.var))
+
+    @_primitive
+    def tensorize(
+        self,
+        block_or_loop: BlockRV | LoopRV,
+        tensor_intrin: str | tensorize.TensorIntrin,
+        preserve_unit_iters: bool = True,
+    ) -> None:
+        """Compute a block, or a loop that is made one, by an intrinsic that describes the same computation."""
+        name = (
+            block_or_loop.name
+            if isinstance(block_or_loop, BlockRV)
+            else blockize.blockize(self.state, block_or_loop.var)
+        )
+        tensorize.tensorize(self.state, name, tensor_intrin)
+
     # --- buffers ---
+
+    @_primitive
+    def reindex(self, block: BlockRV, buffer: BufferName) -> BlockRV:
+        """Let a block address a buffer by its own iteration variables; returns the block that copies."""
+        return BlockRV(reindex.reindex(self.state, block.name, buffer))
+
+    @_primitive
+    def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> None:
+        """Round the extents of a contraction's iteration variables up to multiples of `padding`."""
+        pad_einsum.pad_einsum(self.state, block.name, padding)
 
     @_primitive
     def cache_read(
@@ -356,10 +419,10 @@ class Schedule:
 
     @_primitive
     def transform_layout(
-        self, block: BlockRV, buffer: tuple[str, int], index_map: Callable[..., Sequence[Any]]
+        self, block: BlockRV, buffer: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap
     ) -> None:
-        """Store the buffer ``("read" or "write", index)`` of a block in another order."""
-        layout.transform_layout(self.state, block.name, buffer[0], buffer[1], index_map)
+        """Store a buffer of a block in another order."""
+        layout.transform_layout(self.state, block.name, buffer, index_map)
 
     @_primitive
     def storage_align(self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import ScheduleError
+from weft.ir import FloatImm, IntImm, Node, load_json, save_json
+from weft.tir.buffer import Buffer
+from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.tensorize import TensorIntrin
 
 __all__ = ["BlockRV", "Instruction", "LoopRV", "Trace"]
 
@@ -79,7 +83,8 @@ class Trace:
                 prefix = "b" if isinstance(h, BlockRV) else "l"
                 names[id(h)] = f"{prefix}{len(names)}"
                 results.append(names[id(h)])
-            left = ", ".join(results) + " = " if results else ""
+            alone = "," if len(results) == 1 and isinstance(inst.outputs, (list, tuple)) else ""
+            left = f"{', '.join(results)}{alone} = " if results else ""
             lines.append(f"{left}sch.{inst.kind}({', '.join(parts)})")
         return lines
 
@@ -153,7 +158,11 @@ def _text(value: Any, names: dict[int, str]) -> str:
         return names.get(id(value), repr(value))
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_text(v, names) for v in value) + "]"
-    return getattr(value, "__name__", None) or repr(value)
+    if isinstance(value, IndexMap):
+        return value.as_python()
+    if isinstance(value, (IntImm, FloatImm)):
+        return repr(value.value)
+    return f"{value.name!r}" if isinstance(value, (Buffer, TensorIntrin)) else repr(value)
 
 
 def _translate(value: Any, table: dict[int, Any]) -> Any:
@@ -169,12 +178,16 @@ def _pack(value: Any, numbers: dict[int, int]) -> Any:
         return [_pack(v, numbers) for v in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if hasattr(value, "value") and isinstance(value.value, (int, float)):
+    if isinstance(value, (IntImm, FloatImm)):
         return value.value
+    if isinstance(value, (Buffer, TensorIntrin)):
+        return value.name
+    if isinstance(value, Node):
+        return {"node": save_json(value)}
     raise ScheduleError("the trace holds an argument that JSON cannot", found=repr(value))
 
 
 def _unpack(value: Any, handles: list[Any]) -> Any:
     if isinstance(value, dict):
-        return handles[value["rv"]]
+        return handles[value["rv"]] if "rv" in value else load_json(value["node"])
     return [_unpack(v, handles) for v in value] if isinstance(value, list) else value

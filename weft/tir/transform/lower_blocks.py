@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.error import LoweringError
 from weft.ir import (
     TRUE,
     IntImm,
@@ -19,9 +18,10 @@ from weft.ir import (
     substitute,
     walk,
 )
-from weft.tir.analysis.structure import init_nest, used_vars
+from weft.tir.analysis.structure import init_nest, replace_node, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
+from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = ["lower_blocks"]
@@ -94,8 +94,11 @@ class _Lower:
         """Lower one block."""
         block: Block = realize.block
         if block.match_buffers:
-            raise LoweringError(
-                f"block '{block.name_hint}': match_buffer has no lowering on this target", where=block.span
+            block = replace_node(
+                block,
+                body=lower_match_buffers(block.body, block.match_buffers, block.span),
+                init=block.init and lower_match_buffers(block.init, block.match_buffers, block.span),
+                match_buffers=(),
             )
         self.allocated.extend(block.alloc_buffers)
         env = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}

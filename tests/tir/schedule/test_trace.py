@@ -1,0 +1,98 @@
+"""A schedule's record, run again as Python, from JSON and directly, makes the same function."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from tests.tir.schedule.test_primitives import check_matmul, matmul
+from weft.error import InvalidArgument, ScheduleError
+from weft.ir import assert_structural_equal
+from weft.tir import Schedule
+from weft.tir.schedule import Trace
+
+SHAPE = (12, 10, 8)
+
+
+def every_way(sch, source):
+    """Replay a schedule in each way that there is."""
+    direct = Schedule(source)
+    sch.trace.apply_to_schedule(direct)
+    saved = Schedule(source)
+    Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), saved)
+    written = Schedule(source)
+    exec(str(sch.trace), {"sch": written})
+    for other in (direct, saved, written):
+        assert_structural_equal(other.func, sch.func)
+        assert str(other.trace) == str(sch.trace)
+
+
+def random_schedule(seed):
+    """Apply random primitives to a product with a ReLU; what is refused leaves the schedule as it was."""
+    rng = random.Random(seed)
+    sch = Schedule(matmul(*SHAPE), seed=seed)
+    for _ in range(8):
+        block = sch.get_block(rng.choice(["C", "D"]))
+        loops = sch.get_loops(block)
+        loop = rng.choice(loops)
+        try:
+            match rng.randrange(9):
+                case 0:
+                    sch.split(loop, rng.choice([[None, 2], [3, None], [None, 4, 2]]))
+                case 1:
+                    sch.split(loop, sch.sample_perfect_tile(loop, 2, 4))
+                case 2 if len(loops) > 1:
+                    at = rng.randrange(len(loops) - 1)
+                    sch.fuse(loops[at], loops[at + 1])
+                case 3 if len(loops) > 1:
+                    sch.reorder(*rng.sample(loops, 2))
+                case 4:
+                    rng.choice([sch.parallel, sch.vectorize, sch.unroll])(loop)
+                case 5:
+                    sch.cache_read(block, 0, "global")
+                case 6:
+                    sch.reverse_compute_at("D", rng.choice(sch.get_loops("C")))
+                case 7:
+                    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 2, i, j % 2))
+                case 8:
+                    sch.annotate(loop, "note", sch.sample_categorical([1, 2, 3], [0.2, 0.5, 0.3]))
+        except (ScheduleError, InvalidArgument):
+            pass
+    return sch
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_replay(seed):
+    sch = random_schedule(seed)
+    every_way(sch, matmul(*SHAPE))
+    check_matmul(sch.func, *SHAPE)
+
+
+def test_decisions_are_kept():
+    sch = Schedule(matmul(*SHAPE), seed=3)
+    i, *_ = sch.get_loops("C")
+    factors = sch.sample_perfect_tile(i, 3)
+    sch.split(i, factors)
+    assert f"decision={factors}" in str(sch.trace)
+    every_way(sch, matmul(*SHAPE))
+
+
+def test_a_trace_of_another_function():
+    sch = Schedule(matmul(*SHAPE))
+    sch.split(sch.get_loops("C")[2], [None, 2])
+    other = Schedule(matmul(*SHAPE, relu=False))
+    sch.trace.apply_to_schedule(other)
+    check_matmul(other.func, *SHAPE, relu=False)
+    relu = Schedule(matmul(*SHAPE))
+    relu.get_block("D")
+    with pytest.raises(ScheduleError, match="no block 'D'"):
+        relu.trace.apply_to_schedule(Schedule(matmul(*SHAPE, relu=False)))
+
+
+def test_index_map_in_text():
+    sch = Schedule(matmul(*SHAPE))
+    sch.transform_layout("C", "A", lambda i, k: (k // 4, i, k % 4))
+    assert "lambda i, k: (k // 4, i, k % 4,)" in str(sch.trace)
+    every_way(sch, matmul(*SHAPE))

@@ -1,0 +1,69 @@
+"""IndexMap: where an index goes, as expressions that print, compare and save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import InvalidArgument
+from weft.ir import Node, PrimExpr, Range, Var, as_expr, const, substitute
+
+__all__ = ["IndexMap"]
+
+
+class IndexMap(Node):
+    """``final_indices`` in terms of the variables ``initial_indices``."""
+
+    initial_indices: tuple[Var, ...]
+    final_indices: tuple[PrimExpr, ...]
+
+    @staticmethod
+    def from_func(func: Callable[..., Any], ndim: int | None = None, index_dtype: str = "int64") -> IndexMap:
+        """Make a map of a Python function from indices to indices; `ndim` is needed where it takes ``*args``."""
+        parameters = signature(func).parameters.values()
+        names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
+        count = len(names) if ndim is None else ndim
+        if len(names) > count or (len(names) < count and len(names) == len(parameters)):
+            raise InvalidArgument(
+                "the index map takes another number of indices", expected=str(count), found=str(len(names))
+            )
+        names += [f"i{n}" for n in range(len(names), count)]
+        variables = tuple(Var(n, index_dtype) for n in names[:count])
+        image = func(*variables)
+        image = image if isinstance(image, (list, tuple)) else [image]
+        return IndexMap(variables, tuple(as_expr(e, index_dtype) for e in image))
+
+    def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """Return where an index goes."""
+        if len(indices) != len(self.initial_indices):
+            raise InvalidArgument(
+                "the index has another number of dimensions",
+                expected=str(len(self.initial_indices)),
+                found=str(len(indices)),
+            )
+        values = {v: as_expr(i) for v, i in zip(self.initial_indices, indices, strict=True)}
+        analyzer = Analyzer()
+        return tuple(analyzer.simplify(substitute(e, values)) for e in self.final_indices)
+
+    def __call__(self, *indices: Any) -> tuple[PrimExpr, ...]:
+        """Return where an index goes."""
+        return self.map_indices(indices)
+
+    def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """Return the shape that holds the image of a box of the given shape."""
+        analyzer = Analyzer()
+        for v, d in zip(self.initial_indices, shape, strict=True):
+            analyzer.bind(v, Range(const(0, v.dtype), as_expr(d, v.dtype)))
+        last = {v: as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
+        out = []
+        for e in self.final_indices:
+            bound = analyzer.const_int_bound(analyzer.simplify(e))
+            top = const(bound.max_value + 1, e.dtype) if bound.max_value < 2**62 else substitute(e, last) + 1
+            out.append(analyzer.simplify(top))
+        return tuple(out)
+
+    def as_python(self) -> str:
+        """Return the map as a Python lambda."""
+        return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({', '.join(map(str, self.final_indices))},)"

@@ -1,0 +1,145 @@
+"""pad_einsum: a contraction over extents that are rounded up, with zeros behind the operands' ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.ir import (
+    TRUE,
+    Add,
+    Cast,
+    IterVar,
+    Mul,
+    PrimExpr,
+    Range,
+    Var,
+    ceildiv,
+    const,
+    if_then_else,
+    is_const_int,
+    logical_and,
+    rewrite,
+)
+from weft.tir.analysis.access import point_region
+from weft.tir.analysis.structure import replace_node, replace_stmt
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+
+__all__ = ["pad_einsum"]
+
+
+def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
+    """Round the extent of each iteration variable up to a multiple of its number in `padding`.
+
+    Operands are copied to buffers with zeros at the end first, the result is copied from a larger buffer; what needs
+    no padding is used as it is. The block has to be a sum of products, addressed by its iteration variables.
+    """
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    if len(padding) != len(block.iter_vars) or any(not isinstance(p, int) or p < 1 for p in padding):
+        raise refuse("pad_einsum", f"expected a positive number for each of {len(block.iter_vars)} iteration variables",
+                     block=name, help=f"found {list(padding)}")  # fmt: skip
+    loads = _operands(block, name)
+    loops = state.loops_of(name)
+    top = top_child(scope, path)
+    plain = len(loops) == len(realize.iter_values) and all(
+        f.loop_var is v and is_const_int(f.min, 0) for f, v in zip(loops, realize.iter_values, strict=True)
+    )
+    if not plain or top is not loops[0] or not is_const_int(realize.predicate, 1):
+        raise refuse("pad_einsum", "the loops are scheduled already", loops=loops, block=name,
+                     help="pad before split, fuse and reorder")  # fmt: skip
+    old = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
+    analyzer = state.analyzer_at(path)
+    new = {
+        iv.var: analyzer.simplify(ceildiv(old[iv.var], p) * p) for iv, p in zip(block.iter_vars, padding, strict=True)
+    }
+    grown = {v for v in old if not analyzer.can_prove_equal(old[v], new[v])}
+    before, after, swap = [], [], {}
+    own = {id(w.buffer) for w in block.writes}
+    for load in loads:
+        axes = [i for i in load.indices if isinstance(i, Var)]
+        if id(load.buffer) in swap or grown.isdisjoint(axes):
+            continue
+        shape = tuple(new[i] if isinstance(i, Var) else d for i, d in zip(load.indices, load.buffer.shape, strict=True))
+        padded = Buffer(Var(f"{load.buffer.name}_pad", "handle"), load.buffer.dtype, shape,
+                        name=f"{load.buffer.name}_pad", scope=load.buffer.scope)  # fmt: skip
+        swap[id(load.buffer)] = padded
+        if id(load.buffer) in own:
+            after.append(_copy(state, padded, load.buffer, load.buffer.shape, None))
+        else:
+            before.append(_copy(state, load.buffer, padded, shape, load.buffer.shape))
+
+    def rule(node: object) -> object:
+        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and id(node.buffer) in swap:
+            return replace_node(node, buffer=swap[id(node.buffer)])
+        return node
+
+    iters = tuple(replace_node(iv, dom=Range(const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars)
+    nest: Stmt = replace_stmt(top, realize, replace_node(realize, block=replace_node(rewrite(block, rule),
+                                                                                     iter_vars=iters)))  # fmt: skip
+    for loop, iv in zip(loops, block.iter_vars, strict=True):
+        found = _loop_of(nest, loop.loop_var)
+        nest = replace_stmt(nest, found, replace_node(found, extent=new[iv.var]))
+    state.replace(top, seq(*before, nest, *after))
+    state.alloc(state.scope_of_block(name), *swap.values())
+
+
+def _loop_of(nest: Stmt, var: Var) -> For:
+    """Return the loop of a perfect nest by its variable."""
+    while isinstance(nest, For) and nest.loop_var is not var:
+        nest = nest.body
+    assert isinstance(nest, For)
+    return nest
+
+
+def _operands(block: Block, name: str) -> list[BufferLoad]:
+    """List the loads of a block ``C[i...] = C[i...] + a[...] * b[...]``."""
+    store = block.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, Add):
+        raise refuse("pad_einsum", "the block is no sum of products", block=name)
+    loads: list[BufferLoad] = []
+
+    def collect(e: PrimExpr) -> bool:
+        if isinstance(e, BufferLoad):
+            loads.append(e)
+            return all(isinstance(i, Var) or is_const_int(i, 0) for i in e.indices)
+        if isinstance(e, Mul):
+            return collect(e.a) and collect(e.b)
+        return isinstance(e, Cast) and collect(e.value)
+
+    total = store.value.a
+    good = isinstance(total, BufferLoad) and total.buffer is store.buffer and collect(store.value.a)
+    if not good or not collect(store.value.b):
+        raise refuse("pad_einsum", "the block is no sum of products addressed by its iteration variables", block=name)
+    return loads
+
+
+def _copy(
+    state: ScheduleState,
+    source: Buffer,
+    target: Buffer,
+    shape: tuple[PrimExpr, ...],
+    inside: tuple[PrimExpr, ...] | None,
+) -> Stmt:
+    """Copy a box at the origin; what lies outside of `inside` becomes zero."""
+    name = state.fresh_name(target.name if inside is not None else f"{target.name}_crop")
+    axes = [IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype)) for i, d in enumerate(shape)]
+    index = tuple(iv.var for iv in axes)
+    value: PrimExpr = BufferLoad(source, index)
+    if inside is not None:
+        within = TRUE
+        for v, d, whole in zip(index, inside, shape, strict=True):
+            within = within if d is whole else logical_and(within, v < d)
+        value = if_then_else(within, value, const(0, source.dtype))
+    block = Block(tuple(axes), (point_region(source, index),), (point_region(target, index),), name,
+                  BufferStore(target, value, index))  # fmt: skip
+    loops = [Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    for v, d in reversed(list(zip(loops, shape, strict=True))):
+        nest = For(v, const(0, v.dtype), d, ForKind.SERIAL, nest)
+    return nest

@@ -1,0 +1,199 @@
+"""tensorize: a block computes by an intrinsic what it computed by loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import InvalidArgument
+from weft.ir import NO_ATTRS, DataType, Node, PrimExpr, Range, Var, is_const_int, rewrite, structural_equal, substitute
+from weft.ir import walk as walk_nodes
+from weft.tir.analysis.structure import clone_fresh, replace_node
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
+from weft.tir.function import PrimFunc
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
+
+__all__ = ["TensorIntrin", "tensorize"]
+
+
+class TensorIntrin:
+    """What an instruction or a routine computes, and how it is called.
+
+    Parameters
+    ----------
+    name : str
+    desc : PrimFunc
+        The computation as loops over one block, in a root block.
+    impl : PrimFunc
+        The same with other means; parameters as those of `desc`. Strides and offsets of its buffers may be variables:
+        they take their values from the place where the intrinsic is used.
+    """
+
+    _registry: dict[str, TensorIntrin] = {}
+
+    def __init__(self, name: str, desc: PrimFunc, impl: PrimFunc) -> None:
+        for func, what in ((desc, "description"), (impl, "implementation")):
+            if not isinstance(func.body, BlockRealize):
+                raise InvalidArgument(f"the {what} of '{name}' has no root block", found=type(func.body).__name__)
+            if any(func.buffer_of(p) is None for p in func.params):
+                raise InvalidArgument(f"a parameter of the {what} of '{name}' is no buffer")
+        if len(desc.params) != len(impl.params):
+            raise InvalidArgument(
+                f"description and implementation of '{name}' differ in parameters",
+                expected=str(len(desc.params)),
+                found=str(len(impl.params)),
+            )
+        self.name, self.desc, self.impl = name, desc, impl
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
+        """Make an intrinsic known by name."""
+        if name in TensorIntrin._registry and not override:
+            raise InvalidArgument(f"there is a tensor intrinsic '{name}'", help="pass override=True")
+        TensorIntrin._registry[name] = TensorIntrin(name, desc, impl)
+        return TensorIntrin._registry[name]
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """Look an intrinsic up."""
+        found = TensorIntrin._registry.get(name)
+        if found is None and not allow_missing:
+            known = ", ".join(sorted(TensorIntrin._registry)) or "none"
+            raise InvalidArgument(f"there is no tensor intrinsic '{name}'", help=f"registered are: {known}")
+        return found
+
+
+def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> None:
+    """Let a block be computed by an intrinsic whose description it matches.
+
+    Raises
+    ------
+    ScheduleError
+        When the block computes something else; the message shows both.
+    """
+    found = TensorIntrin.get(intrin) if isinstance(intrin, str) else intrin
+    assert found is not None
+    realize = state.realize(name)
+    block = realize.block
+    described, used = _buffers(found.desc.root.body), _buffers(block.body)
+    regions = {id(r.buffer): r for r in (*block.reads, *block.writes)}
+    if len(described) != len(used):
+        raise refuse("tensorize", f"the block uses {len(used)} buffers, '{found.name}' {len(described)}", block=name)
+    views = {id(b): _view(regions[id(b)], d, name, found.name) for b, d in zip(used, described, strict=True)}
+    ours = _form(_local(block.body, regions, views))
+    theirs = _form(found.desc.root.body)
+    if not structural_equal(ours, theirs):
+        raise refuse(
+            "tensorize",
+            f"the block does not compute what '{found.name}' describes",
+            block=name,
+            help=f"it describes\n{theirs.body}\nthe block is\n{ours.body}\n"
+            "where only the init differs, call decompose_reduction first",
+        )
+    place = {id(d): u for d, u in zip(described, used, strict=True)}
+    matches, fresh = [], {}
+    for param, other in zip(found.desc.params, found.impl.params, strict=True):
+        buffer, original = found.impl.buffer_of(other), place.get(id(found.desc.buffer_of(param)))
+        assert buffer is not None
+        if original is None:
+            raise refuse("tensorize", f"'{found.name}' does not use its parameter '{param.name}'", block=name)
+        fresh |= {v: replace_node(v) for v in _symbols(buffer)}
+        copy = substitute(buffer, fresh)
+        fresh[buffer] = copy
+        matches.append(MatchBufferRegion(copy, regions[id(original)]))
+    impl = found.impl.root
+    body, _, _ = clone_fresh(substitute(impl.body, fresh), state.fresh_name)
+    new = replace_node(
+        block,
+        body=body,
+        alloc_buffers=block.alloc_buffers + substitute(impl.alloc_buffers, fresh),
+        match_buffers=(*block.match_buffers, *matches),
+    )
+    state.replace(realize, replace_node(realize, block=new))
+
+
+def _buffers(node: Any) -> list[Buffer]:
+    """List the buffers that are loaded and stored, in order of their first use."""
+    accesses = (n for n in walk_nodes(node) if isinstance(n, (BufferLoad, BufferStore)))
+    return list({id(n.buffer): n.buffer for n in accesses}.values())
+
+
+def _symbols(buffer: Buffer) -> list[Var]:
+    """List the variables that a buffer's declaration introduces."""
+    return [n for n in walk_nodes(buffer) if isinstance(n, Var)]
+
+
+def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> Buffer:
+    """Make the buffer that a region alone would be, with as many dimensions as the description has."""
+    lead = len(region.region) - len(described.shape)
+    extents = [r.extent for r in region.region]
+    shape = described.shape
+    fits = lead >= 0 and all(is_const_int(e, 1) for e in extents[:lead]) and structural_equal(
+        tuple(_number(e) for e in extents[lead:]), tuple(_number(e) for e in shape))  # fmt: skip
+    if not fits or region.buffer.dtype != described.dtype:
+        raise refuse(
+            "tensorize",
+            f"the block touches {[str(e) for e in extents]} of '{region.buffer.name}' ({region.buffer.dtype}), "
+            f"'{intrin}' describes {[str(e) for e in shape]} ({described.dtype})",
+            block=block,
+            help="split the loops by the sizes of the intrinsic",
+        )
+    return Buffer(Var(described.name, "handle"), described.dtype, shape, name=described.name)
+
+
+def _number(extent: PrimExpr) -> Any:
+    return extent.value if hasattr(extent, "value") else extent
+
+
+def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]) -> Any:
+    """Address each buffer from the start of its region."""
+    analyzer = Analyzer()
+    for n in walk_nodes(body):
+        if isinstance(n, Block):
+            for iv in n.iter_vars:
+                if iv.dom is not None:
+                    analyzer.bind(iv.var, iv.dom)
+
+    def rule(node: Any) -> Any:
+        if isinstance(node, (BufferLoad, BufferStore)) and id(node.buffer) in views:
+            view, ranges = views[id(node.buffer)], regions[id(node.buffer)].region
+            lead = len(ranges) - len(view.shape)
+            indices = [analyzer.simplify(i - r.min) for i, r in zip(node.indices, ranges, strict=True)]
+            return replace_node(node, buffer=view, indices=tuple(indices[lead:]))
+        return node
+
+    return rewrite(body, rule)
+
+
+def _form(body: Any) -> PrimFunc:
+    """Bare computation: what a block reads, its name, notes, the kind and width of loops do not count."""
+    wide: dict[Any, Any] = {}
+    for n in walk_nodes(body):
+        if isinstance(n, Var) and DataType(n.dtype).is_integer:
+            wide[n] = replace_node(n, dtype="int64")
+
+    def rule(node: Node) -> Any:
+        if isinstance(node, Block):
+            return replace_node(node, name_hint="", reads=(), writes=(), annotations=NO_ATTRS)
+        if isinstance(node, For):
+            return For(node.loop_var, _wide(node.min), _wide(node.extent), ForKind.SERIAL, node.body)
+        if isinstance(node, Range):
+            return Range(_wide(node.min), _wide(node.extent))
+        if isinstance(node, (BufferLoad, BufferStore)):
+            return replace_node(node, indices=tuple(_wide(i) for i in node.indices))
+        return node
+
+    bare = rewrite(substitute(body, wide), rule)
+    bare = substitute(bare, {b: _bare(b) for b in _buffers(bare)})
+    buffers = _buffers(bare)
+    params = tuple(Var(f"p{i}", "handle") for i in range(len(buffers)))
+    return PrimFunc(params, bare, buffer_map=tuple(zip(params, buffers, strict=True)))
+
+
+def _bare(buffer: Buffer) -> Buffer:
+    return Buffer(Var(buffer.name, "handle"), buffer.dtype, tuple(_wide(d) for d in buffer.shape), name=buffer.name)
+
+
+def _wide(expr: PrimExpr) -> PrimExpr:
+    return Analyzer().simplify(expr.astype("int64"))
