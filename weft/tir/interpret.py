@@ -308,6 +308,9 @@ def _at(memory: np.ndarray, offset: Any, buffer: Buffer) -> Any:
 @_EXPR.on(CallIntrin)
 def _call(e: CallIntrin, s: _State) -> Any:
     name = e.op.name.removeprefix("tir.")
+    if name == "message":
+        text, *values = (s.expr(a) for a in e.args)
+        return str(text).replace("%lld", "%d") % tuple(int(v) for v in values)
     if name == "if_then_else":
         condition = s.expr(e.args[0])
         if np.ndim(condition):
@@ -393,7 +396,7 @@ def _wrapper(node: Any, s: _State) -> None:
 @_STMT.on(AssertStmt)
 def _assert(node: AssertStmt, s: _State) -> None:
     if not s.expr(node.condition):
-        raise InvalidArgument(str(s.expr(node.message)))
+        raise (IndexError if node.error_kind == "IndexError" else InvalidArgument)(str(s.expr(node.message)))
     s.stmt(node.body)
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "ceil", "clz", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
-    "log10", "log1p", "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
+    "log10", "log1p", "log2", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
     "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
     "trunc",
 ]  # fmt: skip
@@ -206,6 +206,12 @@ def likely(condition: Any) -> PrimExpr:
 def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:
     """Build a call of an intrinsic by its name (``"tir.exp"``) or operator."""
     return Call(DataType(dtype), Op.get(name) if isinstance(name, str) else name, tuple(as_expr(a) for a in args))
+
+
+def message(text: str, *values: Any) -> PrimExpr:
+    """Build the message of an :class:`~weft.tir.AssertStmt`: each ``%lld`` in `text` stands for an integer."""
+    numbers = tuple(cast("int64", as_expr(v)) for v in values)
+    return Call(DataType("handle"), Op.get("tir.message"), (StringImm(text), *numbers))
 
 
 def call_packed(name: str, *args: Any) -> PrimExpr:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule, Pass, Sequential
+from weft.ir import IRModule, Pass, PassContext, Sequential
 from weft.tir import transform as t
 from weft.tir.function import PrimFunc
 
-__all__ = ["lower", "lowering_passes"]
+__all__ = ["lower", "lowering_passes", "requested_checks"]
+
+
+def requested_checks() -> list[Pass]:
+    """List the passes that add run-time checks, of those that the current context asks for."""
+    asked = PassContext.current().config.get("tir.instrument_bound_checkers")
+    return [t.instrument_bound_checkers()] if asked else []
 
 
 def lowering_passes(target: Any = None) -> list[Pass]:
-    """List the passes of lowering in order."""
+    """List the passes of lowering in order, with those that the current context asks for."""
     return [
         t.lower_blocks(),
         t.simplify(),
+        *requested_checks(),
         t.relax_guards(),
         t.hoist_if_then_else(),
         t.compact_buffer(),

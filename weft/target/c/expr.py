@@ -87,10 +87,11 @@ class Emitter:
         self.names[id(var)] = name
         return name
 
-    def leave(self, unless: str, kind: str, message: str) -> None:
-        """Free memory and raise, unless a condition holds."""
+    def leave(self, unless: str, kind: str, message: str, values: Sequence[str] = ()) -> None:
+        """Free memory and raise, unless a condition holds; with `values`, the message is a format for them."""
         free = "".join(f"free({p}); " for p in reversed(self.cleanup))
-        fail = f'return weft_fail({string(kind)}, "%s", {string(message)});'
+        arguments = [string(message), *(f"(long long)({v})" for v in values)] if values else ['"%s"', string(message)]
+        fail = f"return weft_fail({string(kind)}, {', '.join(arguments)});"
         self.emit(f"if (!({unless})) {{ {free}{fail} }}")
 
     def element(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> str:

@@ -7,7 +7,7 @@ vector expressions, 16-bit floats, calls of packed and external functions, GPU t
 from __future__ import annotations
 
 from weft.error import CodegenError
-from weft.ir import DataType, Dispatch, IntImm, StringImm, Var, as_int, cast
+from weft.ir import CallIntrin, DataType, Dispatch, IntImm, StringImm, Var, as_int, cast
 from weft.target.c.expr import EXPR, Emitter, memory_type, value_type
 from weft.tir import (
     AllocBuffer,
@@ -92,8 +92,9 @@ def _while(node: While, s: Emitter) -> None:
 
 @STMT.on(AssertStmt)
 def _assert(node: AssertStmt, s: Emitter) -> None:
-    message = node.message.value if isinstance(node.message, StringImm) else str(node.message)
-    s.leave(EXPR(node.condition, s), str(node.error_kind), message)
+    parts = node.message.args if isinstance(node.message, CallIntrin) else (node.message,)
+    text = parts[0].value if isinstance(parts[0], StringImm) else str(parts[0])
+    s.leave(EXPR(node.condition, s), str(node.error_kind), text, [EXPR(v, s) for v in parts[1:]])
     STMT(node.body, s)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.error import CodegenError
-from weft.ir import DataType, Dispatch, IntImm, Range, StringImm, Var, as_int
+from weft.ir import CallIntrin, DataType, Dispatch, IntImm, PrimExpr, Range, StringImm, Var, as_int
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.memory import element_pointer, store
 from weft.target.llvm.stream import fence, streamed_buffers, versions
@@ -39,6 +39,7 @@ STMT = Dispatch("LLVM statement", covers=(Stmt,), leaves_out=(Block, BlockRealiz
 LOOPS: dict[ForKind, Callable[[For, FunctionEmitter], bool]] = {}
 """Kind of loop to what emits it; a result of False asks for a plain loop."""
 
+_MESSAGE_BYTES = 512
 _STACK_LIMIT = 16384  # bytes of a constant-size buffer that may live on the stack
 _LOCAL_LIMIT = 65536  # the same for a buffer of scope local, which is meant for registers
 
@@ -118,11 +119,25 @@ def _if(node: IfThenElse, s: FunctionEmitter) -> None:
 def _assert(node: AssertStmt, s: FunctionEmitter) -> None:
     ok, bad = s.label("ok"), s.label("bad")
     s.branch(s.expr(node.condition), ok, bad, ", !prof !0")
-    s.start(bad)
-    message = node.message.value if isinstance(node.message, StringImm) else str(node.message)
-    s.leave(s.effect(raise_error(s.module, s.module.string(node.error_kind), s.module.string(message))))
+    with s.scope():
+        s.start(bad)
+        s.leave(s.effect(raise_error(s.module, s.module.string(node.error_kind), _message(node.message, s))))
     s.start(ok)
     STMT(node.body, s)
+
+
+def _message(message: PrimExpr, s: FunctionEmitter) -> str:
+    """Return the symbol or register of a message; that of ``tir.message`` is written when it is needed."""
+    if not isinstance(message, CallIntrin):
+        return s.module.string(message.value if isinstance(message, StringImm) else str(message))
+    text, *values = message.args
+    assert isinstance(text, StringImm)
+    s.module.declare("snprintf", "declare i32 @snprintf(ptr, i64, ptr, ...)")
+    room = s.alloca(f"[{_MESSAGE_BYTES} x i8]", "message")
+    numbers = "".join(f", i64 {s.expr(v)}" for v in values)
+    s.effect(f"call i32 (ptr, i64, ptr, ...) @snprintf(ptr {room}, i64 {_MESSAGE_BYTES}, "
+             f"ptr {s.module.string(text.value)}{numbers})")  # fmt: skip
+    return room
 
 
 @STMT.on(While)

@@ -1,7 +1,8 @@
 """Schedules: transformations that change how a function computes and never what.
 
 Read in this order: ``trace``, ``state``, ``schedule``; the primitives by kind in ``loops``, ``annotate``, ``blocks``,
-``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis.
+``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``, ``blockize``, ``tensorize``; then
+``rules/``, which apply them by analysis.
 """
 
 from weft.error import ScheduleError

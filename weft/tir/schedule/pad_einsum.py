@@ -41,7 +41,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     block = realize.block
-    if len(padding) != len(block.iter_vars) or any(not isinstance(p, int) or p < 1 for p in padding):
+    if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise refuse("pad_einsum", f"expected a positive number for each of {len(block.iter_vars)} iteration variables",
                      block=name, help=f"found {list(padding)}")  # fmt: skip
     loads = _operands(block, name)

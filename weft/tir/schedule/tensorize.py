@@ -6,7 +6,19 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import NO_ATTRS, DataType, Node, PrimExpr, Range, Var, is_const_int, rewrite, structural_equal, substitute
+from weft.ir import (
+    NO_ATTRS,
+    DataType,
+    IntImm,
+    Node,
+    PrimExpr,
+    Range,
+    Var,
+    is_const_int,
+    rewrite,
+    structural_equal,
+    substitute,
+)
 from weft.ir import walk as walk_nodes
 from weft.tir.analysis.structure import clone_fresh, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
@@ -143,7 +155,7 @@ def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> B
 
 
 def _number(extent: PrimExpr) -> Any:
-    return extent.value if hasattr(extent, "value") else extent
+    return extent.value if isinstance(extent, IntImm) else extent
 
 
 def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]) -> Any:

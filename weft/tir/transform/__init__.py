@@ -2,6 +2,7 @@
 
 from weft.ir.pass_decorators import function_pass_over
 from weft.tir.function import PrimFunc as _PrimFunc
+from weft.tir.transform.bound_checkers import instrument_bound_checkers
 from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.dot_product import dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
@@ -18,6 +19,7 @@ from weft.tir.transform.vectorize import vectorize_loop
 DotProduct = dot_product
 FlattenBuffer = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
+InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
 Simplify = StmtSimplify = simplify
 TransposeTiles = transpose_tiles

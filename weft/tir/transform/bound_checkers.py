@@ -1,0 +1,176 @@
+"""InstrumentBoundCheckers: every access to a buffer is checked before it happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import (
+    CallIntrin,
+    IRModule,
+    Let,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    cast,
+    const,
+    function_pass,
+    if_then_else,
+    logical_and,
+    logical_not,
+    rebuild,
+    structural_equal,
+    substitute,
+    walk,
+)
+from weft.tir.analysis.structure import replace_node
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.intrin import message
+from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, While
+
+__all__ = ["instrument_bound_checkers"]
+
+
+@function_pass(kind=PrimFunc)
+def instrument_bound_checkers(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Check each index before the access, where it is not known to be inside.
+
+    ``PassContext(config={"tir.instrument_bound_checkers": True})`` puts it into the pipeline.
+
+    Requires
+        No blocks; buffers as they were declared, not flattened.
+    Ensures
+        The same form. An access outside of its buffer raises an IndexError that names the buffer, the axis, the index
+        and the extent, and nothing is read or written there. Loops that hold a check are serial or parallel: none is
+        vectorized or written out.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+                for i in range(n):
+                    B[i] = A[15]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+                for i in range(n):
+                    with T.Assert(i < 8, T.message("B: index %lld of axis 0 is outside of 0...%lld", i, 8),
+                                  "IndexError"):
+                        B[i] = A[15]
+    Cost
+        Linear in accesses, each with a proof.
+    Source
+        TVM's ``InstrumentBoundCheckers``, which checks flat indices.
+    """
+    analyzer = Analyzer()
+    for _, buffer in func.buffer_map:
+        for d in buffer.shape:
+            if isinstance(d, Var):
+                analyzer.mark_global_non_neg(d)
+    body = _stmt(func.body, analyzer)
+    return func if body is func.body else func.replace(body=body)
+
+
+class _Check:
+    """One index, what it must be below, and when it is used at all."""
+
+    def __init__(self, buffer: Buffer, axis: int, index: PrimExpr, guard: PrimExpr | None) -> None:
+        self.buffer, self.axis, self.index, self.guard = buffer, axis, index, guard
+
+    def same(self, other: _Check) -> bool:
+        """Whether another check asks the same."""
+        ours, theirs = (self.index, self.guard), (other.index, other.guard)
+        return self.buffer is other.buffer and self.axis == other.axis and structural_equal(ours, theirs)
+
+    def around(self, body: Stmt, analyzer: Analyzer) -> Stmt:
+        """Put the check around a statement, unless it is known to hold."""
+        extent = self.buffer.shape[self.axis]
+        ends = [self.index]
+        if isinstance(self.index, Ramp):
+            ends = [self.index.base, self.index.base + self.index.stride * (self.index.lanes - 1)]
+        for index in ends:
+            low, high = index >= const(0, index.dtype), index < cast(index.dtype, extent)
+            open_ends = [c for c in (low, high) if not analyzer.can_prove(c)]
+            if not open_ends:
+                continue
+            inside = open_ends[0] if len(open_ends) == 1 else logical_and(low, high)
+            if self.guard is not None:
+                inside = if_then_else(self.guard, inside, const(True, "bool"))
+            text = f"{self.buffer.name}: index %lld of axis {self.axis} is outside of 0...%lld"
+            body = AssertStmt(inside, message(text, index, extent), body, "IndexError")
+        return body
+
+
+def _checks(expr: Any, guard: PrimExpr | None, out: list[_Check]) -> None:
+    """List what the accesses of an expression need, inner accesses first."""
+    if isinstance(expr, BufferLoad):
+        for i in expr.indices:
+            _checks(i, guard, out)
+        out += [_Check(expr.buffer, axis, i, guard) for axis, i in enumerate(expr.indices)]
+    elif isinstance(expr, CallIntrin) and expr.op.name == "tir.if_then_else":
+        condition, then_value, else_value = expr.args
+        _checks(condition, guard, out)
+        for test, value in ((condition, then_value), (logical_not(condition), else_value)):
+            _checks(value, test if guard is None else logical_and(guard, test), out)
+    elif isinstance(expr, CallIntrin) and expr.op.name == "tir.address_of":
+        return  # an address may be one past the end
+    elif isinstance(expr, Let):
+        _checks(expr.value, guard, out)
+        _checks(substitute(expr.body, {expr.var: expr.value}), guard, out)
+    elif isinstance(expr, PrimExpr):
+        for field in expr.__struct_fields__:
+            value = getattr(expr, field)
+            for part in value if isinstance(value, tuple) else (value,):
+                _checks(part, guard, out)
+
+
+def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: Analyzer) -> Stmt:
+    checks: list[_Check] = []
+    for part in parts:
+        _checks(part, None, checks)
+    distinct: list[_Check] = []
+    for c in checks:
+        if not any(c.same(d) for d in distinct):
+            distinct.append(c)
+    for c in reversed(distinct):
+        node = c.around(node, analyzer)
+    return node
+
+
+def _stmt(node: Any, analyzer: Analyzer) -> Any:
+    if isinstance(node, BufferStore):
+        return _guarded(node, (BufferLoad(node.buffer, node.indices, node.predicate), node.value), analyzer)
+    if isinstance(node, Evaluate):
+        return _guarded(node, (node.value,), analyzer)
+    if isinstance(node, LetStmt):
+        analyzer.bind(node.var, node.value, allow_override=True)
+        body = _stmt(node.body, analyzer)
+        return _guarded(node if body is node.body else replace_node(node, body=body), (node.value,), analyzer)
+    if isinstance(node, IfThenElse):
+        with analyzer.constraint_scope(node.condition):
+            then_case = _stmt(node.then_case, analyzer)
+        else_case = node.else_case
+        if else_case is not None:
+            with analyzer.constraint_scope(logical_not(node.condition)):
+                else_case = _stmt(else_case, analyzer)
+        if then_case is not node.then_case or else_case is not node.else_case:
+            node = replace_node(node, then_case=then_case, else_case=else_case)
+        return _guarded(node, (node.condition,), analyzer)
+    if isinstance(node, For):
+        analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+        body = _stmt(node.body, analyzer)
+        if body is not node.body:
+            plain = node.kind in (ForKind.VECTORIZED, ForKind.UNROLLED) and any(
+                isinstance(n, AssertStmt) for n in walk(body)
+            )
+            node = replace_node(node, body=body, kind=ForKind.SERIAL if plain else node.kind)
+        return _guarded(node, (node.min, node.extent), analyzer)
+    if isinstance(node, While):
+        return replace_node(node, body=_stmt(node.body, analyzer))
+    if isinstance(node, Stmt):
+        return rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)
+    return node
