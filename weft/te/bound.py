@@ -15,7 +15,7 @@ from weft.arith import union as union_of
 from weft.error import ScheduleError
 from weft.ir import IntImm, IterVar, PrimExpr, Range, cast, const, floordiv, floormod, substitute, walk
 from weft.te.stage import Schedule, Split, Stage
-from weft.te.tensor import ComputeOp, PlaceholderOp
+from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
 from weft.tir import ProducerLoad
 
 __all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
@@ -54,8 +54,18 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
     whole = {iv: iv.dom for iv in (*stage.axis, *stage.reduce_axis)}
     if any(dom is None for dom in whole.values()):
         raise ScheduleError(f"an axis of '{stage.op.name}' has no domain")
+    if isinstance(stage.op, ScanOp):
+        axis = stage.op.scan_axis
+        assert axis is not None and axis.dom is not None
+        return {axis: axis.dom}
     if stage.attach_type != "scope":
         return whole  # type: ignore[return-value]
+    scan = stage.attach_stage.op if stage.attach_stage is not None else None
+    if isinstance(scan, ScanOp) and any(t.op is stage.op for t in scan.update):  # one row a step
+        axis, first = scan.scan_axis, stage.axis[0]
+        assert axis is not None and axis.dom is not None
+        row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
+        return {**whole, first: Range(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
     place = enclosing_loops(stage)
     fixed = {id(iv) for _, iv in place}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]

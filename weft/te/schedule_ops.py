@@ -27,7 +27,7 @@ from weft.ir import (
 from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
 from weft.te.realize import realize_buffers
 from weft.te.stage import Schedule, Stage
-from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
+from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.tir import (
     AttrStmt,
     Buffer,
@@ -107,9 +107,16 @@ class _Writer:
             return body
         for i in range(stage.op.num_outputs):
             tensor = stage.op.output(i)
-            dims = tuple(self.bounds[iv] for iv in stage.axis) or tuple(
-                Range(const(0, d.dtype), d) for d in tensor.shape
-            )
+            if isinstance(stage.op, ScanOp) and self.sch.state_of(stage.op.init[i]) is not None:
+                continue  # alive since its first rows
+            dims = tuple(self.bounds[iv] for iv in stage.axis)
+            scan = self.sch.state_of(tensor)
+            if scan is not None:
+                if stage.attach_type == "scope" or self.sch[scan].is_output:
+                    continue
+                dims = ()
+                tensor = scan
+            dims = dims or tuple(Range(const(0, d.dtype), d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
             body = BufferRealize(buffer, dims, TRUE, body)
             if stage.double_buffered:
@@ -127,11 +134,9 @@ class _Writer:
         """Write the loops of one stage, with those computed inside them."""
         if isinstance(stage.op, ExternOp):
             return self._extern(stage.op)
-        if not isinstance(stage.op, ComputeOp):
-            raise ScheduleError(
-                f"stages of {type(stage.op).__name__} ('{stage.op.name}') cannot be scheduled",
-                help="write the recurrence with te.extern",
-            )
+        if isinstance(stage.op, ScanOp):
+            return self._scan(stage, stage.op)
+        assert isinstance(stage.op, ComputeOp)
         values = root_values(stage, self.bounds)
         analyzer = self._analyzer(stage)
         if isinstance(stage.body[0], Reduce):
@@ -205,6 +210,20 @@ class _Writer:
         for t, r in reversed(list(zip(temps, results, strict=True))):
             body = LetStmt(t, r, body)
         return body
+
+    def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
+        """Write the first rows where they are not there yet, then the loop of the steps."""
+        assert op.scan_axis is not None
+        copies: list[Stmt] = []
+        for i, init in enumerate(op.init):
+            if self.sch.state_of(init) is None:
+                loops = [Var(f"i{n}", d.dtype) for n, d in enumerate(init.shape)]
+                source, target = self.sch.buffer(init), self.sch.buffer(op.output(i))
+                body: Stmt = BufferStore(target, BufferLoad(source, tuple(loops)), tuple(loops))
+                for v, d in reversed(list(zip(loops, init.shape, strict=True))):
+                    body = For(v, const(0, v.dtype), d, ForKind.SERIAL, body)
+                copies.append(body)
+        return seq(*copies, self._loops(stage, stage.leaf_iter_vars, seq(())))
 
     def _extern(self, op: ExternOp) -> Stmt:
         mapping: dict[Any, Any] = {}
@@ -332,6 +351,8 @@ def _check_arguments(sch: Schedule, given: set[int]) -> None:
         if isinstance(stage.op, PlaceholderOp) or any(stage.op is op for op in sch.outputs):
             for i in range(stage.op.num_outputs):
                 tensor = stage.op.output(i)
+                if sch.state_of(tensor) is not None:
+                    continue  # a state is memory of its scan
                 if id(sch.buffer(tensor)) not in given and (
                     sch.consumers(stage) or any(stage.op is op for op in sch.outputs)
                 ):

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, const, floordiv, if_then_else, rewrite, substitute, walk
-from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, Tensor
+from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, ScanOp, Tensor
 from weft.tir import Buffer, ProducerLoad, Reduce, decl_buffer
 
 __all__ = ["Fuse", "IterAttr", "Schedule", "Split", "Stage", "create_schedule"]
@@ -87,6 +87,8 @@ class Stage:
         self.relations: list[Split | Fuse] = []
         self.iter_attrs: dict[int, IterAttr] = {}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
+        if isinstance(self.op, ScanOp) and self.op.scan_axis is not None:
+            self.all_iter_vars = [self.op.scan_axis]
         self.leaf_iter_vars: list[IterVar] = list(self.all_iter_vars)
 
     def __repr__(self) -> str:
@@ -315,6 +317,30 @@ class Schedule:
             self.stage_map[id(op)] = stage
         for op in self.outputs:
             self.stage_map[id(op)].is_output = True
+        self._states: dict[int, Tensor] = {}  # by tensor: the output of a scan whose memory it shares
+        for stage in list(self.stages):
+            if isinstance(stage.op, ScanOp):
+                self._lay_out_scan(stage, stage.op)
+
+    def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
+        """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
+        for i, (state, init, update) in enumerate(zip(op.state_placeholder, op.init, op.update, strict=True)):
+            out = op.output(i)
+            self._states[id(state)] = self._states[id(update)] = out
+            first = self[init]
+            alone = isinstance(init.op, ComputeOp) and not first.is_output and self.consumers(first) == [scan]
+            if alone and init.op.num_outputs == 1:
+                self._states[id(init)] = out
+        states = [self[t] for t in op.state_placeholder]
+        updates = [self[t] for t in op.update]
+        for stage in self.stages:
+            step = any(stage is u for u in updates)
+            if step or (any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)):
+                stage.attach_type, stage.attach_stage, stage.attach_ivar = "scope", scan, op.scan_axis
+
+    def state_of(self, tensor: Tensor) -> Tensor | None:
+        """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
+        return self._states.get(id(tensor))
 
     def __getitem__(self, key: Any) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
@@ -332,6 +358,7 @@ class Schedule:
 
     def buffer(self, tensor: Tensor) -> Buffer:
         """Return the buffer of a tensor in the statements of this schedule."""
+        tensor = self._states.get(id(tensor), tensor)
         known = self._buffers.get(id(tensor))
         if known is None:
             taken = {b.name for b in self._buffers.values()}
