@@ -6,6 +6,7 @@ Native code against the interpreter, scalar and vector, on three instruction set
 import numpy as np
 import pytest
 
+import weft
 from tests.target.programs import check_native, elementwise, function, load, loop, sample, store
 from weft import tir
 from weft.ir import (
@@ -179,3 +180,21 @@ def test_float8_is_moved():
     out = np.zeros(5, values.dtype)
     tir_build(func, "llvm")(values, out)
     np.testing.assert_array_equal(out.view(np.uint8), values[::-1].view(np.uint8))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_test_keeps_a_division_in_the_loop(symbolic):
+    """A divisor that is zero is behind a test; arithmetic that leaves the loop must not take the division along."""
+    ib = tir.ir_builder.create()
+    n, m = tir.Var("n", "int32"), tir.Var("m", "int32")
+    A = tir.decl_buffer((8,), "int32", "A")
+    a = ib.buffer_ptr(A)
+    with ib.for_range(0, n if symbolic else 8, name="i") as i, ib.if_scope(m > 0):
+        a[i] = n // m + n % m + tir.truncdiv(n, m) + i
+    pa = tir.Var("a", "handle")
+    f = weft.build(tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),)), target="llvm")
+    out = np.zeros(8, "int32")
+    f(out, 8, 0)
+    assert not out.any()
+    f(out, 8, 3)
+    assert out.tolist() == [2 + 2 + 2 + i for i in range(8)]

@@ -41,6 +41,7 @@ from weft.te.tensor import (
     TensorSlice,
     install_tensor_arithmetic,
 )
+from weft.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from weft.tir import (
     abs,
     acos,
@@ -92,8 +93,8 @@ __all__ = [
     "BaseComputeOp", "ComputeOp", "ExternOp", "InferBound", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
     "ScheduleOps", "Stage", "Tensor", "TensorSlice", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan",
     "atan2", "atanh", "ceil", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
-    "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "extern", "floor", "floordiv",
-    "floormod", "fmod", "highest", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
+    "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp10", "exp2", "extern",
+    "floor", "floordiv", "floormod", "fmod", "highest", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
     "install_tensor_arithmetic", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "lowest", "max",
     "max_value", "min", "min_value", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod",
     "reduce_axis", "reinterpret", "round", "rsqrt", "scan", "schedule", "schedule_to_prim_func", "sigmoid", "sin",

@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import PrimExpr, Range, is_const_int, rewrite
-from weft.tir import AllocBuffer, Buffer, BufferLoad, BufferRealize, BufferStore, Stmt, decl_buffer
+from weft.ir import Attrs, PrimExpr, Range, is_const_int, rewrite
+from weft.tir import (
+    AllocBuffer,
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferRealize,
+    BufferRegion,
+    BufferStore,
+    Prefetch,
+    Stmt,
+    decl_buffer,
+)
 
 __all__ = ["realize_buffers"]
 
@@ -14,7 +25,8 @@ __all__ = ["realize_buffers"]
 def realize_buffers(stmt: Stmt) -> Stmt:
     """Replace every :class:`~weft.tir.BufferRealize` by an allocation.
 
-    Requires each buffer to be realized once. Ensures that indices into it start at zero.
+    Requires each buffer to be realized once. Ensures that indices into it start at zero; a mark
+    ``double_buffer_scope`` becomes a note on the allocation.
     """
     analyzer = Analyzer()
     regions: dict[int, tuple[Buffer, tuple[Range, ...]]] = {}
@@ -48,8 +60,15 @@ def realize_buffers(stmt: Stmt) -> Stmt:
         if isinstance(node, BufferStore) and id(node.buffer) in regions:
             small, bounds = regions[id(node.buffer)]
             return BufferStore(small, node.value, shift(node.indices, bounds), node.predicate)
+        if isinstance(node, (BufferRegion, Prefetch)) and id(node.buffer) in regions:
+            small, bounds = regions[id(node.buffer)]
+            ranges = node.region if isinstance(node, BufferRegion) else node.bounds
+            moved = shift(tuple(r.min for r in ranges), bounds)
+            return type(node)(small, tuple(Range(m, r.extent) for m, r in zip(moved, ranges, strict=True)))
         if isinstance(node, BufferRealize):
             return AllocBuffer(regions[id(node.buffer)][0], node.body)
+        if isinstance(node, AttrStmt) and node.attr_key == "double_buffer_scope" and isinstance(node.body, AllocBuffer):
+            return AllocBuffer(node.body.buffer, node.body.body, Attrs.of({node.attr_key: node.value}))
         return node
 
     return rewrite(stmt, replace)

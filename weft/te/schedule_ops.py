@@ -28,6 +28,7 @@ from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
 from weft.te.realize import realize_buffers
 from weft.te.stage import Schedule, Stage
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
+from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
 from weft.tir import (
     AttrStmt,
     Buffer,
@@ -38,6 +39,7 @@ from weft.tir import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Prefetch,
     PrimFunc,
     ProducerLoad,
     Reduce,
@@ -139,6 +141,8 @@ class _Writer:
         assert isinstance(stage.op, ComputeOp)
         values = root_values(stage, self.bounds)
         analyzer = self._analyzer(stage)
+        if stage.tensorized is not None:
+            return self._tensorized(stage, *stage.tensorized, values, analyzer)
         if isinstance(stage.body[0], Reduce):
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, Reduce) for n in walk(stage.body)):
@@ -211,6 +215,73 @@ class _Writer:
             body = LetStmt(t, r, body)
         return body
 
+    def _tensorized(
+        self, stage: Stage, at: IterVar, intrin: TensorIntrin, values: dict[IterVar, PrimExpr], an: Analyzer
+    ) -> Stmt:
+        """Write the loops outside of a tensorized one around the intrinsic's statements."""
+        name, leaves = stage.op.name, stage.leaf_iter_vars
+        place = next(i for i, iv in enumerate(leaves) if iv is at)
+        outer, inner = leaves[:place], leaves[place:]
+        if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an):
+            raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
+                                help="split by factors that divide it")  # fmt: skip
+        running = {iv.var: Range(const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
+        parts = [
+            [(iv, self._covered(values[iv], running, an)) for iv in axes] for axes in (stage.axis, stage.reduce_axis)
+        ]
+        env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
+        regions: dict[int, tuple[Range, ...]] = {}
+        for load in walk(stage.body):
+            if isinstance(load, ProducerLoad):
+                regions[id(load.producer)] = tuple(self._covered(substitute(i, env), running, an) for i in load.indices)
+        inputs = matched(intrin, name, *parts, stage.body, regions, an)
+        tensors = [inputs[id(t)] for t in intrin.inputs]
+        places = [(self.sch.buffer(t), regions[id(t)]) for t in tensors]
+        out = tuple(r for _, r in parts[0])
+        places += [(self.sch.buffer(stage.op.output(i)), out) for i in range(stage.op.num_outputs)]
+        first = next((i for i, iv in enumerate(outer) if iv.iter_type == "reduce"), None)
+        if first is None:
+            if intrin.body is None:
+                raise ScheduleError(f"tensorize: '{intrin.name}' has no body for a whole reduction")
+            return self._loops(stage, outer, call_intrin(intrin, intrin.body, places))
+        if intrin.reduce_init is None or intrin.reduce_update is None:
+            raise ScheduleError(f"tensorize: a reduction of '{name}' runs outside, and '{intrin.name}' has no update",
+                                help="let its function return body, reduce_init and reduce_update")  # fmt: skip
+        init = call_intrin(intrin, intrin.reduce_init, places)
+        update = self._loops(stage, outer[first:], call_intrin(intrin, intrin.reduce_update, places))
+        spatial = [iv for iv in outer[first:] if iv.iter_type != "reduce"]
+        fresh = {iv.var: Var(iv.var.name + "_init", iv.var.dtype) for iv in spatial}
+        init = substitute(init, fresh)
+        for iv in reversed(spatial):
+            init = self._loop(stage, iv, fresh[iv.var], init)
+        return self._loops(stage, outer[:first], seq(init, update))
+
+    def _covered(self, index: PrimExpr, running: Mapping[Var, Range], an: Analyzer) -> Range:
+        """Return the range of an index while some loops run."""
+        box = an.int_set(index, running)
+        if not box.has_lower_bound or not box.has_upper_bound:
+            raise ScheduleError(f"the index {index} has no range")
+        low = an.simplify(box.min_value)
+        return Range(low, an.simplify(box.max_value - low + 1))
+
+    def _prefetches(self, stage: Stage, iv: IterVar) -> list[Stmt]:
+        """Write what a loop asks for in advance."""
+        wanted = [(t, offset) for t, var, offset in stage.prefetches if var is iv]
+        if not wanted:
+            return []
+        place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is iv)
+        inner = stage.leaf_iter_vars[place + 1 :]
+        running = {x.var: Range(const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
+        values, an = root_values(stage, self.bounds), self._analyzer(stage)
+        env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
+        out: list[Stmt] = []
+        for tensor, offset in wanted:
+            for load in walk(stage.body):
+                if isinstance(load, ProducerLoad) and load.producer is tensor:
+                    later = [substitute(substitute(i, env), {iv.var: iv.var + offset}) for i in load.indices]
+                    out.append(Prefetch(self.sch.buffer(tensor), tuple(self._covered(i, running, an) for i in later)))
+        return out
+
     def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
         """Write the first rows where they are not there yet, then the loop of the steps."""
         assert op.scan_axis is not None
@@ -267,6 +338,7 @@ class _Writer:
             inside = self.attached.get((id(stage), id(iv)))
             if inside:
                 body = self._sequence(inside, body)
+            body = seq(*self._prefetches(stage, iv), body)
             body = self._loop(stage, iv, iv.var, body)
         return body
 

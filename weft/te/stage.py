@@ -79,6 +79,8 @@ class Stage:
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
         self.double_buffered = False
+        self.prefetches: list[tuple[Tensor, IterVar, PrimExpr]] = []
+        self.tensorized: tuple[IterVar, Any] | None = None
         self.alignments: list[tuple[IterVar, int, int]] = []
         self.reset_loops()
 
@@ -264,6 +266,20 @@ class Stage:
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 
     # --- where the stage runs ---
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any = 1) -> None:
+        """Ask, in each iteration of `var`, for what the iteration `offset` later reads of a tensor."""
+        self._position(var, "prefetch")
+        if not any(t is tensor for t in self.reads()):
+            raise ScheduleError(f"prefetch: '{self.op.name}' does not read '{tensor.name}'",
+                                expected=", ".join(t.name for t in self.reads()) or None)  # fmt: skip
+        self.prefetches.append((tensor, var, as_expr(offset, var.var.dtype)))
+
+    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
+        """Compute the loop `var` and all inside it by an intrinsic made by :func:`~weft.te.decl_tensor_intrin`."""
+        self._position(var, "tensorize")
+        self.attr(var).kind = "tensorized"
+        self.tensorized = (var, tensor_intrin)
 
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute, inside loop `scope` of `parent`, just what its iterations need."""

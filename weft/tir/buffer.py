@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import DataType, Node, PrimExpr, Range, Var, as_expr
+from weft.ir import CallIntrin, DataType, Node, Op, PrimExpr, Range, Var, as_expr, const, is_const_int
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
 
@@ -31,6 +31,21 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> BufferLoad:
         indices = indices if isinstance(indices, tuple) else (indices,)
         return BufferLoad(self, tuple(as_expr(i) for i in indices))
+
+    def access_ptr(
+        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
+    ) -> PrimExpr:
+        """Return the address of the element `offset` elements from the start, for a call of a C function.
+
+        `access_mask` says what is done there (``"r"``, ``"w"``, ``"rw"``); it and the other arguments are TVM's.
+        """
+        place = as_expr(offset)
+        indices = [place] if len(self.shape) == 1 else [as_expr(0)] * len(self.shape)
+        address = CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(self, tuple(indices)),))
+        if len(self.shape) == 1 or is_const_int(place, 0):
+            return address
+        flat = Buffer(self.data, self.dtype, (const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
+        return CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
 
     @property
     def ndim(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.error import LoweringError
 from weft.ir import IntImm, PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
 
@@ -64,8 +65,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
 
     def rule(node: Any) -> Any:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is target:
-            return type(node)(source, *((node.value,) if isinstance(node, BufferStore) else ()),
-                              moved(node.indices), node.predicate)  # fmt: skip
+            return replace_node(node, buffer=source, indices=moved(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is target:
             ranges = (Range(r.min + x.min, x.extent) for r, x in zip(region[lead:], node.region, strict=True))
             return BufferRegion(source, (*region[:lead], *ranges))

@@ -23,8 +23,8 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 def lower_c(func: PrimFunc) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), t.simplify(), *requested_checks(), t.hoist_if_then_else(), t.compact_buffer(),
-              t.flatten_buffer(), t.unroll_loop(), t.simplify()]  # fmt: skip
+    passes = [t.lower_blocks(), t.simplify(), *requested_checks(), t.inject_double_buffer(), t.hoist_if_then_else(),
+              t.compact_buffer(), t.flatten_buffer(), t.unroll_loop(), t.simplify()]  # fmt: skip
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered

@@ -28,7 +28,7 @@ _MOVABLE = re.compile(
     r"(add|sub|mul|sdiv|srem|udiv|urem|and|or|xor|shl|ashr|lshr|sext|zext|trunc|icmp|select|getelementptr)"
     r" (?!.*<\d+ x )"
 )
-"""Scalar integer and address arithmetic, which cannot trap (divisors are tested) and may be done ahead of a loop."""
+"""Scalar integer and address arithmetic, which cannot trap and may be done ahead of a loop."""
 
 __all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
 
@@ -156,15 +156,18 @@ class FunctionEmitter:
         """Append an instruction."""
         self.lines.append("  " + text)
 
-    def value(self, text: str, hint: str = "v") -> str:
-        """Append an instruction without effects, or return the register of an equal one that dominates this place."""
+    def value(self, text: str, hint: str = "v", movable: bool = True) -> str:
+        """Append an instruction without effects, or return the register of an equal one that dominates this place.
+
+        `movable`: whether it may run ahead of the loop, and so of the tests in it.
+        """
         known = self._known.get(text)
         if known is not None:
             return known
         self._n += 1
         name = f"%{hint}{self._n}"
         line, depth = f"  {name} = {text}", len(self._before)
-        if depth and _MOVABLE.match(text):
+        if depth and movable and _MOVABLE.match(text):
             depth = max((self._depth.get(r, 0) for r in _REGISTER.findall(text)), default=0)
         if depth < len(self._before):
             lines, scopes = self._before[depth]

@@ -153,27 +153,30 @@ def _divide(e: Any, s: FunctionEmitter, *, floor: bool, quotient: bool) -> str:
     elif known == -1 and not unsigned:
         result = s.value(f"sub {t} {s.constant('0', dt)}, {a}") if quotient else s.constant("0", dt)
         return result
+    safe = known is not None or zero is not None  # else a test around this place may be what keeps it from trapping
     if unsigned:
-        result = s.value(f"{'udiv' if quotient else 'urem'} {t} {a}, {b}")
+        result = s.value(f"{'udiv' if quotient else 'urem'} {t} {a}, {b}", movable=safe)
     elif floor:
-        result = _floor(e, a, b, s, quotient)
+        result = _floor(e, a, b, s, quotient, safe)
     else:
-        result = s.value(f"{'sdiv' if quotient else 'srem'} {t} {a}, {b}")
+        result = s.value(f"{'sdiv' if quotient else 'srem'} {t} {a}, {b}", movable=safe)
     if zero is None:
         return result
     return s.value(f"select {condition_type(dt)} {zero}, {t} {s.constant('0', dt)}, {t} {result}")
 
 
-def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool) -> str:
+def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: bool) -> str:
     """Correct a truncating division towards minus infinity."""
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
     zero = s.constant("0", e.dtype)
-    remainder = s.value(f"srem {t} {a}, {b}")
+    remainder = s.value(f"srem {t} {a}, {b}", movable=safe)
     nonzero = s.value(f"icmp ne {t} {remainder}, {zero}")
     signs = s.value(f"icmp slt {t} {s.value(f'xor {t} {remainder}, {b}')}, {zero}")
     wrong = s.value(f"and {cond} {nonzero}, {signs}")
     if quotient:
-        return s.value(f"add {t} {s.value(f'sdiv {t} {a}, {b}')}, {s.value(f'sext {cond} {wrong} to {t}')}")
+        return s.value(
+            f"add {t} {s.value(f'sdiv {t} {a}, {b}', movable=safe)}, {s.value(f'sext {cond} {wrong} to {t}')}"
+        )
     return s.value(f"add {t} {remainder}, {s.value(f'select {cond} {wrong}, {t} {b}, {t} {zero}')}")
 
 

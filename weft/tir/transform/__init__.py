@@ -3,25 +3,35 @@
 from weft.ir.pass_decorators import function_pass_over
 from weft.tir.function import PrimFunc as _PrimFunc
 from weft.tir.transform.bound_checkers import instrument_bound_checkers
+from weft.tir.transform.common_subexpr import common_subexpr_elim
 from weft.tir.transform.compact_buffer import compact_buffer
 from weft.tir.transform.dot_product import dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
+from weft.tir.transform.inject_double_buffer import inject_double_buffer
+from weft.tir.transform.inject_prefetch import inject_prefetch
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
+from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.simplify import simplify
+from weft.tir.transform.storage_rewrite import storage_rewrite
 from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 
+CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
 DotProduct = dot_product
-FlattenBuffer = flatten_buffer
+FlattenBuffer = StorageFlatten = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
+InjectDoubleBuffer = inject_double_buffer
+InjectPrefetch = inject_prefetch
 InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
+RemoveNoOp = remove_no_op
 Simplify = StmtSimplify = simplify
+StorageRewrite = storage_rewrite
 TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
 VectorizeLoop = vectorize_loop

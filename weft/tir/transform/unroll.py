@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IntImm, IRModule, const, function_pass, rebuild, substitute, walk
+from weft.error import InvalidArgument
+from weft.ir import IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, Stmt, seq
@@ -17,10 +18,10 @@ def unroll_loop(
     func: PrimFunc,
     mod: IRModule,
     *,
-    auto_max_step: int = 0,
-    auto_max_depth: int = 8,
-    auto_max_extent: int = 0,
-    explicit_unroll: bool = True,
+    auto_max_step: int | None = None,
+    auto_max_depth: int | None = None,
+    auto_max_extent: int | None = None,
+    explicit_unroll: bool | None = None,
     max_copies: int = 4096,
 ) -> PrimFunc:
     """Expand loops.
@@ -50,19 +51,38 @@ def unroll_loop(
         ``auto_max_depth``: and no more loops than this are inside it;
         ``auto_max_extent``: or when its extent is no more than this;
         ``explicit_unroll``: whether marked loops are expanded here rather than by LLVM.
+        Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0 and
+        True. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop hold for it and what is inside.
     Cost
         Linear in the output.
     Source
         TVM's ``UnrollLoop``, whose four limits it keeps.
     """
-    limits = (auto_max_step, auto_max_depth, auto_max_extent, explicit_unroll, max_copies)
+    given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
+             "explicit_unroll": explicit_unroll}  # fmt: skip
+    config = PassContext.current().config.get("tir.UnrollLoop", {})
+    if unknown := set(config) - set(_DEFAULTS):
+        raise InvalidArgument(f"tir.UnrollLoop has no option '{unknown.pop()}'", expected=", ".join(_DEFAULTS))
+    chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
+    limits = (*chosen.values(), max_copies)
     body = _visit(func.body, limits)[0]
     return func if body is func.body else func.replace(body=body)
+
+
+_DEFAULTS: dict[str, Any] = {"auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True}
 
 
 def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     """Return (statement, number of stores in it, depth of loops in it)."""
     counts = [0, 0]
+    if isinstance(node, For) and node.annotations:
+        step, explicit = (node.annotations.get(f"pragma_{n}") for n in ("auto_unroll_max_step", "unroll_explicit"))
+        limits = (
+            limits[0] if step is None else as_int(step),
+            *limits[1:3],
+            limits[3] if explicit is None else bool(as_int(explicit)),
+            limits[4],
+        )
 
     def child(n: Any) -> Any:
         if not isinstance(n, Stmt):

@@ -1,0 +1,149 @@
+"""prefetch, double_buffer and tensorize of stages, run natively."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import ScheduleError
+from weft.ir import walk
+from weft.target import get_source
+
+
+def run(s, tensors, *arrays):
+    weft.build(s, tensors, target="llvm")(*arrays)
+
+
+def test_prefetch():
+    a = te.placeholder((40, 64), name="A")
+    k = te.reduce_axis((0, 64), name="k")
+    b = te.compute((40,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    s[b].prefetch(a, b.op.axis[0], 2)
+    lowered = weft.lower(s, [a, b], simple_mode=True)
+    found = [n for n in walk(lowered) if isinstance(n, tir.Prefetch)]
+    assert len(found) == 1 and found[0].bounds[1].extent.value == 64
+    func = te.schedule.schedule_to_prim_func(s, [a, b])
+    assert get_source(func, "llvm").count("call void @llvm.prefetch") >= 1
+    x, out = np.random.default_rng(0).random((40, 64), "float32"), np.zeros(40, "float32")
+    run(s, [a, b], x, out)
+    np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
+    with pytest.raises(ScheduleError, match="does not read 'C'"):
+        s[b].prefetch(te.placeholder((4,), name="C"), b.op.axis[0], 1)
+
+
+def test_double_buffer():
+    a = te.placeholder((10, 32), name="A")
+    b = te.compute((10, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((10, 32), lambda i, j: b[i, 31 - j] + 1.0, name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    func = te.schedule.schedule_to_prim_func(s, [a, c])
+    lowered = tir.transform.InjectDoubleBuffer()(weft.IRModule({"main": func}))["main"]
+    allocated = [n.buffer for n in walk(lowered.body) if isinstance(n, tir.AllocBuffer)]
+    assert [d.value for d in allocated[0].shape] == [2, 1, 32]
+    x, out = np.random.default_rng(0).random((10, 32), "float32"), np.zeros((10, 32), "float32")
+    run(s, [a, c], x, out)
+    np.testing.assert_allclose(out, 2 * x[:, ::-1] + 1, rtol=1e-6)
+
+
+def dot_row(n, width):
+    """An intrinsic: the product of a row with `width` columns, added to what is there."""
+    x, w = te.placeholder((n,), name="x"), te.placeholder((width, n), name="w")
+    k = te.reduce_axis((0, n), name="k")
+    y = te.compute((width,), lambda i: te.sum(x[k] * w[i, k], axis=k), name="y")
+
+    def statements(ins, outs):
+        def body(start):
+            ib = tir.ir_builder.create()
+            a, b, c = (ib.buffer_ptr(v) for v in (*ins, *outs))
+            with ib.for_range(0, width, name="i") as i:
+                if start:
+                    c[i] = tir.const(0, "float32")
+                with ib.for_range(0, n, name="k") as kk:
+                    c[i] = c[i] + a[kk] * b[i, kk]
+            return ib.get()
+
+        def reset():
+            ib = tir.ir_builder.create()
+            c = ib.buffer_ptr(outs[0])
+            with ib.for_range(0, width, name="i") as i:
+                c[i] = tir.const(0, "float32")
+            return ib.get()
+
+        return body(True), reset(), body(False)
+
+    strided = tir.decl_buffer((width, n), "float32", "w", strides=[te.var("s"), 1], offset_factor=1)
+    return te.decl_tensor_intrin(y.op, statements, name="dot_row", binds={w: strided})
+
+
+def product(m, n, k):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    return a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")
+
+
+@pytest.mark.parametrize("split_reduction", [False, True])
+def test_tensorize(split_reduction):
+    m, n, k = 6, 8, 12
+    a, b, c = product(m, n, k)
+    s = te.create_schedule(c.op)
+    i, j = c.op.axis
+    (r,) = c.op.reduce_axis
+    jo, ji = s[c].split(j, factor=4)
+    if split_reduction:
+        ro, ri = s[c].split(r, factor=6)
+        s[c].reorder(i, jo, ro, ji, ri)
+        s[c].tensorize(ji, dot_row(6, 4))
+    else:
+        s[c].reorder(i, jo, ji, r)
+        s[c].tensorize(ji, dot_row(12, 4))
+    rng = np.random.default_rng(0)
+    x, y, out = rng.random((m, k), "float32"), rng.random((n, k), "float32"), np.full((m, n), 9, "float32")
+    run(s, [a, b, c], x, y, out)
+    np.testing.assert_allclose(out, x @ y.T, rtol=1e-5)
+
+
+def test_tensorize_a_cached_stage_by_a_call():
+    """Pointers of a stage inside another one's loop: the region's place in the smaller buffer."""
+    a = te.placeholder((8, 16), name="A")
+    b = te.compute((8, 16), lambda i, j: a[i, j], name="B")
+    c = te.compute((8, 16), lambda i, j: b[i, j] * 3.0, name="C")
+    x = te.placeholder((16,), name="x")
+    y = te.compute((16,), lambda i: x[i], name="y")
+    copy = te.decl_tensor_intrin(
+        y.op,
+        lambda ins, outs: tir.call_extern("handle", "memcpy", outs[0].access_ptr("w"), ins[0].access_ptr("r"),
+                                          tir.const(64, "int64")),
+        name="copy",
+    )  # fmt: skip
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].tensorize(b.op.axis[1], copy)
+    values, out = np.random.default_rng(0).random((8, 16), "float32"), np.zeros((8, 16), "float32")
+    run(s, [a, c], values, out)
+    np.testing.assert_allclose(out, values * 3, rtol=1e-6)
+
+
+def test_tensorize_refusals():
+    a, b, c = product(6, 8, 12)
+
+    def scheduled(factor, intrin):
+        s = te.create_schedule(c.op)
+        i, j = c.op.axis
+        jo, ji = s[c].split(j, factor=factor)
+        s[c].reorder(i, jo, ji, *c.op.reduce_axis)
+        s[c].tensorize(ji, intrin)
+        return weft.lower(s, [a, b, c])
+
+    with pytest.raises(ScheduleError, match="do not cover what 'dot_row' describes"):
+        scheduled(2, dot_row(12, 4))
+    with pytest.raises(ScheduleError, match="overshoot"):
+        scheduled(3, dot_row(12, 3))
+    x, w = te.placeholder((12,), name="x"), te.placeholder((4, 12), name="w")
+    k = te.reduce_axis((0, 12), name="k")
+    other = te.compute((4,), lambda i: te.sum(x[k] + w[i, k], axis=k), name="y")
+    wrong = te.decl_tensor_intrin(other.op, lambda ins, outs: tir.Evaluate(0), name="sum_row")
+    with pytest.raises(ScheduleError, match="does not compute what 'sum_row' describes"):
+        scheduled(4, wrong)

@@ -1,0 +1,202 @@
+"""StorageRewrite, RemoveNoOp, CommonSubexprElim, UnrollLoop's limits: what stays, what goes, and equal results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import PassContext, walk
+from weft.script import tir as T
+from weft.tir import transform
+from weft.tir.interpret import interpret
+
+
+def apply(p, func):
+    return p(weft.IRModule({"main": func}))["main"]
+
+
+def allocations(func):
+    return [n for n in walk(func.body) if isinstance(n, tir.AllocBuffer)]
+
+
+def chain(sizes, kind=tir.ForKind.SERIAL):
+    """Stage after stage, each over its own buffer of its own size, all read only by the next."""
+    x = te.placeholder((16,), name="x")
+    t = x
+    for i, n in enumerate(sizes):
+        t = te.compute((n,), lambda j, t=t: t[j % t.shape[0]] + 1.0, name=f"t{i}")
+    out = te.compute((16,), lambda j: t[j % t.shape[0]] * 2.0, name="out")
+    return te.schedule.schedule_to_prim_func(te.create_schedule(out.op), [x, out])
+
+
+@pytest.mark.parametrize(("sizes", "count"), [((8, 8, 8, 8), 2), ((8, 4, 16, 2, 32), 2), ((8,), 1), ((8, 8), 2)])
+def test_dead_buffers_are_used_again(sizes, count):
+    func = chain(sizes)
+    assert len(allocations(func)) == len(sizes)
+    shared = apply(transform.StorageRewrite(), func)
+    assert len(allocations(shared)) == count
+    x = np.random.default_rng(0).random(16, "float32")
+    first, second, native = (np.zeros(16, "float32") for _ in range(3))
+    interpret(func, x, first)
+    interpret(shared, x, second)
+    weft.build(shared, target="llvm")(x, native)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(native, first, rtol=1e-6)
+
+
+def test_what_lives_on_is_not_shared():
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        C = T.alloc_buffer((8,))
+        for k in range(3):
+            for i in range(8):
+                C[i] = A[i] + 1.0
+            for i in range(8):
+                B[i] = T.if_then_else(k == 0, C[i], B[i] + C[i])
+        for i in range(8):
+            D[i] = B[i]
+
+    assert len(allocations(apply(transform.StorageRewrite(), f))) == 2
+
+    @T.prim_func
+    def g(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            B[i] = A[i] + 1.0
+        for i in range(8):
+            D[i] = B[i]
+        for p in T.parallel(2):
+            C = T.alloc_buffer((8,))
+            for i in range(8):
+                C[i] = D[i]
+            D[p] = C[p]
+
+    assert len(allocations(apply(transform.StorageRewrite(), g))) == 2
+
+
+def test_types_and_symbolic_sizes_are_not_mixed():
+    n = te.size_var("n")
+    x = te.placeholder((n,), name="x")
+    a = te.compute((n,), lambda i: x[i] + 1.0, name="a")
+    b = te.compute((n,), lambda i: a[i] + 1.0, name="b")
+    c = te.compute((n,), lambda i: b[i] + 1.0, name="c")
+    d = te.compute((n,), lambda i: c[i] + 1.0, name="d")
+    func = te.schedule.schedule_to_prim_func(te.create_schedule(d.op), [x, d])
+    assert apply(transform.StorageRewrite(), func) is func
+
+
+def test_no_ops_go():
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), n: T.int32):
+        B = T.alloc_buffer((8,))
+        for i in range(n):
+            T.evaluate(A[i] + 1.0)
+        if n > 3:
+            A[0] = A[0]
+        else:
+            A[1] = 2.0
+        for i in range(0):
+            B[i] = 1.0
+
+    out = apply(transform.RemoveNoOp(), f)
+    kinds = {type(n) for n in walk(out.body)}
+    assert tir.For not in kinds and tir.AllocBuffer not in kinds and tir.IfThenElse in kinds
+    for n, expected in ((2, 2), (5, 0)):
+        a = np.zeros(8, "float32")
+        interpret(out, a, n)
+        assert a[1] == expected
+
+
+def test_calls_stay():
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32")):
+        for _ in range(2):
+            T.evaluate(T.call_extern("int32", "getpid"))
+        if T.call_extern("int32", "getpid") > 0:
+            A[0] = A[0]
+
+    out = apply(transform.RemoveNoOp(), f)
+    calls = [n for n in walk(out.body) if isinstance(n, tir.Call) and n.op.name == "tir.call_extern"]
+    assert len(calls) == 2
+
+
+@T.prim_func
+def repeated(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32, m: T.int32):
+    for i in range(8):
+        B[i * n + m] = A[i * n + m] * A[i * n + m]
+        if m > 0:
+            B[i * n + m] = B[i * n + m] + T.Cast("float32", (n * 7) // m + (n * 7) // m)
+
+
+def test_common_expressions():
+    out = apply(transform.CommonSubexprElim(), repeated)
+    assert sum(isinstance(n, tir.LetStmt) for n in walk(out.body)) >= 3
+    a = np.random.default_rng(0).random(64, "float32")
+    for n, m in ((3, 2), (5, 0)):
+        first, second, native = (np.zeros(64, "float32") for _ in range(3))
+        interpret(repeated, a, first, n, m)
+        interpret(out, a, second, n, m)  # with m == 0, no division came out of its test
+        weft.build(out, target="llvm")(a, native, n, m)
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_allclose(native, first, rtol=1e-6)
+    assert apply(transform.CommonSubexprElim(enable_cse_tir=False), repeated) is repeated
+
+
+def loops_left(func):
+    return sum(isinstance(n, tir.For) for n in walk(func.body))
+
+
+@T.prim_func
+def nested(A: T.Buffer((4, 3, 2), "float32")):
+    for i in range(4):
+        for j in range(3):
+            for k in range(2):
+                A[i, j, k] = A[i, j, k] + 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({}, 3),
+        ({"auto_max_step": 2}, 2),
+        ({"auto_max_step": 6}, 1),
+        ({"auto_max_step": 24}, 0),
+        ({"auto_max_step": 24, "auto_max_depth": 1}, 0),
+        ({"auto_max_step": 24, "auto_max_depth": 0}, 3),
+        ({"auto_max_extent": 2}, 2),
+        ({"auto_max_extent": 3}, 1),
+    ],
+)
+def test_unroll_limits(options, left):
+    out = apply(transform.UnrollLoop(**options), nested)
+    assert loops_left(out) == left
+    with PassContext(config={"tir.UnrollLoop": options}):
+        assert loops_left(apply(transform.UnrollLoop(), nested)) == left
+    a = np.zeros((4, 3, 2), "float32")
+    interpret(out, a)
+    assert (a == 1).all()
+
+
+def test_unroll_explicit_and_pragmas():
+    @T.prim_func
+    def marked(A: T.Buffer((4,), "float32")):
+        for i in T.unroll(4):
+            A[i] = 1.0
+
+    assert loops_left(apply(transform.UnrollLoop(), marked)) == 0
+    assert loops_left(apply(transform.UnrollLoop(explicit_unroll=False), marked)) == 1
+    x = te.placeholder((8, 4), name="x")
+    y = te.compute((8, 4), lambda i, j: x[i, j] + 1.0, name="y")
+    s = te.create_schedule(y.op)
+    s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
+    func = te.schedule.schedule_to_prim_func(s, [x, y])
+    assert loops_left(apply(transform.UnrollLoop(), func)) == 1
+    with (
+        pytest.raises(InvalidArgument, match="no option 'max_step'"),
+        PassContext(config={"tir.UnrollLoop": {"max_step": 3}}),
+    ):
+        apply(transform.UnrollLoop(), func)

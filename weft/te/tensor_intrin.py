@@ -1,0 +1,186 @@
+"""Tensor intrinsics of schedules: a computation and the statements that stand for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import InvalidArgument, ScheduleError
+from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, is_const_int, rewrite, structural_equal, substitute, walk
+from weft.te.tensor import ComputeOp, Operation, Tensor
+from weft.tir import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    Evaluate,
+    MatchBufferRegion,
+    ProducerLoad,
+    Reduce,
+    Stmt,
+    decl_buffer,
+)
+
+__all__ = ["TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
+
+
+class TensorIntrin:
+    """What ``decl_tensor_intrin`` makes.
+
+    Attributes
+    ----------
+    op : ComputeOp
+        The computation.
+    buffers : list of Buffer
+        Those of the inputs, then those of the outputs, that the statements use.
+    body, reduce_init, reduce_update : Stmt or None
+        The whole computation; and, where a reduction continues, its start and one step.
+    """
+
+    def __init__(
+        self, name: str, op: ComputeOp, inputs: list[Tensor], buffers: list[Buffer], parts: Sequence[Stmt | None]
+    ) -> None:
+        self.name, self.op, self.inputs, self.buffers = name, op, inputs, buffers
+        self.body, self.reduce_init, self.reduce_update = parts
+
+    def __repr__(self) -> str:
+        return f"TensorIntrin({self.name})"
+
+
+def decl_tensor_intrin(
+    op: Operation,
+    fcompute: Callable[..., Any],
+    name: str = "tensor_intrin",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    scalar_params: Any = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
+) -> TensorIntrin:
+    """Declare an intrinsic that computes what `op` describes.
+
+    Parameters
+    ----------
+    op : ComputeOp
+        The computation over placeholders.
+    fcompute : callable
+        ``fcompute(inputs, outputs)`` from lists of buffers to a statement (or a call), or to three of them: the whole,
+        the init of a reduction, and its update.
+    binds : mapping of Tensor to Buffer, optional
+        Buffers to declare, for instance with strides that are variables.
+    default_buffer_params : mapping, optional
+        What other buffers are declared with, as for ``decl_buffer``.
+    """
+    if not isinstance(op, ComputeOp):
+        raise InvalidArgument("a tensor intrinsic describes a compute operation", found=type(op).__name__)
+    if scalar_params:
+        raise InvalidArgument("a tensor intrinsic takes no scalars", help="let the buffers carry them")
+    inputs = op.input_tensors()
+    options: dict[str, Any] = {"offset_factor": 1, **(default_buffer_params or {})}
+    given = {id(t): b for t, b in (binds or {}).items()}
+
+    def declared(tensor: Tensor) -> Buffer:
+        return given.get(id(tensor)) or decl_buffer(tensor.shape, tensor.dtype, tensor.name, **options)
+
+    ins = [declared(t) for t in inputs]
+    outs = [declared(op.output(i)) for i in range(op.num_outputs)]
+    made = fcompute(ins, outs)
+    parts = list(made) if isinstance(made, (list, tuple)) else [made, None, None]
+    parts = [Evaluate(p) if isinstance(p, PrimExpr) else p for p in [*parts, None, None][:3]]
+    return TensorIntrin(name, op, inputs, [*ins, *outs], parts)
+
+
+def matched(
+    intrin: TensorIntrin,
+    name: str,
+    axes: Sequence[tuple[IterVar, Range]],
+    reduce_axes: Sequence[tuple[IterVar, Range]],
+    bodies: Sequence[PrimExpr],
+    regions: Mapping[int, tuple[Range, ...]],
+    an: Analyzer,
+) -> dict[int, Tensor]:
+    """Check that a region of a stage is what an intrinsic describes; return the tensor behind each of its inputs.
+
+    Parameters
+    ----------
+    axes, reduce_axes : sequence of (IterVar, Range)
+        The stage's axes, and which part of each the tensorized loops cover.
+    regions : mapping of ``id(tensor)`` to ranges
+        What they read of each input.
+    """
+    values: dict[Any, PrimExpr] = {}
+    for ours, theirs, kind in ((axes, intrin.op.axis, "axes"), (reduce_axes, intrin.op.reduce_axis, "reduction axes")):
+        lead = len(ours) - len(theirs)
+        sizes = [an.simplify(r.extent) for _, r in ours]
+        wanted = [iv.dom.extent for iv in theirs if iv.dom is not None]
+        if lead < 0 or not all(is_const_int(s, 1) for s in sizes[: max(lead, 0)]) or not all(
+            an.can_prove_equal(s, w) for s, w in zip(sizes[max(lead, 0) :], wanted, strict=True)
+        ):  # fmt: skip
+            raise ScheduleError(
+                f"tensorize: the loops of '{name}' do not cover what '{intrin.name}' describes",
+                expected=f"{kind} of {[str(w) for w in wanted]}",
+                found=str([str(s) for s in sizes]),
+                help="split by the sizes of the intrinsic and tensorize the outermost inner loop",
+            )
+        for i, (iv, r) in enumerate(ours):
+            values[iv.var] = r.min if i < lead else r.min + theirs[i - lead].var
+    tensors: dict[int, Tensor] = {}
+    order = iter(intrin.inputs)
+
+    def rule(node: Any) -> Any:
+        if not isinstance(node, ProducerLoad):
+            return node
+        described = next((d for d in intrin.inputs if tensors.get(id(d)) is node.producer), None) or next(order, None)
+        if described is None:
+            return node
+        tensors[id(described)] = node.producer
+        ranges = regions[id(node.producer)]
+        lead = len(ranges) - len(described.shape)
+        local = [an.simplify(i - r.min) for i, r in zip(node.indices, ranges, strict=True)]
+        return ProducerLoad(described, tuple(local[lead:]))
+
+    def simple(node: Any) -> Any:
+        return rewrite(node, lambda n: an.simplify(n) if isinstance(n, PrimExpr) and _is_index(n) else n)
+
+    for ours, theirs in zip(bodies, intrin.op.body, strict=True):
+        pairs = [(ours, theirs)]
+        if isinstance(theirs, Reduce):
+            if not isinstance(ours, Reduce) or not structural_equal(ours.combiner, theirs.combiner):
+                pairs = []
+            else:
+                pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
+        if not pairs or not all(structural_equal(simple(rewrite(substitute(a, values), rule)), simple(b))
+                                for a, b in pairs):  # fmt: skip
+            raise ScheduleError(
+                f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
+                expected=str(theirs),
+                found=str(ours),
+            )
+    return tensors
+
+
+def _is_index(expr: PrimExpr) -> bool:
+    return expr.dtype.startswith("int") and not any(isinstance(n, ProducerLoad) for n in walk(expr))
+
+
+def call_intrin(intrin: TensorIntrin, part: Stmt, places: Sequence[tuple[Buffer, tuple[Range, ...]]]) -> Stmt:
+    """Write one use: a block in which the intrinsic's buffers name regions of real ones."""
+    fresh: dict[Any, Any] = {n: Var(n.name, n.dtype) for b in intrin.buffers for n in walk(b) if isinstance(n, Var)}
+    copies = [substitute(b, fresh) for b in intrin.buffers]
+    fresh.update(zip(intrin.buffers, copies, strict=True))
+    body = substitute(part, fresh)
+    used = {id(n) for n in walk(body)}
+    matches = [
+        MatchBufferRegion(copy, BufferRegion(buffer, ranges))
+        for copy, (buffer, ranges) in zip(copies, places, strict=True)
+        if id(copy) in used or id(copy.data) in used
+    ]
+    outputs = {id(c) for c in copies[len(intrin.inputs) :]}
+    block = Block(
+        (),
+        tuple(m.source for m in matches if id(m.buffer) not in outputs),
+        tuple(m.source for m in matches if id(m.buffer) in outputs),
+        intrin.name,
+        body,
+        match_buffers=tuple(matches),
+    )
+    return BlockRealize((), TRUE, block)

@@ -1,0 +1,122 @@
+"""InjectDoubleBuffer: a buffer filled in each iteration gets two halves, and is filled one iteration ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import (
+    IRModule,
+    PrimExpr,
+    Var,
+    const,
+    floormod,
+    function_pass,
+    rebuild,
+    rewrite,
+    substitute,
+    walk,
+)
+from weft.tir.analysis.structure import replace_node
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+
+__all__ = ["inject_double_buffer"]
+
+_MARK = "double_buffer_scope"
+
+
+@function_pass(kind=PrimFunc)
+def inject_double_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Let the statements that fill a buffer marked ``double_buffer_scope`` run for the next iteration.
+
+    Requires
+        No blocks; a marked allocation is the whole body of a serial loop.
+    Ensures
+        The same form without the mark. Where the buffer is not filled by statements of its own, or they read what the
+        rest of the loop writes, only the mark goes.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+                for i in range(8):
+                    C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
+                    for j in range(4):
+                        C[j] = A[i, j]
+                    B[i] = C[0] + C[3]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+                C = T.alloc_buffer((2, 4))
+                for j in range(4):
+                    C[0, j] = A[0, j]
+                for i in range(8):
+                    if i < 7:
+                        for j in range(4):
+                            C[(i + 1) % 2, j] = A[i + 1, j]
+                    B[i] = C[i % 2, 0] + C[i % 2, 3]
+    Cost
+        Linear in statements, for each marked buffer.
+    Source
+        TVM's ``InjectDoubleBuffer``.
+    """
+    body = _visit(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    node = rebuild(node, _visit)
+    if isinstance(node, For) and isinstance(node.body, AllocBuffer) and _MARK in node.body.annotations:
+        alloc = replace_node(node.body, annotations=node.body.annotations.without(_MARK))
+        return _ahead(node, alloc) if node.kind == ForKind.SERIAL else replace_node(node, body=alloc)
+    return node
+
+
+def _ahead(loop: For, alloc: AllocBuffer) -> Stmt:
+    buffer = alloc.buffer
+    parts = list(alloc.body.seq) if isinstance(alloc.body, SeqStmt) else [alloc.body]
+    fills = [p for p in parts if _writes(p, buffer)]
+    rest = [p for p in parts if not _writes(p, buffer)]
+    read = {id(n.buffer.data) for p in fills for n in walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
+    written = {id(n.buffer.data) for p in parts for n in walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
+    first = parts[: len(fills)] == fills
+    if not fills or not rest or not first or read & written or any(_stores_other(p, buffer) for p in fills):
+        return replace_node(loop, body=alloc)
+    double = replace_node(buffer, data=Var(buffer.data.name, buffer.data.dtype),
+                          shape=(const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
+    here, zero = loop.loop_var, const(0, loop.loop_var.dtype)
+    following = here + 1
+    half: PrimExpr = floormod(here - loop.min, 2)
+    start = [_at(p, buffer, double, zero, {here: loop.min}) for p in fills]
+    fetch = seq(*[_at(p, buffer, double, floormod(following - loop.min, 2), {here: following}) for p in fills])
+    more = IfThenElse(here < loop.min + loop.extent - 1, fetch)
+    body = seq(more, *[_at(p, buffer, double, half, {}) for p in rest])
+    guard: Stmt = seq(*start)
+    if not hasattr(loop.extent, "value"):
+        guard = IfThenElse(loop.extent > zero, guard)
+    return AllocBuffer(double, seq(guard, replace_node(loop, body=body)), alloc.annotations)
+
+
+def _writes(node: Any, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferStore) and n.buffer is buffer for n in walk(node))
+
+
+def _stores_other(node: Any, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in walk(node))
+
+
+def _at(node: Stmt, old: Buffer, new: Buffer, half: PrimExpr, values: dict[Any, PrimExpr]) -> Stmt:
+    """Copy a statement for other values of variables and one half of the new buffer, with loops of its own."""
+    fresh = {n.loop_var: Var(n.loop_var.name, n.loop_var.dtype) for n in walk(node) if isinstance(n, For)}
+
+    def rule(n: Any) -> Any:
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is old:
+            return replace_node(n, buffer=new, indices=(half, *n.indices))
+        return n
+
+    return rewrite(substitute(node, {**fresh, **values}), rule)

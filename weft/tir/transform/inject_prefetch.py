@@ -1,0 +1,71 @@
+"""InjectPrefetch: prefetches of regions become prefetches of cache lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import DataType, IRModule, PrimExpr, Var, ceildiv, const, function_pass, rewrite
+from weft.tir.buffer import BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.intrin import call_intrin
+from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, Stmt
+
+__all__ = ["inject_prefetch"]
+
+_LINE_BYTES = 64
+
+
+@function_pass(kind=PrimFunc)
+def inject_prefetch(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Ask for each cache line of a region that a :class:`~weft.tir.Prefetch` names.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form, without Prefetch.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    T.prefetch(A[i:i + 1, 0:32])
+                    B[i] = A[i, 0]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16,), "float32")):
+                for i in range(16):
+                    for p1 in range(2):
+                        T.call_intrin("void", "tir.prefetch", T.address_of(A[i, p1 * 16]), 0, 3, 1)
+                    B[i] = A[i, 0]
+    Cost
+        Linear in statements.
+    Source
+        TVM's ``InjectPrefetch``.
+    """
+    body = rewrite(func.body, lambda n: _lines(n) if isinstance(n, Prefetch) else n)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _lines(node: Prefetch) -> Stmt:
+    analyzer = Analyzer()
+    step = max(1, _LINE_BYTES // DataType(node.buffer.dtype).itemsize)
+    indices: list[PrimExpr] = []
+    loops: list[tuple[Any, PrimExpr]] = []
+    for axis, r in enumerate(node.bounds):
+        width = step if axis == len(node.bounds) - 1 else 1
+        count = analyzer.simplify(ceildiv(r.extent, width))
+        if getattr(count, "value", None) == 1:
+            indices.append(r.min)
+            continue
+        var = Var(f"p{axis}", r.extent.dtype)
+        loops.append((var, count))
+        indices.append(analyzer.simplify(r.min + var * width))
+    address = call_intrin("handle", "tir.address_of", BufferLoad(node.buffer, tuple(indices)))
+    body: Stmt = Evaluate(call_intrin("void", "tir.prefetch", address, 0, 3, 1))
+    for var, count in reversed(loops):
+        body = For(var, const(0, var.dtype), count, ForKind.SERIAL, body)
+    return body

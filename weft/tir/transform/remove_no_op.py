@@ -1,0 +1,124 @@
+"""RemoveNoOp: statements without effect go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import CallIntrin, IntImm, IRModule, PrimExpr, function_pass, rebuild, structural_equal, walk
+from weft.tir.buffer import BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.intrin import INTRINSICS
+from weft.tir.stmt import (
+    AllocBuffer,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+
+__all__ = ["is_pure", "remove_no_op"]
+
+_PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
+                   "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
+
+
+def is_pure(expr: Any) -> bool:
+    """Whether evaluating an expression does nothing but give a value."""
+    return all(n.op.name in _PURE for n in walk(expr) if isinstance(n, CallIntrin))
+
+
+@function_pass(kind=PrimFunc)
+def remove_no_op(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Remove what computes nothing: evaluations of pure expressions, empty loops, tests, lets and allocations.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form. No store of the value that is there, no loop over nothing.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), n: T.int32):
+                for i in range(n):
+                    if i < 4:
+                        T.evaluate(T.exp(A[i]))
+                for i in range(16):
+                    A[i] = A[i]
+                A[0] = 1.0
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32"), n: T.int32):
+                A[0] = 1.0
+    Cost
+        Linear in statements, times the depth of lets.
+    Source
+        TVM's ``RemoveNoOp``.
+    """
+    analyzer = Analyzer()
+    body = _visit(func.body, analyzer)
+    return func if body is func.body else func.replace(body=seq() if body is None else body)
+
+
+def _visit(node: Stmt, analyzer: Analyzer) -> Stmt | None:
+    """Return the statement without its useless parts; None where nothing is left."""
+    if isinstance(node, SeqStmt):
+        parts = [_visit(s, analyzer) for s in node.seq]
+        if all(a is b for a, b in zip(parts, node.seq, strict=True)):
+            return node
+        kept = [p for p in parts if p is not None]
+        return seq(*kept) if kept else None
+    if isinstance(node, Evaluate):
+        return None if is_pure(node.value) else node
+    if isinstance(node, BufferStore):
+        same = isinstance(node.value, BufferLoad) and node.value.buffer is node.buffer and is_pure(node.indices)
+        return None if same and structural_equal(node.value.indices, node.indices) else node  # type: ignore[union-attr]
+    if isinstance(node, IfThenElse):
+        return _test(node, analyzer)
+    if isinstance(node, For) and isinstance(node.extent, IntImm) and node.extent.value <= 0:
+        return None
+    removed = False
+
+    def child(n: Any) -> Any:
+        nonlocal removed
+        if not isinstance(n, Stmt):
+            return n
+        new = _visit(n, analyzer)
+        removed = removed or new is None
+        return n if new is None else new
+
+    new = rebuild(node, child)
+    if removed:
+        needed = isinstance(node, LetStmt) and not is_pure(node.value)
+        return Evaluate(node.value) if needed else None  # type: ignore[union-attr]
+    if isinstance(new, LetStmt) and is_pure(new.value) and not _mentions(new.body, new.var):
+        return new.body
+    if isinstance(new, (AllocBuffer, DeclBuffer)) and not _mentions(new.body, new.buffer, new.buffer.data):
+        return new.body
+    return new
+
+
+def _test(node: IfThenElse, analyzer: Analyzer) -> Stmt | None:
+    then_case = _visit(node.then_case, analyzer)
+    else_case = _visit(node.else_case, analyzer) if node.else_case is not None else None
+    condition: PrimExpr = node.condition
+    if then_case is node.then_case and else_case is node.else_case:
+        return node
+    if then_case is None and else_case is None:
+        return None if is_pure(condition) else Evaluate(condition)
+    if then_case is None:
+        assert else_case is not None
+        return IfThenElse(analyzer.simplify(~condition), else_case, span=node.span)
+    return IfThenElse(condition, then_case, else_case, span=node.span)
+
+
+def _mentions(node: Any, *wanted: Any) -> bool:
+    return any(n is w for n in walk(node) for w in wanted)
