@@ -21,11 +21,9 @@ MISSING = {
     "tvm.s_tir.transform": {"DefaultGPUSchedule"},
     "tvm.script.tirx": {"vscale", "get_active_lane_mask", "tvm_stack_make_array", "tvm_stack_make_shape", "assume"},
     "tvm.script.tir": {"assume"},
-    "tvm.te": {"decl_tensor_intrin"},
     "tvm.te.schedule": {"Singleton"},
     "tvm.tir": {"Any"},
     "tvm.tirx": {"is_buffer_var", "Return"},
-    "tvm.tirx.transform": {"SplitHostDevice"},
 }
 OTHERS = ("tvm.relay", "tvm.rpc", "tvm.relax", "tvm.script.relax")  # whole rows that have tests of their own
 TABLE = ROOT.parent / "shared" / "API_NAMES.md"

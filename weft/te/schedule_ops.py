@@ -226,18 +226,17 @@ class _Writer:
             raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
                                 help="split by factors that divide it")  # fmt: skip
         running = {iv.var: Range(const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
-        parts = [
-            [(iv, self._covered(values[iv], running, an)) for iv in axes] for axes in (stage.axis, stage.reduce_axis)
-        ]
+        axes = [(iv, self._covered(values[iv], running, an)) for iv in stage.axis]
+        reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
         regions: dict[int, tuple[Range, ...]] = {}
         for load in walk(stage.body):
             if isinstance(load, ProducerLoad):
                 regions[id(load.producer)] = tuple(self._covered(substitute(i, env), running, an) for i in load.indices)
-        inputs = matched(intrin, name, *parts, stage.body, regions, an)
+        inputs = matched(intrin, name, axes, reduced, stage.body, regions, an)
         tensors = [inputs[id(t)] for t in intrin.inputs]
         places = [(self.sch.buffer(t), regions[id(t)]) for t in tensors]
-        out = tuple(r for _, r in parts[0])
+        out = tuple(r for _, r in axes)
         places += [(self.sch.buffer(stage.op.output(i)), out) for i in range(stage.op.num_outputs)]
         first = next((i for i, iv in enumerate(outer) if iv.iter_type == "reduce"), None)
         if first is None:

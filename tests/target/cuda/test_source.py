@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,58 @@ def test_one_axis_for_two_nested_loops_is_refused() -> None:
         s[c].bind(axis, te.thread_axis("threadIdx.x"))
     with pytest.raises(CodegenError, match=r"two nested loops are bound to threadIdx\.x"):
         _kernel(s, [a, c])
+
+
+def _run_together(kernel: Kernel, folder: Path, values: dict[str, Any], blocks: int, threads: int) -> None:
+    """Run each block with one thread for each of its threads, which wait for each other at barriers."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("there is no C++ compiler")
+    path = folder / "kernel.cc"
+    emulation = _EMULATION.replace("static dim blockIdx", "static thread_local dim blockIdx")
+    barrier = (
+        "#include <pthread.h>\n#define __shared__ static\nstatic pthread_barrier_t barrier;\n"
+        'extern "C" void begin(int n) { pthread_barrier_init(&barrier, nullptr, n); }\n'
+        "static void __syncthreads() { pthread_barrier_wait(&barrier); }\n"
+    )
+    path.write_text(emulation + barrier + kernel.source)
+    subprocess.run([compiler, "-O1", "-pthread", "-shared", "-fPIC", "-o", str(folder / "k.so"), str(path)], check=True)
+    library = ctypes.CDLL(str(folder / "k.so"))
+    library.begin(threads)
+    args = [ctypes.c_void_p(values[p.name].ctypes.data) for p in kernel.params]
+
+    def one(block: int, thread: int) -> None:
+        library.at(block, 0, 0, thread, 0, 0)
+        library[kernel.name](*args)
+
+    for block in range(blocks):
+        team = [threading.Thread(target=one, args=(block, thread)) for thread in range(threads)]
+        for t in team:
+            t.start()
+        for t in team:
+            t.join()
+
+
+def test_shared_memory_and_barriers(tmp_path: Path) -> None:
+    """Each block stages a tile that its threads share, in a loop over tiles."""
+    n, k, tile = 32, 24, 8
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k,), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((n,), lambda i: te.sum(a[i, r] * b[r], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    staged = s.cache_read(b, "shared", [c])
+    block, thread = s[c].split(c.op.axis[0], factor=tile)
+    outer, inner = s[c].split(c.op.reduce_axis[0], factor=tile)
+    s[c].reorder(block, thread, outer, inner)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    lane = te.thread_axis("threadIdx.x")
+    s[c].bind(thread, lane)
+    s[staged].compute_at(s[c], outer)
+    s[staged].bind(s[staged].op.axis[0], lane)
+    kernel = _kernel(s, [a, b, c])
+    assert "__shared__ float" in kernel.source and kernel.source.count("__syncthreads()") == 2
+    _compiles(kernel)
+    rng = np.random.default_rng(0)
+    values = {"A": rng.random((n, k), "float32"), "B": rng.random(k, "float32"), "C": np.zeros(n, "float32")}
+    _run_together(kernel, tmp_path, values, n // tile, tile)
+    np.testing.assert_allclose(values["C"], values["A"] @ values["B"], rtol=1e-5)

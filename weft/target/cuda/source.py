@@ -1,7 +1,7 @@
 """A function whose loops are bound to GPU threads to one CUDA C kernel and the extents of its launch.
 
 Integer division by zero gives 0, as on every target; minimum and maximum pass NaN on. Overflow of signed integers is
-undefined, as in CUDA C. Refused so far, with an error: vectors, 16-bit floats, shared memory, virtual threads.
+undefined, as in CUDA C. Refused so far, with an error: vectors, 16-bit floats, virtual threads.
 """
 
 from __future__ import annotations
@@ -298,6 +298,8 @@ def _call(e: CallIntrin, s: _Emitter) -> str:
         return _EXPR(e.args[0], s)
     if name == "if_then_else":
         return f"({_EXPR(e.args[0], s)} ? {_EXPR(e.args[1], s)} : {_EXPR(e.args[2], s)})"
+    if name == "tvm_storage_sync":
+        return "__syncthreads()"
     name = _RENAMED.get(name, name)
     if name not in _MATH or e.dtype not in ("float32", "float64"):
         raise CodegenError(f"target cuda has no code for intrinsic 'tir.{name}' of {e.dtype} yet", where=e.span)
@@ -360,17 +362,19 @@ def _while(node: While, s: _Emitter) -> None:
 @_STMT.on(AllocBuffer)
 def _alloc(node: AllocBuffer, s: _Emitter) -> None:
     sizes = [as_int(d) for d in node.buffer.shape]
-    if node.buffer.scope not in ("local", "global", "") or None in sizes:
+    if node.buffer.scope not in ("local", "global", "", "shared") or None in sizes:
         raise CodegenError(
             f"target cuda cannot allocate '{node.buffer.name}' in a kernel yet",
             where=node.span,
-            expected="a buffer of one thread, of constant size",
+            expected="a buffer of one thread or a shared one, of constant size",
             found=f"scope {node.buffer.scope}, shape {node.buffer.shape}",
         )
     s.pointers[id(node.buffer.data)] = _type(node.buffer.dtype, node)
-    s.claims.append((f"the buffer '{node.buffer.name}'", node, frozenset(s.axes)))
+    shared = node.buffer.scope == "shared"
+    if not shared:
+        s.claims.append((f"the buffer '{node.buffer.name}'", node, frozenset(s.axes)))
     size = max(1, math.prod(d for d in sizes if d is not None))
-    s.emit(f"{_type(node.buffer.dtype, node)} {s.fresh(node.buffer.data)}[{size}];")
+    s.emit(f"{'__shared__ ' if shared else ''}{_type(node.buffer.dtype, node)} {s.fresh(node.buffer.data)}[{size}];")
     _STMT(node.body, s)
 
 
@@ -382,9 +386,8 @@ def _for(node: For, s: _Emitter) -> None:
         if tag not in _AXES:
             raise CodegenError(f"target cuda has no thread axis '{tag}'", where=node.span, expected=", ".join(_AXES))
         if tag in s.axes:
-            raise CodegenError(
-                f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z"
-            )
+            _fetch_together(node, tag, s)
+            return
         known = s.extents.setdefault(tag, node.extent)
         if not structural_equal(known, node.extent):
             raise CodegenError(f"{tag} has two extents in one kernel", where=node.span, found=f"{known}, {node.extent}")
@@ -397,6 +400,23 @@ def _for(node: For, s: _Emitter) -> None:
         raise CodegenError(f"a {node.kind.name.lower()} loop on target cuda", where=node.span, help="bind it")
     end, name = _EXPR(node.min + node.extent, s), s.fresh(node.loop_var)
     s.nested(f"for ({of} {name} = {low}; {name} < {end}; ++{name})", node.body)
+
+
+def _fetch_together(node: For, tag: str, s: _Emitter) -> None:
+    """A nest inside a loop over the same axis: its iterations are the threads' own, each of which does one.
+
+    That is what it says only where all threads fill memory that they share.
+    """
+    if any(isinstance(n, BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
+        raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
+    of = _type(node.loop_var.dtype, node)
+    name = s.fresh(node.loop_var)
+    s.emit(f"{of} {name} = ({of}){tag} + {_EXPR(node.min, s)};")
+    s.nested(f"if ({name} < {_EXPR(node.min + node.extent, s)})", node.body)
+    if as_int(node.extent) is None or as_int(s.extents[tag]) is None or as_int(node.extent) > as_int(s.extents[tag]):
+        raise CodegenError(f"a nest inside of {tag} needs more threads than there are", where=node.span,
+                           expected=f"at most {s.extents[tag]}", found=str(node.extent),
+                           help="split it by the number of threads")  # fmt: skip
 
 
 # --- the kernel -------------------------------------------------------------------------------------------------------
@@ -422,8 +442,8 @@ def emit_kernel(func: PrimFunc) -> Kernel:
         When the outermost loop is not bound to threads, or for what target cuda does not express yet.
     """
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), t.simplify(), t.compact_buffer(), t.flatten_buffer(), t.vectorize_loop(),
-              t.unroll_loop(), t.simplify()]  # fmt: skip
+    passes = [t.lower_blocks(), t.simplify(), t.thread_sync("shared"), t.compact_buffer(), t.flatten_buffer(),
+              t.vectorize_loop(), t.unroll_loop(), t.simplify()]  # fmt: skip
     lowered = Sequential(passes, name="cuda.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     outer = _outermost(lowered.body)

@@ -16,7 +16,9 @@ from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.simplify import simplify
+from weft.tir.transform.split_host_device import split_host_device
 from weft.tir.transform.storage_rewrite import storage_rewrite
+from weft.tir.transform.thread_sync import thread_sync
 from weft.tir.transform.transpose_tiles import transpose_tiles
 from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
@@ -31,7 +33,9 @@ InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
 RemoveNoOp = remove_no_op
 Simplify = StmtSimplify = simplify
+SplitHostDevice = split_host_device
 StorageRewrite = storage_rewrite
+ThreadSync = thread_sync
 TransposeTiles = transpose_tiles
 UnrollLoop = unroll_loop
 VectorizeLoop = vectorize_loop

@@ -60,7 +60,8 @@ def _walk(node: Any, analyzer: Analyzer) -> Any:
         analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
     if isinstance(node, Stmt):
         node = rebuild(node, lambda n: _walk(n, analyzer) if isinstance(n, Stmt) else n)
-    if isinstance(node, AllocBuffer) and not node.buffer.strides:
+    own = isinstance(node, AllocBuffer) and not node.buffer.scope.startswith("shared")  # others use what is shared
+    if isinstance(node, AllocBuffer) and own and not node.buffer.strides:
         return _compact(node, analyzer)
     return node
 

@@ -1,0 +1,113 @@
+"""ThreadSync and SplitHostDevice: where barriers stand, what becomes a kernel, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import LoweringError
+from weft.ir import walk
+from weft.script import tir as T
+from weft.tir import transform
+
+
+def apply(p, func, name="main"):
+    return p(weft.IRModule({name: func}))
+
+
+def barriers(func):
+    return [n for n in walk(func.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_storage_sync"]
+
+
+def test_a_barrier_stands_between_writer_and_reader_only():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            S = T.alloc_buffer((16,), scope="shared")
+            R = T.alloc_buffer((1,), scope="local")
+            R[0] = A[t]
+            S[t] = R[0]
+            B[t] = A[t]
+            B[t] = S[15 - t] + S[t]
+
+    assert len(barriers(apply(transform.ThreadSync("shared"), f)["main"])) == 1
+    assert apply(transform.ThreadSync("warp"), f)["main"] is f
+
+
+def test_a_loop_waits_for_its_last_iteration():
+    @T.prim_func
+    def f(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32")):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            for k in range(8):
+                S = T.alloc_buffer((16,), scope="shared")
+                S[t] = A[k, t]
+                B[k, t] = S[15 - t]
+
+    out = apply(transform.ThreadSync("shared"), f)["main"]
+    assert len(barriers(out)) == 2
+    loop = next(n for n in walk(out.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.SERIAL)
+    first = loop.body.seq[0]
+    assert isinstance(first, tir.Evaluate)
+
+
+def test_a_barrier_in_a_test_of_threads_is_refused():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            S = T.alloc_buffer((16,), scope="shared")
+            if t < 8:
+                S[t] = A[t]
+                B[t] = S[7 - t]
+
+    with pytest.raises(LoweringError, match="would not reach a barrier"):
+        apply(transform.ThreadSync("shared"), f)
+
+
+def bound(n, factor=32):
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="B")
+    s = te.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=factor)
+    s[b].bind(block, te.thread_axis("blockIdx.x"))
+    s[b].bind(thread, te.thread_axis("threadIdx.x"))
+    return te.schedule.schedule_to_prim_func(s, [a, b], "double")
+
+
+def test_split_with_a_symbolic_length():
+    mod = apply(transform.SplitHostDevice(), bound(te.size_var("n")), "double")
+    assert sorted(v.name_hint for v, _ in mod.items()) == ["double", "double_kernel"]
+    host, device = mod["double"], mod["double_kernel"]
+    (call,) = [n for n in walk(host.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_call_packed"]
+    assert call.args[0].value == "double_kernel"
+    assert [b.name for b in call.args[1:3]] == ["B", "A"] and call.args[3].name == "n"
+    assert len(call.args) == 6 and call.args[5].value == 32
+    assert device.attrs["tir.is_global_func"] and device.attrs["calling_conv"] == 2
+    assert list(device.attrs["tir.kernel_launch_params"]) == ["blockIdx.x", "threadIdx.x"]
+    assert not any(isinstance(n, tir.For) for n in walk(host.body))
+    assert tir.analysis.verify_well_formed(mod)
+    again = transform.SplitHostDevice()(mod)
+    assert again["double"] is host and again["double_kernel"] is device
+
+
+def test_two_nests_become_two_kernels():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            B[t] = A[t]
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            B[t] = B[t] + 1.0
+
+    mod = apply(transform.SplitHostDevice(), f)
+    assert sorted(v.name_hint for v, _ in mod.items()) == ["f_kernel", "f_kernel_1", "main"]
+
+
+def test_an_extent_that_only_the_device_knows():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "float32")):
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(A[b], thread="threadIdx.x"):
+                B[t] = 0.0
+
+    with pytest.raises(LoweringError, match="known only on the device"):
+        apply(transform.SplitHostDevice(), f)
