@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Function, IRModule, Pass, PassContext, constant, fingerprint
+from weft.ir import Attrs, Function, IRModule, Pass, PassContext, constant, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
 from weft.relax.rename import rename_vars
 from weft.relax.transform import schedule_tir
@@ -124,7 +124,7 @@ def compile_kernels(
     if not functions:
         return None
     done = 0
-    instrumented = bool(PassContext.current().config.get("tir.instrument_bound_checkers"))
+    own_code = PassContext.current().config.get("tir.instrument_bound_checkers") or rules_of(target.kind.name)
 
     def report(name: str) -> None:
         nonlocal done
@@ -135,7 +135,7 @@ def compile_kernels(
     def compile_one(item: tuple[str, PrimFunc]) -> bytes:
         name, func = item
         func = func.with_attr("global_symbol", name)
-        key = _cache_key(func, name, target) if tir_pipeline is None and not instrumented else None
+        key = _cache_key(func, name, target) if tir_pipeline is None and not own_code else None
         code = cache.get(key) if key is not None else None
         if code is None:
             scheduled = (

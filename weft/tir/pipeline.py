@@ -30,6 +30,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.compact_buffer(),
         t.loop_partition(),
         t.storage_rewrite(),
+        t.lower_intrin(target=getattr(getattr(target, "kind", None), "name", "llvm")),
         t.flatten_buffer(),
         t.transpose_tiles(),
         t.dot_product(forms=getattr(target, "dot_forms", ())),

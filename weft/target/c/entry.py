@@ -24,7 +24,8 @@ def lower_c(func: PrimFunc) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
     passes = [t.lower_blocks(), t.simplify(), *requested_checks(), t.inject_double_buffer(), t.hoist_if_then_else(),
-              t.compact_buffer(), t.flatten_buffer(), t.unroll_loop(), t.simplify()]  # fmt: skip
+              t.compact_buffer(), t.lower_intrin(target="c"), t.flatten_buffer(), t.unroll_loop(),
+              t.simplify()]  # fmt: skip
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered

@@ -413,7 +413,8 @@ def _fetch_together(node: For, tag: str, s: _Emitter) -> None:
     name = s.fresh(node.loop_var)
     s.emit(f"{of} {name} = ({of}){tag} + {_EXPR(node.min, s)};")
     s.nested(f"if ({name} < {_EXPR(node.min + node.extent, s)})", node.body)
-    if as_int(node.extent) is None or as_int(s.extents[tag]) is None or as_int(node.extent) > as_int(s.extents[tag]):
+    wanted, there = as_int(node.extent), as_int(s.extents[tag])
+    if wanted is None or there is None or wanted > there:
         raise CodegenError(f"a nest inside of {tag} needs more threads than there are", where=node.span,
                            expected=f"at most {s.extents[tag]}", found=str(node.extent),
                            help="split it by the number of threads")  # fmt: skip
@@ -442,7 +443,8 @@ def emit_kernel(func: PrimFunc) -> Kernel:
         When the outermost loop is not bound to threads, or for what target cuda does not express yet.
     """
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), t.simplify(), t.thread_sync("shared"), t.compact_buffer(), t.flatten_buffer(),
+    passes = [t.lower_blocks(), t.simplify(), t.thread_sync("shared"), t.compact_buffer(),
+              t.lower_intrin(target="cuda"), t.flatten_buffer(),
               t.vectorize_loop(), t.unroll_loop(), t.simplify()]  # fmt: skip
     lowered = Sequential(passes, name="cuda.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)

@@ -92,7 +92,7 @@ class _Splitter:
         fresh.update(zip(buffers, copies, strict=True))
         handles = [Var(f"{b.name}_handle", "handle") for b in buffers]
         tags = [t for t in _TAGS if t in extents]
-        attrs = {"calling_conv": 2, "tir.is_global_func": True, "tir.kernel_launch_params": tuple(tags)}
+        attrs: dict[str, Any] = {"calling_conv": 2, "tir.is_global_func": True, "tir.kernel_launch_params": tuple(tags)}
         if self.func.attrs.get("target") is not None:
             attrs["target"] = self.func.attrs["target"]
         if self.func.attrs.get("tir.noalias"):

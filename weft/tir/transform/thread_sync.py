@@ -89,10 +89,11 @@ class _Planner:
                                     help="move what needs the barrier out of the test")  # fmt: skip
             return node
         new = rebuild(node, self.visit)
-        serial = isinstance(new, While) or (isinstance(new, For) and new.kind != ForKind.THREAD_BINDING)
-        if serial and not _starts_with_barrier(new.body) and self.meets_itself(node.body):
-            new = replace_node(new, body=seq(self.barrier(), new.body))
-        return new
+        if not isinstance(new, (For, While)) or (isinstance(new, For) and new.kind == ForKind.THREAD_BINDING):
+            return new
+        if _starts_with_barrier(new.body) or not self.meets_itself(new.body):
+            return new
+        return replace_node(new, body=seq(self.barrier(), new.body))
 
     def meets_itself(self, body: Stmt) -> bool:
         """Whether one iteration conflicts with the next one; memory declared inside is the same in each."""

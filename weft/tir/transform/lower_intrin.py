@@ -1,0 +1,85 @@
+"""LowerIntrin: a target's own way to write an intrinsic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import LoweringError
+from weft.ir import (
+    CallIntrin,
+    IRModule,
+    Op,
+    PrimExpr,
+    Var,
+    const,
+    function_pass,
+    intrin_rule,
+    register_intrin_lowering,
+    rewrite,
+)
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+
+__all__ = ["lower_intrin"]
+
+_ROUNDS = 16
+
+
+@register_intrin_lowering("tir.tvm_access_ptr", level=0)
+def _access_ptr(call: CallIntrin) -> PrimExpr:
+    """``tvm_access_ptr(type, data, offset, extent, rw)`` is the address of an element."""
+    kind, data, offset = call.args[:3]
+    if not isinstance(data, Var):
+        raise LoweringError("tvm_access_ptr needs the data of a buffer", found=str(data), where=call.span)
+    flat = Buffer(data, kind.dtype, (const(1, "int32"),), name=data.name)
+    return CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(flat, (offset,)),))
+
+
+@function_pass(kind=PrimFunc)
+def lower_intrin(func: PrimFunc, mod: IRModule, *, target: str = "") -> PrimFunc:
+    """Apply the rules that were registered for a kind of target (``weft.ir.register_intrin_lowering``).
+
+    Parameters
+    ----------
+        ``target``: the kind; by default that of the function's attribute ``target``, else ``"llvm"``.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form. What a rule makes is looked at again; one that never ends is an error.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32")):
+                T.evaluate(T.call_extern("int32", "g", T.call_intrin(
+                    "handle", "tir.tvm_access_ptr", T.call_intrin("float32", "tir.type_annotation"), A.data, 4, 8, 1)))
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((16,), "float32")):
+                A_1 = T.Buffer((1,), "float32", data=A.data)
+                T.evaluate(T.call_extern("int32", "g", T.address_of(A_1[4])))
+    Cost
+        Linear in expressions.
+    Source
+        TVM's ``LowerIntrin``.
+    """
+    of = getattr(func.attrs.get("target"), "kind", None)
+    kind = target or str(getattr(of, "name", of) or "llvm")
+    body = rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, CallIntrin) else n)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _apply(call: CallIntrin, kind: str, depth: int) -> PrimExpr:
+    rule = intrin_rule(call.op.name, kind) if isinstance(call.op, Op) else None
+    made: Any = rule(call) if rule is not None else None
+    if made is None or made is call:
+        return call
+    if made.dtype != call.dtype:
+        raise LoweringError(f"the rule for '{call.op.name}' on '{kind}' changes the type", expected=call.dtype,
+                            found=made.dtype, where=call.span)  # fmt: skip
+    if depth == _ROUNDS:
+        raise LoweringError(f"the rules for '{call.op.name}' on '{kind}' do not end", found=str(made), where=call.span)
+    return rewrite(made, lambda n: _apply(n, kind, depth + 1) if isinstance(n, CallIntrin) and n is not call else n)
