@@ -38,11 +38,15 @@ from weft.relax import spec as _spec  # its import registers the forms of the pi
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import (
     call_dps_packed,
+    call_inplace_packed,
     call_packed,
     call_pure_packed,
     call_tir,
     call_tir_inplace,
     const,
+    invoke_closure,
+    invoke_pure_closure,
+    make_closure,
 )
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline

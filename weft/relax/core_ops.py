@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import TypeInferenceError
+from weft.error import InvalidArgument, TypeInferenceError
 from weft.ir import (
     AnyType,
     Attrs,
@@ -18,6 +18,7 @@ from weft.ir import (
     Expr,
     ExprStringImm,
     ExternFunc,
+    FuncType,
     GlobalVar,
     IntImm,
     Op,
@@ -29,6 +30,7 @@ from weft.ir import (
     Tuple,
     TupleType,
     Type,
+    VDevice,
     constant,
     prim_value,
     shape_expr,
@@ -36,9 +38,11 @@ from weft.ir import (
 )
 
 __all__ = [
-    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "assert_op", "call_builtin", "call_dps_packed",
-    "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace", "const", "is_op", "null_value", "print_",
-    "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
+    "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
+    "call_builtin_with_ctx",
+    "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
+    "const", "hint_on_device", "invoke_closure", "invoke_pure_closure", "is_op", "make_closure", "null_value",
+    "print_", "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[Call], Type]
@@ -143,6 +147,76 @@ def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx
     return Call(op, (ExternFunc(name), Tuple(tuple(as_relax(a) for a in args))), ty_args=types)
 
 
+def call_builtin_with_ctx(func: str | ExternFunc, args: Any, *, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+    """Call a function of the VM's runtime that takes the VM itself as its first argument."""
+    extern = ExternFunc(func) if isinstance(func, str) else func
+    types = ty_args if ty_args is not None else sinfo_args
+    types = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
+    return Call(Op.get("relax.call_builtin_with_ctx"), (extern, _as_args(args)), ty_args=types)
+
+
+def call_inplace_packed(
+    func: str | ExternFunc, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
+) -> Call:
+    """Call a packed function that changes some of its arguments, and has no other effects.
+
+    ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result. The arguments that it changes
+    must not be used afterwards.
+
+    Raises
+    ------
+    InvalidArgument
+        When an index names no argument, or no argument is changed at all.
+    """
+    indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
+    wrong = [i for i in indices if not -1 <= i < len(args)]
+    if wrong or not any(i >= 0 for i in indices):
+        raise InvalidArgument(
+            "call_inplace_packed: inplace_indices must name arguments",
+            expected=f"-1..{len(args) - 1}, one of them not negative",
+            found=str(indices),
+            help="use call_pure_packed for a function that changes no argument",
+        )
+    call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
+    attrs = Attrs.of(inplace_indices=indices)
+    return Call(Op.get("relax.call_inplace_packed"), (call.op, *call.args), attrs, call.ty_args)
+
+
+def make_closure(func: Expr, args: Any = ()) -> Call:
+    """Make a closure of a function of the module: `args` become its last arguments in each call.
+
+    Parameters
+    ----------
+    func : GlobalVar
+        The function.
+    args : list of Expr or Tuple
+        What is captured.
+    """
+    return Call(Op.get("relax.make_closure"), (func, _as_args(args)))
+
+
+def invoke_closure(closure: Expr, args: Any = (), ty_args: Any = None) -> Call:
+    """Call a closure that may have effects."""
+    return _invoke("invoke_closure", closure, args, ty_args)
+
+
+def invoke_pure_closure(closure: Expr, args: Any = (), ty_args: Any = None) -> Call:
+    """Call a closure that has no effects."""
+    return _invoke("invoke_pure_closure", closure, args, ty_args)
+
+
+def _invoke(name: str, closure: Expr, args: Any, types: Any) -> Call:
+    chosen = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
+    return Call(Op.get("relax." + name), (closure, _as_args(args)), ty_args=chosen)
+
+
+def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
+    """Say that a tensor lies on a device, whereto it is copied unless it does."""
+    device = as_vdevice(dst_vdevice)
+    device = VDevice(device.target, device.vdevice_id, memory_scope)
+    return Call(Op.get("relax.hint_on_device"), (data,), Attrs.of(dst_vdevice=device))
+
+
 def shape_of(x: Expr) -> Call:
     """Take the shape of a tensor as a shape value."""
     return Call(Op.get("relax.shape_of"), (x,))
@@ -176,9 +250,21 @@ def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:
     )
 
 
-def to_vdevice(x: Expr, vdevice: Any) -> Call:
-    """Copy a tensor to a virtual device."""
-    return Call(Op.get("relax.to_vdevice"), (x,), Attrs.of(dst_vdevice=vdevice))
+def as_vdevice(value: Any) -> VDevice:
+    """Make a virtual device of itself, of a string such as ``cuda:1`` or ``llvm:0:global``, or of a device."""
+    if isinstance(value, VDevice):
+        return value
+    kind, *rest = str(value).removeprefix("device(").rstrip(")").split(":")
+    if not kind or len(rest) > 2 or (rest and not rest[0].isdigit()):
+        raise InvalidArgument(
+            "a virtual device has the form 'target:index:scope'", expected="such as 'cuda:1'", found=repr(value)
+        )
+    return VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
+
+
+def to_vdevice(x: Expr, dst_vdevice: Any) -> Call:
+    """Copy a tensor to a virtual device, given as such or by name (``cuda:1``)."""
+    return Call(Op.get("relax.to_vdevice"), (x,), Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))
 
 
 def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> Call:
@@ -222,10 +308,36 @@ def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
 @_core("call_tir_inplace")
 @_core("call_dps_packed")
 @_core("call_pure_packed")
+@_core("call_inplace_packed")
 def _from_type_args(call: Call) -> Type:
     if not call.ty_args:
         return AnyType()
     return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
+
+
+@_core("make_closure")
+def _closure_type(call: Call) -> Type:
+    """The type of the function without the parameters that are captured."""
+    ty = call.args[0].ty
+    captured = call.args[1].ty if call.args[1].ty is not None else call.args[1]
+    fields = getattr(captured, "fields", None)
+    if not isinstance(ty, FuncType) or ty.params is None or fields is None:
+        return AnyType()
+    if len(fields) > len(ty.params):
+        raise TypeInferenceError(
+            "make_closure: more values are captured than the function has parameters",
+            expected=f"at most {len(ty.params)}",
+            found=str(len(fields)),
+            where=call.span,
+        )
+    return FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
+
+
+@_core("invoke_closure", pure=False)
+@_core("invoke_pure_closure")
+def _invoked_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    return _from_type_args(call) if call.ty_args or not isinstance(ty, FuncType) else ty.ret
 
 
 @_core("call_builtin", pure=False)
@@ -274,8 +386,10 @@ def _unit_type(call: Call) -> Type:
 
 
 @_core("to_vdevice")
-def _same_type(call: Call) -> Type:
-    return call.args[0].ty
+@_core("hint_on_device")
+def _moved_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    return TensorType(ty.shape, ty.dtype, ty.ndim, call.attrs["dst_vdevice"]) if isinstance(ty, TensorType) else ty
 
 
 @_core("builtin.alloc_tensor", pure=False)

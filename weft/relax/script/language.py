@@ -177,6 +177,34 @@ def call_pure_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any
     return core_ops.call_pure_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
 
 
+def call_inplace_packed(
+    func: Any, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
+) -> CallNode:
+    """Call a packed function that changes some of its arguments."""
+    types = _types(ty_args if ty_args is not None else sinfo_args)
+    return core_ops.call_inplace_packed(func, *args, inplace_indices=inplace_indices, ty_args=types)
+
+
+def invoke_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
+    """Call a closure that may have effects."""
+    return core_ops.invoke_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
+
+
+def invoke_pure_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
+    """Call a closure that has no effects."""
+    return core_ops.invoke_pure_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
+
+
+make_closure = core_ops.make_closure
+to_vdevice = core_ops.to_vdevice
+
+
+def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str | None = None) -> CallNode:
+    """Say that a tensor lies on a device."""
+    device = core_ops.as_vdevice(dst_vdevice)
+    return core_ops.hint_on_device(data, device, memory_scope or device.memory_scope)
+
+
 def _builtin(name: str) -> Any:
     def make(func: Any, args: Any = (), ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
         extern = ExternFuncNode(func) if isinstance(func, str) else func

@@ -186,12 +186,19 @@ def _call_tir(node: Call, name: str, p: Printer) -> Doc | None:
     return call(f"R.{name}", args, kwargs)
 
 
-def _call_pure_packed(node: Call, name: str, p: Printer) -> Doc | None:
-    if node.attrs or not node.args or not isinstance(node.args[0], ExternFunc):
+def _packed(node: Call, name: str, p: Printer) -> Doc | None:
+    keys = {"inplace_indices"} if name == "call_inplace_packed" else set()
+    if set(node.attrs.keys()) != keys or not node.args or not isinstance(node.args[0], ExternFunc):
         return None
-    return call(
-        "R.call_pure_packed", [_callee(node.args[0], p), *[p.expr(a) for a in node.args[1:]]], _type_args(node, p)
-    )
+    kwargs = [(k, any_literal(node.attrs[k], p)) for k in keys]
+    args = [_callee(node.args[0], p), *[p.expr(a) for a in node.args[1:]]]
+    return call(f"R.{name}", args, [*kwargs, *_type_args(node, p)])
+
+
+def _invoke(node: Call, name: str, p: Printer) -> Doc | None:
+    if node.attrs or len(node.args) != 2:
+        return None
+    return call(f"R.{name}", [p.expr(a) for a in node.args], _type_args(node, p))
 
 
 def _call_builtin(node: Call, name: str, p: Printer) -> Doc | None:
@@ -204,7 +211,10 @@ _SPELLED: dict[str, Callable[[Call, str, Printer], Doc | None]] = {
     "call_tir": _call_tir,
     "call_tir_inplace": _call_tir,
     "call_dps_packed": _call_tir,
-    "call_pure_packed": _call_pure_packed,
+    "call_inplace_packed": _packed,
+    "call_pure_packed": _packed,
+    "invoke_closure": _invoke,
+    "invoke_pure_closure": _invoke,
     "call_builtin": _call_builtin,
     "call_builtin_with_ctx": _call_builtin,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.error import LoweringError
 from weft.ir import (
     AnyType,
     Attrs,
@@ -26,12 +27,13 @@ from weft.ir import (
     function_pass,
     shape_expr,
 )
-from weft.relax.core_ops import alloc_storage, call_builtin, is_op, storage_tensor
+from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.plan_memory import size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
+from weft.runtime import device
 
 __all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_runtime_builtin"]
 
@@ -248,10 +250,27 @@ def _call_tir_dyn(call: Call) -> Expr:
     return call_builtin("vm.builtin.call_tir_dyn", [call.args[0], *call.args[1].fields])  # type: ignore[attr-defined]
 
 
-@_on("to_vdevice")
+@_on("make_closure")
+def _make_closure(call: Call) -> Expr:
+    return call_builtin("vm.builtin.make_closure", [call.args[0], *_spread(call.args[1])])
+
+
+@_on("invoke_closure", "invoke_pure_closure")
+def _invoke_closure(call: Call) -> Expr:
+    return call_builtin("vm.builtin.invoke_closure", [call.args[0], *_spread(call.args[1])], call.ty, with_ctx=True)
+
+
+def _spread(packed: Any) -> tuple[Expr, ...]:
+    if not isinstance(packed, Tuple):
+        raise LoweringError("the arguments of a closure must be written out", where=packed.span, found=str(packed))
+    return packed.fields
+
+
+@_on("to_vdevice", "hint_on_device")
 def _to_vdevice(call: Call) -> Expr:
-    device = call.attrs["dst_vdevice"]
-    return call_builtin("vm.builtin.to_device", [call.args[0], 1, getattr(device, "vdevice_id", 0)])
+    where = as_vdevice(call.attrs["dst_vdevice"])
+    kind = device("cpu" if where.target in ("llvm", "c") else where.target)
+    return call_builtin("vm.builtin.to_device", [call.args[0], kind.device_type, where.vdevice_id])
 
 
 @_on("print")

@@ -10,6 +10,8 @@ from weft.relax.rename import rename_vars
 
 __all__ = ["remove_purity_checking", "to_non_dataflow"]
 
+_PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
+
 
 @function_pass(kind=Function, opt_level=0)
 def to_non_dataflow(func: Function, mod: IRModule) -> Function:
@@ -94,7 +96,7 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
     Requires
         Blocks without dataflow.
     Ensures
-        No ``call_pure_packed``.
+        No ``call_pure_packed``, no ``call_inplace_packed``.
     Example
         Before::
 
@@ -116,9 +118,16 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
     """
 
     def unwrap(value: Any) -> Any:
-        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.call_pure_packed":
+        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _PURE_PACKED:
             callee = value.args[0]
-            return Call(callee, value.args[1:], value.attrs, value.ty_args, span=value.span, ty=value.ty)
+            return Call(
+                callee,
+                value.args[1:],
+                value.attrs.without("inplace_indices"),
+                value.ty_args,
+                span=value.span,
+                ty=value.ty,
+            )
         return value
 
     body = map_values(func.body, unwrap)
