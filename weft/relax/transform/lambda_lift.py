@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Call, Expr, ExprVar, Function, IRModule, SizeVar, module_pass, shape_expr, walk
+from weft.ir import Var as ScalarVar
 from weft.relax.core_ops import call_pure_packed
-from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
+from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
@@ -71,19 +72,35 @@ def _lift(name: str, func: Function, mod: IRModule) -> Function:
     """Move the inner functions of a function to the module, the innermost first."""
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
-        return _closure(f"{name}_{binding.var.name_hint}", binding.var, value, mod) if type(value) is Function else None
+        if type(value) is not Function:
+            return None
+        symbols = _symbols_outside(func, binding.value)
+        return _closure(f"{name}_{binding.var.name_hint}", binding.var, value, symbols, mod)
 
     return rewrite_bindings(func, mod, rule)
 
 
-def _closure(name: str, var: ExprVar, func: Function, mod: IRModule) -> Expr:
+def _symbols_outside(func: Function, inner: Function) -> set[int]:
+    """Collect the symbolic variables that a function names outside of one of its inner functions, by ``id``."""
+    own = {id(b) for b in all_bindings(inner)}
+    found = [p.ty for p in func.params]
+    for b in all_bindings(func):
+        if isinstance(b.value, Function) and b.value is not inner:
+            found.extend(p.ty for p in b.value.params)
+        elif id(b) not in own and b.value is not inner:
+            found.append(b.ty if isinstance(b, MatchCast) else b.var.ty)
+    return {id(n) for ty in found if ty is not None for n in walk(ty) if isinstance(n, ScalarVar)}
+
+
+def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IRModule) -> Expr:
     """Add a function to the module, and return what its variable stands for."""
     bound = {id(p) for p in func.params} | {id(b.var) for b in all_bindings(func)} | {id(var)}
     captured = list({id(v): v for v in variables(func.body) if id(v) not in bound}.values())
     params = [Var(v.name_hint, v.ty, span=v.span) for v in captured]
     values: list[Expr] = [*captured]
-    known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, SizeVar)}
-    sizes = list({id(n): n for n in walk(func) if isinstance(n, SizeVar) and id(n) not in known}.values())
+    known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
+    used = {id(n): n for n in walk(func) if isinstance(n, ScalarVar) and id(n) not in known}
+    sizes = [n for key, n in used.items() if isinstance(n, SizeVar) or key in symbols]
     if sizes:
         values.append(shape_expr(tuple(sizes)))
         params.append(Var("sizes", values[-1].ty))  # type: ignore[attr-defined]
