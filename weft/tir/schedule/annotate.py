@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Attrs, IntImm, IterVar, Range, Var, const
-from weft.tir.analysis.structure import child_realizes, replace_node, used_vars
+from weft.tir.analysis.structure import child_realizes, replace_node, statements, used_vars
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
@@ -36,6 +36,7 @@ def vectorize(state: ScheduleState, var: Var) -> None:
 def unroll(state: ScheduleState, var: Var) -> None:
     """Write the iterations of a loop out one after another."""
     loop = state.loop(var)
+    _check_unbound(loop, "unroll")
     state.replace(loop, replace_node(loop, kind=ForKind.UNROLLED))
 
 
@@ -43,18 +44,39 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     """Run each iteration of a loop on its own GPU thread or block."""
     if not thread_tag.startswith(("threadIdx.", "blockIdx.", "vthread")):
         raise refuse("bind", f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
-    loop = state.loop(var)
+    path = state.path_to_loop(var)
+    loop = path[-1]
+    assert isinstance(loop, For)
+    _check_unbound(loop, "bind")
     _check_data_parallel(loop, "bind", allow_reduce=thread_tag.startswith("threadIdx."))
+    for other in (*path[:-1], *statements(loop.body)):
+        if isinstance(other, For) and other.thread_binding is not None:
+            if other.thread_binding.thread_tag == thread_tag and not thread_tag.startswith("vthread"):
+                raise refuse(
+                    "bind",
+                    f"a loop of the same nest runs on {thread_tag} already",
+                    loops=[other, loop],
+                    help="bind one of the two to another axis, or fuse the two loops and bind the result",
+                )
     axis = IterVar(Range(const(0, var.dtype), loop.extent), Var(thread_tag, var.dtype), "thread", thread_tag)
     state.replace(loop, replace_node(loop, kind=ForKind.THREAD_BINDING, thread_binding=axis))
 
 
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
     loop = state.loop(var)
-    if loop.kind is ForKind.THREAD_BINDING:
-        raise refuse(primitive, "the loop is bound to a thread", loops=loop)
+    _check_unbound(loop, primitive)
     _check_data_parallel(loop, primitive)
     state.replace(loop, replace_node(loop, kind=kind))
+
+
+def _check_unbound(loop: For, primitive: str) -> None:
+    if loop.thread_binding is not None:
+        raise refuse(
+            primitive,
+            f"the loop is bound to {loop.thread_binding.thread_tag}",
+            loops=loop,
+            help="a thread runs each of its iterations; split the loop before binding it",
+        )
 
 
 def _check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -> None:

@@ -57,6 +57,9 @@ def cache_read(
     old = region.buffer
     cache = _cache_of(old, storage_scope)
     users = consumers if consumers else [name]
+    for user in users:
+        if not any(r.buffer is old for r in state.realize(user).block.reads):
+            raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
     top = top_child(scope, path)
     if any(any(w.buffer is old for w in r.block.writes) for r in child_realizes(top)):
         raise refuse("cache_read", f"'{old.name}' is written in the same loop nest", block=name)

@@ -11,6 +11,7 @@ from weft.arith import Analyzer
 from weft.ir import (
     NO_ATTRS,
     TRUE,
+    DataType,
     IntImm,
     PrimExpr,
     Range,
@@ -33,7 +34,7 @@ from weft.tir.analysis.structure import (
     used_vars,
 )
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
 __all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "split"]
 
@@ -52,6 +53,7 @@ def split(
         raise refuse("split", "the loop is bound to a thread", loops=loop, help="split before binding")
     if not is_const_int(loop.min, 0):
         raise refuse("split", "the loop does not start at 0", loops=loop, help="normalise it first")
+    _check_known(state, "split", path, factors)
     analyzer = state.analyzer_at(path)
     dtype = loop.loop_var.dtype
     sizes = _infer_factors(loop, factors, analyzer)
@@ -86,9 +88,7 @@ def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer
     """Fill in the factor given as None (or -1) so that the product covers the extent."""
     if not factors:
         raise refuse("split", "no factors were given", loops=loop)
-    open_at = [i for i, f in enumerate(factors) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
-    if len(open_at) > 1:
-        raise refuse("split", "at most one factor may be left open", loops=loop)
+    open_at = _open_places("split", "factor", loop, factors)
     dtype = loop.loop_var.dtype
     sizes = [const(0, dtype) if i in open_at else as_expr(f, dtype) for i, f in enumerate(factors)]
     for i, s in enumerate(sizes):
@@ -107,6 +107,35 @@ def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer
             help="leave one factor None",
         )
     return sizes
+
+
+def _open_places(primitive: str, word: str, loop: For, numbers: Sequence[PrimExpr | int | None]) -> list[int]:
+    """Check that the numbers are integers or None, and return where the one is that is left open."""
+    for f in numbers:
+        whole = DataType(f.dtype).is_integer if isinstance(f, PrimExpr) else f is None or hasattr(f, "__index__")
+        if not whole:
+            raise refuse(primitive, f"the {word} {f} is not an integer", loops=loop, help="give integers or one None")
+    open_at = [i for i, f in enumerate(numbers) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
+    if len(open_at) > 1:
+        raise refuse(primitive, f"at most one {word} may be left open", loops=loop, help="give the others as numbers")
+    return open_at
+
+
+def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], expressions: Sequence[object]) -> None:
+    """Refuse expressions with variables that have no value where the loop at the end of `path` starts."""
+    known = {v for _, b in state.func.buffer_map for v in used_vars(b.shape)} | set(state.func.params)
+    for s in path[:-1]:
+        known |= {s.loop_var} if isinstance(s, For) else {s.var} if isinstance(s, LetStmt) else set()
+        known |= {iv.var for iv in s.iter_vars} if isinstance(s, Block) else set()
+    unknown = used_vars(*[e for e in expressions if isinstance(e, PrimExpr)]) - known
+    if unknown:
+        names = ", ".join(sorted(v.name for v in unknown))
+        raise refuse(
+            primitive,
+            f"variables that are not known at the loop: {names}",
+            loops=path[-1],
+            help="use numbers, dimensions of the parameters and variables of outer loops",
+        )
 
 
 def _guard(body: Stmt, condition: PrimExpr) -> Stmt:
@@ -247,6 +276,7 @@ def loop_partition(
             help="decompose_reduction first",
         )
     dtype = var.dtype
+    _check_known(state, "loop_partition", path, factors)
     analyzer = state.analyzer_at(path)
     lengths = _partition_lengths(loop, factors, analyzer)
     start: PrimExpr = loop.min
@@ -289,11 +319,11 @@ def _namer(state: ScheduleState, n: int):  # noqa: ANN202
 def _partition_lengths(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
     dtype = loop.loop_var.dtype
     known: PrimExpr = const(0, dtype)
-    open_at = [i for i, f in enumerate(factors) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
-    if len(open_at) > 1:
-        raise refuse("loop_partition", "at most one length may be left open", loops=loop)
+    open_at = _open_places("loop_partition", "length", loop, factors)
     lengths = [const(0, dtype) if i in open_at else cast(dtype, as_expr(f, dtype)) for i, f in enumerate(factors)]
     for s in lengths:
+        if isinstance(s, IntImm) and s.value < 0:
+            raise refuse("loop_partition", f"length {s.value} is negative", loops=loop, help="give lengths from 0")
         known = known + s
     rest = analyzer.simplify(loop.extent - known)
     if open_at:
@@ -337,15 +367,7 @@ def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[lis
     path = state.path_to_loop(var)
     loop = path[-1]
     assert isinstance(loop, For)
-    defined = {s.loop_var for s in path[:-1] if isinstance(s, For)} | {
-        v for s in path for v in ([iv.var for iv in s.iter_vars] if isinstance(s, Block) else [])
-    }
-    dims = {v for _, b in state.func.buffer_map for v in used_vars(b.shape)} | set(state.func.params)
-    unknown = used_vars(condition) - defined - dims
-    if unknown:
-        raise refuse(
-            "specialize", "the condition uses variables that are not known at the loop", loops=[v.name for v in unknown]
-        )
+    _check_known(state, "specialize", path, [condition])
     copy, variables, names = clone_fresh(loop, _namer(state, 1))
     state.replace(loop, IfThenElse(condition, loop, copy))
     return [s.block.name_hint for s in child_realizes(copy)], variables, names

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import IntImm, IRModule, PrimExpr
+from weft.ir import IRModule, PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
@@ -24,6 +24,7 @@ from weft.tir.schedule import (
     pad_einsum,
     reduction,
     reindex,
+    sampling,
     tensorize,
 )
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
@@ -125,8 +126,10 @@ class Schedule:
         before = self.state.func
         try:
             result = fn(self, *args, **kwargs)
-        except Exception:
+        except Exception as error:
             self.state.func = before
+            if isinstance(error, ScheduleError) and self._depth == 1:
+                _say_where(error, fn.__name__, [*args, *kwargs.values()])
             raise
         finally:
             self._depth -= 1
@@ -140,8 +143,18 @@ class Schedule:
         """Find blocks that are given by name, and make functions of indices what can be printed and saved."""
         names = [n for n in fn.__code__.co_varnames[1 : fn.__code__.co_argcount]]
         given = dict(zip(names, args, strict=False)) | kwargs
-        if isinstance(given.get("block"), str):
-            given["block"] = self.get_block(given["block"])
+        kinds = {n: fn.__annotations__.get(n) for n in given}
+        rest = fn.__annotations__.get("loops_")  # the primitives that take any number of loops
+        for n, kind in [*kinds.items(), *[(i, rest) for i in range(len(names), len(args))]]:
+            value = given[n] if n in given else args[n]  # type: ignore[index]
+            if isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
+                given[n] = value = self.get_block(value)
+            if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
+                raise ScheduleError(
+                    f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",
+                    expected=_HANDLES[kind][2],
+                    found=repr(value),
+                )
         index_map = given.get("index_map")
         if index_map is not None and not isinstance(index_map, IndexMap):
             block = self.state.realize(given["block"].name).block
@@ -434,30 +447,16 @@ class Schedule:
     @_primitive
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
         """Draw one of `candidates`; `decision` is the index to take instead."""
-        if len(candidates) != len(probs) or not candidates:
-            raise ScheduleError(
-                "sample_categorical: candidates and probabilities differ in number",
-                found=f"{len(candidates)} and {len(probs)}",
-            )
-        choice = decision if decision is not None else self._random.choices(range(len(candidates)), probs)[0]
-        self._drawn = choice
-        return candidates[choice]
+        self._drawn = sampling.categorical(self._random, candidates, probs, decision)
+        return candidates[self._drawn]
 
     @_primitive
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
     ) -> list[int]:
         """Draw `n` factors whose product is the extent of a loop."""
-        extent = self.state.loop(loop.var).extent
-        if decision is not None:
-            self._drawn = list(decision)
-            return list(decision)
-        if not isinstance(extent, IntImm):
-            raise ScheduleError("sample_perfect_tile: the extent of the loop is not a constant", found=str(extent))
-        choices = [f for f in _factorizations(extent.value, n) if f[-1] <= max_innermost_factor]
-        drawn = list(self._random.choice(choices or _factorizations(extent.value, n)))
-        self._drawn = drawn
-        return drawn
+        self._drawn = sampling.perfect_tile(self._random, self.state.loop(loop.var), n, max_innermost_factor, decision)
+        return list(self._drawn)
 
     # --- used by rules ---
 
@@ -466,12 +465,26 @@ class Schedule:
         return LoopRV(self.state.loops_of(block.name)[0].loop_var)
 
 
+_HANDLES: dict[Any, Any] = {
+    "BlockRV": (BlockRV, "block", "the name of a block or what get_block returned"),
+    "LoopRV": (LoopRV, "loop", "a loop that get_loops, split or fuse returned"),
+    "BlockRV | LoopRV": ((BlockRV, LoopRV), "block or loop", "what get_block or get_loops returned"),
+}
+
+
+def _say_where(error: ScheduleError, primitive: str, args: list[Any]) -> None:
+    """Add to an error the primitive that was refused, its block and its loops, where it does not name them."""
+    if not error.what.startswith(f"{primitive}: "):
+        error.what = f"{primitive}: {error.what}"
+    handles = [h for a in args for h in (a if isinstance(a, (list, tuple)) else [a])]
+    blocks_ = [h.name for h in handles if isinstance(h, BlockRV)]
+    loops_ = [h.var.name for h in handles if isinstance(h, LoopRV)]
+    if error.where is None and blocks_:
+        error.where = f"block '{blocks_[0]}'"
+    if error.found is None and loops_:
+        error.found = f"loops {', '.join(loops_)}"
+
+
 def _handle_key(handle: BlockRV | LoopRV) -> Any:
     """Return what two handles of one block or loop share."""
     return handle.name if isinstance(handle, BlockRV) else handle.var
-
-
-def _factorizations(value: int, n: int) -> list[tuple[int, ...]]:
-    if n == 1:
-        return [(value,)]
-    return [(d, *rest) for d in range(1, value + 1) if value % d == 0 for rest in _factorizations(value // d, n - 1)]

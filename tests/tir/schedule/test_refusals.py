@@ -1,0 +1,162 @@
+"""What each primitive does with a request that would change the result: an error that says who, where and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tir.schedule.test_primitives import check_matmul, matmul
+from weft import te, tir
+from weft.error import InvalidArgument, ScheduleError
+from weft.ir import assert_structural_equal
+from weft.tir import Schedule
+
+SHAPE = (12, 10, 7)
+
+
+def loops(sch, block="C"):
+    return sch.get_loops(block)
+
+
+def bind_then(again):
+    def apply(sch):
+        loop = loops(sch)[0]
+        sch.bind(loop, "threadIdx.x")
+        again(sch, loop)
+
+    return apply
+
+
+def reduction_outside(sch):
+    i, j, k = loops(sch)
+    sch.reorder(k, i)
+    sch.decompose_reduction("C", i)
+
+
+def split_twice(sch):
+    i = loops(sch)[0]
+    sch.split(i, [None, 2])
+    sch.split(i, [None, 2])
+
+
+def nested_axis(sch):
+    i, j, _ = loops(sch)
+    sch.bind(i, "threadIdx.x")
+    sch.bind(j, "threadIdx.x")
+
+
+CASES = {
+    "split: factor 0 is not positive": lambda s: s.split(loops(s)[0], [0, None]),
+    "split: no factors": lambda s: s.split(loops(s)[0], []),
+    "split: at most one factor": lambda s: s.split(loops(s)[0], [None, None]),
+    "split: the factors cover 9 iterations of 12": lambda s: s.split(loops(s)[0], [3, 3]),
+    "split: the factor 2.5 is not an integer": lambda s: s.split(loops(s)[0], [2.5, None]),
+    "split: variables that are not known at the loop: q": lambda s: s.split(loops(s)[0], [tir.Var("q", "int64"), None]),
+    "split: variables .* loop: j": lambda s: s.split(loops(s)[0], [None, loops(s)[1].var]),
+    "split: an argument is no loop": lambda s: s.split(s.get_block("C"), [2, None]),
+    "split: the loop 'i' is no longer": split_twice,
+    "split: the loop is bound to a thread": bind_then(lambda s, i: s.split(i, [None, 2])),
+    "fuse: the loops are not directly nested": lambda s: s.fuse(loops(s)[0], loops(s)[2]),
+    "fuse: the loops are not directly nested in this order": lambda s: s.fuse(loops(s)[1], loops(s)[0]),
+    "fuse: no loops": lambda s: s.fuse(),
+    "fuse: an argument is no loop": lambda s: s.fuse(loops(s)[0], 3),
+    "fuse: a loop is bound": bind_then(lambda s, i: s.fuse(*loops(s)[:2])),
+    "reorder: the loops are not nested": lambda s: s.reorder(loops(s)[0], loops(s, "D")[0]),
+    "reorder: a loop is listed twice": lambda s: s.reorder(loops(s)[0], loops(s)[0]),
+    "loop_partition: length -5 is negative": lambda s: s.loop_partition(loops(s)[0], [-5, None]),
+    "loop_partition: the lengths add up to 50": lambda s: s.loop_partition(loops(s)[0], [50]),
+    "loop_partition: the length 2.5": lambda s: s.loop_partition(loops(s)[0], [2.5]),
+    "loop_partition: at most one length": lambda s: s.loop_partition(loops(s)[0], [None, None]),
+    "loop_partition: the loop runs over a reduction": lambda s: s.loop_partition(loops(s)[2], [3]),
+    "specialize: variables .* loop: k": lambda s: s.specialize(loops(s)[0], loops(s)[2].var < 3),
+    "parallel: the loop feeds 'v_k', a reduce variable": lambda s: s.parallel(loops(s)[2]),
+    "parallel: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.parallel(i)),
+    "vectorize: the loop feeds 'v_k', a reduce variable": lambda s: s.vectorize(loops(s)[2]),
+    "vectorize: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.vectorize(i)),
+    "unroll: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.unroll(i)),
+    "bind: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.bind(i, "threadIdx.y")),
+    "bind: a loop of the same nest runs on threadIdx.x": nested_axis,
+    "bind: unknown thread axis 'lane'": lambda s: s.bind(loops(s)[0], "lane"),
+    "bind: the loop feeds 'v_k', a reduce variable": lambda s: s.bind(loops(s)[2], "blockIdx.x"),
+    "unannotate: there is no annotation 'note'": lambda s: s.unannotate("C", "note"),
+    "compute_inline: the block is not one element-wise store": lambda s: s.compute_inline("C"),
+    "compute_inline: 'D' is an output": lambda s: s.compute_inline("D"),
+    "compute_inline: the root block": lambda s: s.compute_inline("root"),
+    "reverse_compute_inline: the producer is not": lambda s: s.reverse_compute_inline("D"),
+    "reverse_compute_inline: the block is not one": lambda s: s.reverse_compute_inline("C"),
+    "compute_at: the block writes an output": lambda s: s.compute_at("D", loops(s)[0]),
+    "compute_at: the block is already under": lambda s: s.compute_at("C", loops(s)[0]),
+    "reverse_compute_at: no producer": lambda s: s.reverse_compute_at("C", loops(s, "D")[0]),
+    "reverse_compute_at: the producer's result is not complete": lambda s: s.reverse_compute_at("D", loops(s)[2]),
+    "decompose_reduction: the loop is not around": lambda s: s.decompose_reduction("C", loops(s, "D")[0]),
+    "decompose_reduction: a reduction loop runs outside": reduction_outside,
+    "decompose_reduction: the block has no init": lambda s: s.decompose_reduction("D", loops(s, "D")[0]),
+    "rfactor: the loop is not a reduction loop": lambda s: s.rfactor(loops(s)[0]),
+    "rfactor: factor_axis 9": lambda s: s.rfactor(loops(s)[2], 9),
+    "rfactor: the block is not a reduction": lambda s: s.rfactor(loops(s, "D")[0]),
+    "cache_read: buffer index 7": lambda s: s.cache_read("C", 7, "local"),
+    "cache_read: 'D' does not read 'A'": lambda s: s.cache_read("C", 0, "local", [s.get_block("D")]),
+    "cache_write: buffer index 7": lambda s: s.cache_write("C", 7, "local"),
+    "set_scope: buffer index -3": lambda s: s.set_scope("C", -3, "local"),
+    "set_scope: 'D' is a parameter": lambda s: s.set_scope("D", 0, "local"),
+    "storage_align: buffer index 3": lambda s: s.storage_align("C", 3, 0, 1, 0),
+    "storage_align: axis 9": lambda s: s.storage_align("C", 0, 9, 1, 0),
+    "storage_align: factor 0": lambda s: s.storage_align("C", 0, 0, 0, 0),
+    "storage_align: 'D' is a parameter": lambda s: s.storage_align("D", 0, 0, 1, 0),
+    "sample_perfect_tile: 0 factors": lambda s: s.sample_perfect_tile(loops(s)[0], 0),
+    r"sample_perfect_tile: the decision \[5, 7\]": lambda s: s.sample_perfect_tile(loops(s)[0], 2, decision=[5, 7]),
+    r"sample_perfect_tile: the decision \[12\]": lambda s: s.sample_perfect_tile(loops(s)[0], 2, decision=[12]),
+    "sample_categorical: the decision 7": lambda s: s.sample_categorical([1, 2], [0.5, 0.5], decision=7),
+    "sample_categorical: 2 candidates and 1 prob": lambda s: s.sample_categorical([1, 2], [0.5]),
+    "sample_categorical: the probabilities": lambda s: s.sample_categorical([1, 2], [-1, 0]),
+    "get_block: there is no block 'X'": lambda s: s.get_block("X"),
+    "add_unit_loop: there is no block 'X'|get_block: there is no block 'X'": lambda s: s.add_unit_loop("X"),
+}
+
+
+@pytest.mark.parametrize("message", CASES)
+def test_refused(message):
+    sch = Schedule(matmul(*SHAPE), seed=0)
+    with pytest.raises(ScheduleError, match=message) as caught:
+        CASES[message](sch)
+    error = caught.value
+    names_place = error.where or error.found or "no loops" in error.what
+    assert names_place or error.what.startswith("sample_categorical"), "the error names no block and no loop"
+    check_matmul(sch.func, *SHAPE)  # and the function is as good as before
+
+
+def test_a_refused_primitive_leaves_the_function_and_the_trace():
+    sch = Schedule(matmul(*SHAPE))
+    i, *_ = sch.get_loops("C")
+    func, text = sch.func, str(sch.trace)
+    with pytest.raises(ScheduleError):
+        sch.split(i, [3, 3])
+    assert sch.func is func
+    assert str(sch.trace) == text
+
+
+def test_symbolic_extents():
+    n = te.size_var("n", "int64")
+    sch = Schedule(matmul(n, 10, 7))
+    i, *_ = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="vectorize: the extent n is not a constant") as caught:
+        sch.vectorize(i)
+    assert "split off a constant factor" in str(caught.value)
+    with pytest.raises(ScheduleError, match="sample_perfect_tile: the extent n is not a constant"):
+        sch.sample_perfect_tile(i, 2)
+    with pytest.raises(ScheduleError, match="split: the factors cover"):
+        sch.split(i, [4, 4])
+    sch.vectorize(sch.split(i, [None, 4])[1])
+
+
+def test_a_function_that_the_module_has_not():
+    with pytest.raises(InvalidArgument, match="no function 'f'"):
+        Schedule(matmul(*SHAPE)).get_block("C", func_name="f")
+
+
+def test_rebinding_the_axis_in_another_nest():
+    sch = Schedule(matmul(*SHAPE))
+    sch.bind(loops(sch)[0], "blockIdx.x")
+    sch.bind(loops(sch, "D")[0], "blockIdx.x")
+    other = Schedule(matmul(*SHAPE))
+    sch.trace.apply_to_schedule(other)
+    assert_structural_equal(other.func, sch.func)
