@@ -1,5 +1,24 @@
-"""Analyses of Relax programs."""
+"""Analyses of Relax programs: ``well_formed`` checks, ``variables`` answers questions."""
 
+from weft.relax.analysis.variables import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    computable_at_compile_time,
+    contains_impure_call,
+    defined_symbolic_vars,
+    detect_recursion,
+    free_symbolic_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    udchain,
+)
 from weft.relax.analysis.well_formed import check_well_formed, well_formed
 
-__all__ = ["check_well_formed", "well_formed"]
+__all__ = [
+    "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time",
+    "contains_impure_call", "defined_symbolic_vars", "detect_recursion", "free_symbolic_vars", "free_vars",
+    "get_var2val", "name_to_binding", "post_order_visit", "udchain", "well_formed",
+]  # fmt: skip

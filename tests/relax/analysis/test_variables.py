@@ -1,0 +1,91 @@
+"""Variables, bindings and calls of small programs, counted by hand."""
+
+from __future__ import annotations
+
+from weft import relax
+from weft.relax import analysis
+from weft.relax.expr import DataflowBlock
+from weft.script import from_source
+
+SOURCE = """@I.ir_module
+class Module:
+    @R.function
+    def even(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        r: R.Tensor((), "int64") = cls.odd(i)
+        return r
+
+    @R.function
+    def odd(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        r: R.Tensor((), "int64") = cls.even(i)
+        return r
+
+    @R.function
+    def own(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        r: R.Tensor((), "int64") = cls.own(i)
+        return r
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((4,), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            a = R.add(x, x)
+            b = R.multiply(a, x)
+            v = R.exp(w)
+            R.output(b, v)
+        @R.function(pure=False)
+        def inner(z: R.Tensor((2,), "float32")):
+            R.print(z)
+            return z
+        return b
+"""
+
+MOD = from_source(SOURCE)
+MAIN = MOD["main"]
+
+
+def names(variables):
+    return [v.name_hint for v in variables]
+
+
+def test_variables():
+    assert set(names(analysis.bound_vars(MAIN))) == {"x", "w", "a", "b", "v", "inner", "z"} | (
+        set(names(analysis.bound_vars(MAIN))) & {"_"}
+    )
+    assert names(analysis.free_vars(MAIN)) == []
+    value = analysis.name_to_binding(MAIN)["b"][0].value
+    assert sorted(names(analysis.free_vars(value))) == ["a", "x"]
+    assert set(names(analysis.all_vars(value))) == {"a", "x"}
+    assert names(analysis.all_global_vars(MOD["even"].body)) == ["odd"]
+
+
+def test_chains_and_values():
+    block = next(b for b in MAIN.body.blocks if isinstance(b, DataflowBlock))
+    chain = {v.name_hint: names(users) for v, users in analysis.udchain(block).items()}
+    assert chain == {"x": ["a", "b"], "a": ["b"], "b": [], "w": ["v"], "v": []}
+    values = {v.name_hint: e for v, e in analysis.get_var2val(MAIN).items()}
+    assert values["a"].op.name == "relax.add"
+    assert names(analysis.computable_at_compile_time(MAIN)) == ["v"]
+
+
+def test_symbols():
+    assert [v.name for v in analysis.defined_symbolic_vars(MAIN)] == ["n"]
+    assert analysis.free_symbolic_vars(MAIN) == []
+
+
+def test_order_of_visits():
+    seen = []
+    x = relax.Var("x", relax.TensorType((3,), "float32"))
+    call = relax.op.add(x, x)
+    analysis.post_order_visit(call, seen.append)
+    assert seen[-1] is call
+    assert sum(e is x for e in seen) == 1
+
+
+def test_effects():
+    assert not analysis.contains_impure_call(MAIN)  # the inner function prints; nobody calls it
+    inner = analysis.name_to_binding(MAIN)["inner"][0].value
+    assert analysis.contains_impure_call(inner)
+
+
+def test_recursion():
+    assert [names(g) for g in analysis.detect_recursion(MOD)] == [["even", "odd"], ["own"]]

@@ -1,0 +1,155 @@
+"""Questions about the variables, bindings and calls of Relax programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, walk
+from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
+from weft.relax.infer import is_pure_call
+from weft.relax.rename import variables
+from weft.relax.rewriter import all_bindings
+
+__all__ = [
+    "all_global_vars", "all_vars", "bound_vars", "computable_at_compile_time", "contains_impure_call",
+    "defined_symbolic_vars", "detect_recursion", "free_symbolic_vars", "free_vars", "get_var2val", "name_to_binding",
+    "post_order_visit", "udchain",
+]  # fmt: skip
+
+
+def _distinct(nodes: Any) -> list[Any]:
+    return list({id(n): n for n in nodes}.values())
+
+
+def _functions(expr: Any) -> list[Function]:
+    return [n for n in walk(expr) if isinstance(n, Function)]
+
+
+def _bindings(expr: Any) -> list[Any]:
+    """List the bindings of an expression, those of branches and inner functions included."""
+    return [b for n in walk(expr) if isinstance(n, SeqExpr) for block in n.blocks for b in block.bindings]
+
+
+def bound_vars(expr: Expr) -> list[ExprVar]:
+    """List the variables that an expression introduces: parameters and bindings."""
+    params = [p for f in _functions(expr) for p in f.params]
+    return _distinct([*params, *[b.var for b in _bindings(expr)]])
+
+
+def free_vars(expr: Expr) -> list[ExprVar]:
+    """List the variables that an expression uses and does not introduce, each once."""
+    bound = {id(v) for v in bound_vars(expr)}
+    return _distinct(v for v in reversed(variables(expr)) if id(v) not in bound)
+
+
+def all_vars(expr: Expr) -> list[ExprVar]:
+    """List the variables that an expression introduces or uses, each once."""
+    return _distinct([*bound_vars(expr), *reversed(variables(expr))])
+
+
+def all_global_vars(expr: Expr) -> list[GlobalVar]:
+    """List the functions of the module that an expression names, each once."""
+    return _distinct(n for n in walk(expr) if isinstance(n, GlobalVar))
+
+
+def defined_symbolic_vars(func: Function) -> list[Var]:
+    """List the symbolic variables that a function introduces: by its parameters' types and ``match_cast``."""
+    types = [p.ty for p in func.params] + [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
+    return _distinct(n for ty in types if ty is not None for n in walk(ty) if isinstance(n, Var))
+
+
+def free_symbolic_vars(func: Function) -> list[Var]:
+    """List the symbolic variables that a function uses and does not introduce."""
+    known = {id(v) for v in defined_symbolic_vars(func)}
+    return [n for n in walk(func) if isinstance(n, Var) and id(n) not in known]
+
+
+def post_order_visit(expr: Expr, visit: Callable[[Any], Any]) -> None:
+    """Call ``visit`` on each graph-level expression, operands first; a shared one is visited once."""
+    post_order(expr, lambda n: visit(n) if isinstance(n, Expr) else None)
+
+
+def get_var2val(func: Function) -> dict[ExprVar, Expr]:
+    """Map each bound variable to its value."""
+    return {b.var: b.value for b in all_bindings(func)}
+
+
+def name_to_binding(func: Function) -> dict[str, list[Any]]:
+    """Map each name to the bindings of variables that have it."""
+    found: dict[str, list[Any]] = {}
+    for b in all_bindings(func):
+        found.setdefault(b.var.name_hint, []).append(b)
+    return found
+
+
+def udchain(block: DataflowBlock) -> dict[ExprVar, list[ExprVar]]:
+    """Map each variable that a block uses or binds to the variables whose values use it."""
+    chain: dict[ExprVar, list[ExprVar]] = {}
+    for b in block.bindings:
+        chain.setdefault(b.var, [])
+        for v in _distinct(reversed(variables(b.value))):
+            chain.setdefault(v, []).append(b.var)
+    return chain
+
+
+def contains_impure_call(expr: Expr, own_name: ExprVar | GlobalVar | None = None) -> bool:
+    """Whether evaluating an expression makes a call that may have effects.
+
+    Parameters
+    ----------
+    own_name : ExprVar or GlobalVar, optional
+        The name of the function itself, whose recursive calls do not count.
+    """
+    stack: list[Any] = [expr.body if isinstance(expr, Function) else expr]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call) and e.op is not own_name and not is_pure_call(e):
+            return True
+        if isinstance(e, SeqExpr):
+            stack += [e.body, *[b.value for block in e.blocks for b in block.bindings]]
+        elif not isinstance(e, Function):  # making a function calls nothing
+            stack += [getattr(e, f) for f in ("true_branch", "false_branch") if hasattr(e, f)]
+    return False
+
+
+def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
+    """List the groups of functions that call themselves or each other, by name and each group sorted by name."""
+    calls = {
+        v: [g for g in all_global_vars(f) if g in mod and isinstance(mod[g], Function)]
+        for v, f in mod.items()
+        if isinstance(f, Function)
+    }
+    by_name = {v.name_hint: v for v in calls}
+    reach = {name: _reachable(name, calls, by_name) for name in by_name}
+    groups: dict[tuple[str, ...], None] = {}
+    for name in sorted(by_name):
+        if name in reach[name]:
+            groups[tuple(sorted(n for n in reach[name] if name in reach[n]))] = None
+    return [[by_name[n] for n in group] for group in groups]
+
+
+def _reachable(start: str, calls: dict[Any, list[GlobalVar]], by_name: dict[str, GlobalVar]) -> set[str]:
+    """Collect the names that calls lead to, at least one call away."""
+    seen: set[str] = set()
+    stack = [start]
+    while stack:
+        for g in calls[by_name[stack.pop()]]:
+            if g.name_hint not in seen:
+                seen.add(g.name_hint)
+                stack.append(g.name_hint)
+    return seen
+
+
+def computable_at_compile_time(func: Function) -> list[ExprVar]:
+    """List the variables whose values follow from the parameters that ``num_input`` says are known: the weights."""
+    count = func.attrs.get("num_input")
+    known = {id(p) for p in (func.params[int(count) :] if count is not None else ())}
+    out: list[ExprVar] = []
+    for b in all_bindings(func):
+        uses = variables(b.value)
+        pure = not contains_impure_call(b.value) and not isinstance(b.value, Function)
+        if pure and all(id(v) in known for v in uses) and (uses or isinstance(b.value, (Call, Constant))):
+            known.add(id(b.var))
+            out.append(b.var)
+    return out
