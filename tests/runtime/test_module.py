@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import tvm_ffi
 
+import weft
 from tests.runtime.programs import add_twice, kernel_module, kernel_object
-from weft import runtime
+from weft import runtime, te
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime import link, load_module
+from weft.support import cc
 
 
 def rand(*shape):
@@ -160,3 +162,34 @@ def test_runtime_loads_no_compiler(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert out.stdout.strip() == "32.0", out.stderr
+
+
+def two_functions():
+    functions = []
+    for name, factor in (("twice", 2.0), ("thrice", 3.0)):
+        a = te.placeholder((4,), name="A")
+        b = te.compute((4,), lambda i, a=a, factor=factor: a[i] * factor, name="B")
+        functions.append(te.create_prim_func([a, b]).with_attr("global_symbol", name))
+    return weft.build(weft.IRModule({str(f.attrs["global_symbol"]): f for f in functions}), target="llvm")
+
+
+def test_source_of_a_built_module(tmp_path):
+    module = two_functions()
+    assert "define" in module.get_source("ll") and module.get_source() == module.get_source("ll")
+    assert "twice" in module.inspect_source("asm")
+    module.save(tmp_path / "m.ll")
+    assert (tmp_path / "m.ll").read_text() == module.get_source("ll")
+    library = tmp_path / "m.so"
+    module.export_library(library)
+    with pytest.raises(InvalidArgument, match="no source"):
+        load_module(library).get_source()
+
+
+def test_object_file_of_several_functions(tmp_path):
+    two_functions().save(tmp_path / "m.o")
+    cc.create_shared(tmp_path / "m.so", tmp_path / "m.o")
+    loaded = load_module(tmp_path / "m.so")
+    for name, factor in (("twice", 2), ("thrice", 3)):
+        out = np.zeros(4, np.float32)
+        loaded[name](np.ones(4, np.float32), out)
+        assert out.tolist() == [factor] * 4

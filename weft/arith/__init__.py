@@ -2,11 +2,12 @@
 
 Read in this order: ``linear`` (polynomials), ``context`` (atoms and facts), ``bounds``, ``prove``, ``terms`` (normal
 forms), ``form`` (expressions to polynomials and back), ``rule`` and ``rules_*``, ``simplify``, ``analyzer``; then
-``int_set``, ``iter_map``, ``solve``.
+``int_set``, ``iter_map``, ``solve``, ``deduce``.
 """
 
 from weft.arith.analyzer import Analyzer
 from weft.arith.bounds import ConstIntBound, ModularSet
+from weft.arith.deduce import deduce_bound
 from weft.arith.int_set import (
     IntervalSet,
     estimate_region_lower_bound,
@@ -35,10 +36,12 @@ from weft.arith.solve import (
     solve_linear_inequalities,
 )
 
+IntSet = IntervalSet
+
 __all__ = [
     "Analyzer", "ConstIntBound", "IntervalSet", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr",
-    "IterSumExpr", "ModularSet", "detect_clip_bound", "detect_iter_map", "detect_linear_equation",
-    "estimate_region_lower_bound", "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect",
-    "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr",
-    "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "union",
+    "IterSumExpr", "ModularSet", "IntSet", "deduce_bound", "detect_clip_bound", "detect_iter_map",
+    "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
+    "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map", "iter_map_simplify", "neg_inf",
+    "normalize_iter_map_to_expr", "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "union",
 ]  # fmt: skip

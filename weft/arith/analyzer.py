@@ -30,6 +30,8 @@ from weft.ir import (
     Var,
     as_expr,
     children,
+    const,
+    floormod,
     is_const_int,
 )
 
@@ -126,6 +128,23 @@ class Analyzer:
                 f"variable '{var.name}' is bound to a different range already",
                 help="pass allow_override=True where the new range is meant to replace the old one",
             )
+
+    def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
+        """Learn constant limits or the residue class of a variable; `override` replaces what was known."""
+        if isinstance(info, ModularSet):
+            if info.coeff > 1:
+                self._assume(floormod(var, info.coeff) == info.base % info.coeff)
+            elif info.coeff == 0:
+                self.bind(var, const(info.base, var.dtype), allow_override=override)
+            self.context.clear_memos()
+            return
+        low, high = info
+        if low > NEG_INF and high < POS_INF:
+            start = const(low, var.dtype)
+            self.bind(var, Range(start, const(high - low + 1, var.dtype)), allow_override=override)
+        elif low > NEG_INF or high < POS_INF:
+            self._assume(var >= const(low, var.dtype) if low > NEG_INF else var <= const(high, var.dtype))
+            self.context.clear_memos()
 
     def mark_global_non_neg(self, var: PrimExpr) -> None:
         """State that a variable, or another expression, is never negative."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.terms import floordiv, minimum
-from weft.ir import GE, GT, LE, LT, And, IterVar, Node, PrimExpr, Range, Var
+from weft.ir import GE, GT, LE, LT, And, Broadcast, IterVar, Node, PrimExpr, Ramp, Range, Var, as_expr, as_int
 
 __all__ = ["IntervalSet", "eval_interval", "neg_inf", "pos_inf"]
 
@@ -38,6 +40,22 @@ class IntervalSet(Node):
 
     min_value: PrimExpr
     max_value: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        for name in ("min_value", "max_value"):
+            value = getattr(self, name)
+            if not isinstance(value, PrimExpr):
+                msgspec.structs.force_setattr(self, name, as_expr(value))
+
+    @staticmethod
+    def vector(values: PrimExpr) -> IntervalSet:
+        """Return the set of the lanes of a ramp or broadcast."""
+        if isinstance(values, Ramp):
+            ends = (values.base, values.base + values.stride * (values.lanes - 1))
+            step = as_int(values.stride)
+            return IntervalSet(*(reversed(ends) if step is not None and step < 0 else ends))
+        return IntervalSet.single_point(values.value if isinstance(values, Broadcast) else values)
 
     @staticmethod
     def everything() -> IntervalSet:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import msgspec
+
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node
@@ -397,10 +399,18 @@ class CallIntrin(PrimExpr):
 
 
 class Range(Node):
-    """The integers from `min` up to, not including, ``min + extent``."""
+    """The integers from `min` up to, not including, ``min + extent``; ``Range(n)`` starts at zero."""
 
     min: PrimExpr
-    extent: PrimExpr
+    extent: PrimExpr = None  # type: ignore[assignment] - filled below
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        if isinstance(self.min, PrimExpr) and isinstance(self.extent, PrimExpr):
+            return
+        start, length = (0, self.min) if self.extent is None else (self.min, self.extent)
+        msgspec.structs.force_setattr(self, "min", as_expr(start, getattr(length, "dtype", None)))
+        msgspec.structs.force_setattr(self, "extent", as_expr(length, getattr(start, "dtype", None)))
 
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any) -> Range:

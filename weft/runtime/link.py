@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 
-__all__ = ["Blob", "link_library", "load_objects", "read_container", "register_object_loader"]
+__all__ = ["Blob", "join_objects", "link_library", "load_objects", "read_container", "register_object_loader"]
 
 CONTAINER_MAGIC = b"WEFTLIB\x01"
 
@@ -165,6 +165,30 @@ def link_library(
             help="pip install 'weft[cross]'",
         )
     return _write_container(path, objects, names, blob)
+
+
+def join_objects(path: Path, objects: Sequence[bytes]) -> None:
+    """Write one relocatable object file of several.
+
+    Raises
+    ------
+    ExecutableError
+        When several have to be joined and no linker can.
+    """
+    if len(objects) == 1:
+        path.write_bytes(objects[0])
+        return
+    tried: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="weft-join-") as folder:
+        files = [Path(folder) / f"{i}.o" for i in range(len(objects))]
+        for file, code in zip(files, objects, strict=True):
+            file.write_bytes(code)
+        for command in _drivers(None, None):
+            failure = _run([*command, "-r", "-nostdlib", "-o", str(path), *map(str, files)])
+            if failure is None:
+                return
+            tried.append(failure)
+    raise ExecutableError("no linker could join the object files", where=str(path), found="\n  " + "\n  ".join(tried))
 
 
 def _drivers(cc: str | None, target: str | None) -> list[list[str]]:

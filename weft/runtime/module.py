@@ -37,6 +37,7 @@ class Module:
     __slots__ = ("__dict__", "__weakref__", "_entry", "_handle")
 
     entry_name = "main"
+    _source: Callable[[str], str] | None = None
 
     def __init__(self, handle: Any) -> None:
         self._handle: tvm_ffi.Module = handle._handle if isinstance(handle, Module) else handle
@@ -192,6 +193,51 @@ class Module:
         kind = "relax.VMExecutable" if host == "tvm" else "weft.Executable"
         objects, names, blob = _collect(self._handle, kind)
         return str(link.link_library(Path(path), objects, blob, names=names, **link_options))
+
+    def get_source(self, fmt: str = "") -> str:
+        """Return the text that the code was made of.
+
+        Parameters
+        ----------
+        fmt : str
+            ``"ll"`` (LLVM IR), ``"asm"``, ``"c"``, ``"cuda"``, ``"ptx"``, as the module's target has it; by default
+            the target's own.
+
+        Raises
+        ------
+        InvalidArgument
+            When the module was loaded from a file, which has code only.
+        """
+        if self._source is None:
+            raise InvalidArgument("this module has no source", where=f"module of kind {self.kind}",
+                                  help="the module that build returns has it")  # fmt: skip
+        return self._source(fmt)
+
+    inspect_source = get_source
+
+    @property
+    def has_source(self) -> bool:
+        """Whether :meth:`get_source` has something to say."""
+        return self._source is not None
+
+    def set_source(self, source: Callable[[str], str]) -> None:
+        """Say where :meth:`get_source` takes the text from: a function of the format."""
+        self._source = source
+
+    def save(self, path: str | os.PathLike[str], fmt: str = "") -> None:
+        """Write object code (``.o``), text (``.ll``, ``.s``, ``.c``, ``.cu``, ``.ptx``) or a library (``.so``)."""
+        file = Path(path)
+        kind = fmt or file.suffix.lstrip(".")
+        if kind in ("so", "dylib", "dll"):
+            self.export_library(file)
+        elif kind in ("o", "obj"):
+            objects, _, blob = _collect(self._handle, "weft.Executable")
+            if blob is not None or not objects:
+                raise InvalidArgument("an object file holds native code alone", where=f"module of kind {self.kind}",
+                                      help="use export_library")  # fmt: skip
+            link.join_objects(file, objects)
+        else:
+            file.write_text(self.get_source({"s": "asm", "cu": "cuda"}.get(kind, kind)))
 
     def same_as(self, other: Any) -> bool:
         """Whether both are the same native module."""

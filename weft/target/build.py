@@ -18,6 +18,9 @@ from weft.tir.pipeline import lower
 __all__ = ["build", "compile_func", "get_source", "load_objects"]
 
 
+_FORMATS = {"c": "c", "cuda": "cuda"}
+
+
 def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     if isinstance(mod, PrimFunc):
         mod = IRModule({mod.attrs.get("global_symbol") or "main": mod})
@@ -68,7 +71,11 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
             f"target '{kind}' has no code generator",
             help=f"register one, generator(mod, target) -> Module, as 'target.build.{kind}'",
         )
-    return generator(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target)
+    named = IRModule({f.attrs["global_symbol"]: f for f in _named(mod)})
+    built = generator(named, target)
+    if isinstance(built, Module) and not built.has_source:
+        built.set_source(lambda fmt: get_source(named, target, fmt or _FORMATS.get(kind, "ll")))
+    return built
 
 
 def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") -> str:

@@ -230,6 +230,11 @@ class Target:
         """The number of cores that the process may use, or that ``-num-cores`` says."""
         return int(self.attrs.get("num-cores") or len(os.sched_getaffinity(0)))
 
+    def as_script(self) -> str:
+        """Return the target as TVMScript."""
+        config = {"kind": self.kind.name, **self.attrs, **({"host": self.host.export()} if self.host else {})}
+        return f"T.target({config!r})"
+
     def export(self) -> dict[str, Any]:
         """Return the target as a dictionary."""
         return {"kind": self.kind.name, **self.attrs}

@@ -271,6 +271,9 @@ def any_literal(value: Any, p: Printer) -> Doc:
         return p.expr(value)
     if hasattr(value, "__dlpack__"):
         return p.meta(value, "runtime.Tensor")
+    if hasattr(value, "as_script"):
+        p.dialects.add("T")
+        return value.as_script()
     return repr(value)
 
 

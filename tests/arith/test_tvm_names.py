@@ -1,0 +1,72 @@
+"""Names and forms of arithmetic that TVM's programs use."""
+
+import pytest
+
+from weft import arith, te, tir
+from weft.ir import Range, assert_structural_equal
+
+
+def test_update_with_bounds():
+    an, x, y = arith.Analyzer(), te.var("x"), te.var("y")
+    an.update(x, arith.ConstIntBound(-9, 11))
+    an.update(y, arith.ConstIntBound(4, 10))
+    assert tuple(an.const_int_bound(x + y)) == (-5, 21)
+    assert tuple(an.const_int_bound(x * 2 - y)) == (-28, 18)
+    an.update(x, arith.ConstIntBound(0, 1), override=True)
+    assert tuple(an.const_int_bound(x)) == (0, 1)
+    z = te.var("z")
+    an.update(z, arith.ConstIntBound(3, arith.ConstIntBound.POS_INF))
+    assert an.can_prove(z >= 3) and not an.can_prove(z <= 100)
+
+
+def test_update_with_a_residue():
+    an, x = arith.Analyzer(), te.var("x")
+    an.update(x, arith.ModularSet(4, 3))
+    assert an.can_prove_equal(tir.floormod(x, 4), 3)
+
+
+def test_ranges_and_intervals_of_numbers():
+    assert_structural_equal(Range(5), Range.from_min_extent(0, 5))
+    assert Range(0, 3).extent.value == 3
+    x = te.var("x")
+    s = arith.Analyzer().int_set(x + 1, {x: arith.IntervalSet(0, 10)})
+    assert (s.min_value.value, s.max_value.value) == (1, 11)
+    v = arith.IntSet.vector(tir.Ramp(x, 2, 4))
+    assert arith.Analyzer().can_prove_equal(v.max_value, x + 6)
+    down = arith.IntSet.vector(tir.Ramp(x, -1, 4))
+    assert arith.Analyzer().can_prove_equal(down.min_value, x - 3)
+    assert arith.IntSet.single_point(x).is_single_point
+
+
+@pytest.mark.parametrize("factor", [-3, -1, 1, 2, 5])
+@pytest.mark.parametrize("compare", [tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ])
+def test_deduce_bound(factor, compare):
+    """The result holds for all values of the others, and no larger constant interval does."""
+    a, b = te.var("a"), te.var("b")
+    cond = compare(a * factor + b, tir.const(7, "int32"))
+    found = arith.deduce_bound(a, cond, {}, {b: arith.IntervalSet(0, 3)})
+    holds = {LT: f for LT, f in zip(
+        (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ),
+        (int.__lt__, int.__le__, int.__gt__, int.__ge__, int.__eq__), strict=True)}[compare]  # fmt: skip
+    good = {x for x in range(-40, 41) if all(holds(x * factor + y, 7) for y in range(4))}
+    low = found.min_value.value if found.has_lower_bound else -40
+    high = found.max_value.value if found.has_upper_bound else 40
+    if compare is tir.EQ:
+        assert not set(range(low, high + 1)) - good
+    else:
+        assert set(range(low, high + 1)) == good
+
+
+def test_deduce_bound_keeps_other_variables():
+    a, b, c = te.var("a"), te.var("b"), te.var("c")
+    found = arith.deduce_bound(a, a + b < c, {b: arith.IntervalSet(0, 3), c: arith.IntervalSet(0, 9)}, {})
+    assert arith.Analyzer().can_prove_equal(found.max_value, c - b - 1)
+    assert arith.deduce_bound(a, a * b < 3, {}, {}).is_everything()
+    assert arith.deduce_bound(a, tir.Not(a < 3), {}, {}).is_everything()
+
+
+def test_iter_map_over_ranges_of_numbers():
+    x, y = te.var("x"), te.var("y")
+    found = arith.detect_iter_map([x * 4 + y], {x: Range(0, 3), y: Range(0, 4)})
+    assert len(found.indices) == 1
+    assert not arith.detect_iter_map([x * 4 + y], {x: Range(0, 3), y: Range(0, 5)}).indices
