@@ -1,0 +1,190 @@
+"""Matching expressions against patterns, through the variables that bind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import (
+    Call,
+    Constant,
+    Dispatch,
+    ExprVar,
+    ExternFunc,
+    GlobalVar,
+    Op,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    structural_equal,
+)
+from weft.relax.dpl.pattern import (
+    AndPattern,
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DFPattern,
+    DtypePattern,
+    ExternFuncPattern,
+    GlobalVarPattern,
+    NotPattern,
+    OpPattern,
+    OrPattern,
+    ShapePattern,
+    TupleItemPattern,
+    TuplePattern,
+    VarPattern,
+    WildcardPattern,
+)
+
+__all__ = ["extract_matched_expr", "extract_matches", "match"]
+
+
+def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
+    """Match an expression and return what each part of the pattern stands for.
+
+    Parameters
+    ----------
+    var2val : mapping of variable to expression, optional
+        Values of variables (``analysis.get_var2val``), which the pattern may look into.
+
+    Returns
+    -------
+    dict or None
+        Pattern to expression; None if there is no match.
+    """
+    state = _Matcher(var2val or {})
+    return state.found if state.match(pattern, expr) else None
+
+
+extract_matched_expr = extract_matches
+
+
+def match(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> bool:
+    """Whether a pattern matches an expression."""
+    return extract_matches(pattern, expr, var2val) is not None
+
+
+class _Matcher:
+    """What the parts of a pattern stand for so far; a failed alternative leaves nothing behind."""
+
+    def __init__(self, values: Mapping[Any, Any]) -> None:
+        self.values = values
+        self.found: dict[Any, Any] = {}
+
+    def match(self, pattern: DFPattern, expr: Any) -> bool:
+        """Match one part; what it stood for before must be the same expression."""
+        if pattern in self.found:
+            return self.resolve(self.found[pattern]) is self.resolve(expr)
+        saved = dict(self.found)
+        for candidate in self.readings(expr):
+            if _MATCH(pattern, candidate, self):
+                self.found[pattern] = candidate
+                return True
+            self.found = dict(saved)
+        return False
+
+    def readings(self, expr: Any) -> list[Any]:
+        """List an expression and, for a variable, the values behind it."""
+        out = [expr]
+        while isinstance(out[-1], ExprVar) and out[-1] in self.values:
+            out.append(self.values[out[-1]])
+        return out
+
+    def resolve(self, expr: Any) -> Any:
+        """Return the value behind a variable."""
+        return self.readings(expr)[-1]
+
+
+_MATCH = Dispatch("match of a pattern", (DFPattern,))
+
+
+@_MATCH.on(WildcardPattern)
+def _wildcard(p: WildcardPattern, e: Any, m: _Matcher) -> bool:
+    return True
+
+
+@_MATCH.on(OpPattern)
+def _op(p: OpPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, Op) and e.name == p.name
+
+
+@_MATCH.on(CallPattern)
+def _call(p: CallPattern, e: Any, m: _Matcher) -> bool:
+    if not isinstance(e, Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
+        return False
+    return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, e.args, strict=False))
+
+
+@_MATCH.on(VarPattern)
+def _var(p: VarPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, ExprVar) and p.name in ("", e.name_hint)
+
+
+@_MATCH.on(GlobalVarPattern)
+def _global(p: GlobalVarPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, GlobalVar) and p.name in ("", e.name_hint)
+
+
+@_MATCH.on(ExternFuncPattern)
+def _extern(p: ExternFuncPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, ExternFunc) and p.name == e.global_symbol
+
+
+@_MATCH.on(ConstantPattern)
+def _constant(p: ConstantPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, Constant)
+
+
+@_MATCH.on(TuplePattern)
+def _tuple(p: TuplePattern, e: Any, m: _Matcher) -> bool:
+    if not isinstance(e, Tuple) or len(e.fields) != len(p.fields):
+        return False
+    return all(m.match(a, x) for a, x in zip(p.fields, e.fields, strict=True))
+
+
+@_MATCH.on(TupleItemPattern)
+def _item(p: TupleItemPattern, e: Any, m: _Matcher) -> bool:
+    return isinstance(e, TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
+
+
+@_MATCH.on(OrPattern)
+def _or(p: OrPattern, e: Any, m: _Matcher) -> bool:
+    return m.match(p.left, e) or m.match(p.right, e)
+
+
+@_MATCH.on(AndPattern)
+def _and(p: AndPattern, e: Any, m: _Matcher) -> bool:
+    return m.match(p.left, e) and m.match(p.right, e)
+
+
+@_MATCH.on(NotPattern)
+def _not(p: NotPattern, e: Any, m: _Matcher) -> bool:
+    saved = dict(m.found)
+    matched = m.match(p.reject, e)
+    m.found = saved
+    return not matched
+
+
+@_MATCH.on(AttrPattern)
+def _attr(p: AttrPattern, e: Any, m: _Matcher) -> bool:
+    attrs = getattr(e, "attrs", None)
+    if attrs is None or not all(k in attrs.keys() and structural_equal(attrs[k], v) for k, v in p.attrs.items):
+        return False
+    return m.match(p.pattern, e)
+
+
+@_MATCH.on(DtypePattern)
+def _dtype(p: DtypePattern, e: Any, m: _Matcher) -> bool:
+    ty = getattr(e, "ty", None)
+    return isinstance(ty, TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
+
+
+@_MATCH.on(ShapePattern)
+def _shape(p: ShapePattern, e: Any, m: _Matcher) -> bool:
+    ty = getattr(e, "ty", None)
+    if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) != len(p.shape):
+        return False
+    analyzer = Analyzer()
+    return all(analyzer.can_prove_equal(a, b) for a, b in zip(ty.shape, p.shape, strict=True)) and m.match(p.pattern, e)
