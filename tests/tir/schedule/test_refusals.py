@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from weft import te, tir
 from weft.error import InvalidArgument, ScheduleError
@@ -160,3 +162,40 @@ def test_rebinding_the_axis_in_another_nest():
     other = Schedule(matmul(*SHAPE))
     sch.trace.apply_to_schedule(other)
     assert_structural_equal(other.func, sch.func)
+
+
+def window(shift):
+    x = te.placeholder((13,), name="X")
+    p = te.compute((13,), lambda i: x[i] * 2.0, name="P")
+    y = te.compute((11,), lambda i: p[i] + p[i + shift], name="Y")
+    return te.create_prim_func([x, y])
+
+
+def test_a_consumer_of_several_iterations():
+    sch = Schedule(window(2))
+    with pytest.raises(ScheduleError, match="reverse_compute_at: the block reads elements of 'P' that another"):
+        sch.reverse_compute_at("Y", sch.get_loops("P")[0])
+    outer, _ = sch.split(sch.get_loops("Y")[0], [None, 4])
+    sch.compute_at("P", outer)  # what the help says
+    x, out = np.random.default_rng(0).random(13, np.float32), np.full(11, np.nan, np.float32)
+    run(sch.func, x, out)
+    np.testing.assert_allclose(out, 2 * x[:-2] + 2 * x[2:], rtol=1e-6)
+    same = Schedule(window(0))
+    same.reverse_compute_at("Y", same.get_loops("P")[0])
+    run(same.func, x, out)
+    np.testing.assert_allclose(out, 4 * x[:-2], rtol=1e-6)
+
+
+def test_a_consumer_before_its_other_producer():
+    x = te.placeholder((9,), name="X")
+    p = te.compute((9,), lambda i: x[i] * 2.0, name="P")
+    q = te.compute((9,), lambda i: x[i] + 1.0, name="Q")
+    y = te.compute((9,), lambda i: p[i] * q[i], name="Y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    first, second = sorted("PQ", key=sch.state.block_names().index)
+    with pytest.raises(ScheduleError, match=f"the block reads what '{second}' makes, which runs after the loop"):
+        sch.reverse_compute_at("Y", sch.get_loops(first)[0])
+    sch.reverse_compute_at("Y", sch.get_loops(second)[0])
+    x, out = np.random.default_rng(0).random(9, np.float32), np.full(9, np.nan, np.float32)
+    run(sch.func, x, out)
+    np.testing.assert_allclose(out, 2 * x * (x + 1), rtol=1e-6)

@@ -28,6 +28,7 @@ from weft.tir.analysis.structure import (
     iter_values_of,
     path_to,
     replace_node,
+    statements,
     subst_stmt,
     used_vars,
 )
@@ -107,6 +108,8 @@ def reverse_compute_at(
                 _add_region(regions, w, p, loop, analyzer)
     domain = _solve_domain(block, block.reads, regions, analyzer)
     _check_partition(state, block, domain, var, name)
+    _check_made(state, block, domain, regions, loop, analyzer)
+    _check_earlier(state, [p for p in producers if not any(p is r for r in under)], loop, scope, name)
     items = _items(loop.body)
     last = max(i for i, s in enumerate(items) if any(any(p is r for r in child_realizes(s)) for p in under)) + 1
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
@@ -129,6 +132,53 @@ def _check_partition(state: ScheduleState, block: Block, domain: dict[Var, Range
                 block=name,
                 help="use rfactor, or a loop outside of it",
             )
+
+
+def _check_made(
+    state: ScheduleState,
+    block: Block,
+    domain: dict[Var, Range],
+    regions: dict[int, tuple[Range | None, ...]],
+    loop: For,
+    analyzer: Analyzer,
+) -> None:
+    """Refuse a block that would read elements of a producer that another iteration of the loops makes."""
+    around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
+    ranges = {iv.var: domain.get(iv.var, iv.dom) for iv in block.iter_vars if iv.dom is not None}
+    for access in block.reads:
+        made = regions.get(id(access.buffer))
+        if made is None:
+            continue
+        for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
+            if box is None or used_vars(box.min, box.extent).isdisjoint(around):
+                continue
+            if (
+                read is None
+                or not analyzer.can_prove(read.min >= box.min)
+                or not analyzer.can_prove(read.min + read.extent <= box.min + box.extent)
+            ):
+                raise refuse(
+                    "reverse_compute_at",
+                    f"the block reads elements of '{access.buffer.name}' that another iteration of the loop makes",
+                    loops=loop,
+                    block=block.name_hint,
+                    help="use compute_at on the producer, which computes again what several iterations need",
+                )
+
+
+def _check_earlier(state: ScheduleState, others: list[BlockRealize], loop: For, scope: Block, name: str) -> None:
+    """Refuse to run a block before one of its other producers has run."""
+    order = [s for s in statements(scope.body) if s is loop or isinstance(s, BlockRealize)]
+    at = next(i for i, s in enumerate(order) if s is loop)
+    late = [p.block.name_hint for p in others if any(p is s for s in order[at:])]
+    if late:
+        raise refuse(
+            "reverse_compute_at",
+            f"the block reads what '{late[0]}' makes, which runs after the loop",
+            loops=loop,
+            block=name,
+            help=f"choose a loop around '{late[0]}', or move that block under this loop first",
+        )
 
 
 def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
