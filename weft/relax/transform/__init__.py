@@ -2,6 +2,7 @@
 
 from weft.ir.pass_decorators import function_pass
 from weft.relax.transform.attach_symbol import attach_global_symbol
+from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr

@@ -1,0 +1,79 @@
+"""BindParams: parameters become constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import Constant, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
+from weft.relax.infer import function_type, unify_dims
+from weft.relax.rename import rename_vars
+
+__all__ = ["BindParams"]
+
+
+def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
+    """Make the pass that replaces parameters of a function by constants.
+
+    Parameters
+    ----------
+    func_name : str
+        The function.
+    params : mapping
+        From a parameter, or its name, to a tensor, array or Constant. A symbolic dimension of a parameter takes the
+        value that its tensor has, in the whole function.
+
+    Raises
+    ------
+    InvalidArgument
+        When the module has no such function, or the function no such parameter.
+    ShapeMismatch
+        When a tensor does not have its parameter's shape or data type.
+    """
+
+    def run(mod: IRModule) -> IRModule:
+        """Bind the parameters."""
+        found = [(v, f) for v, f in mod.items() if v.name_hint == func_name and isinstance(f, Function)]
+        if not found:
+            raise InvalidArgument(f"the module has no Relax function '{func_name}'")
+        new = _bind(func_name, found[0][1], params)
+        return mod.with_functions({v: new if v is found[0][0] else f for v, f in mod.items()})
+
+    return Pass("BindParams", run, 0, BindParams.__doc__)
+
+
+def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
+    renamed: dict[int, Any] = {}
+    symbols: dict[Any, Any] = {}
+    for key, value in params.items():
+        param = _parameter(name, func, key)
+        data = value if isinstance(value, Constant) else constant(value)
+        want = param.ty
+        if isinstance(want, TensorType):
+            if want.dtype and want.dtype != data.ty.dtype:
+                raise ShapeMismatch(
+                    f"parameter '{param.name_hint}' of '{name}' has another data type",
+                    expected=want.dtype,
+                    found=data.ty.dtype,
+                )
+            if want.shape is not None:
+                unify_dims(want.shape, data.ty.shape, symbols)
+        renamed[id(param)] = data
+    if not renamed:
+        return func
+    kept = tuple(p for p in func.params if id(p) not in renamed)
+    new = func.replace(params=kept, body=rename_vars(func.body, renamed), ty=None)
+    if symbols:
+        new = substitute(new, symbols)
+    return new.replace(ty=function_type(new))
+
+
+def _parameter(name: str, func: Function, key: Any) -> ExprVar:
+    for p in func.params:
+        if p is key or (isinstance(key, str) and p.name_hint == key):
+            return p
+    known = ", ".join(p.name_hint for p in func.params)
+    raise InvalidArgument(
+        f"'{name}' has no parameter '{getattr(key, 'name_hint', key)}'", expected=f"one of {known or 'none'}"
+    )
