@@ -100,6 +100,8 @@ CASES = {
     "cache_write: buffer index 7": lambda s: s.cache_write("C", 7, "local"),
     "set_scope: buffer index -3": lambda s: s.set_scope("C", -3, "local"),
     "set_scope: 'D' is a parameter": lambda s: s.set_scope("D", 0, "local"),
+    r"transform_layout: the map \(i0\) puts several": lambda s: s.transform_layout("C", "C", lambda i, j: (i,)),
+    r"transform_layout: the map .* puts several": lambda s: s.transform_layout("C", "C", lambda i, j: (i + j, i // 2)),
     "storage_align: buffer index 3": lambda s: s.storage_align("C", 3, 0, 1, 0),
     "storage_align: axis 9": lambda s: s.storage_align("C", 0, 9, 1, 0),
     "storage_align: factor 0": lambda s: s.storage_align("C", 0, 0, 0, 0),
@@ -199,3 +201,19 @@ def test_a_consumer_before_its_other_producer():
     x, out = np.random.default_rng(0).random(9, np.float32), np.full(9, np.nan, np.float32)
     run(sch.func, x, out)
     np.testing.assert_allclose(out, 2 * x * (x + 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("index_map", [lambda i, j: (j, i), lambda i, j: (i * 10 + j,), lambda i, j: (i + j, j)])
+def test_maps_that_lose_nothing(index_map):
+    sch = Schedule(matmul(*SHAPE))
+    sch.transform_layout("C", "C", index_map)
+    check_matmul(sch.func, *SHAPE)
+
+
+def test_symbolic_layouts():
+    n = te.size_var("n", "int64")
+    sch = Schedule(matmul(n, 10, 7))
+    with pytest.raises(ScheduleError, match="transform_layout: the map .* puts several"):
+        sch.transform_layout("C", "C", lambda i, j: (j,))
+    sch.transform_layout("C", "C", lambda i, j: (j // 4, i, j % 4))
+    check_matmul(sch.func, 9, 10, 7)

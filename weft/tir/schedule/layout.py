@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.arith import Analyzer
-from weft.ir import Attrs, IntImm, PrimExpr, Range, Var, as_expr, const, rewrite, substitute
+from weft.ir import (
+    Add,
+    Attrs,
+    BinaryOp,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    as_expr,
+    const,
+    is_const_int,
+    rewrite,
+    substitute,
+)
 from weft.tir.analysis.access import evaluate_interval
-from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt
+from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
 from weft.tir.schedule.blocks import refresh_accesses
@@ -35,6 +56,7 @@ def transform_layout(
     for v, d in zip(sources, old.shape, strict=True):
         analyzer.bind(v, Range(const(0, v.dtype), d))
     image = [as_expr(e, "int64") for e in index_map(*sources)]
+    _check_injective(image, sources, old, name)
     new = replace_node(old, data=Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
 
     def indices(point: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
@@ -71,6 +93,49 @@ def _image_shape(
             raise refuse("transform_layout", f"the index {e} has no known range from 0", block=name)
         shape.append(analyzer.simplify(box[1] + 1))
     return tuple(shape)
+
+
+_POINTS = 1 << 16  # so many elements of a buffer are looked at one by one
+_ARITHMETIC = {Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod}
+
+
+def _check_injective(image: list[PrimExpr], sources: list[Var], old: Buffer, name: str) -> None:
+    """Refuse a map that puts two elements in one place, as far as a corner of the buffer shows it."""
+    lost = [v for v, d in zip(sources, old.shape, strict=True) if not is_const_int(d, 1) and v not in used_vars(*image)]
+    extents = [d.value if isinstance(d, IntImm) else _POINTS for d in old.shape]
+    while math.prod(extents) > _POINTS:
+        widest = extents.index(max(extents))
+        extents[widest] //= 2
+    if not lost and 0 not in extents and extents:
+        points = np.indices(extents).reshape(len(extents), -1)
+        places = [_values(e, dict(zip(sources, points, strict=True))) for e in image]
+        if any(p is None for p in places):
+            return
+        table = np.stack([np.broadcast_to(p, points.shape[1:]) for p in places if p is not None], axis=1)
+        if len(np.unique(table, axis=0)) == len(table):
+            return
+    elif not lost:
+        return
+    raise refuse(
+        "transform_layout",
+        f"the map ({', '.join(map(str, image))}) puts several elements of '{old.name}' in one place",
+        block=name,
+        help="each index must be found again from the new indices, as i is from (i // 4, i % 4)",
+    )
+
+
+def _values(expr: PrimExpr, points: dict[Var, np.ndarray]) -> np.ndarray | None:
+    """Evaluate an index at many points; None where it has more than integer arithmetic."""
+    if isinstance(expr, IntImm):
+        return np.asarray(expr.value)
+    if isinstance(expr, Var):
+        return points.get(expr)
+    if isinstance(expr, Cast):
+        return _values(expr.value, points)
+    if type(expr) not in _ARITHMETIC or not isinstance(expr, BinaryOp):
+        return None
+    a, b = _values(expr.a, points), _values(expr.b, points)
+    return None if a is None or b is None else _ARITHMETIC[type(expr)](a, b)
 
 
 def _simplified(block: Block, buffer: Buffer) -> Block:
