@@ -136,3 +136,27 @@ def test_virtual_devices_have_names():
     assert as_vdevice("llvm:0:local").memory_scope == "local"
     with pytest.raises(InvalidArgument, match="target:index:scope"):
         as_vdevice("cuda:x")
+
+
+def test_shape_of_a_tensor():
+    known = relax.get_shape_of(relax.Var("x", relax.TensorType((3, 4), "float32", 2)))
+    assert [int(d) for d in known.values] == [3, 4]
+    unknown = relax.get_shape_of(relax.Var("x", relax.TensorType(None, "float32", 2)))
+    assert unknown.op.name == "relax.shape_of"
+    with pytest.raises(WeftError, match="only a tensor"):
+        relax.get_shape_of(relax.Var("x", relax.ShapeType(None, 2)))
+
+
+def test_an_effect_in_a_pure_function_names_function_and_binding():
+    source = """
+    @R.function
+    def helper(x: R.Tensor((4,), "float32")):
+        y = R.add(x, x)
+        told = R.print(y)
+        return y
+"""
+    with pytest.raises(WeftError) as e:
+        relax.analysis.check_well_formed(from_source(HEAD + source))
+    assert "relax.print" in str(e.value)
+    assert "helper" in str(e.value)
+    assert "told" in str(e.value)

@@ -50,6 +50,7 @@ from weft.relax.core_ops import (
 )
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
+from weft.relax.infer import get_shape_of
 from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.script import printing as _printing  # its import registers print rules

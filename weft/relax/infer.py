@@ -32,15 +32,25 @@ from weft.ir import (
     TupleType,
     Type,
     Var,
+    shape_expr,
     structural_equal,
     substitute,
     tensor_type,
 )
 from weft.op import get_op_def
-from weft.relax.core_ops import CORE_OPS
+from weft.relax.core_ops import CORE_OPS, shape_of
 from weft.relax.expr import SeqExpr
 
-__all__ = ["derive_call_type", "function_type", "infer_call", "is_pure_call", "merge_types", "type_of", "unify_dims"]
+__all__ = [
+    "derive_call_type",
+    "function_type",
+    "get_shape_of",
+    "infer_call",
+    "is_pure_call",
+    "merge_types",
+    "type_of",
+    "unify_dims",
+]
 
 
 def type_of(expr: Expr) -> Type:
@@ -115,6 +125,14 @@ def _seq_atom(e: SeqExpr) -> Type:
 @_ATOM.on(If)
 def _if_atom(e: If) -> Type:
     return merge_types(type_of(e.true_branch), type_of(e.false_branch))
+
+
+def get_shape_of(expr: Expr) -> Expr:
+    """Return the shape of a tensor: its dimensions where its type has them, else the operation that takes it."""
+    ty = type_of(expr)
+    if not isinstance(ty, TensorType):
+        raise TypeInferenceError("only a tensor has a shape", found=str(ty), where=expr.span)
+    return shape_of(expr) if ty.shape is None else shape_expr(ty.shape)
 
 
 def function_type(func: Any) -> Type:
