@@ -96,3 +96,24 @@ def test_index_map_in_text():
     sch.transform_layout("C", "A", lambda i, k: (k // 4, i, k % 4))
     assert "lambda i, k: (k // 4, i, k % 4,)" in str(sch.trace)
     every_way(sch, matmul(*SHAPE))
+
+
+def test_simplified_leaves_out_what_nothing_uses():
+    sch = Schedule(matmul(*SHAPE))
+    sch.get_consumers("C")
+    sch.get_loops("D")
+    sch.split(sch.get_loops("C")[0], [None, 5])
+    short = sch.trace.simplified()
+    assert [i.kind for i in short.insts] == ["get_block", "get_loops", "split"]
+    other = Schedule(matmul(*SHAPE))
+    short.apply_to_schedule(other, remove_postproc=True)
+    assert_structural_equal(other.func, sch.func)
+    check_matmul(other.func, *SHAPE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_simplified_replays(seed):
+    sch = random_schedule(seed)
+    other = Schedule(matmul(*SHAPE))
+    exec(str(sch.trace.simplified()), {"sch": other})
+    assert_structural_equal(other.func, sch.func)

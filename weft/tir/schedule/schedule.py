@@ -62,7 +62,7 @@ class Schedule:
         The start of the random numbers of the ``sample_*`` primitives.
     """
 
-    def __init__(self, mod: IRModule | PrimFunc, *, seed: int | None = None, **_: Any) -> None:
+    def __init__(self, mod: IRModule | PrimFunc, seed: int | None = None, **_: Any) -> None:
         self._mod = IRModule.from_expr(mod)
         functions = [v.name_hint for v, f in self._mod.items() if isinstance(f, PrimFunc)]
         if not functions:

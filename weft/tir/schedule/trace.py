@@ -16,6 +16,9 @@ from weft.tir.schedule.tensorize import TensorIntrin
 __all__ = ["BlockRV", "Instruction", "LoopRV", "Trace"]
 
 
+_LOOK_UPS = frozenset({"get_block", "get_loops", "get_child_blocks", "get_producers", "get_consumers"})
+
+
 class BlockRV:
     """A handle of a block, good as long as the block exists."""
 
@@ -120,8 +123,18 @@ class Trace:
             _check_count(kind, count, out)
             handles += out
 
-    def apply_to_schedule(self, sch: Any) -> None:
-        """Run the same primitives on another schedule."""
+    def simplified(self) -> Trace:
+        """Return the trace without look-ups whose results nothing uses."""
+        kept: list[Instruction] = []
+        used: set[int] = set()
+        for inst in reversed(self.insts):
+            if inst.kind not in _LOOK_UPS or any(id(h) in used for h in inst.handles):
+                kept.append(inst)
+                used |= {id(h) for h in _flat([*inst.args, *inst.kwargs.values()])}
+        return Trace(kept[::-1])
+
+    def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
+        """Run the same primitives on another schedule; there is no postprocessing that could be left out."""
         table: dict[int, Any] = {}
         for inst in self.insts:
             extra = {"decision": inst.decision} if inst.decision is not None else {}
