@@ -96,7 +96,13 @@ def _image_shape(
 
 
 _POINTS = 1 << 16  # so many elements of a buffer are looked at one by one
-_ARITHMETIC = {Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod}
+_ARITHMETIC: dict[type, np.ufunc] = {
+    Add: np.add,
+    Sub: np.subtract,
+    Mul: np.multiply,
+    FloorDiv: np.floor_divide,
+    FloorMod: np.mod,
+}
 
 
 def _check_injective(image: list[PrimExpr], sources: list[Var], old: Buffer, name: str) -> None:

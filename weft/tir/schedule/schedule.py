@@ -147,7 +147,7 @@ class Schedule:
         rest = fn.__annotations__.get("loops_")  # the primitives that take any number of loops
         for n, kind in [*kinds.items(), *[(i, rest) for i in range(len(names), len(args))]]:
             value = given[n] if n in given else args[n]  # type: ignore[index]
-            if isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
+            if isinstance(n, str) and isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
                 given[n] = value = self.get_block(value)
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
                 raise ScheduleError(
