@@ -25,6 +25,7 @@ MODULES = {
     "s_tir": "weft.tir",
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",
+    "target.datatype": "weft.tir.custom_datatype",
     "tir.expr": "weft.tir",
     "tirx": "weft.tir",
     "topi.nn.pooling": "weft.topi.nn",

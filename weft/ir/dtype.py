@@ -16,6 +16,7 @@ __all__ = ["DataType", "DataTypeCode", "dtype_of", "is_float", "is_integer", "nu
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
+_CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")
 _PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+))?$")
 _DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "int": 32, "uint": 32, "float": 32, **dict.fromkeys(_FLOAT8, 8)}
 _EXTENDED = {
@@ -78,6 +79,11 @@ class DataType(str):
         return self.code in _FLOATS
 
     @property
+    def is_custom(self) -> bool:
+        """Whether the type is one that a program registered (``custom[name]16``)."""
+        return self.code.startswith("custom[")
+
+    @property
     def is_integer(self) -> bool:
         """Whether values are signed or unsigned integers; bool is neither."""
         return self.code in ("int", "uint")
@@ -85,7 +91,7 @@ class DataType(str):
 
 @cache
 def _parse(text: str) -> DataType:
-    match = _PATTERN.match(text)
+    match = _PATTERN.match(text) or _CUSTOM.match(text)
     if match is None:
         raise InvalidArgument(
             f"unknown data type '{text}'", help="data types look like float32, int64, bool, float32x8"
@@ -114,8 +120,10 @@ def dtype_of(value: Any) -> DataType:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of one lane; bfloat16 and float8 through ``ml_dtypes``."""
+    """Return the NumPy dtype of one lane; bfloat16 and float8 through ``ml_dtypes``, custom types as their bits."""
     element = DataType(dtype).element
+    if element.is_custom:
+        return np.dtype(f"uint{element.bits}")
     return np.dtype(_EXTENDED.get(str(element), str(element)))
 
 

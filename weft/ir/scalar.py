@@ -406,9 +406,11 @@ class Range(Node):
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
-        if isinstance(self.min, PrimExpr) and isinstance(self.extent, PrimExpr):
+        start: Any = self.min
+        length: Any = self.extent
+        if isinstance(start, PrimExpr) and isinstance(length, PrimExpr):
             return
-        start, length = (0, self.min) if self.extent is None else (self.min, self.extent)
+        start, length = (0, start) if length is None else (start, length)
         msgspec.structs.force_setattr(self, "min", as_expr(start, getattr(length, "dtype", None)))
         msgspec.structs.force_setattr(self, "extent", as_expr(length, getattr(start, "dtype", None)))
 
@@ -487,7 +489,7 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     dt = DataType(dtype)
     if dt.lanes > 1:
         return Broadcast(const(value, dt.element), dt.lanes)
-    if dt.is_float:
+    if dt.is_float or dt.is_custom:
         return FloatImm(dt, float(value))
     if dt == "bool":
         return IntImm(dt, int(bool(value)))
@@ -605,7 +607,7 @@ def _fold_int(fn: Callable[[int, int], int], a: PrimExpr, b: PrimExpr) -> PrimEx
 
 
 def _fold_float(fn: Callable[[Any, Any], Any], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    if type(a) is FloatImm and type(b) is FloatImm:
+    if type(a) is FloatImm and type(b) is FloatImm and not DataType(a.dtype).is_custom:
         np_type = numpy_dtype(a.dtype).type
         value = float(fn(np_type(a.value), np_type(b.value)))
         return FloatImm(a.dtype, value) if math.isfinite(value) else None
@@ -711,7 +713,7 @@ def max_(a: Any, b: Any) -> PrimExpr:
 
 def _compare(cls: type[CmpOp], fn: Callable[[Any, Any], bool], a: Any, b: Any) -> PrimExpr:
     a, b = _operands(a, b)
-    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)) and not DataType(a.dtype).is_custom:
         return TRUE if fn(a.value, b.value) else FALSE
     return cls(a, b)
 
@@ -801,7 +803,11 @@ def cast(dtype: str, value: Any) -> PrimExpr:
         raise DTypeMismatch("a cast cannot change the number of lanes", expected=str(dt), found=str(source))
     if isinstance(value, IntImm) and dt.code in ("int", "uint", "float", "bool"):
         return const(value.value, dt)
-    if isinstance(value, FloatImm) and (dt.is_float or (dt.is_integer and math.isfinite(value.value))):
+    if (
+        isinstance(value, FloatImm)
+        and not source.is_custom
+        and (dt.is_float or (dt.is_integer and math.isfinite(value.value)))
+    ):
         return const(float(numpy_dtype(dt).type(value.value)) if dt.is_float else int(value.value), dt)
     return Cast(dt, value)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from weft.error import InvalidArgument
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 from weft.ir import scalar as s
@@ -127,11 +128,11 @@ def _make(name: str) -> Callable[..., PrimExpr]:
             return exprs[0]
         if intrinsic.result == "bool" and not dt.is_float:
             return const(intrinsic.name == "isfinite", "bool")
-        if intrinsic.result == "float" and not dt.is_float:
+        if intrinsic.result == "float" and not dt.is_float and not dt.is_custom:
             dt = DataType("float32" if dt.lanes == 1 else f"float32x{dt.lanes}")
             exprs = [cast(dt, e) for e in exprs]
         exprs = [e if e.dtype == dt else cast(dt, e) for e in exprs]
-        known = [numpy_dtype(dt).type(e.value) for e in exprs if isinstance(e, FloatImm)]
+        known = [numpy_dtype(dt).type(e.value) for e in exprs if isinstance(e, FloatImm) and not dt.is_custom]
         if len(known) == len(exprs) and intrinsic.result != "bool":
             with np.errstate(all="ignore"):
                 value = float(intrinsic.reference(*known))
@@ -249,9 +250,17 @@ def infinity(dtype: str) -> PrimExpr:
     return FloatImm(DataType(dtype), float("inf"))
 
 
+LEAST: dict[str, Callable[[int], Any]] = {}
+"""By the code of a registered type: a function from its bits to its least value."""
+
+
 def min_value(dtype: str) -> PrimExpr:
     """The least finite value of a type."""
     dt = DataType(dtype)
+    if dt.is_custom:
+        if dt.code not in LEAST:
+            raise InvalidArgument(f"the least value of '{dt}' is not known", help="call datatype.register_min_func")
+        return as_expr(LEAST[dt.code](dt.bits))
     if dt.is_float:
         return FloatImm(dt, float(_finfo(dt).min))
     return const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)

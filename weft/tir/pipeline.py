@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import IRModule, Pass, PassContext, Sequential
+from weft.tir import custom_datatype
 from weft.tir import transform as t
 from weft.tir.function import PrimFunc
 
-__all__ = ["lower", "lowering_passes", "requested_checks"]
+__all__ = ["custom_types", "lower", "lowering_passes", "requested_checks"]
 
 
 def requested_checks() -> list[Pass]:
@@ -17,10 +18,17 @@ def requested_checks() -> list[Pass]:
     return [t.instrument_bound_checkers()] if asked else []
 
 
+def custom_types(target: str) -> list[Pass]:
+    """List the pass that lowers registered types of numbers, where there are any."""
+    return [t.lower_custom_datatypes(target=target)] if custom_datatype.registered() else []
+
+
 def lowering_passes(target: Any = None) -> list[Pass]:
     """List the passes of lowering in order, with those that the current context asks for."""
+    kind = getattr(getattr(target, "kind", None), "name", "llvm")
     return [
         t.lower_blocks(),
+        *custom_types(kind),
         t.simplify(),
         *requested_checks(),
         t.inject_prefetch(),
@@ -30,7 +38,7 @@ def lowering_passes(target: Any = None) -> list[Pass]:
         t.compact_buffer(),
         t.loop_partition(),
         t.storage_rewrite(),
-        t.lower_intrin(target=getattr(getattr(target, "kind", None), "name", "llvm")),
+        t.lower_intrin(target=kind),
         t.flatten_buffer(),
         t.transpose_tiles(),
         t.dot_product(forms=getattr(target, "dot_forms", ())),

@@ -13,7 +13,7 @@ from weft.target.c.prelude import PRELUDE
 from weft.target.c.source import STMT
 from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
-from weft.tir.pipeline import requested_checks
+from weft.tir.pipeline import custom_types, requested_checks
 
 __all__ = ["emit_c", "lower_c"]
 
@@ -23,9 +23,9 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 def lower_c(func: PrimFunc) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), t.simplify(), *requested_checks(), t.inject_double_buffer(), t.hoist_if_then_else(),
-              t.compact_buffer(), t.lower_intrin(target="c"), t.flatten_buffer(), t.unroll_loop(),
-              t.simplify()]  # fmt: skip
+    passes = [t.lower_blocks(), *custom_types("c"), t.simplify(), *requested_checks(), t.inject_double_buffer(),
+              t.hoist_if_then_else(), t.compact_buffer(), t.lower_intrin(target="c"), t.flatten_buffer(),
+              t.unroll_loop(), t.simplify()]  # fmt: skip
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered

@@ -12,6 +12,7 @@ from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
+from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
@@ -32,6 +33,7 @@ InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
 InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
+LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
 RemoveNoOp = remove_no_op
 Simplify = StmtSimplify = simplify

@@ -1,0 +1,133 @@
+"""A type of numbers from outside: bfloat16 kept in 16 bits, computed by C functions."""
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import CodegenError, InvalidArgument
+from weft.ir import DataType, walk
+from weft.support import cc
+from weft.target import datatype
+from weft.tir import custom_datatype
+
+SOURCE = """
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+uint16_t t_from(float x) {
+  uint32_t u; memcpy(&u, &x, 4);
+  u += 0x7fff + ((u >> 16) & 1);
+  return (uint16_t)(u >> 16);
+}
+float t_to(uint16_t h) { uint32_t u = (uint32_t)h << 16; float x; memcpy(&x, &u, 4); return x; }
+uint16_t t_add(uint16_t a, uint16_t b) { return t_from(t_to(a) + t_to(b)); }
+uint16_t t_mul(uint16_t a, uint16_t b) { return t_from(t_to(a) * t_to(b)); }
+uint16_t t_max(uint16_t a, uint16_t b) { return t_to(a) > t_to(b) ? a : b; }
+uint16_t t_exp(uint16_t a) { return t_from(expf(t_to(a))); }
+"""
+T = "custom[mybf]16"
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("functions")
+    (folder / "f.c").write_text(SOURCE)
+    cc.create_shared(folder / "libf.so", folder / "f.c", ["-O2", "-lm"])
+    return ctypes.CDLL(str(folder / "libf.so"), ctypes.RTLD_GLOBAL)
+
+
+@pytest.fixture
+def mybf(functions, monkeypatch):
+    for table in ("_NAMES", "_CODES", "_OPS"):
+        monkeypatch.setattr(custom_datatype, table, {})
+    datatype.register("mybf", 150)
+    one = datatype.create_lower_func
+    for target in ("llvm", "c"):
+        datatype.register_op(one({(32, 16): "t_from"}), "Cast", target, "float", "mybf")
+        datatype.register_op(one({(16, 32): "t_to"}), "Cast", target, "mybf", "float")
+        datatype.register_op(one({16: "t_from"}), "FloatImm", target, "mybf")
+        for op, name in (("Add", "t_add"), ("Mul", "t_mul"), ("Max", "t_max")):
+            datatype.register_op(one({16: name}), op, target, "mybf")
+        datatype.register_op(one({16: "t_exp"}), "Call", target, "mybf", intrinsic_name="tir.exp")
+    datatype.register_min_func(lambda bits: tir.const(-3.0e38, f"custom[mybf]{bits}"), "mybf")
+
+
+def bf(x):
+    return x.astype(ml_dtypes.bfloat16)
+
+
+def test_types():
+    dt = DataType("custom[mybf]16x4")
+    assert (dt.code, dt.bits, dt.lanes, dt.itemsize) == ("custom[mybf]", 16, 4, 8)
+    assert dt.is_custom and not dt.is_float and not dt.is_integer
+
+
+@pytest.mark.parametrize("n", [1, 7, 33])
+def test_arithmetic_between_floats(mybf, n):
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+
+    def element(i):
+        x, y = a[i].astype(T), b[i].astype(T)
+        return (tir.max(x * y + tir.const(0.5, T), x)).astype("float32")
+
+    c = te.compute((n,), element, name="C")
+    f = weft.build(te.create_schedule(c.op), [a, b, c], target="llvm")
+    x, y = np.random.default_rng(0).standard_normal((2, n)).astype("float32")
+    out = np.zeros(n, "float32")
+    f(x, y, out)
+    p = bf(bf(x).astype("float32") * bf(y).astype("float32")).astype("float32")
+    expected = np.maximum(bf(p + np.float32(0.5)).astype("float32"), bf(x).astype("float32"))
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_parameters_hold_bits_and_reductions_run(mybf):
+    a = te.placeholder((4, 9), T, name="A")
+    k = te.reduce_axis((0, 9), name="k")
+    total = te.compute((4,), lambda i: te.max(a[i, k], axis=k), name="M")
+    out = te.compute((4,), lambda i: tir.exp(total[i]), name="E")
+    f = weft.build(te.create_schedule(out.op), [a, out], target="llvm")
+    values = bf(np.random.default_rng(1).standard_normal((4, 9)).astype("float32"))
+    result = np.zeros(4, "uint16")
+    f(values.view("uint16"), result)
+    expected = bf(np.exp(values.astype("float32").max(1)))
+    np.testing.assert_array_equal(result, expected.view("uint16"))
+
+
+def test_structure(mybf):
+    a = te.placeholder((4,), T, name="A")
+    b = te.compute((4,), lambda i: a[i] + a[i], name="B")
+    func = te.schedule.schedule_to_prim_func(te.create_schedule(b.op), [a, b])
+    out = tir.transform.LowerCustomDatatypes()(weft.IRModule({"main": func}))["main"]
+    assert {buffer.dtype for _, buffer in out.buffer_map} == {"uint16"}
+    assert not any(DataType(n.dtype).is_custom for n in walk(out) if getattr(n, "dtype", None))
+    plain = te.create_prim_func([te.placeholder((4,), name="x"), te.compute((4,), lambda i: tir.const(0.0), name="y")])
+    assert tir.transform.LowerCustomDatatypes()(weft.IRModule({"main": plain}))["main"] is plain
+
+
+def test_what_was_not_registered(mybf):
+    a = te.placeholder((4,), T, name="A")
+    b = te.compute((4,), lambda i: a[i] - a[i + 0], name="B")
+    with pytest.raises(CodegenError, match=r"Sub of 'mybf' has no meaning on target 'llvm'"):
+        weft.build(te.create_schedule(b.op), [a, b], target="llvm")
+    c = te.compute((4,), lambda i: tir.call_intrin(T, "tir.sqrt", a[i]), name="C")
+    with pytest.raises(CodegenError, match=r"Call of 'mybf' \(tir.sqrt\)"):
+        weft.build(te.create_schedule(c.op), [a, c], target="llvm")
+
+
+def test_registration_errors(mybf):
+    assert datatype.get_type_name(150) == "mybf" and datatype.get_type_code("mybf") == 150
+    assert datatype.get_type_registered(150) and not datatype.get_type_registered(151)
+    with pytest.raises(InvalidArgument, match="code 100 is taken"):
+        datatype.register("other", 100)
+    with pytest.raises(InvalidArgument, match="code 150 is taken"):
+        datatype.register("other", 150)
+    with pytest.raises(InvalidArgument, match="no type 'nothing'"):
+        datatype.get_type_code("nothing")
+    with pytest.raises(InvalidArgument, match="a Cast goes to a type"):
+        datatype.register_op(lambda e: e, "Cast", "llvm", "float")
+    with pytest.raises(InvalidArgument, match="least value of 'custom\\[none\\]8'"):
+        tir.min_value("custom[none]8")
