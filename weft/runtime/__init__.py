@@ -11,6 +11,7 @@ from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.link import register_object_loader
 from weft.runtime.module import Module, enabled, jit_module, load_module, system_lib
+from weft.runtime.profiler import Report
 from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
@@ -26,6 +27,7 @@ __all__ = [
     "Module",
     "NDArray",
     "PackedFunc",
+    "Report",
     "ShapeTuple",
     "String",
     "Tensor",

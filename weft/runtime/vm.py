@@ -14,6 +14,7 @@ from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
 from weft.runtime.module import Module
+from weft.runtime.profiler import Profiler, Report
 
 __all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -171,6 +172,26 @@ class VirtualMachine:
             `VMInstrumentReturnKind.SKIP_RUN`, then the call is left out. None removes the instrument.
         """
         _set_instrument(self._handle, None if instrument is None else convert_func(instrument))
+
+    def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
+        """Run a function once and tell how long each call in it took.
+
+        The machine's instrument is replaced for the run and removed after it.
+
+        Returns
+        -------
+        Report
+            ``print(report)`` shows the table; ``report.json()`` and ``report.trace(path)`` are for other tools.
+        """
+        values = self._arguments(func_name, args, kwargs)
+        function = self[func_name]
+        profiler = Profiler()
+        self.set_instrument(profiler)
+        try:
+            function(*values)
+            return profiler.report()
+        finally:
+            self.set_instrument(None)
 
     def time_evaluator(self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any) -> Any:
         """Return a function that times `func_name`; see :meth:`Module.time_evaluator`."""
