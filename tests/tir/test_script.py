@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import weft
 from tests.ir.programs import matmul_func
 from weft import ir, tir
-from weft.ir import IntImm, SizeVar, StringImm, Var, assert_structural_equal, const
+from weft.error import WeftError
+from weft.ir import IntImm, SizeVar, StringImm, Var, assert_structural_equal, const, walk
 from weft.script import from_source
 from weft.script import tir as T
 from weft.tir import BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, PrimFunc, SeqStmt
@@ -417,3 +419,24 @@ def test_fragments_print():
     assert str(block.body.value) == "C[vi, vj] + A[vi, vk] * B[vk, vj]"
     for node in ir.walk(func):
         assert str(node)
+
+
+def test_slices_of_elements_are_vectors():
+    @T.prim_func
+    def f(A: T.Buffer((32,), "float32"), B: T.Buffer((16,), "float32"), n: T.int32):
+        B[0:4] = A[0:8:2] * T.Broadcast(T.float32(2), 4)
+        B[n : n + 8] = A[n + 1 : n + 9]
+        B[15:16] = A[31]
+
+    stores = [n for n in walk(f.body) if isinstance(n, tir.BufferStore)]
+    assert [s.indices[0].dtype for s in stores] == ["int32x4", "int32x8", "int32"]
+    a, b = np.arange(32, dtype="float32"), np.zeros(16, "float32")
+    weft.build(f, target="llvm")(a, b, 5)
+    expected = np.zeros(16, "float32")
+    expected[:4] = a[0:8:2] * 2
+    expected[5:13] = a[6:14]
+    expected[15] = 31
+    np.testing.assert_array_equal(b, expected)
+    assert_structural_equal(from_source(f.script()), f)
+    with pytest.raises(WeftError, match="constant length"):
+        from_source("@T.prim_func\ndef f(A: T.Buffer((32,), 'float32'), n: T.int32):\n    A[0:n] = T.float32(1)\n")

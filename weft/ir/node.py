@@ -82,6 +82,10 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
+    def same_as(self, other: Any) -> bool:
+        """Whether `other` is this very node."""
+        return self is other
+
     def __reduce__(self) -> Any:
         raise TypeError("IR nodes are compared by identity and are not pickled; use weft.ir.save_json")
 

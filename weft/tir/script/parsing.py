@@ -23,6 +23,7 @@ from weft.ir import (
     Range,
     Var,
     as_expr,
+    as_int,
     cast,
     const,
     structural_equal,
@@ -448,7 +449,9 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
-    indices = tuple(as_expr(i) for i in (indices if isinstance(indices, tuple) else (indices,)))
+    indices = _lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
+    if isinstance(value, BufferRegion):  # the elements that a slice names
+        value = BufferLoad(value.buffer, _lanes(value.region, value.buffer))
     if len(indices) != len(buffer.shape):
         raise p.fail(
             target,
@@ -774,9 +777,27 @@ def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
             expected=str(len(buffer.shape)),
             found=f"{len(indices)} indices",
         )
-    if not any(isinstance(i, (slice, Range)) for i in indices):
-        return BufferLoad(buffer, tuple(as_expr(i) for i in indices))
+    steps = any(isinstance(i, slice) and i.step is not None for i in indices)
+    if steps or not any(isinstance(i, (slice, Range)) for i in indices):
+        return BufferLoad(buffer, _lanes(indices, buffer))
     return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
+
+
+def _lanes(indices: Any, buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """Make vectors of slices: ``A[i : i + 8]`` and ``A[i : i + 16 : 2]`` have eight lanes."""
+    out = []
+    for index, dim in zip(indices, (*buffer.shape, *(const(1, "int32") for _ in indices)), strict=False):
+        if not isinstance(index, (slice, Range)):
+            out.append(as_expr(index))
+            continue
+        step = index.step if isinstance(index, slice) and index.step is not None else 1
+        r = _range_of(slice(index.start, index.stop) if isinstance(index, slice) else index, dim)
+        extent, stride = as_int(Analyzer().simplify(r.extent)), as_int(step)
+        if extent is None or stride is None or stride < 1:
+            raise ParseError("a slice of elements has a constant length and step", found=f"{r.extent}, step {step}")
+        count = -(-extent // stride)
+        out.append(r.min if count == 1 else s.Ramp(r.min, const(stride, r.min.dtype), count))
+    return tuple(out)
 
 
 def _range_of(index: Any, dim: PrimExpr) -> Range:
