@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import Attrs, IRModule, IterVar, Let, PrimExpr, Var, module_pass, rebuild, substitute, walk
+from weft.ir import Attrs, IRModule, PrimExpr, Var, module_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.verify import undefined_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_packed
-from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, Evaluate, For, ForKind, LetStmt, Stmt
+from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt
 
 __all__ = ["split_host_device"]
 
@@ -127,18 +128,8 @@ def _extents(nest: For) -> dict[str, PrimExpr]:
 
 def _free(nest: Stmt) -> tuple[list[Buffer], list[Var]]:
     """List the buffers and scalars that a statement takes from outside, in order of their first use."""
-    own: set[int] = set()
-    for n in walk(nest):
-        if isinstance(n, For):
-            own.add(id(n.loop_var))
-        elif isinstance(n, (LetStmt, Let, IterVar)):
-            own.add(id(n.var))
-        elif isinstance(n, (AllocBuffer, DeclBuffer)):
-            own.add(id(n.buffer.data))
-    buffers: dict[int, Buffer] = {}
-    for n in walk(nest):
-        if isinstance(n, (BufferLoad, BufferStore)) and id(n.buffer.data) not in own:
-            buffers.setdefault(id(n.buffer), n.buffer)
+    free = {id(v): v for v in undefined_vars(nest)}
+    accesses = (n for n in walk(nest) if isinstance(n, (BufferLoad, BufferStore)) and id(n.buffer.data) in free)
+    buffers = {id(n.buffer): n.buffer for n in accesses}
     data = {id(b.data) for b in buffers.values()}
-    scalars = {id(n): n for n in walk((nest, *buffers.values())) if isinstance(n, Var) and id(n) not in own | data}
-    return list(buffers.values()), list(scalars.values())
+    return list(buffers.values()), [v for v in free.values() if id(v) not in data]
