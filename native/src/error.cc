@@ -180,6 +180,11 @@ extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int3
       break;
     }
     case kWeftArgNotInt: kind = "TypeError"; want = "an int"; break;
+    case kWeftArgRange: {
+      DLDataType dtype{static_cast<uint8_t>(expected), static_cast<uint8_t>(expected >> 8), 1};
+      want = "an int that " + weft::dtype_name(dtype) + " can hold";
+      break;
+    }
     case kWeftArgNotFloat: kind = "TypeError"; want = "a float"; break;
     default: want = "another value (code " + std::to_string(code) + ")";
   }

@@ -66,7 +66,8 @@ enum WeftArgError {
   kWeftArgAlignment = 7,  /*!< data pointer alignment in bytes */
   kWeftArgNotInt = 8,     /*!< not an integer */
   kWeftArgNotFloat = 9,   /*!< not a number */
-  kWeftArgSymbol = 10     /*!< shape[dim] against a symbolic dimension bound earlier */
+  kWeftArgSymbol = 10,    /*!< shape[dim] against a symbolic dimension bound earlier */
+  kWeftArgRange = 11      /*!< an integer that does not fit; expected = code | bits << 8 of its dtype */
 };
 
 /*!

@@ -166,6 +166,9 @@ class _Entry:
         else:
             self.fail(f"!{is_int}", "TypeError", where, "an int", "a value of type index %d",
                       f"(int)args[{i}].type_index")  # fmt: skip
+            if dt.is_integer and dt.bits < 64:
+                self.fail(f"(int64_t)({of}){value} != {value}", "ValueError", where, f"an int that {dt} can hold",
+                          "%lld", f"(long long){value}")  # fmt: skip
         s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
         return s.names[id(p)]
 
@@ -187,6 +190,10 @@ class _Entry:
         if not buffer.strides and rank:
             self.fail(f"!weft_compact({x})", "ValueError", where, "a contiguous tensor", "other strides")
         if buffer.elem_offset is None:
+            if dt.itemsize > 1:
+                unit = dt.itemsize & -dt.itemsize
+                self.fail(f"((uintptr_t){x}->data + {x}->byte_offset) % {unit}", "ValueError", where,
+                          f"data aligned to {unit} bytes", "another address")  # fmt: skip
             return f"({of}*)((char*){x}->data + {x}->byte_offset)"
         self.match(buffer.elem_offset, f"(int64_t)({x}->byte_offset / {dt.itemsize})", where, "element offset")
         return f"({of}*){x}->data"

@@ -22,7 +22,8 @@ from weft.tir import Buffer, PrimFunc
 
 __all__ = ["emit_function"]
 
-_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC = range(11)
+(_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
+ _RANGE) = range(12)  # fmt: skip
 _ANY = "{ i32, i32, i64 }"
 
 
@@ -230,7 +231,11 @@ class _Entry:
             found = s.value(f"sdiv i64 {offset}, {dt.itemsize}")
             self.match(buffer.elem_offset, found, i, _STRIDES, -1)
             return f"ptr {data}"
-        return f"ptr {s.value(f'getelementptr inbounds i8, ptr {data}, i64 {offset}')}"
+        start = s.value(f"getelementptr inbounds i8, ptr {data}, i64 {offset}")
+        if dt.itemsize > 1:
+            low = s.value(f"and i64 {s.value(f'ptrtoint ptr {start} to i64')}, {(dt.itemsize & -dt.itemsize) - 1}")
+            self.require(s.value(f"icmp eq i64 {low}, 0"), i, _ALIGN, -1, str(dt.itemsize & -dt.itemsize))
+        return f"ptr {start}"
 
     def _row_major(self, extents: list[str]) -> list[str]:
         """The strides of a compact tensor."""
@@ -291,5 +296,9 @@ class _Entry:
         else:
             self.require(is_int, i, _NOT_INT, -1, "0")
             text = convert(s, bits, DataType("int64"), dt)
+            if dt.is_integer and dt.bits < 64:
+                back = s.value(f"{'zext' if dt.code == 'uint' else 'sext'} {t} {text} to i64")
+                packed = DTYPE_CODES[dt.code] | dt.bits << 8
+                self.require(s.value(f"icmp eq i64 {back}, {bits}"), i, _RANGE, -1, str(packed))
         s.env[id(p)] = text
         return f"{t} {text}"

@@ -1,0 +1,71 @@
+"""What a compiled function says of wrong arguments: which one, what was expected, what was found."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+
+
+@pytest.fixture(scope="module", params=["llvm", "c"])
+def kernel(request):
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 4), name="A"), te.placeholder((n,), name="B")
+    k, f = te.var("k", "int32"), te.var("f", "float32")
+    c = te.compute((n, 4), lambda i, j: a[i, j] * b[i] + k.astype("float32") + f, name="C")
+    return weft.build(te.create_schedule(c.op), [a, b, k, f, c], request.param, name="kernel")
+
+
+def good(rows=3):
+    return [np.ones((rows, 4), "float32"), np.full(rows, 2, "float32"), 3, 0.5, np.zeros((rows, 4), "float32")]
+
+
+def unaligned():
+    return np.zeros(64, "uint8")[1:49].view("float32").reshape(3, 4)
+
+
+WRONG = {
+    "rank": (0, np.ones(12, "float32"), ValueError, r"argument 0 \(A: .*expected 2 dimensions, found 1"),
+    "shape": (0, np.ones((3, 5), "float32"), ValueError, r"shape\[1\] == 4, found 5"),
+    "shared size": (1, np.ones(4, "float32"), ValueError, r"argument 1 \(B: .*shape\[0\] == 3.*found 4"),
+    "dtype": (0, np.ones((3, 4), "float64"), TypeError, "expected dtype float32, found float64"),
+    "strides": (0, np.ones((4, 3), "float32").T, ValueError, "expected a contiguous tensor"),
+    "alignment": (4, unaligned(), ValueError, r"argument 4 \(C: .*data aligned to 4 bytes"),
+    "none": (0, None, TypeError, "expected a tensor"),
+    "text": (1, "x", TypeError, "expected a tensor"),
+    "list": (0, [[1.0] * 4] * 3, TypeError, "expected a tensor"),
+    "float for int": (2, 2.5, TypeError, r"argument 2 \(k: int32\): expected an int"),
+    "tensor for int": (2, np.ones(1), TypeError, "expected an int"),
+    "large int": (2, 1 << 40, ValueError, "an int that int32 can hold, found .*1099511627776"),
+    "text for float": (3, "1", TypeError, r"argument 3 \(f: float32\): expected a float"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_argument(kernel, case):
+    place, value, error, message = WRONG[case]
+    arguments = good()
+    arguments[place] = value
+    with pytest.raises(error, match="(?s)" + message):
+        kernel(*arguments)
+    arguments = good()
+    kernel(*arguments)
+    np.testing.assert_array_equal(arguments[4], np.full((3, 4), 5.5, "float32"))
+
+
+@pytest.mark.parametrize("count", [0, 4, 6])
+def test_wrong_count(kernel, count):
+    with pytest.raises(TypeError, match=rf"kernel\(A: .*expected 5 arguments, found {count}"):
+        kernel(*(good() + [1])[:count])
+
+
+def test_what_is_allowed(kernel):
+    arguments = good()
+    arguments[3] = 2  # an int for a float
+    arguments[2] = -(1 << 31)
+    kernel(*arguments)
+    kernel(*good(rows=0))
+    arguments = good()
+    arguments[0] = np.ones((3, 8), "float32")[:, :4].copy()
+    arguments[1] = np.ones((1, 3), "float32")[0]
+    kernel(*arguments)
