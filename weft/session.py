@@ -171,7 +171,8 @@ class _InputCheck:
         if type(value) is np.ndarray:
             if self.numpy_type is not None and value.dtype != self.numpy_type:
                 raise self._wrong_dtype(value.dtype)
-            if not value.flags.c_contiguous:
+            flags = value.flags
+            if not flags.c_contiguous or not flags.aligned:
                 value = value.copy(order="C")
         else:
             value = self._as_tensor(value)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Function, IRModule, Pass, PassContext, constant, fingerprint, rules_of
+from weft.ir import Attrs, Function, IRModule, Pass, PassContext, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
-from weft.relax.rename import rename_vars
-from weft.relax.transform import schedule_tir
+from weft.relax.transform import BindParams, schedule_tir
 from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Target, compile_func, load_objects
@@ -62,7 +61,7 @@ def build(
         raise InvalidArgument("the module has a function without a body")
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
-        mod = bind_params(mod, "main", params)
+        mod = BindParams("main", params)(mod)
     metadata = _metadata(mod)
     if relax_pipeline is not None:
         mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
@@ -74,31 +73,6 @@ def build(
             builder.emit_ret(builder.r(0))
     module = compile_kernels(kernels, target, tir_pipeline, progress)
     return builder.get([module] if module is not None else [])
-
-
-def bind_params(mod: IRModule, name: str, params: Mapping[str, Any]) -> IRModule:
-    """Replace parameters of a function by constants.
-
-    Parameters
-    ----------
-    params : mapping of str to tensor
-        By parameter name.
-    """
-    from_name = dict(params)
-    func = mod[name]
-    assert isinstance(func, Function)
-    renamed = {}
-    for p in func.params:
-        if p.name_hint in from_name:
-            renamed[id(p)] = constant(from_name.pop(p.name_hint))
-    if from_name:
-        known = ", ".join(p.name_hint for p in func.params)
-        raise InvalidArgument(f"'{name}' has no parameter '{next(iter(from_name))}'", expected=f"one of {known}")
-    kept = tuple(p for p in func.params if id(p) not in renamed)
-    body = rename_vars(func.body, renamed)
-    return mod.with_functions(
-        {v: func.replace(params=kept, body=body, ty=None) if f is func else f for v, f in mod.items()}
-    )
 
 
 def _metadata(mod: IRModule) -> str | None:

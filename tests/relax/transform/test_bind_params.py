@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import relax
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.script import from_source
 
 SOURCE = """@I.ir_module
@@ -40,5 +40,5 @@ def test_refused():
         relax.transform.BindParams("other", {})(mod)
     with pytest.raises(ShapeMismatch):
         relax.transform.BindParams("main", {"w": np.ones((5, 4), np.float32)})(mod)
-    with pytest.raises(ShapeMismatch, match="data type"):
+    with pytest.raises(DTypeMismatch, match="data type"):
         relax.transform.BindParams("main", {"w": np.ones((5, 3), np.float64)})(mod)

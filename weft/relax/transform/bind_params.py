@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import Constant, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars
@@ -28,8 +28,8 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
     ------
     InvalidArgument
         When the module has no such function, or the function no such parameter.
-    ShapeMismatch
-        When a tensor does not have its parameter's shape or data type.
+    DTypeMismatch, ShapeMismatch
+        When a tensor does not have its parameter's data type or shape.
     """
 
     def run(mod: IRModule) -> IRModule:
@@ -49,16 +49,16 @@ def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
     for key, value in params.items():
         param = _parameter(name, func, key)
         data = value if isinstance(value, Constant) else constant(value)
-        want = param.ty
-        if isinstance(want, TensorType):
-            if want.dtype and want.dtype != data.ty.dtype:
-                raise ShapeMismatch(
+        want, found = param.ty, data.ty
+        if isinstance(want, TensorType) and isinstance(found, TensorType):
+            if want.dtype and want.dtype != found.dtype:
+                raise DTypeMismatch(
                     f"parameter '{param.name_hint}' of '{name}' has another data type",
                     expected=want.dtype,
-                    found=data.ty.dtype,
+                    found=found.dtype,
                 )
-            if want.shape is not None:
-                unify_dims(want.shape, data.ty.shape, symbols)
+            if want.shape is not None and found.shape is not None:
+                unify_dims(want.shape, found.shape, symbols)
         renamed[id(param)] = data
     if not renamed:
         return func
