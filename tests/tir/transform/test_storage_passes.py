@@ -200,3 +200,84 @@ def test_unroll_explicit_and_pragmas():
         PassContext(config={"tir.UnrollLoop": {"max_step": 3}}),
     ):
         apply(transform.UnrollLoop(), func)
+
+
+def test_pointers_keep_memory_alive():
+    @T.prim_func
+    def by_call(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        C = T.alloc_buffer((8,))
+        B[0] = A[0]
+        C[0] = A[1]
+        T.evaluate(T.call_extern("int32", "f", B.data))
+        D[0] = C[0]
+
+    @T.prim_func
+    def by_name(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        C = T.alloc_buffer((8,))
+        B[0] = A[0]
+        with T.LetStmt(B.data) as p:
+            C[0] = A[1]
+            D[0] = C[0]
+            T.evaluate(T.call_extern("int32", "f", p))
+
+    for func in (by_call, by_name):
+        assert apply(transform.StorageRewrite(), func) is func
+
+
+def test_scopes_are_not_mixed():
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,), scope="shared")
+        C = T.alloc_buffer((8,), scope="local")
+        B[0] = A[0]
+        D[0] = B[0]
+        C[0] = A[1]
+        D[1] = C[0]
+
+    assert apply(transform.StorageRewrite(scopes=("local", "shared")), f) is f
+
+
+def test_double_buffers_have_no_pointers():
+    @T.prim_func
+    def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
+            for j in range(4):
+                C[j] = A[i, j]
+            T.evaluate(T.call_extern("int32", "f", C.data))
+            B[i] = C[0] + C[3]
+
+    @T.prim_func
+    def writes_input(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
+            for j in range(4):
+                C[j] = A[i, j]
+            T.evaluate(T.call_extern("int32", "f", A.data))
+            B[i] = C[0] + C[3]
+
+    for func in (f, writes_input):
+        (kept,) = allocations(apply(transform.InjectDoubleBuffer(), func))
+        assert tuple(d.value for d in kept.buffer.shape) == (4,)
+
+
+def test_double_buffered_fill_with_its_own_memory():
+    @T.prim_func
+    def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
+            for j in range(4):
+                t = T.alloc_buffer((1,))
+                t[0] = A[i, j] * 2.0
+                C[j] = t[0]
+            B[i] = C[0] + C[3]
+
+    doubled = apply(transform.InjectDoubleBuffer(), f)
+    x = np.random.default_rng(1).random((8, 4), "float32")
+    slow, native = np.zeros(8, "float32"), np.zeros(8, "float32")
+    interpret(doubled, x, slow)
+    weft.build(doubled, target="llvm")(x, native)
+    np.testing.assert_allclose(slow, 2 * (x[:, 0] + x[:, 3]), rtol=1e-6)
+    np.testing.assert_allclose(native, slow, rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import (
+    CallIntrin,
     IRModule,
     PrimExpr,
     Var,
@@ -20,6 +21,7 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.transform.remove_no_op import is_pure
 
 __all__ = ["inject_double_buffer"]
 
@@ -34,7 +36,7 @@ def inject_double_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
         No blocks; a marked allocation is the whole body of a serial loop.
     Ensures
         The same form without the mark. Where the buffer is not filled by statements of its own, or they read what the
-        rest of the loop writes, only the mark goes.
+        rest of the loop writes, or a call gets its pointer, only the mark goes.
     Example
         Before::
 
@@ -84,8 +86,10 @@ def _ahead(loop: For, alloc: AllocBuffer) -> Stmt:
     rest = [p for p in parts if not _writes(p, buffer)]
     read = {id(n.buffer.data) for p in fills for n in walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
     written = {id(n.buffer.data) for p in parts for n in walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
+    written |= {id(v) for p in rest for v in _handed(p)}
     first = parts[: len(fills)] == fills
-    if not fills or not rest or not first or read & written or any(_stores_other(p, buffer) for p in fills):
+    alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
+    if not fills or not rest or not first or read & written or id(buffer.data) in written or not alone:
         return replace_node(loop, body=alloc)
     double = replace_node(buffer, data=Var(buffer.data.name, buffer.data.dtype),
                           shape=(const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
@@ -96,6 +100,8 @@ def _ahead(loop: For, alloc: AllocBuffer) -> Stmt:
     fetch = seq(*[_at(p, buffer, double, floormod(following - loop.min, 2), {here: following}) for p in fills])
     more = IfThenElse(here < loop.min + loop.extent - 1, fetch)
     body = seq(more, *[_at(p, buffer, double, half, {}) for p in rest])
+    if any(n is buffer.data for n in walk((start, body))):  # used by its pointer, or by another name
+        return replace_node(loop, body=alloc)
     guard: Stmt = seq(*start)
     if not hasattr(loop.extent, "value"):
         guard = IfThenElse(loop.extent > zero, guard)
@@ -110,9 +116,21 @@ def _stores_other(node: Any, buffer: Buffer) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in walk(node))
 
 
+def _handed(node: Any) -> list[Var]:
+    """List the pointers that calls with effects get, which may read and write behind them."""
+    calls = [n for n in walk(node) if isinstance(n, CallIntrin) and n.op.name != "tir.prefetch"]
+    return [v for n in calls if not is_pure(n) for v in walk(n) if isinstance(v, Var) and v.dtype == "handle"]
+
+
 def _at(node: Stmt, old: Buffer, new: Buffer, half: PrimExpr, values: dict[Any, PrimExpr]) -> Stmt:
-    """Copy a statement for other values of variables and one half of the new buffer, with loops of its own."""
-    fresh = {n.loop_var: Var(n.loop_var.name, n.loop_var.dtype) for n in walk(node) if isinstance(n, For)}
+    """Copy a statement for other values of variables and one half of the new buffer, renewing loops and allocations."""
+    fresh: dict[Any, Any] = {
+        n.loop_var: Var(n.loop_var.name, n.loop_var.dtype) for n in walk(node) if isinstance(n, For)
+    }
+    for n in walk(node):
+        if isinstance(n, AllocBuffer):
+            own = replace_node(n.buffer, data=Var(n.buffer.data.name, n.buffer.data.dtype))
+            fresh.update({n.buffer: own, n.buffer.data: own.data})
 
     def rule(n: Any) -> Any:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is old:

@@ -8,7 +8,7 @@ from weft.ir import DataType, IntImm, IRModule, Var, const, function_pass, rebui
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, DeclBuffer, For, ForKind, Stmt, While
+from weft.tir.stmt import AllocBuffer, DeclBuffer, For, ForKind, LetStmt, Stmt, While
 
 __all__ = ["storage_rewrite"]
 
@@ -22,8 +22,8 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
     Requires
         No blocks.
     Ensures
-        The same form. Allocations of `scopes` that share memory have one type of elements and constant sizes, and no
-        parallel loop stands between them; one allocation of the larger size stands where the outer one stood.
+        The same form. Allocations of `scopes` that share memory have one scope, one type of elements and known sizes,
+        and no parallel loop stands between them; one allocation of the larger size stands where the outer one stood.
     Example
         Before::
 
@@ -89,7 +89,7 @@ class _Rewriter:
         if size is None or buffer.scope not in self.scopes or buffer.strides:
             return rebuild(node, lambda n: self.visit(n, slots) if isinstance(n, Stmt) else n)
         for slot in slots:
-            if slot.node.buffer.dtype == buffer.dtype and _apart(slot, node):
+            if _alike(slot.node.buffer, buffer) and _apart(slot, node):
                 slot.users.append(buffer)
                 slot.size = max(slot.size or 0, size)
                 return DeclBuffer(buffer, self.visit(node.body, slots))
@@ -107,6 +107,12 @@ def _size(buffer: Buffer) -> int | None:
             return None
         size *= d.value
     return size if DataType(buffer.dtype).lanes == 1 else None
+
+
+def _alike(outer: Buffer, inner: Buffer) -> bool:
+    """Whether memory for one buffer can hold the other."""
+    same = outer.dtype == inner.dtype and outer.scope == inner.scope
+    return same and outer.data_alignment >= inner.data_alignment
 
 
 def _share(slot: _Slot, body: Stmt) -> Stmt:
@@ -130,10 +136,13 @@ def _apart(slot: _Slot, inner: AllocBuffer) -> bool:
 
 
 def _life(scope: Stmt, buffer: Buffer) -> tuple[int, int]:
-    """Return the first and last of the statements of a scope that use a buffer's memory; a loop counts as a whole."""
+    """Return the first and last of the statements of a scope that use a buffer's memory; a loop counts as a whole.
+
+    A buffer whose pointer got a name may be used through it until the end.
+    """
 
     def uses(node: Any) -> bool:
-        return any(isinstance(n, Buffer) and n.data is buffer.data for n in walk(node))
+        return any(n is buffer.data for n in walk(node))
 
     first, last, place = 1 << 60, -1, 0
 
@@ -151,7 +160,8 @@ def _life(scope: Stmt, buffer: Buffer) -> tuple[int, int]:
         own = [getattr(node, f) for f in node.__struct_fields__ if not isinstance(getattr(node, f), Stmt)]
         own = [v for v in own if not (isinstance(v, tuple) and v and isinstance(v[0], Stmt))]
         if not isinstance(node, (AllocBuffer, DeclBuffer)) and any(map(uses, own)):
-            first, last = min(first, place), max(last, place)
+            named = isinstance(node, LetStmt) and node.var.dtype == "handle"
+            first, last = min(first, place), 1 << 60 if named else max(last, place)
         place += 1
         for child in _children(node):
             visit(child)
