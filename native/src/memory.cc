@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cuda_device.h"
 #include "error.h"
 #include "weft/runtime.h"
 
@@ -261,9 +262,19 @@ void pool_trim() { Pool::get().trim(0); }
 
 // ---- storage --------------------------------------------------------------------------------------------------------
 
+static void storage_release(void* data, size_t actual, DLDevice device, Allocator kind) {
+  if (device.device_type == kDLCUDA) {
+    cuda_free(device.device_id, data);
+  } else {
+    block_free(data, actual, kind);
+  }
+}
+
 static void storage_delete(void* self, int flags) {
   auto* storage = static_cast<StorageObj*>(self);
-  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) block_free(storage->data, storage->actual, storage->kind);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) {
+    storage_release(storage->data, storage->actual, storage->device, storage->kind);
+  }
   if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
     Cache* local = cache();
     if (local != nullptr && local->n_storages < kMaxHeaders) {
@@ -285,12 +296,19 @@ static void init_header(TVMFFIObject* object, int32_t type_index, void (*deleter
 }
 
 TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
-  if (device.device_type != kDLCPU) {
-    fail("ValueError", "cannot allocate on device type %d: this runtime has only the CPU", device.device_type);
+  bool gpu = device.device_type == kDLCUDA;
+  if (device.device_type != kDLCPU && !gpu) {
+    fail("ValueError", "cannot allocate on device type %d: this runtime has the CPU and CUDA", device.device_type);
     return nullptr;
   }
   size_t actual = 0;
-  void* data = nbytes >= 0 ? block_alloc(static_cast<size_t>(nbytes), kind, &actual) : nullptr;
+  void* data = nullptr;
+  if (gpu && nbytes >= 0) {
+    data = cuda_alloc(device.device_id, static_cast<size_t>(nbytes));
+    if (data == nullptr) return nullptr;
+  } else if (nbytes >= 0) {
+    data = block_alloc(static_cast<size_t>(nbytes), kind, &actual);
+  }
   if (data == nullptr) {
     fail("MemoryError", "cannot allocate %lld bytes", static_cast<long long>(nbytes));
     return nullptr;
@@ -304,7 +322,7 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
   } else {
     memory = std::malloc(sizeof(StorageObj));
     if (memory == nullptr) {
-      block_free(data, actual, kind);
+      storage_release(data, actual, device, kind);
       fail("MemoryError", "cannot allocate a storage object");
       return nullptr;
     }
@@ -483,15 +501,23 @@ int tensor_copy(const DLTensor& from, DLTensor* to) {
                 shape_text(from.shape, from.ndim).c_str(), dtype_name(to->dtype).c_str(),
                 shape_text(to->shape, to->ndim).c_str());
   }
-  if (from.device.device_type != kDLCPU || to->device.device_type != kDLCPU) {
-    return fail("ValueError", "cannot copy between device types %d and %d: this runtime has only the CPU",
-                from.device.device_type, to->device.device_type);
+  for (DLDevice device : {from.device, to->device}) {
+    if (device.device_type != kDLCPU && device.device_type != kDLCUDA) {
+      return fail("ValueError", "cannot copy between device types %d and %d: this runtime has the CPU and CUDA",
+                  from.device.device_type, to->device.device_type);
+    }
   }
   int64_t nbytes = 0;
   if (!tensor_nbytes(from.shape, from.ndim, from.dtype, &nbytes)) return fail("ValueError", "tensor too large");
   const char* source = static_cast<const char*>(from.data) + from.byte_offset;
   char* target = static_cast<char*>(to->data) + to->byte_offset;
   if (nbytes == 0) return 0;
+  if (from.device.device_type != kDLCPU || to->device.device_type != kDLCPU) {
+    if (!is_contiguous(from) || !is_contiguous(*to)) {
+      return fail("ValueError", "cannot copy strided tensors between devices; make them contiguous first");
+    }
+    return cuda_copy(source, from.device, target, to->device, static_cast<size_t>(nbytes));
+  }
   if (is_contiguous(from) && is_contiguous(*to)) {
     std::memmove(target, source, static_cast<size_t>(nbytes));
     return 0;

@@ -18,6 +18,11 @@ _NAMES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "met
           17: "maia"}  # fmt: skip
 
 
+def _cuda(name: str) -> Any:
+    """A function of the native CUDA device."""
+    return tvm_ffi.get_global_func(f"weft.cuda_{name}")
+
+
 class Device:
     """A device: a kind and an index.
 
@@ -61,10 +66,79 @@ class Device:
     @property
     def exist(self) -> bool:
         """Whether the runtime can use the device."""
+        if self.device_type == Device.kDLCUDA:
+            return 0 <= self.device_id < _cuda("count")()
         return self.device_type == Device.kDLCPU and self.device_id == 0
 
     def sync(self) -> None:
         """Wait until all work on the device is done; the CPU has none outstanding."""
+        if self.device_type == Device.kDLCUDA:
+            _cuda("sync")(self.device_id)
+
+    def _attribute(self, number: int) -> int | None:
+        """One of CUDA's device attributes; None on other devices, and where there is no such GPU."""
+        return _cuda("attribute")(self.device_id, number) if self._gpu() else None
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """Most threads of a block."""
+        return self._attribute(1)
+
+    @property
+    def warp_size(self) -> int | None:
+        """Threads that run in step."""
+        return self._attribute(10)
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes of shared memory that a block may use."""
+        return self._attribute(8)
+
+    @property
+    def max_clock_rate(self) -> int | None:
+        """Highest clock, in kHz."""
+        return self._attribute(13)
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """Number of multiprocessors."""
+        return self._attribute(16)
+
+    @property
+    def compute_version(self) -> str | None:
+        """Compute capability, ``"9.0"``."""
+        major, minor = self._attribute(75), self._attribute(76)
+        return None if major is None else f"{major}.{minor}"
+
+    @property
+    def device_name(self) -> str | None:
+        """The maker's name of the GPU."""
+        return str(_cuda("name")(self.device_id)) if self._gpu() else None
+
+    @property
+    def total_global_memory(self) -> int | None:
+        """Bytes of device memory."""
+        return _cuda("total_memory")(self.device_id) if self._gpu() else None
+
+    def _gpu(self) -> bool:
+        return self.device_type == Device.kDLCUDA and self.exist
+
+    def create_raw_stream(self) -> int:
+        """Make a stream: work on it is done in order; returns its handle."""
+        return _cuda("stream_create")(self._streams())
+
+    def free_raw_stream(self, stream: int) -> None:
+        """Destroy a stream of :meth:`create_raw_stream`."""
+        _cuda("stream_free")(self._streams(), stream)
+
+    def set_raw_stream(self, stream: int) -> None:
+        """Make a stream the one that copies of this thread on this device use; 0 is the default stream."""
+        _cuda("stream_set")(self._streams(), stream)
+
+    def _streams(self) -> int:
+        if self.device_type != Device.kDLCUDA:
+            raise InvalidArgument(f"{self} has no streams", expected="a CUDA device", found=str(self))
+        return self.device_id
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's pair of numbers."""

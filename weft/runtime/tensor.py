@@ -139,8 +139,13 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         return self.handle.is_contiguous()
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A NumPy array over the same memory, which it keeps alive; bfloat16 and float8 come as ml_dtypes."""
+        """A NumPy array over the same memory, which it keeps alive; bfloat16 and float8 come as ml_dtypes.
+
+        What lies on another device than the CPU is copied.
+        """
         handle = self.handle
+        if handle.__dlpack_device__()[0] == Device.kDLCUDA:
+            handle = self.copyto(Device(Device.kDLCPU)).handle
         name = str(handle.dtype)
         if name in _NUMPY and _NUMPY[name] in _ML_DTYPES:
             dtype = _NUMPY[name]
@@ -209,7 +214,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         return self.numpy()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.numpy()[index] = np.asarray(value)
+        data = self.numpy()
+        data[index] = np.asarray(value)
+        if self.device.device_type == Device.kDLCUDA:
+            self.copyfrom(data)
 
     def __reduce__(self) -> Any:
         return (tensor, (np.array(self.numpy()),))
