@@ -281,3 +281,30 @@ def test_double_buffered_fill_with_its_own_memory():
     weft.build(doubled, target="llvm")(x, native)
     np.testing.assert_allclose(slow, 2 * (x[:, 0] + x[:, 3]), rtol=1e-6)
     np.testing.assert_allclose(native, slow, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 4, 16])
+def test_double_buffer_split_loop(factor):
+    @T.prim_func
+    def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(1, 8):
+            C = T.alloc_buffer((4,), annotations={"double_buffer_scope": 1})
+            for j in range(4):
+                C[j] = A[i, j] * 2.0
+            B[i] = C[0] + C[3]
+
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": factor}}):
+        doubled = apply(transform.InjectDoubleBuffer(), f)
+    unrolled = [n for n in walk(doubled.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.UNROLLED]
+    assert [n.extent.value for n in unrolled] == ([] if factor == 1 else [factor])
+    x = np.random.default_rng(2).random((8, 4), "float32")
+    slow, native = np.zeros(8, "float32"), np.zeros(8, "float32")
+    interpret(doubled, x, slow)
+    weft.build(doubled, target="llvm")(x, native)
+    np.testing.assert_allclose(slow[1:], 2 * (x[1:, 0] + x[1:, 3]), rtol=1e-6)
+    np.testing.assert_allclose(native, slow, rtol=1e-6)
+
+
+def test_double_buffer_option_names():
+    with PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}}), pytest.raises(InvalidArgument, match="split"):
+        apply(transform.InjectDoubleBuffer(), chain((8,)))

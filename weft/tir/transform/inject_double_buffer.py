@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.error import InvalidArgument
 from weft.ir import (
     CallIntrin,
     IRModule,
+    PassContext,
     PrimExpr,
     Var,
+    ceildiv,
     const,
     floormod,
     function_pass,
@@ -29,7 +32,7 @@ _MARK = "double_buffer_scope"
 
 
 @function_pass(kind=PrimFunc)
-def inject_double_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
+def inject_double_buffer(func: PrimFunc, mod: IRModule, *, split_loop: int | None = None) -> PrimFunc:
     """Let the statements that fill a buffer marked ``double_buffer_scope`` run for the next iteration.
 
     Requires
@@ -60,26 +63,34 @@ def inject_double_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
                         for j in range(4):
                             C[(i + 1) % 2, j] = A[i + 1, j]
                     B[i] = C[i % 2, 0] + C[i % 2, 3]
+
+    Parameters
+    ----------
+        ``split_loop``: how many iterations an unrolled inner loop takes, so that the halves have constant places (an
+        even number); 1 keeps the loop. By default from ``PassContext(config={"tir.InjectDoubleBuffer": {...}})``.
     Cost
         Linear in statements, for each marked buffer.
     Source
         TVM's ``InjectDoubleBuffer``.
     """
-    body = _visit(func.body)
+    config = PassContext.current().config.get("tir.InjectDoubleBuffer", {})
+    if unknown := set(config) - {"split_loop"}:
+        raise InvalidArgument(f"tir.InjectDoubleBuffer has no option '{unknown.pop()}'", expected="split_loop")
+    body = _visit(func.body, config.get("split_loop", 1) if split_loop is None else split_loop)
     return func if body is func.body else func.replace(body=body)
 
 
-def _visit(node: Any) -> Any:
+def _visit(node: Any, split: int) -> Any:
     if not isinstance(node, Stmt):
         return node
-    node = rebuild(node, _visit)
+    node = rebuild(node, lambda n: _visit(n, split))
     if isinstance(node, For) and isinstance(node.body, AllocBuffer) and _MARK in node.body.annotations:
         alloc = replace_node(node.body, annotations=node.body.annotations.without(_MARK))
-        return _ahead(node, alloc) if node.kind == ForKind.SERIAL else replace_node(node, body=alloc)
+        return _ahead(node, alloc, split) if node.kind == ForKind.SERIAL else replace_node(node, body=alloc)
     return node
 
 
-def _ahead(loop: For, alloc: AllocBuffer) -> Stmt:
+def _ahead(loop: For, alloc: AllocBuffer, split: int) -> Stmt:
     buffer = alloc.buffer
     parts = list(alloc.body.seq) if isinstance(alloc.body, SeqStmt) else [alloc.body]
     fills = [p for p in parts if _writes(p, buffer)]
@@ -105,7 +116,19 @@ def _ahead(loop: For, alloc: AllocBuffer) -> Stmt:
     guard: Stmt = seq(*start)
     if not hasattr(loop.extent, "value"):
         guard = IfThenElse(loop.extent > zero, guard)
-    return AllocBuffer(double, seq(guard, replace_node(loop, body=body)), alloc.annotations)
+    return AllocBuffer(double, seq(guard, _split(replace_node(loop, body=body), split)), alloc.annotations)
+
+
+def _split(loop: For, factor: int) -> For:
+    """Let an unrolled loop of `factor` iterations run inside; past the end it does nothing."""
+    if factor <= 1:
+        return loop
+    old = loop.loop_var
+    outer, inner = Var(f"{old.name}_outer", old.dtype), Var(f"{old.name}_inner", old.dtype)
+    zero, place = const(0, old.dtype), outer * factor + inner
+    body: Stmt = IfThenElse(place < loop.extent, substitute(loop.body, {old: loop.min + place}))
+    unrolled = For(inner, zero, const(factor, old.dtype), ForKind.UNROLLED, body)
+    return replace_node(loop, loop_var=outer, min=zero, extent=ceildiv(loop.extent, factor), body=unrolled)
 
 
 def _writes(node: Any, buffer: Buffer) -> bool:
