@@ -173,7 +173,8 @@ int cuda_copy(const void* from, DLDevice from_device, void* to, DLDevice to_devi
 TVM_FFI_STATIC_INIT_BLOCK() {
   namespace refl = tvm::ffi::reflection;
   refl::GlobalDef()
-      .def("weft.cuda_count", [] { return static_cast<int64_t>(Driver::get().problem.empty() ? Driver::get().count : 0); })
+      .def("weft.cuda_count",
+           [] { return static_cast<int64_t>(Driver::get().problem.empty() ? Driver::get().count : 0); })
       .def("weft.cuda_sync",
            [](int device) {
              guard(enter(device));
