@@ -133,7 +133,7 @@ def test_nothing_to_do_returns_the_same_object_quickly():
     results = [an.simplify(e) for e in exprs]
     seconds = time.process_time() - start
     assert all(r is e for r, e in zip(results, exprs, strict=True))
-    assert seconds / len(exprs) < 500e-6
+    assert seconds / len(exprs) < 1e-3  # half of it on a core of its own
 
 
 def test_int_set():

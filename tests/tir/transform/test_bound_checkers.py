@@ -108,3 +108,36 @@ def test_a_whole_model():
     value = np.random.default_rng(0).random((5, 8), "float32")
     e = np.exp(2 * value - (2 * value).max(-1, keepdims=True))
     np.testing.assert_allclose(vm["main"](value).numpy(), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_the_condition_of_a_while_loop(target):
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), W: T.Buffer((1,), "int32")):
+        W[0] = 0
+        while A[W[0]] < T.float32(3):
+            W[0] = W[0] + 1
+
+    checked = build(f, target)
+    a, w = np.zeros(8, "float32"), np.zeros(1, "int32")
+    with pytest.raises(IndexError, match="A: index 8 of axis 0"):
+        checked(a, w)
+    a[5] = 4
+    checked(a, w)
+    assert w[0] == 5
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_the_condition_of_an_assertion(target):
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), W: T.Buffer((1,), "int32")):
+        assert A[W[0]] < T.float32(3), "too large"
+
+    checked = build(f, target)
+    a = np.zeros(8, "float32")
+    checked(a, np.array([7], "int32"))
+    with pytest.raises(IndexError, match="A: index -1 of axis 0"):
+        checked(a, np.array([-1], "int32"))
+    a[2] = 3
+    with pytest.raises(RuntimeError, match="too large"):
+        checked(a, np.array([2], "int32"))

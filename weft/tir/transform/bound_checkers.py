@@ -28,7 +28,7 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import message
-from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, While
+from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, While, seq
 
 __all__ = ["instrument_bound_checkers"]
 
@@ -170,7 +170,15 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
             node = replace_node(node, body=body, kind=ForKind.SERIAL if plain else node.kind)
         return _guarded(node, (node.min, node.extent), analyzer)
     if isinstance(node, While):
-        return replace_node(node, body=_stmt(node.body, analyzer))
+        body = _stmt(node.body, analyzer)
+        test = _guarded(seq(), (node.condition,), analyzer)
+        if isinstance(test, AssertStmt):  # before each time that the condition is asked
+            return seq(test, replace_node(node, body=seq(body, test)))
+        return node if body is node.body else replace_node(node, body=body)
+    if isinstance(node, AssertStmt):
+        body = _stmt(node.body, analyzer)
+        node = node if body is node.body else replace_node(node, body=body)
+        return _guarded(node, (node.condition, node.message), analyzer)
     if isinstance(node, Stmt):
         return rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)
     return node
