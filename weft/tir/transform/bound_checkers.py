@@ -170,11 +170,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
             node = replace_node(node, body=body, kind=ForKind.SERIAL if plain else node.kind)
         return _guarded(node, (node.min, node.extent), analyzer)
     if isinstance(node, While):
-        body = _stmt(node.body, analyzer)
-        test = _guarded(seq(), (node.condition,), analyzer)
-        if isinstance(test, AssertStmt):  # before each time that the condition is asked
-            return seq(test, replace_node(node, body=seq(body, test)))
-        return node if body is node.body else replace_node(node, body=body)
+        return _while(node, analyzer)
     if isinstance(node, AssertStmt):
         body = _stmt(node.body, analyzer)
         node = node if body is node.body else replace_node(node, body=body)
@@ -182,3 +178,11 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     if isinstance(node, Stmt):
         return rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)
     return node
+
+
+def _while(node: While, analyzer: Analyzer) -> Stmt:
+    body = _stmt(node.body, analyzer)
+    test = _guarded(seq(), (node.condition,), analyzer)
+    if isinstance(test, AssertStmt):  # before each time that the condition is asked
+        return seq(test, replace_node(node, body=seq(body, test)))
+    return node if body is node.body else replace_node(node, body=body)

@@ -87,9 +87,6 @@ def _visit(node: Stmt, analyzer: Analyzer) -> Stmt | None:
         return _test(node, analyzer)
     if isinstance(node, For) and isinstance(node.extent, IntImm) and node.extent.value <= 0:
         return None
-    if isinstance(node, AssertStmt):  # also one with nothing to protect may fail
-        body = _visit(node.body, analyzer)
-        return node if body is node.body else replace_node(node, body=seq() if body is None else body)
     removed = False
 
     def child(n: Any) -> Any:
@@ -102,13 +99,18 @@ def _visit(node: Stmt, analyzer: Analyzer) -> Stmt | None:
 
     new = rebuild(node, child)
     if removed:
-        needed = isinstance(node, LetStmt) and not is_pure(node.value)
-        return Evaluate(node.value) if needed else None  # type: ignore[union-attr]
+        return _without_body(node)
     if isinstance(new, LetStmt) and is_pure(new.value) and not _mentions(new.body, new.var):
         return new.body
     if isinstance(new, (AllocBuffer, DeclBuffer)) and not _mentions(new.body, new.buffer, new.buffer.data):
         return new.body
     return new
+
+
+def _without_body(node: Stmt) -> Stmt | None:
+    if isinstance(node, AssertStmt):  # also one with nothing to protect may fail
+        return replace_node(node, body=seq())
+    return Evaluate(node.value) if isinstance(node, LetStmt) and not is_pure(node.value) else None
 
 
 def _test(node: IfThenElse, analyzer: Analyzer) -> Stmt | None:
