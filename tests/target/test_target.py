@@ -58,3 +58,20 @@ def test_an_unknown_option_suggests_the_near_one(text, near):
 def test_malformed(text):
     with pytest.raises(InvalidArgument):
         Target(text)
+
+
+def test_nvptx_describes_a_device():
+    device = Target("nvptx -mcpu=sm_90a")
+    assert (device.triple, device.cpu, device.is_host) == ("nvptx64-nvidia-cuda", "sm_90a", False)
+    assert not device.features and device.vector_bits == 128
+    assert Target("nvptx").cpu == "sm_70"
+    assert Target(str(device)) == device
+    assert Target("nvptx -mattr=+ptx78").attribute_string == "+ptx78"
+
+
+@pytest.mark.parametrize(
+    ("text", "near"), [("nvptx -mcpu=sm80", "-mcpu=sm_80"), ("nvptx -mcu=sm_80", "-mcpu"), ("nvpt", "nvptx")]
+)
+def test_an_unknown_architecture_suggests_the_near_one(text, near):
+    with pytest.raises(InvalidArgument, match=f"did you mean '{near}'"):
+        Target(text)

@@ -38,7 +38,26 @@ _OPTIONS = {
     ),
     "c": ("mcpu", "march", "keys", "device", "model", "host", "tag"),
     "cuda": ("arch", "max_num_threads", "thread_warp_size", "keys", "device", "model", "host", "tag", "libs"),
+    "nvptx": (
+        "mcpu",
+        "mattr",
+        "mtriple",
+        "max_num_threads",
+        "thread_warp_size",
+        "opt-level",
+        "keys",
+        "device",
+        "model",
+        "host",
+        "tag",
+        "libs",
+    ),
 }
+_NVPTX_CPUS = (
+    "sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90",
+    "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f", "sm_110", "sm_110a", "sm_110f", "sm_120",
+    "sm_120a", "sm_120f", "sm_121", "sm_121a", "sm_121f",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -111,6 +130,13 @@ class Target:
                     expected="one of " + ", ".join("-" + o for o in _OPTIONS[kind]),
                     help=f"did you mean '-{near[0]}'?" if near else None,
                 )
+        if kind == "nvptx" and attrs.get("mcpu", _NVPTX_CPUS[0]) not in _NVPTX_CPUS:
+            near = difflib.get_close_matches(str(attrs["mcpu"]), _NVPTX_CPUS, 1)
+            raise InvalidArgument(
+                f"target 'nvptx' has no architecture '{attrs['mcpu']}'",
+                expected="one of " + ", ".join(_NVPTX_CPUS),
+                help=f"did you mean '-mcpu={near[0]}'?" if near else None,
+            )
         self.kind = TargetKind(kind)
         host = host if host is not None else attrs.pop("host", None)
         self.host: Target | None = None if host is None else Target(host)
@@ -147,15 +173,14 @@ class Target:
     @property
     def triple(self) -> str:
         """LLVM's target triple."""
-        return self.attrs.get("mtriple") or llvm.get_process_triple()
+        return self.attrs.get("mtriple") or (
+            "nvptx64-nvidia-cuda" if self.kind.name == "nvptx" else llvm.get_process_triple()
+        )
 
     @property
     def is_host(self) -> bool:
         """Whether code for this target runs in this process."""
-        return (
-            "mtriple" not in self.attrs
-            or self.attrs["mtriple"].split("-")[0] == llvm.get_process_triple().split("-")[0]
-        )
+        return self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
 
     @property
     def features(self) -> frozenset[str]:
@@ -187,6 +212,8 @@ class Target:
         """The CPU model whose scheduling LLVM uses, derived from features."""
         if "mcpu" in self.attrs:
             return self.attrs["mcpu"]
+        if self.kind.name == "nvptx":
+            return "sm_70"
         if not self.triple.startswith("x86_64"):
             return ""
         if "amx-tile" in self.features:

@@ -54,7 +54,7 @@ def _has_half(s: FunctionEmitter) -> bool:
     return (
         "f16c" in target.features
         if target.triple.startswith(("x86_64", "i386", "i686"))
-        else "arm" in target.triple or "aarch64" in target.triple
+        else any(name in target.triple for name in ("arm", "aarch64", "nvptx"))
     )
 
 

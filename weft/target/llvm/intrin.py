@@ -155,7 +155,7 @@ def _fma(e: CallIntrin, s: FunctionEmitter) -> str:
 
 def _has_fma(s: FunctionEmitter) -> bool:
     target = s.module.target
-    return "fma" in target.features or target.triple.startswith(("aarch64", "arm64"))
+    return "fma" in target.features or target.triple.startswith(("aarch64", "arm64", "nvptx"))
 
 
 @on("abs")
