@@ -10,11 +10,14 @@ pays for fresh pages inside the timed call.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,7 @@ if ARGS is not None:
 
 from weft import te, topi  # noqa: E402 - the pool reads its size at import
 from weft.ir import int64  # noqa: E402
+from weft.support.cc import run_compiler  # noqa: E402
 from weft.target import Target, build  # noqa: E402
 from weft.tir.schedule import default_schedule  # noqa: E402
 from weft.topi import reduce as topi_reduce  # noqa: E402
@@ -59,6 +63,8 @@ class RowCase:
         Constant inputs of the nodes.
     torch_call : callable
         ``fn(torch, inputs, out)``.
+    c_function : str
+        The function of C's mathematical library that does the same to one value.
     """
 
     name: str
@@ -67,7 +73,7 @@ class RowCase:
     nodes: list[tuple[str, list[str], dict[str, Any]]] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     torch_call: Callable[..., Any] | None = None
-    flops: float = 0.0
+    c_function: str = ""
 
 
 def aligned(shape: Any, dtype: Any = np.float32) -> np.ndarray:
@@ -172,6 +178,7 @@ def function_case(kind: str, positive: bool = False) -> RowCase:
         getattr(topi, kind),
         [(kind.capitalize(), ["x0"], {})],
         torch_call=lambda torch, i, out: getattr(torch, kind)(i[0], out=out),
+        c_function=kind + "f",
     )
 
 
@@ -379,6 +386,17 @@ def torch_peer(case: RowCase, out: np.ndarray, threads: int) -> Callable[[], Any
     return run
 
 
+def c_library(name: str, x: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    """Make a loop in C that calls a function of the mathematical library for one value at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "loop.c"), Path(folder, "loop.so")
+        source.write_text(f"#include <math.h>\nvoid loop(const float* x, float* y, long n) "
+                          f"{{ for (long i = 0; i < n; ++i) y[i] = {name}(x[i]); }}\n")  # fmt: skip
+        run_compiler(["-O2", "-fno-builtin", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+        loop = ctypes.CDLL(str(library)).loop
+    return lambda: loop(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_long(x.size))
+
+
 def compile_case(case: RowCase) -> tuple[Any, list[np.ndarray]]:
     """Compile a case by the rules; return the kernel and its arguments, the output last."""
     # extents of type int64, as the graph compiler's
@@ -428,6 +446,8 @@ def measure(case: RowCase, threads: int, count: int, peers: bool = True) -> dict
         worst = float(error / (np.abs(expected).max() + 1e-9))
         if case.torch_call is not None:
             contenders["torch"] = torch_peer(case, aligned(expected.shape, expected.dtype), threads)
+        if case.c_function:
+            contenders["C"] = c_library(case.c_function, case.inputs[0], aligned(expected.shape))
     times = slices(contenders, count)
     stats = {n: (min(t) * 1e6, float(np.percentile(t, 25)) * 1e6) for n, t in times.items()}
     moved = sum(a.nbytes for a in arguments)
@@ -443,7 +463,8 @@ def show(row: dict[str, Any]) -> str:
         return f"{row['name']:34} {cells} {rate}"
     ratios = [min(us[n][i] for n in us if n != "weft") / us["weft"][i] for i in (0, 1)]
     wrong = "" if row["error"] < 1e-4 else f"  WRONG BY {row['error']:.2g}"
-    return f"{row['name']:34} {cells} {rate}  ratio {ratios[0]:5.2f} ({ratios[1]:5.2f}){wrong}"
+    scalar = f"  C's scalar calls {us['C'][0] / us['weft'][0]:5.1f}" if "C" in us else ""
+    return f"{row['name']:34} {cells} {rate}  ratio {ratios[0]:5.2f} ({ratios[1]:5.2f}){scalar}{wrong}"
 
 
 def main(args: argparse.Namespace) -> None:

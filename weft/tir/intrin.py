@@ -19,9 +19,9 @@ __all__ = [
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "ceil", "clz", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
-    "log10", "log1p", "log2", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
-    "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
-    "trunc",
+    "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
+    "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -40,6 +40,22 @@ def _erf(x: Any) -> Any:
 
 def _clz(x: Any) -> int:
     return int(np.asarray(x).dtype.itemsize * 8 - int(x).bit_length())
+
+
+def _logb(x: Any) -> Any:
+    """Give the exponent of a number: the greatest integer k with ``2**k <= abs(x)``; -inf of 0, inf of infinity."""
+    x = np.abs(np.asarray(x))
+    exponent = (np.frexp(x)[1] - 1).astype(x.dtype)
+    return np.where(x == 0, x.dtype.type(-np.inf), np.where(np.isfinite(x), exponent, x))
+
+
+def _mantissa(x: Any) -> Any:
+    """Scale a number by a power of two into 3/4...3/2; 1 of infinity and 0, -1 of -0, NaN of what is negative."""
+    x = np.asarray(x)
+    half = np.frexp(x)[0]
+    scaled = np.where(half < 0.75, 2 * half, half)
+    scaled = np.where((x == 0) | np.isinf(x), np.copysign(x.dtype.type(1), x), scaled)
+    return np.where(x < 0, x.dtype.type(np.nan), scaled).astype(x.dtype)
 
 
 def _round_half_even(x: Any) -> Any:
@@ -63,6 +79,8 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("log2", 1, np.log2, "float"),
         Intrinsic("log10", 1, np.log10, "float"),
         Intrinsic("log1p", 1, np.log1p, "float"),
+        Intrinsic("logb", 1, _logb, "float"),
+        Intrinsic("mantissa", 1, _mantissa, "float"),
         Intrinsic("sqrt", 1, np.sqrt, "float"),
         Intrinsic("rsqrt", 1, lambda x: 1 / np.sqrt(x), "float"),
         Intrinsic("sin", 1, np.sin, "float"),
@@ -146,7 +164,7 @@ def _make(name: str) -> Callable[..., PrimExpr]:
     return build
 
 
-# ``abs`` is weft.ir's, and ``dot_accumulate`` no function of scalars of one type.
+# ``abs`` is weft.ir's, ``dot_accumulate`` no function of scalars of one type, ``mantissa`` only for logarithms.
 exp = _make("exp")
 exp2 = _make("exp2")
 exp10 = _make("exp10")
@@ -154,6 +172,7 @@ log = _make("log")
 log2 = _make("log2")
 log10 = _make("log10")
 log1p = _make("log1p")
+logb = _make("logb")
 sqrt = _make("sqrt")
 rsqrt = _make("rsqrt")
 sin = _make("sin")

@@ -1,7 +1,9 @@
-"""Exponentials of float32 for machines that multiply by a power of two in one instruction.
+"""Exponentials and logarithms of float32 for machines that scale and split by powers of two in one instruction.
 
 ``ldexp(p, n)`` overflows to infinity and underflows by itself, so that only the argument is limited from above, and
 results below the least normal number are cleared by the mask of that one instruction: 14 operations instead of 21.
+``logb`` and ``mantissa`` take a number apart, denormal ones too, and their own results for zero, infinity and what is
+negative come out of the formula as the logarithm's: 19 operations instead of 31.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ from weft.tir.transform.math_terms import (
 )
 
 __all__ = ["SCALED"]
+
+_LOG = (
+    0.33333447575569153, -0.2500019371509552, 0.19991116225719452, -0.16643762588500977, 0.14467400312423706,
+    -0.13186444342136383, 0.10583565384149551, -0.046180982142686844,
+)  # fmt: skip
 
 
 def _scaled(x: PrimExpr, r: PrimExpr, n: PrimExpr, low: float) -> PrimExpr:
@@ -69,5 +76,28 @@ def sigmoid(x: PrimExpr) -> PrimExpr:
     return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
 
 
-SCALED: dict[str, Callable[[PrimExpr], PrimExpr]] = {"tir." + f.__name__: f for f in (exp, exp2, sigmoid)}
-"""Intrinsics that are shorter with ``ldexp``."""
+def log(x: PrimExpr) -> PrimExpr:
+    """The natural logarithm.
+
+    At most 2 ULP; zero gives minus infinity, negative numbers NaN; denormals count as their value.
+    """
+
+    def parts(m: Var) -> PrimExpr:
+        def value(f: Var) -> PrimExpr:
+            def of_square(square: Var) -> PrimExpr:
+                k = Sub(call("logb", x), call("logb", m))
+                return let(k, lambda k: combine(k, f, square), "k")
+
+            return let(Mul(f, f), of_square, "s")
+
+        return let(Sub(m, number(1.0, x)), value, "f")
+
+    def combine(k: Var, f: Var, square: Var) -> PrimExpr:
+        low = fma(Mul(square, f), horner(_LOG, f), Mul(k, number(LN2_LO, x)))
+        return fma(k, number(LN2_HI, x), Add(f, fma(square, number(-0.5, x), low)))
+
+    return let(call("mantissa", x), parts, "m")
+
+
+SCALED: dict[str, Callable[[PrimExpr], PrimExpr]] = {"tir." + f.__name__: f for f in (exp, exp2, log, sigmoid)}
+"""Intrinsics that are shorter with ``ldexp``, ``logb`` and ``mantissa``."""

@@ -31,6 +31,8 @@ _OPS = {
         "floor",
         "any_lane",
         "ldexp",
+        "logb",
+        "mantissa",
     )
 }
 
