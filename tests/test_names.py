@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[1]
 MISSING = {
     "tvm.contrib.cblas": {"matmul"},
     "tvm.error": {"DiagnosticError", "RPCError", "RPCSessionTimeoutError"},
-    "tvm.relax.frontend": {"nn"},
     "tvm.runtime.container": {"ADT", "tuple_object"},
     "tvm.runtime.vm.Executable": {"load_exec"},
     "tvm.s_tir.schedule": {"StmtSRef"},

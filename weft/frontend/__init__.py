@@ -1,11 +1,11 @@
-"""Importers: models of other tools become Relax modules. Each package here is one source format."""
+"""Ways into Relax: importers, a package for each format of other tools, and ``nn``, in which models are written."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_FORMATS = ("onnx",)
+_FORMATS = ("nn", "onnx")
 
 
 def __getattr__(name: str) -> Any:

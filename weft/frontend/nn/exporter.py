@@ -1,0 +1,193 @@
+"""The exporter: traces the methods of a module into Relax functions.
+
+An exported function takes the method's arguments, then effects, then parameters; it returns the method's result, or a
+pair of it and the effects where there are any. ``_initialize_effect`` returns their first values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.frontend.nn import spec as _spec
+from weft.frontend.nn.effect import Effect, IOEffect
+from weft.frontend.nn.parameter import Parameter
+from weft.frontend.nn.tensor import Object, Tensor, dimensions
+from weft.ir import (
+    AnyType,
+    Expr,
+    IRModule,
+    PrimExpr,
+    ShapeType,
+    TupleGetItem,
+    TupleType,
+    Var,
+    prim_value,
+    shape_expr,
+    tensor_type,
+)
+from weft.ir import Tuple as TupleExpr
+from weft.relax import BlockBuilder
+from weft.relax import Var as RelaxVar
+
+__all__ = ["Exporter"]
+
+
+class Exporter:
+    """Builds an IRModule of a module's methods.
+
+    Parameters
+    ----------
+    debug : bool
+        Whether programs may print and call debugging functions, for which each function takes and returns one more
+        effect.
+    """
+
+    _current: list[Exporter] = []
+
+    def __init__(self, debug: bool = False) -> None:
+        self.builder = BlockBuilder()
+        self.io_effect = IOEffect() if debug else None
+
+    @staticmethod
+    def current() -> Exporter:
+        """Return the exporter at work.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none.
+        """
+        if not Exporter._current:
+            raise InvalidArgument("no module is being exported", help="use module.export_tvm(spec)")
+        return Exporter._current[-1]
+
+    def build(self, spec: _spec.ModuleSpec) -> tuple[IRModule, list[tuple[str, Parameter]]]:
+        """Trace the methods of a specification.
+
+        Returns
+        -------
+        (mod, params)
+            The functions, and the parameters with their names in the order in which the functions take them.
+        """
+        params = list(spec.module.named_parameters())
+        effects: list[tuple[str, Effect]] = [("", self.io_effect)] if self.io_effect is not None else []
+        effects += list(spec.module.named_effects())
+        before = [p._expr for _, p in params]
+        Exporter._current.append(self)
+        try:
+            if effects:
+                self._emit_initial_effects(effects)
+            for name, method in spec:
+                self._emit_method(name, method, params, effects)
+        finally:
+            Exporter._current.pop()
+            for (_, param), expr in zip(params, before, strict=True):
+                param._expr = expr
+        return self.builder.get(), params
+
+    def _emit_initial_effects(self, effects: list[tuple[str, Effect]]) -> None:
+        bb = self.builder
+        with bb.function("_initialize_effect", []):
+            with bb.dataflow():
+                values = [v for name, effect in effects for v in effect.emit_init(name, bb)]
+                out = bb.emit_output(TupleExpr(tuple(values)))
+            bb.emit_func_output(out)
+
+    def _emit_method(
+        self,
+        name: str,
+        method: _spec.MethodSpec,
+        params: list[tuple[str, Parameter]],
+        effects: list[tuple[str, Effect]],
+    ) -> None:
+        names: dict[str, Any] = {}
+        bb = self.builder
+        effects = effects if method.effect_mode != "none" else []
+        arguments = [_argument_var(s, n, names) for n, s in zip(method.arg_names, method.arg_specs, strict=True)]
+        states = [effect.create(path) for path, effect in effects]
+        weights = _parameter_vars(params, names) if method.param_mode != "none" else []
+        head = [*arguments, *_as_params(method.effect_mode, "packed_effects", [v for s in states for v in s])]
+        tail = _as_params(method.param_mode, "packed_params", weights)
+        with bb.function(name, [*head, *tail], attrs={"num_input": len(head)}):
+            with bb.dataflow():
+                if method.effect_mode == "packed" and effects:
+                    unpacked = iter(_unpack(bb, head[-1], [v.name_hint for s in states for v in s]))
+                    for (_, effect), state in zip(effects, states, strict=True):
+                        effect.set_state([next(unpacked) for _ in state])
+                if method.param_mode == "packed":
+                    weights = _unpack(bb, tail[-1], [v.name_hint for v in weights])
+                for (_, param), var in zip(params, weights, strict=bool(weights)):
+                    param._expr = var
+                inputs = [_wrap(bb, s, v) for s, v in zip(method.arg_specs, arguments, strict=True)]
+                result = _result(method.method(*inputs), name)
+                if effects:
+                    finals = [v for _, effect in effects for v in effect.finalize()]
+                    result = TupleExpr((result, TupleExpr(tuple(finals))))
+                out = bb.emit_output(result)
+            bb.emit_func_output(out)
+
+
+def _argument_var(spec: Any, name: str, names: dict[str, Any]) -> RelaxVar:
+    return RelaxVar(name, _argument_type(spec, name, names))
+
+
+def _argument_type(spec: Any, name: str, names: dict[str, Any]) -> Any:
+    if isinstance(spec, _spec.Int):
+        return ShapeType((names.setdefault(name, Var(name, "int64")),))
+    if isinstance(spec, _spec.Tensor):
+        return tensor_type(dimensions(spec.shape, names), spec.dtype)
+    if isinstance(spec, _spec.Object):
+        return AnyType()
+    return TupleType(tuple(_argument_type(e, f"{name}_{i}", names) for i, e in enumerate(spec.elements)))
+
+
+def _parameter_vars(params: list[tuple[str, Parameter]], names: dict[str, Any]) -> list[RelaxVar]:
+    """Make the variables of parameters, whose named dimensions are those of the arguments where names agree."""
+    out = []
+    for name, param in params:
+        shape = [names.setdefault(d.name, d) if isinstance(d, Var) else d for d in param.shape]
+        out.append(RelaxVar(name, tensor_type(shape, param.dtype)))
+    return out
+
+
+def _as_params(mode: str, name: str, variables: list[Any]) -> list[RelaxVar]:
+    if mode == "packed":
+        return [RelaxVar(name, TupleType(tuple(v.ty for v in variables)))]
+    return variables if mode == "plain" else []
+
+
+def _unpack(bb: BlockBuilder, packed: RelaxVar, names: list[str]) -> list[Any]:
+    return [bb.emit(TupleGetItem(packed, i), name) for i, name in enumerate(names)]
+
+
+def _wrap(bb: BlockBuilder, spec: Any, var: Any) -> Any:
+    """What the method gets for an argument."""
+    if isinstance(spec, _spec.Tensor):
+        return Tensor(_expr=var)
+    if isinstance(spec, _spec.Int):
+        return var.ty.values[0]
+    if isinstance(spec, _spec.Object):
+        return spec.object_type(_expr=var, _name=var.name_hint)
+    fields = [bb.emit(TupleGetItem(var, i), f"{var.name_hint}_{i}") for i in range(len(spec.elements))]
+    return type(spec.elements)(_wrap(bb, s, f) for s, f in zip(spec.elements, fields, strict=True))
+
+
+def _result(value: Any, method: str) -> Expr:
+    """The expression of a method's result: tensors, objects, numbers, and lists and tuples of them."""
+    if isinstance(value, (Tensor, Object)):
+        return value._expr
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (list, tuple)):
+        return TupleExpr(tuple(_result(v, method) for v in value))
+    if isinstance(value, PrimExpr):
+        return shape_expr([value])
+    if isinstance(value, (int, float)):
+        return prim_value(value)
+    raise InvalidArgument(
+        f"method '{method}' returns what no function can",
+        expected="a tensor, an object, a number, or a list or tuple of them",
+        found=repr(value),
+        help="does the method end without a return?" if value is None else None,
+    )
