@@ -10,7 +10,7 @@ from typing import Any
 
 from weft._aliases import names_of
 from weft.error import InvalidArgument
-from weft.ir import Function, IRModule, Pass, PassContext
+from weft.ir import Function, IRModule
 from weft.relax import build as build_relax
 from weft.runtime import Module, VMExecutable
 from weft.target import Target
@@ -18,7 +18,7 @@ from weft.target import build as build_target
 from weft.te import Schedule, Tensor
 from weft.te.schedule import schedule_to_prim_func
 from weft.tir import Buffer, PrimFunc, Stmt
-from weft.tir.transform import simplify
+from weft.tir.pipeline import lower_module
 
 __all__ = ["build", "compile", "lower", "schedule_to_module"]
 
@@ -45,9 +45,9 @@ def lower(
     Parameters
     ----------
     inp : te.Schedule, PrimFunc or IRModule
-        What to lower. For a schedule: bounds are inferred (``te.schedule.InferBound``), loops written
-        (``te.schedule.ScheduleOps``) and the indices simplified. TIR is passed on as it is. Either way the passes of
-        ``PassContext(config={"tir.add_lower_pass": [(0, p)]})`` run.
+        What to lower. For a schedule, bounds are inferred (``te.schedule.InferBound``) and loops written
+        (``te.schedule.ScheduleOps``). Then the phases of ``weft.tir.pipeline`` run, with the passes of
+        ``PassContext(config={"tir.add_lower_pass": [(phase, p)]})``; :func:`build` of the result does not repeat them.
     args : sequence of Tensor, Buffer or Var
         The parameters, for a schedule.
     name : str
@@ -55,28 +55,21 @@ def lower(
     binds : mapping of Tensor to Buffer, optional
         Buffers to use for tensors.
     simple_mode : bool
-        Return the body of the function alone, for reading.
+        Return the body of the function alone, for reading; loops keep the conditions of their boundaries
+        (no LoopPartition).
 
     Returns
     -------
     IRModule, or Stmt in simple mode
     """
-    mod = simplify()(_to_module(inp, args, name, binds))
-    for _, user_pass in sorted(PassContext.current().config.get("tir.add_lower_pass", ()), key=lambda entry: entry[0]):
-        mod = _run(user_pass, mod)
+    mod = _to_module(inp, args, name, binds)
+    mod = lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
     if simple_mode:
         functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
         if len(functions) != 1:
             raise InvalidArgument("simple_mode shows one function", found=f"{len(functions)} functions")
         return functions[0].body
     return mod
-
-
-def _run(user_pass: Any, mod: IRModule) -> IRModule:
-    """Run a module pass, or a plain function from PrimFunc to PrimFunc."""
-    if isinstance(user_pass, Pass):
-        return user_pass(mod)
-    return mod.with_functions({v: user_pass(f) if isinstance(f, PrimFunc) else f for v, f in mod.items()})
 
 
 def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
@@ -146,16 +139,12 @@ def _target(target: Any, host: Any) -> Target:
 
 
 def _merged(inputs: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
-    """Lower one input, or several into one module."""
+    """Write one input, or several, as one module; the code generator of its target lowers it."""
     if not isinstance(inputs, (list, tuple)):
-        mod = lower(inputs, args, name, binds)
-        assert isinstance(mod, IRModule)
-        return mod
+        return _to_module(inputs, args, name, binds)
     functions: dict[str, Any] = {}
     for part in inputs:
-        lowered = lower(part, args, name, binds)
-        assert isinstance(lowered, IRModule)
-        for var, func in lowered.items():
+        for var, func in _to_module(part, args, name, binds).items():
             if var.name_hint in functions:
                 raise InvalidArgument(
                     f"two functions are called '{var.name_hint}'", help="lower each with its own name="

@@ -20,9 +20,10 @@ def test_prefetch():
     b = te.compute((40,), lambda i: te.sum(a[i, k], axis=k), name="B")
     s = te.create_schedule(b.op)
     s[b].prefetch(a, b.op.axis[0], 2)
-    lowered = weft.lower(s, [a, b], simple_mode=True)
-    found = [n for n in walk(lowered) if isinstance(n, tir.Prefetch)]
+    written = te.schedule.ScheduleOps(s, te.schedule.InferBound(s))
+    found = [n for n in walk(written) if isinstance(n, tir.Prefetch)]
     assert len(found) == 1 and found[0].bounds[1].extent.value == 64
+    assert str(weft.lower(s, [a, b], simple_mode=True)).count("tir.prefetch") == 4  # lines of 16
     func = te.schedule.schedule_to_prim_func(s, [a, b])
     assert get_source(func, "llvm").count("call void @llvm.prefetch") >= 1
     x, out = np.random.default_rng(0).random((40, 64), "float32"), np.zeros(40, "float32")

@@ -98,7 +98,7 @@ def compile_kernels(
     if not functions:
         return None
     done = 0
-    own_code = PassContext.current().config.get("tir.instrument_bound_checkers") or rules_of(target.kind.name)
+    own_code = any(k.startswith("tir.") for k in PassContext.current().config) or rules_of(target.kind.name)
 
     def report(name: str) -> None:
         nonlocal done

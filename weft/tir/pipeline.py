@@ -1,15 +1,109 @@
-"""Lowering: one straight list from scheduled blocks to what code is generated from."""
+"""Lowering: one straight list of (phase, pass) from loops over blocks to what code is generated from.
+
+The phases are those of TVM's ``lower``. Passes of the user's own, ``PassContext(config={"tir.add_lower_pass":
+[(phase, pass)]})``, run behind those of their phase:
+
+- 0: the loops as they were written; nothing of the list runs before,
+- 1: where things lie: blocks dissolve, buffers get their places and become flat,
+- 2: how loops run: as vectors, written out,
+- 3: tidying up.
+
+What depends on the target's instructions comes last (:func:`finishing_passes`) and is no part of ``weft.lower``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from weft.ir import IRModule, Pass, PassContext, Sequential
+from weft.error import InvalidArgument
+from weft.ir import IRModule, Pass, PassContext, Sequential, walk
 from weft.tir import custom_datatype
 from weft.tir import transform as t
 from weft.tir.function import PrimFunc
+from weft.tir.stmt import For, ForKind
 
-__all__ = ["custom_types", "lower", "lowering_passes", "requested_checks"]
+__all__ = [
+    "custom_types",
+    "device_phases",
+    "finishing_passes",
+    "host_phases",
+    "is_lowered",
+    "lower",
+    "lower_module",
+    "lowering_passes",
+    "requested_checks",
+    "with_own_passes",
+]
+
+_DONE = "tir.lowered"  # the attribute of functions that the phases have run on
+Phases = list[tuple[int, Pass]]
+
+
+def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
+    """List (phase, pass) for functions that run on the CPU.
+
+    Parameters
+    ----------
+    target : Target, optional
+        What the code is for; without it, the passes that ask for its instructions are left out.
+    simple_mode : bool
+        Whether to leave conditions of boundaries where they are, for reading.
+
+    Notes
+    -----
+    ``tir.disable_vectorize`` and ``tir.disable_storage_rewrite`` in the context's config leave those passes out;
+    ``tir.disable_cse_tir: False`` adds CommonSubexprElim, which code generators here do without: they number values.
+    """
+    config = PassContext.current().config
+    kind = _kind(target)
+    return [
+        (1, t.lower_blocks()),
+        *[(1, p) for p in custom_types(kind)],
+        (1, t.simplify()),
+        *[(1, p) for p in requested_checks()],
+        (1, t.inject_prefetch()),
+        (1, t.inject_double_buffer()),
+        (1, t.relax_guards()),
+        (1, t.hoist_if_then_else()),
+        (1, t.compact_buffer()),
+        *([] if simple_mode else [(1, t.loop_partition())]),
+        *([] if config.get("tir.disable_storage_rewrite") else [(1, t.storage_rewrite())]),
+        *([(1, t.lower_intrin(target=kind))] if target is not None else []),
+        (1, t.flatten_buffer()),
+        (2, t.transpose_tiles()),
+        (2, t.dot_product(forms=getattr(target, "dot_forms", ()))),
+        (2, t.vectorize_loop(enable_vectorize=not config.get("tir.disable_vectorize"))),
+        (2, t.unroll_loop()),
+        (3, t.simplify()),
+        (3, t.remove_no_op()),
+        *([] if config.get("tir.disable_cse_tir", True) else [(3, t.common_subexpr_elim())]),
+    ]
+
+
+def device_phases(target: Any = None) -> Phases:
+    """List (phase, pass) for functions with loops bound to device threads: all threads meet the same conditions."""
+    kind = _kind(target)
+    return [
+        (1, t.lower_blocks()),
+        *[(1, p) for p in custom_types(kind)],
+        (1, t.simplify()),
+        (1, t.compact_buffer()),
+        *([(1, t.lower_intrin(target=kind))] if target is not None else []),
+        (1, t.flatten_buffer()),
+        (2, t.vectorize_loop(enable_vectorize=not PassContext.current().config.get("tir.disable_vectorize"))),
+        (2, t.unroll_loop()),
+        (3, t.simplify()),
+        (3, t.remove_no_op()),
+    ]
+
+
+def finishing_passes(target: Any = None) -> list[Pass]:
+    """List what follows the phases on a CPU, as its instructions want it."""
+    return [
+        t.lower_intrin(target=_kind(target)),
+        t.lower_math(scaled_lanes=getattr(target, "scaled_lanes", ())),
+    ]
 
 
 def requested_checks() -> list[Pass]:
@@ -23,35 +117,78 @@ def custom_types(target: str) -> list[Pass]:
     return [t.lower_custom_datatypes(target=target)] if custom_datatype.registered() else []
 
 
+def with_own_passes(phases: Phases) -> list[Pass]:
+    """List the passes of all phases in order, with those of ``tir.add_lower_pass`` in the current context.
+
+    Raises
+    ------
+    InvalidArgument
+        When an entry is no pair of a phase and a pass (or function from PrimFunc to PrimFunc).
+    """
+    entries = [(n, 0, p) for n, p in phases]
+    for entry in PassContext.current().config.get("tir.add_lower_pass", ()):
+        if not (isinstance(entry, (tuple, list)) and len(entry) == 2 and entry[0] in (0, 1, 2, 3)
+                and callable(entry[1])):  # fmt: skip
+            raise InvalidArgument("tir.add_lower_pass holds pairs of a phase, 0 to 3, and a pass", found=repr(entry),
+                                  expected="such as (1, my_pass)")  # fmt: skip
+        entries.append((entry[0], 1, _as_pass(entry[1])))
+    return [p for _, _, p in sorted(entries, key=lambda e: e[:2])]
+
+
+def _as_pass(given: Any) -> Pass:
+    """Return a pass; a plain function from PrimFunc to PrimFunc becomes one of its name."""
+    if isinstance(given, Pass):
+        return given
+    name = getattr(given, "__name__", type(given).__name__)
+    return Pass(name, lambda mod: mod.with_functions(
+        {v: given(f) if isinstance(f, PrimFunc) else f for v, f in mod.items()}))  # fmt: skip
+
+
+def is_lowered(func: PrimFunc) -> bool:
+    """Whether the phases have run on a function."""
+    return bool(func.attrs.get(_DONE))
+
+
+def runs_on_device(func: PrimFunc) -> bool:
+    """Whether a function has loops bound to threads of a device."""
+    return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING for n in walk(func.body))
+
+
+def lower_module(mod: IRModule, target: Any = None, *, simple_mode: bool = False) -> IRModule:
+    """Run the phases on the TIR functions of a module, each once: those that they have run on are passed on."""
+    todo = {v: f for v, f in mod.items() if isinstance(f, PrimFunc) and not is_lowered(f)}
+    device = {v for v, f in todo.items() if runs_on_device(f)}
+    groups = [({v: f for v, f in todo.items() if v not in device}, host_phases(target, simple_mode=simple_mode)),
+              ({v: f for v, f in todo.items() if v in device}, device_phases(target))]  # fmt: skip
+    functions: dict[Any, Any] = dict(mod.items())
+    for part, phases in groups:
+        if not part:
+            continue
+        lowered = _run(mod.with_functions(part), with_own_passes(phases))
+        functions = {v: f for v, f in functions.items() if v not in part}
+        functions |= {v: f.with_attr(_DONE, True) if isinstance(f, PrimFunc) else f for v, f in lowered.items()}
+    order = {v.name_hint: i for i, (v, _) in enumerate(mod.items())}
+    return mod.with_functions(dict(sorted(functions.items(), key=lambda e: order.get(e[0].name_hint, len(order)))))
+
+
+def _run(mod: IRModule, passes: Sequence[Pass]) -> IRModule:
+    return Sequential(passes, name="tir.lower")(mod)
+
+
 def lowering_passes(target: Any = None) -> list[Pass]:
-    """List the passes of lowering in order, with those that the current context asks for."""
-    kind = getattr(getattr(target, "kind", None), "name", "llvm")
-    return [
-        t.lower_blocks(),
-        *custom_types(kind),
-        t.simplify(),
-        *requested_checks(),
-        t.inject_prefetch(),
-        t.inject_double_buffer(),
-        t.relax_guards(),
-        t.hoist_if_then_else(),
-        t.compact_buffer(),
-        t.loop_partition(),
-        t.storage_rewrite(),
-        t.lower_intrin(target=kind),
-        t.flatten_buffer(),
-        t.transpose_tiles(),
-        t.dot_product(forms=getattr(target, "dot_forms", ())),
-        t.vectorize_loop(),
-        t.unroll_loop(),
-        t.simplify(),
-        t.lower_math(scaled_lanes=getattr(target, "scaled_lanes", ())),
-    ]
+    """List all passes on the way of a CPU function to code, with those that the current context asks for."""
+    last = finishing_passes(target)
+    return [*with_own_passes(host_phases(target)), *(last if target is None else last[1:])]
 
 
 def lower(func: PrimFunc, target: Any = None) -> PrimFunc:
-    """Lower one function."""
+    """Lower one function to what code for a CPU is generated from; one that is lowered already is finished."""
     name = func.attrs.get("global_symbol") or "main"
-    lowered = Sequential(lowering_passes(target), name="tir.lower")(IRModule({name: func}))[name]
+    passes = finishing_passes(target) if is_lowered(func) else lowering_passes(target)
+    lowered = _run(IRModule({name: func}), passes)[name]
     assert isinstance(lowered, PrimFunc)
     return lowered
+
+
+def _kind(target: Any) -> str:
+    return str(getattr(getattr(target, "kind", None), "name", "llvm"))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import DataType, IntImm, IRModule, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
+from weft.ir import DataType, IntImm, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
 from weft.target.c.prelude import PRELUDE
 from weft.target.c.source import STMT
 from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
-from weft.tir.pipeline import custom_types, requested_checks
+from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
 
 __all__ = ["emit_c", "lower_c"]
 
@@ -23,12 +23,26 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 def lower_c(func: PrimFunc) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), *custom_types("c"), t.simplify(), *requested_checks(), t.inject_double_buffer(),
-              t.hoist_if_then_else(), t.compact_buffer(), t.lower_intrin(target="c"), t.flatten_buffer(),
-              t.unroll_loop(), t.simplify()]  # fmt: skip
+    passes = [t.lower_intrin(target="c")] if is_lowered(func) else with_own_passes(_phases())
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered
+
+
+def _phases() -> list[tuple[int, Pass]]:
+    return [
+        (1, t.lower_blocks()),
+        *[(1, p) for p in custom_types("c")],
+        (1, t.simplify()),
+        *[(1, p) for p in requested_checks()],
+        (1, t.inject_double_buffer()),
+        (1, t.hoist_if_then_else()),
+        (1, t.compact_buffer()),
+        (1, t.lower_intrin(target="c")),
+        (1, t.flatten_buffer()),
+        (2, t.unroll_loop()),
+        (3, t.simplify()),
+    ]
 
 
 def emit_c(functions: Sequence[PrimFunc]) -> str:

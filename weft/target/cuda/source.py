@@ -66,6 +66,7 @@ from weft.tir import (
     While,
 )  # fmt: skip
 from weft.tir import transform as t
+from weft.tir.pipeline import is_lowered, with_own_passes
 
 __all__ = ["Kernel", "emit_kernel"]
 
@@ -443,9 +444,11 @@ def emit_kernel(func: PrimFunc) -> Kernel:
         When the outermost loop is not bound to threads, or for what target cuda does not express yet.
     """
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_blocks(), t.simplify(), t.thread_sync("shared"), t.compact_buffer(),
-              t.lower_intrin(target="cuda"), t.flatten_buffer(),
-              t.vectorize_loop(), t.unroll_loop(), t.simplify()]  # fmt: skip
+    phases = [(1, t.lower_blocks()), (1, t.simplify()), (1, t.thread_sync("shared")), (1, t.compact_buffer()),
+              (1, t.lower_intrin(target="cuda")), (1, t.flatten_buffer()),
+              (2, t.vectorize_loop()), (2, t.unroll_loop()), (3, t.simplify())]  # fmt: skip
+    finishing = [t.thread_sync("shared"), t.lower_intrin(target="cuda")]
+    passes = finishing if is_lowered(func) else with_own_passes(phases)
     lowered = Sequential(passes, name="cuda.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     outer = _outermost(lowered.body)

@@ -15,6 +15,7 @@ from weft.arith import Analyzer
 from weft.ir import (
     TRUE,
     And,
+    CallIntrin,
     IntImm,
     IRModule,
     PrimExpr,
@@ -161,6 +162,8 @@ def _with_body(loop: For, body: Stmt) -> For:
 
 def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
+    if isinstance(c, CallIntrin) and c.op.name == "tir.likely":
+        c = c.args[0]
     if isinstance(c, (s.LT, s.LE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[1], b[0]) if a is not None and b is not None else None
