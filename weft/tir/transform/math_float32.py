@@ -47,7 +47,9 @@ from weft.tir.transform.math_trig import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = ["EXP_COEFFICIENTS", "LN2_HI", "LN2_LO", "MAGIC", "POLYNOMIALS"]
 
-EXP_COEFFICIENTS = (0.5, 0.1666651964187622, 0.04166620597243309, 0.008368882350623608, 0.0013950476422905922)
+EXP_COEFFICIENTS = (
+    1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326, 0.0013814597623422742,
+)  # fmt: skip
 _LOG = (
     0.3333331048488617, -0.24999986588954926, 0.20002219080924988, -0.16669245064258575, 0.14218780398368835,
     -0.1238449439406395, 0.11872309446334839, -0.11788799613714218, 0.06915578246116638,
@@ -71,7 +73,7 @@ def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> PrimExpr:
     """``exp(r) * 2**(n + bias)``, where `rounded` is the integer ``n`` plus the magic number."""
 
     def value(r: Var) -> PrimExpr:
-        p = fma(Mul(r, r), horner(EXP_COEFFICIENTS, r), Add(r, number(1.0, r)))
+        p = horner(EXP_COEFFICIENTS, r)
         bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
         return float_of(Add(bits_of(p), shift_left(bits, 23)))
 
