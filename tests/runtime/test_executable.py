@@ -67,7 +67,7 @@ def test_text():
     assert "@add packed_func;" in text
     assert "dst: %void" in text
     python = ex.as_python()
-    assert "with ib.function('main', num_inputs=1, param_names=['x']):" in python
+    assert "with ib.function('main', num_inputs=1, param_names=['x'], register_file_size=" in python
     assert "ib.emit_ret(ib.r(5))" in python
     assert "Globals (#10): [main, vm.builtin.alloc_shape_heap" in ex.stats()
 
@@ -229,5 +229,5 @@ def test_file_that_apache_tvm_wrote():
     assert ex.bytes == data
     assert [f.name for f in ex.functions if f.kind == 1] == ["main", "sub"]
     assert ex.function("main").param_names == ("x", "c", "t")
-    assert "  if    %6, 9" in ex.as_text()
+    assert "  If    %6, 9" in ex.as_text()
     assert "vm.builtin.read_if_cond" in ex.as_text()

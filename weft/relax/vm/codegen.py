@@ -191,7 +191,9 @@ def _var(expr: ExprVar, s: _FunctionCodegen) -> int:
 
 @_OPERAND.on(Constant)
 def _constant(expr: Constant, s: _FunctionCodegen) -> int:
-    return s.builder.convert_constant(expr.data, ("tensor", id(expr.data)))
+    device = getattr(expr.ty, "vdevice", None)
+    scope = device.memory_scope if device is not None and device.memory_scope != "global" else None
+    return s.builder.convert_constant(expr.data, ("tensor", id(expr.data)), scope)
 
 
 @_OPERAND.on(ShapeExpr)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.runtime import VMExecutable, VMFuncInfo
-from weft.runtime.opcodes import FuncKind, Opcode
+from weft.ir import DataType
+from weft.runtime import Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, const_arg, decode_arg, func_arg, imm_arg
 
 __all__ = ["ExecBuilder", "SpecialReg"]
 
@@ -22,12 +26,27 @@ class SpecialReg:
     VM_STATE = (1 << 54) + 1
 
 
-_IMMEDIATE, _CONSTANT, _FUNCTION = 1, 2, 3
-_MASK = (1 << 56) - 1
+_TEMPORARY = 1 << 53  # registers of the builder's own; they follow those of the user when a function ends
+
+
+@dataclass
+class _Row:
+    """A row of the function table while it is made."""
+
+    kind: int
+    name: str
+    start: int = 0
+    end: int = 0
+    num_args: int = -2
+    registers: int = 0
+    params: tuple[str, ...] = ()
 
 
 class ExecBuilder:
     """Builds a :class:`~weft.runtime.VMExecutable`.
+
+    Operands come from :meth:`r`, :meth:`imm`, :meth:`c`, :meth:`f`, :meth:`void_arg`, :meth:`vm_state` and
+    :meth:`convert_constant`; where an operand stands other Python values become constants.
 
     Examples
     --------
@@ -39,35 +58,41 @@ class ExecBuilder:
     """
 
     def __init__(self) -> None:
-        self._functions: list[dict[str, Any]] = []
+        self._functions: list[_Row] = []
         self._index: dict[str, int] = {}
         self._constants: list[Any] = []
+        self._scopes: dict[int, str] = {}
         self._constant_index: dict[Any, int] = {}
         self._offsets: list[int] = []
         self._data: list[int] = []
-        self._current: dict[str, Any] | None = None
-        self._max_register = -1
+        self._current: _Row | None = None
+        self._n_temporaries = 0
 
     # --- operands
     # ------------------------------------------------------------------------------------------------------
 
-    def r(self, index: int) -> int:
+    def r(self, idx: int) -> int:
         """Operand: a register."""
-        return int(index)
+        if not (0 <= idx < _TEMPORARY or idx in (SpecialReg.VOID_ARG, SpecialReg.VM_STATE)):
+            raise InvalidArgument("registers are numbered from 0", found=str(idx))
+        return int(idx)
 
     def imm(self, value: int) -> int:
         """Operand: an immediate of 56 bits."""
         if not -(1 << 55) <= value < (1 << 55):
             raise InvalidArgument("an immediate has 56 bits", found=str(value), help="use a constant")
-        return (_IMMEDIATE << 56) | (int(value) & _MASK)
+        return imm_arg(int(value))
 
-    def c(self, index: int) -> int:
-        """Operand: a constant of the pool."""
-        return (_CONSTANT << 56) | int(index)
+    def c(self, idx: int) -> int:
+        """Operand: a constant of the pool, by its number."""
+        if not 0 <= idx < len(self._constants):
+            raise InvalidArgument(f"there is no constant {idx}", found=f"{len(self._constants)} constants",
+                                  help="convert_constant adds one and returns its operand")  # fmt: skip
+        return const_arg(int(idx))
 
     def f(self, name: str) -> int:
         """Operand: a function, declared as a packed function if it is new."""
-        return (_FUNCTION << 56) | self.function_index(name)
+        return func_arg(self.function_index(name))
 
     def void_arg(self) -> int:
         """Operand: nothing."""
@@ -77,16 +102,72 @@ class ExecBuilder:
         """Operand: the virtual machine itself."""
         return SpecialReg.VM_STATE
 
-    def convert_constant(self, value: Any, key: Any = None) -> int:
-        """Put a value into the constant pool, once for equal keys, and return its operand."""
-        if key is None and isinstance(value, (str, int, float)):
-            key = (type(value), value)
-        if key is not None and key in self._constant_index:
-            return self.c(self._constant_index[key])
+    def add_constant(self, value: Any, memory_scope: str | None = None) -> int:
+        """Append a value to the constant pool, even if an equal one is there, and return its operand.
+
+        Parameters
+        ----------
+        value : Tensor, ndarray, Shape, str, int, float or dtype
+        memory_scope : str, optional
+            Where on the device the constant lives.
+        """
+        if isinstance(value, (np.integer, np.floating)):
+            value = value.item()
+        if isinstance(value, DataType):
+            value = dtype_constant(value)
+        if isinstance(value, bool) or not isinstance(
+            value, (Tensor, tvm_ffi.Tensor, np.ndarray, tvm_ffi.Shape, str, int, float, tvm_ffi.dtype)
+        ):
+            raise InvalidArgument(
+                "not a value that a constant pool holds", found=f"{type(value).__name__}: {value!r}",
+                expected="a tensor, Shape, str, int, float or dtype",
+            )  # fmt: skip
         self._constants.append(value)
+        if memory_scope is not None:
+            self._scopes[len(self._constants) - 1] = memory_scope
+        return const_arg(len(self._constants) - 1)
+
+    def convert_constant(self, value: Any, key: Any = None, memory_scope: str | None = None) -> int:
+        """Return the operand of a value, which is put into the constant pool once.
+
+        Parameters
+        ----------
+        value : object
+            An ``int`` or ``bool`` of 56 bits is an immediate; a tuple of integers is a shape; other tuples, which may
+            nest, are made by an instruction at this place; the rest is what :meth:`add_constant` takes.
+        key : hashable, optional
+            What values are shared by; by default equal strings, numbers, shapes and dtypes are.
+        memory_scope : str, optional
+            Where on the device the constant lives.
+        """
+        if isinstance(value, (bool, int, np.bool_, np.integer)):
+            if -(1 << 55) <= value < (1 << 55):
+                return imm_arg(int(value))
+            value = int(value)
+        if isinstance(value, DataType):
+            value = dtype_constant(value)
+        if isinstance(value, (tuple, list, tvm_ffi.Array)):
+            if not all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in value):
+                return self._tuple(value)
+            value = shape_constant(value)
+        if key is None:
+            key = _sharing_key(value)
+        if key is not None and (known := self._constant_index.get((key, memory_scope))) is not None:
+            return const_arg(known)
+        word = self.add_constant(value, memory_scope)
         if key is not None:
-            self._constant_index[key] = len(self._constants) - 1
-        return self.c(len(self._constants) - 1)
+            self._constant_index[key, memory_scope] = len(self._constants) - 1
+        return word
+
+    def _tuple(self, values: Sequence[Any]) -> int:
+        if self._current is None:
+            raise InvalidArgument("the constant pool holds no tuples, instructions make them", found=repr(values),
+                                  help="use `with builder.function(name, num_inputs):`")  # fmt: skip
+        words = [self.convert_constant(v) for v in values]
+        register = _TEMPORARY + self._n_temporaries
+        self._n_temporaries += 1
+        self.emit_call("vm.builtin.make_tuple", words, register)
+        return register
 
     # --- functions
     # -----------------------------------------------------------------------------------------------------
@@ -94,64 +175,96 @@ class ExecBuilder:
     def function_index(self, name: str) -> int:
         """Return the index of a function, declaring a packed one if it is new."""
         if name not in self._index:
-            self.declare_function(name, FuncKind.PACKED_FUNC)
+            self.declare_function(name)
         return self._index[name]
 
-    def declare_function(self, name: str, kind: int) -> None:
-        """Declare a function before its body is emitted, so that others may call it."""
-        if name in self._index:
-            known = self._functions[self._index[name]]
-            known["kind"] = kind if known["kind"] == FuncKind.PACKED_FUNC else known["kind"]
-            return
-        self._index[name] = len(self._functions)
-        self._functions.append(
-            {
-                "kind": kind,
-                "name": name,
-                "start": 0,
-                "end": 0,
-                "num_args": -1 if kind == FuncKind.PACKED_FUNC else 0,
-                "registers": 0,
-                "params": (),
-            }
-        )
+    def declare_function(
+        self,
+        func_name: str,
+        kind: int = FuncKind.PACKED_FUNC,
+        *,
+        num_inputs: int | None = None,
+        register_file_size: int | None = None,
+        param_names: Sequence[str] = (),
+    ) -> None:
+        """Declare a function before its body is emitted, or one without bytecode, so that others may call it.
+
+        Parameters
+        ----------
+        func_name : str
+        kind : FuncKind
+        num_inputs, register_file_size, param_names : optional
+            What the table says about it; only of interest for functions without bytecode.
+        """
+        if func_name not in self._index:
+            self._index[func_name] = len(self._functions)
+            self._functions.append(_Row(kind, func_name))
+        row = self._functions[self._index[func_name]]
+        row.kind = kind if row.kind == FuncKind.PACKED_FUNC else row.kind
+        row.num_args = row.num_args if num_inputs is None else num_inputs
+        row.registers = row.registers if register_file_size is None else register_file_size
+        row.params = tuple(param_names) or row.params
 
     @contextmanager
     def function(
-        self, name: str, num_inputs: int = 0, param_names: Sequence[str] | None = None
+        self,
+        func_name: str,
+        num_inputs: int | None = 0,
+        param_names: Sequence[str] | None = None,
+        *,
+        register_file_size: int | None = None,
     ) -> Generator[ExecBuilder, None, None]:
-        """Emit the body of a function; it must end in :meth:`emit_ret` on every way."""
-        self.declare_function(name, FuncKind.VM_FUNC)
-        info = self._functions[self._index[name]]
-        self._current, self._max_register = info, num_inputs - 1
-        info.update(
-            start=len(self._offsets),
-            num_args=num_inputs,
-            params=tuple(param_names or (f"arg{i}" for i in range(num_inputs))),
-        )
-        yield self
-        info.update(end=len(self._offsets), registers=self._max_register + 1)
-        self._current = None
+        """Emit the body of a function; it must end in :meth:`emit_ret` on every way.
 
-    def emit_call(self, name: str | int, args: Sequence[Any] = (), dst: int | None = None) -> None:
-        """Emit ``dst = name(args)``; Python ints among `args` that are not operands of this builder are registers."""
-        index = name if isinstance(name, int) else self.function_index(name)
-        words = [self._operand(a) for a in args]
-        self._emit(
-            Opcode.CALL, self._use(SpecialReg.VOID_ARG if dst is None else dst), index & _MASK, len(words), *words
-        )
+        Parameters
+        ----------
+        func_name : str
+        num_inputs : int
+            Its arguments, in registers 0 to `num_inputs` - 1.
+        param_names : sequence of str, optional
+            By default ``arg0``, ``arg1``, and so on; empty for none.
+        register_file_size : int, optional
+            By default what its instructions use.
+        """
+        num_inputs = num_inputs or 0
+        if self._current is not None:
+            raise InvalidArgument(f"function '{func_name}' begins inside of function '{self._current.name}'")
+        if param_names and len(param_names) != num_inputs:
+            raise InvalidArgument(f"function '{func_name}': each argument has one name",
+                                  expected=f"{num_inputs} names", found=str(list(param_names)))  # fmt: skip
+        self.declare_function(func_name, FuncKind.VM_FUNC)
+        row = self._functions[self._index[func_name]]
+        if row.kind != FuncKind.VM_FUNC or row.end:
+            raise InvalidArgument(f"function '{func_name}' is there already")
+        self._current, self._n_temporaries = row, 0
+        row.start, row.num_args = len(self._offsets), num_inputs
+        row.params = tuple((f"arg{i}" for i in range(num_inputs)) if param_names is None else param_names)
+        try:
+            yield self
+        finally:
+            self._current = None
+        row.end = len(self._offsets)
+        used = self._settle_registers(row)
+        row.registers = used if register_file_size is None else register_file_size
+
+    def emit_call(self, name: str | int, args: Sequence[Any] | None = None, dst: int | None = None) -> None:
+        """Emit ``dst = name(args)``; integers among `args` are operands, other values become constants."""
+        index = self.function_index(name) if isinstance(name, str) else name & ((1 << 56) - 1)
+        words = [self._operand(a) if type(a) is int else self.convert_constant(a) for a in args or ()]
+        target = SpecialReg.VOID_ARG if dst is None else self._register(dst, "the destination of a call")
+        self._emit(Opcode.CALL, target, index, len(words), *words)
 
     def emit_ret(self, result: int) -> None:
         """Emit a return of a register."""
-        self._emit(Opcode.RET, self._use(result))
+        self._emit(Opcode.RET, self._register(result, "the result of a function"))
 
-    def emit_goto(self, offset: int) -> None:
-        """Emit a jump by `offset` instructions."""
-        self._emit(Opcode.GOTO, offset)
+    def emit_goto(self, pc_offset: int) -> None:
+        """Emit a jump by `pc_offset` instructions."""
+        self._emit(Opcode.GOTO, pc_offset)
 
     def emit_if(self, cond: int, false_offset: int) -> None:
         """Emit a jump by `false_offset` instructions when a register is zero."""
-        self._emit(Opcode.IF, self._use(cond), false_offset)
+        self._emit(Opcode.IF, self._register(cond, "the condition of an If"), false_offset)
 
     def next_instruction(self) -> int:
         """The number of the instruction that will be emitted next."""
@@ -162,16 +275,18 @@ class ExecBuilder:
         start = self._offsets[instruction]
         self._data[start + (2 if self._data[start] == Opcode.IF else 1)] = target - instruction
 
-    def _operand(self, arg: Any) -> int:
-        if isinstance(arg, int):
-            kind = (arg >> 56) & 0xFF
-            return self._use(arg) if kind == 0 else arg
-        return self.convert_constant(arg)
+    def _operand(self, word: int) -> int:
+        if not 0 <= word < 4 << 56:
+            raise InvalidArgument("an integer among the arguments of a call is an operand", found=str(word),
+                                  expected="builder.r(n), builder.imm(value) or builder.convert_constant(value)",
+                                  )  # fmt: skip
+        return word
 
-    def _use(self, register: int) -> int:
-        if register < SpecialReg.VOID_ARG:
-            self._max_register = max(self._max_register, register)
-        return register
+    def _register(self, word: Any, what: str) -> int:
+        if type(word) is not int or word >> 56:
+            raise InvalidArgument(f"{what} is a register", expected="builder.r(n)", found=repr(word),
+                                  help="vm.builtin.copy puts a constant into a register")  # fmt: skip
+        return word
 
     def _emit(self, *words: int) -> None:
         if self._current is None:
@@ -181,17 +296,61 @@ class ExecBuilder:
         self._offsets.append(len(self._data))
         self._data.extend(w - (1 << 64) if w >= (1 << 63) else w for w in words)
 
+    def _settle_registers(self, row: _Row) -> int:
+        """Number the temporaries after the other registers, check that each is set, and count them."""
+        written, reads = set(range(row.num_args)), dict[int, int]()  # register to where it stands
+        places: list[tuple[int, int]] = []
+        for i in range(row.start, row.end):
+            at = self._offsets[i]
+            code = self._data[at]
+            operands = range(at + 4, at + 4 + self._data[at + 3]) if code == Opcode.CALL else range(at + 1, at + 2)
+            if code == Opcode.CALL:
+                written.add(self._data[at + 1])
+                places.append((at + 1, self._data[at + 1]))
+            for p in operands if code != Opcode.GOTO else ():
+                kind, value = decode_arg(self._data[p])
+                if kind == ArgKind.REGISTER:
+                    places.append((p, value))
+                    reads.setdefault(value, i - row.start)
+        places = [(p, v) for p, v in places if v < SpecialReg.VOID_ARG]
+        unset = [v for v in reads if v < SpecialReg.VOID_ARG and v not in written]
+        if unset:
+            raise InvalidArgument(
+                f"function '{row.name}', instruction {reads[unset[0]]} reads register {unset[0]}, which nothing sets",
+                expected=f"an argument (it has {row.num_args}) or the destination of a call",
+            )
+        named = max((v for _, v in places if v < _TEMPORARY), default=-1)
+        base = max(named, row.num_args - 1) + 1
+        for p, v in places:
+            if v >= _TEMPORARY:
+                self._data[p] = base + v - _TEMPORARY
+        return base + self._n_temporaries
+
     def get(self, imports: Sequence[Any] = ()) -> VMExecutable:
-        """Return the executable, checked by the verifier when it is loaded into a machine."""
-        infos = [
-            VMFuncInfo(f["kind"], f["name"], f["start"], f["end"], f["num_args"], f["registers"], tuple(f["params"]))
-            for f in self._functions
-        ]
+        """Return the executable of what was built so far, which the verifier has accepted.
+
+        Parameters
+        ----------
+        imports : sequence of Module
+            Modules with the functions that the program calls.
+        """
+        infos = [VMFuncInfo(f.kind, f.name, f.start, f.end, f.num_args, f.registers, f.params)
+                 for f in self._functions]  # fmt: skip
         return VMExecutable.from_parts(
             infos,
             list(self._constants),
-            {},
+            self._scopes,
             np.asarray(self._offsets, np.int64),
             np.asarray(self._data, np.int64),
             list(imports),
         )
+
+
+def _sharing_key(value: Any) -> Any:
+    if isinstance(value, float):
+        return "float", struct.pack("<d", value)  # 0.0 is not -0.0, and NaN is NaN
+    if isinstance(value, (str, int)):
+        return type(value).__name__, value
+    if isinstance(value, tvm_ffi.Shape):
+        return "shape", tuple(value)
+    return ("dtype", str(value)) if isinstance(value, tvm_ffi.dtype) else None
