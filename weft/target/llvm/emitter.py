@@ -9,7 +9,7 @@ not change is emitted before it. Blocks open and close with :meth:`FunctionEmitt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,7 +51,13 @@ def condition_type(dtype: str) -> str:
 
 
 class ModuleEmitter:
-    """One LLVM module: functions, declarations and constants."""
+    """One LLVM module: functions, declarations and constants.
+
+    A module of another kind of machine brings rules of its own, which come before the tables.
+    """
+
+    intrinsics: Mapping[str, Callable[..., str]] = {}
+    statements: Mapping[type, Callable[..., None]] = {}
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -82,6 +88,10 @@ class ModuleEmitter:
             self.globals.append(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}"')
             self._strings[text] = name
         return self._strings[text]
+
+    def remainder(self, s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
+        """Emit the remainder of a truncating division of floats."""
+        return s.value(f"frem {llvm_type(dtype)} {a}, {b}")
 
     def zeros(self) -> str:
         """Return the symbol of a cache line of zeros."""

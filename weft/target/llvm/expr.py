@@ -190,7 +190,7 @@ def _div(e: Div, s: FunctionEmitter) -> str:
 @EXPR.on(Mod)
 def _mod(e: Mod, s: FunctionEmitter) -> str:
     if DataType(e.dtype).is_float:
-        return _arithmetic(e, s, "frem", "srem")
+        return _remainder(e, s) if DataType(e.dtype).bits >= 32 else through_float32(e, s)
     return _divide(e, s, floor=False, quotient=False)
 
 
@@ -230,12 +230,16 @@ def _floormod(e: FloorMod, s: FunctionEmitter) -> str:
     return s.value(f"select {cond} {s.value(f'fcmp oeq {t} {m}, {zero}')}, {t} {signed}, {t} {fixed}")
 
 
+def _remainder(e: Any, s: FunctionEmitter) -> str:
+    return s.module.remainder(s, e.dtype, s.expr(e.a), s.expr(e.b))
+
+
 def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
     """Return the remainder with the sign of the dividend, and where that is not the sign of the divisor."""
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
     zero = s.constant(float_constant(0.0, DataType(e.dtype).element), e.dtype)
     b = s.expr(e.b)
-    m = s.value(f"frem {t} {s.expr(e.a)}, {b}")
+    m = _remainder(e, s)
     signs = s.value(f"xor {cond} {s.value(f'fcmp olt {t} {m}, {zero}')}, {s.value(f'fcmp olt {t} {b}, {zero}')}")
     return m, s.value(f"and {cond} {signs}, {s.value(f'fcmp one {t} {m}, {zero}')}")
 

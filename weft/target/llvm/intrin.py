@@ -60,7 +60,7 @@ def on(*names: str) -> Callable[[Any], Any]:
 @EXPR.on(CallIntrin)
 def _call(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.op.name if isinstance(e.op, Op) else str(e.op)
-    rule = _TABLE.get(name)
+    rule = s.module.intrinsics.get(name) or _TABLE.get(name)
     if rule is not None:
         return rule(e, s)
     short = name.removeprefix("tir.")
@@ -411,7 +411,8 @@ def _llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
     parts = name.value.split(".")
     is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])
-    full = name.value if is_full or "x86" in parts or "aarch64" in parts else f"{name.value}.{suffix(e.dtype)}"
+    is_full |= not {"x86", "aarch64", "nvvm"}.isdisjoint(parts)
+    full = name.value if is_full else f"{name.value}.{suffix(e.dtype)}"
     emit = s.intrinsic if e.op.name == "tir.call_llvm_pure_intrin" else s.call
     return emit(full, llvm_type(e.dtype), args)
 

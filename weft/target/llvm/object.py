@@ -26,7 +26,7 @@ from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
-__all__ = ["emit_assembly", "emit_ir", "emit_object", "initialise"]
+__all__ = ["assemble", "emit_assembly", "emit_ir", "emit_object", "initialise"]
 
 _LOCK = threading.Lock()
 _READY: list[bool] = []
@@ -65,8 +65,8 @@ def _machine(target: Target) -> Any:
     )
 
 
-def _optimised(functions: Sequence[PrimFunc], target: Target) -> tuple[Any, Any]:
-    emitted = _emitted(functions, target)
+def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
+    target = emitted.target
     machine = _machine(target)
     try:
         module = llvm.parse_assembly(emitted.text(), llvm.create_context())
@@ -97,13 +97,18 @@ def _unlocked(name: str) -> Any:
 
 def emit_object(functions: Sequence[PrimFunc], target: Target) -> bytes:
     """Compile lowered functions to one object file."""
-    module, machine = _optimised(functions, target)
+    module, machine = _optimised(_emitted(functions, target))
     return _emit(machine, module, as_object=True)
 
 
 def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
     """Compile lowered functions to assembly text."""
-    module, machine = _optimised(functions, target)
+    return assemble(_emitted(functions, target))
+
+
+def assemble(emitted: ModuleEmitter) -> str:
+    """Compile an emitted module to assembly text."""
+    module, machine = _optimised(emitted)
     return _emit(machine, module, as_object=False).decode()
 
 

@@ -33,8 +33,19 @@ from weft.tir import (
 
 __all__ = ["LOOPS", "STMT", "emit_loop", "finish"]
 
+
+class _Statements(Dispatch):
+    """A table in which a module's own rules come first."""
+
+    __slots__ = ()
+
+    def __call__(self, node: Stmt, s: FunctionEmitter) -> None:
+        own = s.module.statements.get(type(node))
+        return own(node, s) if own is not None else super().__call__(node, s)
+
+
 # Lowering has dissolved blocks and realized buffers.
-STMT = Dispatch("LLVM statement", covers=(Stmt,), leaves_out=(Block, BlockRealize, BufferRealize))
+STMT = _Statements("LLVM statement", covers=(Stmt,), leaves_out=(Block, BlockRealize, BufferRealize))
 
 LOOPS: dict[ForKind, Callable[[For, FunctionEmitter], bool]] = {}
 """Kind of loop to what emits it; a result of False asks for a plain loop."""

@@ -1,0 +1,147 @@
+"""Functions whose loops are bound to GPU threads to LLVM IR for NVPTX and to PTX, by the emitter of target llvm.
+
+Pointers are generic in the body; those of parameters are cast from global memory and those of shared buffers from
+shared memory, from which LLVM infers the space of every access.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import CodegenError, WeftError
+from weft.ir import DataType, IRModule, Sequential, as_int, walk
+from weft.target.cuda.nvptx_math import MATH, float_remainder
+from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
+from weft.target.cuda.threads import AXES, launch_extents
+from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
+from weft.target.llvm.memory import alignment
+from weft.target.llvm.object import assemble
+from weft.target.llvm.stmt import STMT, finish
+from weft.target.llvm.types import llvm_type
+from weft.target.target import Target
+from weft.tir import BufferStore, For, ForKind, PrimFunc
+from weft.tir import transform as t
+from weft.tir.pipeline import custom_types
+
+__all__ = ["emit_nvvm", "emit_ptx"]
+
+
+class _DeviceModule(ModuleEmitter):
+    """An LLVM module of device code."""
+
+    intrinsics = {**MATH, **INTRINSICS}
+    statements = STATEMENTS
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.has_scalar_loop = True  # code of one thread: LLVM's whole pipeline is for it
+
+    def remainder(self, s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
+        return float_remainder(s, dtype, a, b)
+
+
+def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -> str:
+    """Compile device functions to PTX.
+
+    Parameters
+    ----------
+    functions : mapping of str to PrimFunc
+        By the name of the kernel. Functions that :func:`weft.tir.transform.SplitHostDevice` made, or nests of loops
+        bound to threads of which it makes kernels; in block form or lowered. A kernel takes the parameters of its
+        device function in their order: pointers to the buffers' elements, and scalars.
+    target : Target or str, optional
+        Of kind nvptx; ``nvptx -mcpu=sm_80``.
+
+    Returns
+    -------
+    str
+        One ``.entry`` for each device function.
+
+    Raises
+    ------
+    CodegenError
+        For what the device cannot do; the message names the function and shows the line.
+    """
+    return assemble(_emitted(functions, target))
+
+
+def emit_nvvm(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -> str:
+    """Return the LLVM IR of device functions; parameters and errors are those of :func:`emit_ptx`."""
+    return _emitted(functions, target).text()
+
+
+def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> ModuleEmitter:
+    target = target if isinstance(target, Target) else Target(target or "nvptx")
+    if target.kind.name != "nvptx":
+        raise CodegenError("PTX is made for targets of kind nvptx", found=str(target), help="Target('nvptx')")
+    module = _DeviceModule(target)
+    for name, func in device_functions({getattr(n, "name_hint", n): f for n, f in functions.items()}).items():
+        try:
+            _emit_kernel(module, name, func)
+        except WeftError as e:
+            raise type(e)(
+                f"kernel '{name}': {e.what}", where=e.where, expected=e.expected, found=e.found, help=e.help
+            ) from e
+    return module
+
+
+def device_functions(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
+    """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
+    passes = [
+        t.lower_blocks(), *custom_types("nvptx"), t.simplify(), t.thread_sync("shared"), t.compact_buffer(),
+        t.lower_intrin(target="nvptx"), t.flatten_buffer(), t.split_host_device(), t.vectorize_loop(), t.unroll_loop(),
+        t.simplify(), t.lower_math(),
+    ]  # fmt: skip
+    for name, func in functions.items():
+        if not any(isinstance(n, For) and n.kind is ForKind.THREAD_BINDING for n in walk(func.body)):
+            raise CodegenError(
+                f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
+                where=func.span,
+                expected="a nest of loops bound to blockIdx or threadIdx",
+                help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+            )
+    lowered = Sequential(passes, name="nvptx.lower")(IRModule(dict(functions)))
+    funcs = {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
+    return {name: f for name, f in funcs.items() if f.attrs.get("tir.is_global_func")}
+
+
+def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:
+    """Emit one device function."""
+    extents = launch_extents(func)
+    symbol = re.sub(r"\W", "_", str(func.attrs.get("global_symbol") or name))
+    s = KernelEmitter(module, symbol)
+    s.noalias = bool(func.attrs.get("tir.noalias", False))
+    stored = {id(n.buffer.data) for n in walk(func.body) if isinstance(n, BufferStore)}
+    buffers = {id(p): b for p, b in func.buffer_map}
+    params: list[str] = []
+    for i, p in enumerate(func.params):
+        buffer = buffers.get(id(p))
+        if buffer is not None or p.dtype == "handle":
+            data = buffer.data if buffer is not None else p
+            facts = "noalias " * s.noalias + "readonly " * (id(data) not in stored)
+            if buffer is not None:
+                facts += f"align {alignment(buffer)} "
+            params.append(f"ptr addrspace(1) {facts}%a{i}")
+            s.allocas.append(f"  %g{i} = addrspacecast ptr addrspace(1) %a{i} to ptr")
+            s.pointers[id(data)] = f"%g{i}"
+        elif p.dtype == "bool":
+            params.append(f"i8 %a{i}")
+            s.env[id(p)] = s.value(f"icmp ne i8 %a{i}, 0")
+        else:
+            params.append(f"{llvm_type(p.dtype)} %a{i}")
+            s.env[id(p)] = f"%a{i}"
+            if DataType(p.dtype).is_integer:
+                _bound_dimension(func, p, s)
+    STMT(func.body, s)
+    s.emit("ret void")
+    threads = [as_int(extents[a]) if a in extents else 1 for a in AXES[3:]]
+    launch = f' "nvvm.maxntid"="{",".join(map(str, threads))}"' if None not in threads else ""
+    module.functions.append(finish(s, f"define ptx_kernel void @{symbol}({', '.join(params)}) #0{launch}"))
+
+
+def _bound_dimension(func: PrimFunc, p: Any, s: FunctionEmitter) -> None:
+    """Let the analyzer know that a scalar which is a dimension of a buffer is not negative."""
+    if any(d is p for _, b in func.buffer_map for d in b.shape):
+        s.analyzer.mark_global_non_neg(p)

@@ -1,0 +1,182 @@
+"""What the threads of a device function are, and whether each may do what it does without the others.
+
+A device function is one nest of loops bound to thread axes. A nest inside of a loop over the same axis is work that
+the threads share: each does one iteration of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from weft.error import CodegenError
+from weft.ir import EQ, LT, And, Node, PrimExpr, Var, as_int, children, structural_equal, walk
+from weft.tir import (
+    AllocBuffer,
+    AttrStmt,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+)
+
+__all__ = ["AXES", "launch_extents"]
+
+AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
+"""The thread axes, in the order in which a launch takes their extents."""
+
+_MAX_THREADS = 1024
+
+
+class _Claim(NamedTuple):
+    """Something that must belong to one thread alone, and the axes that tell its threads apart."""
+
+    what: str
+    where: Node
+    axes: frozenset[str]
+
+
+class _State:
+    def __init__(self, func: PrimFunc) -> None:
+        self.extents: dict[str, PrimExpr] = {}
+        self.lets: dict[int, PrimExpr] = {}
+        self.claims: list[_Claim] = []
+        self.given = {id(b.data) for _, b in func.buffer_map} | {id(p) for p in func.params}
+
+    def depends(self, value: object) -> set[int]:
+        """The variables that a value depends on, by identity."""
+        found: set[int] = set()
+        for v in walk(value):
+            if isinstance(v, Var) and id(v) not in found:
+                found |= {id(v)} | (self.depends(self.lets[id(v)]) if id(v) in self.lets else set())
+        return found
+
+
+def launch_extents(func: PrimFunc) -> dict[str, PrimExpr]:
+    """Return the extent of each thread axis of a device function.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        Lowered: one nest of loops bound to thread axes.
+
+    Raises
+    ------
+    CodegenError
+        When the outermost loop is not bound; when several threads would store to the same element or share a buffer
+        of one thread; when an axis has two extents, an extent that only the device knows, or a block has too many
+        threads.
+    """
+    outer = func.body
+    while isinstance(outer, (AttrStmt, DeclBuffer)):
+        outer = outer.body
+    if not (isinstance(outer, For) and outer.kind is ForKind.THREAD_BINDING):
+        raise CodegenError(
+            "accesses GPU memory outside of GPU threads: did you forget to bind?",
+            where=outer.span,
+            expected="an outermost loop bound to blockIdx or threadIdx",
+            found=type(outer).__name__,
+            help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+        )
+    s = _State(func)
+    _visit(func.body, {}, frozenset(), s)
+    _check_claims(s)
+    _check_block(func, s.extents)
+    return {tag: s.extents[tag] for tag in AXES if tag in s.extents}
+
+
+def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State) -> None:
+    """Collect extents and claims; `axes` are around this place, of which one thread alone passes for `alone`."""
+    if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
+        axes = _bound(node, axes, s)
+    elif isinstance(node, LetStmt):
+        s.lets[id(node.var)] = node.value
+    elif isinstance(node, AllocBuffer) and not node.buffer.scope.startswith("shared"):
+        s.claims.append(_Claim(f"the buffer '{node.buffer.name}'", node, frozenset(axes) | alone))
+    elif isinstance(node, BufferStore) and id(node.buffer.data) in s.given:
+        used = s.depends(node.indices)
+        own = frozenset(tag for tag, var in axes.items() if id(var) in used)
+        s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone))
+    elif isinstance(node, IfThenElse):
+        _visit(node.then_case, axes, alone | _singled_out(node.condition, axes), s)
+        _visit(node.else_case, axes, alone, s)
+        return
+    for child in children(node) if isinstance(node, Stmt) else ():
+        _visit(child, axes, alone, s)
+
+
+def _singled_out(condition: PrimExpr, axes: Mapping[str, Var]) -> frozenset[str]:
+    """The axes of which a condition lets one index pass: ``t == e``, ``t < 1``."""
+    if isinstance(condition, And):
+        return _singled_out(condition.a, axes) | _singled_out(condition.b, axes)
+    if not isinstance(condition, (EQ, LT)) or (isinstance(condition, LT) and as_int(condition.b) != 1):
+        return frozenset()
+    variables = {id(v): tag for tag, v in axes.items()}
+    sides = ((condition.a, condition.b), (condition.b, condition.a))
+    return frozenset(
+        variables[id(v)] for v, e in sides if id(v) in variables and not any(id(n) in variables for n in walk(e))
+    )
+
+
+def _bound(node: For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
+    tag = node.thread_binding.thread_tag if node.thread_binding is not None else ""
+    if tag not in AXES:
+        raise CodegenError(f"there is no thread axis '{tag}'", where=node.span, expected=", ".join(AXES))
+    if tag in axes:
+        _check_shared_work(node, tag, s)
+        return axes
+    known = s.extents.setdefault(tag, node.extent)
+    if not structural_equal(known, node.extent):
+        raise CodegenError(f"{tag} has two extents in one kernel", where=node.span, found=f"{known}, {node.extent}")
+    return {**axes, tag: node.loop_var}
+
+
+def _check_shared_work(node: For, tag: str, s: _State) -> None:
+    """Refuse a nest inside a loop over the same axis that is not about memory that the threads share."""
+    if any(isinstance(n, BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
+        raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
+    wanted, there = as_int(node.extent), as_int(s.extents[tag])
+    if wanted is None or there is None or wanted > there:
+        raise CodegenError(
+            f"a nest inside of {tag} needs more threads than there are",
+            where=node.span,
+            expected=f"at most {s.extents[tag]}",
+            found=str(node.extent),
+            help="split it by the number of threads",
+        )
+
+
+def _check_claims(s: _State) -> None:
+    needed = {tag for tag, extent in s.extents.items() if as_int(extent) != 1}
+    for what, where, axes in s.claims:
+        if needed - axes:
+            raise CodegenError(
+                f"{what} is not one thread's own",
+                where=where.span,
+                expected=f"a different element for each of {', '.join(sorted(needed))}",
+                found=f"the same one for all of {', '.join(sorted(needed - axes))}",
+                help="bind only loops over the output, and compute at the innermost bound axis",
+            )
+
+
+def _check_block(func: PrimFunc, extents: Mapping[str, PrimExpr]) -> None:
+    inside = {id(n.loop_var) for n in walk(func.body) if isinstance(n, For)}
+    threads = 1
+    for tag, extent in extents.items():
+        if any(isinstance(v, BufferLoad) or id(v) in inside for v in walk(extent)):
+            raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
+        if tag.startswith("threadIdx"):
+            threads *= as_int(extent) or 1
+    if threads > _MAX_THREADS:
+        raise CodegenError(
+            "a block has too many threads",
+            where=func.span,
+            expected=f"at most {_MAX_THREADS}",
+            found=str(threads),
+            help="split the axis and bind its outer part to blockIdx",
+        )
