@@ -10,8 +10,8 @@ from weft.ir import walk
 from weft.target import get_source
 
 
-def run(s, tensors, *arrays):
-    weft.build(s, tensors, target="llvm")(*arrays)
+def run(s, tensors, *arrays, target="llvm"):
+    weft.build(s, tensors, target=target)(*arrays)
 
 
 def test_prefetch():
@@ -27,8 +27,10 @@ def test_prefetch():
     func = te.schedule.schedule_to_prim_func(s, [a, b])
     assert get_source(func, "llvm").count("call void @llvm.prefetch") >= 1
     x, out = np.random.default_rng(0).random((40, 64), "float32"), np.zeros(40, "float32")
-    run(s, [a, b], x, out)
-    np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
+    for target in ("llvm", "c"):
+        run(s, [a, b], x, out, target=target)
+        np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
+        out[:] = 0
     with pytest.raises(ScheduleError, match="does not read 'C'"):
         s[b].prefetch(te.placeholder((4,), name="C"), b.op.axis[0], 1)
 

@@ -23,7 +23,7 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 def lower_c(func: PrimFunc) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_intrin(target="c")] if is_lowered(func) else with_own_passes(_phases())
+    passes = [t.lower_intrin(target="c"), t.scalarize()] if is_lowered(func) else with_own_passes(_phases())
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered
@@ -35,11 +35,13 @@ def _phases() -> list[tuple[int, Pass]]:
         *[(1, p) for p in custom_types("c")],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
+        (1, t.inject_prefetch()),
         (1, t.inject_double_buffer()),
         (1, t.hoist_if_then_else()),
         (1, t.compact_buffer()),
         (1, t.lower_intrin(target="c")),
         (1, t.flatten_buffer()),
+        (2, t.scalarize()),
         (2, t.unroll_loop()),
         (3, t.simplify()),
     ]

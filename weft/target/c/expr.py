@@ -213,6 +213,10 @@ def _call(e: CallIntrin, s: Emitter) -> str:
     args = [EXPR(a, s) if isinstance(a, PrimExpr) and not isinstance(a, StringImm) else "" for a in e.args]
     if name == "likely":
         return args[0]
+    if name == "address_of" and isinstance(e.args[0], BufferLoad):
+        return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
+    if name == "prefetch":
+        return f"__builtin_prefetch({args[0]})"
     if name == "if_then_else":
         return f"({args[0]} ? {args[1]} : {args[2]})"
     if name in _BITS:

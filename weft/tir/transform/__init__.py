@@ -17,6 +17,7 @@ from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
+from weft.tir.transform.scalarize import scalarize
 from weft.tir.transform.simplify import simplify
 from weft.tir.transform.split_host_device import split_host_device
 from weft.tir.transform.storage_rewrite import storage_rewrite
@@ -36,6 +37,7 @@ LoopPartition = loop_partition
 LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
 RemoveNoOp = remove_no_op
+Scalarize = scalarize
 Simplify = StmtSimplify = simplify
 SplitHostDevice = split_host_device
 StorageRewrite = storage_rewrite
