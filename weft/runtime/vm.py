@@ -9,12 +9,14 @@ from typing import Any
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.ffi import PackedFunc, convert_argument, convert_func, wrap
+from weft.ffi import PackedFunc, convert_argument, convert_func, get_global_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
 from weft.runtime.module import Module
+from weft.runtime.opcodes import FuncKind
 from weft.runtime.profiler import Profiler, Report
+from weft.runtime.timing import BenchmarkResult, time_function
 
 __all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -68,6 +70,7 @@ class VirtualMachine:
         self._handle = _create(module, flat)
         self.module = Module(self._handle)
         self._cache: dict[str, PackedFunc] = {}
+        self._instrument: Callable[..., Any] | None = None
 
     def _allocator(self, memory_cfg: Any, device: Device) -> int:
         kind = memory_cfg
@@ -98,6 +101,17 @@ class VirtualMachine:
     def get_function(self, name: str) -> PackedFunc:
         """The same as ``vm[name]``."""
         return self[name]
+
+    def get_function_arity(self, func_name: str) -> int:
+        """Return how many parameters a function of the executable has."""
+        return self._executable.function(func_name).num_args
+
+    def get_function_param_name(self, func_name: str, index: int) -> str:
+        """Return the name of one parameter of a function of the executable."""
+        names = self._executable.function(func_name).param_names
+        if not 0 <= index < len(names):
+            raise InvalidArgument(f"{func_name}: no parameter {index} has a name", found=", ".join(names))
+        return names[index]
 
     def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Positional arguments of a call that may name some."""
@@ -135,8 +149,15 @@ class VirtualMachine:
             Its arguments, by position or name.
         include_return : bool
             Whether the saved function returns the result; timing is cleaner without.
+
+        Raises
+        ------
+        InvalidArgument
+            When `saved_name` is a function of the executable. An earlier saved function is replaced.
         """
         values = self._arguments(func_name, args, kwargs)
+        if any(f.name == saved_name and f.kind != FuncKind.PACKED_FUNC for f in self._executable.functions):
+            raise InvalidArgument(f"'{saved_name}' is a function of the executable", help="save under another name")
         _save_function(self._handle, func_name, saved_name, include_return, *values)
         self._cache.pop(saved_name, None)
 
@@ -162,21 +183,28 @@ class VirtualMachine:
         """Number of items of an output, -1 when it is not a tuple."""
         return int(_get_output_arity(self._handle, func_name, *path))
 
-    def set_instrument(self, instrument: Callable[..., Any] | None) -> None:
+    def set_instrument(self, instrument: Callable[..., Any] | str | None) -> None:
         """Call a function before and after every ``Call`` instruction.
 
         Parameters
         ----------
-        instrument : callable or None
-            ``instrument(func, func_symbol, before_run, ret_value, *args)``. Before a call it may answer
-            `VMInstrumentReturnKind.SKIP_RUN`, then the call is left out. None removes the instrument.
+        instrument : callable, str or None
+            ``instrument(func, func_symbol, before_run, ret_value, *args)``, or the name of such a global function.
+            Before a call it may answer `VMInstrumentReturnKind.SKIP_RUN`, then the call is left out, and there is
+            no callback after it. None removes the instrument.
         """
+        if isinstance(instrument, str):
+            instrument = get_global_func(instrument)
+        if instrument is not None and not callable(instrument):
+            raise InvalidArgument("an instrument is a function", found=f"{type(instrument).__name__}: {instrument!r}",
+                                  expected="instrument(func, func_symbol, before_run, ret_value, *args)")  # fmt: skip
+        self._instrument = instrument
         _set_instrument(self._handle, None if instrument is None else convert_func(instrument))
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Run a function once and tell how long each call in it took.
 
-        The machine's instrument is replaced for the run and removed after it.
+        The machine's instrument is left out of the run.
 
         Returns
         -------
@@ -185,15 +213,25 @@ class VirtualMachine:
         """
         values = self._arguments(func_name, args, kwargs)
         function = self[func_name]
-        profiler = Profiler()
+        before, profiler = self._instrument, Profiler()
         self.set_instrument(profiler)
         try:
             function(*values)
             return profiler.report()
         finally:
-            self.set_instrument(None)
+            self.set_instrument(before)
 
     def time_evaluator(self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any) -> Any:
-        """Return a function that times `func_name`; see :meth:`Module.time_evaluator`."""
+        """Return a function that times `func_name`; see :meth:`Module.time_evaluator`.
+
+        A saved function is timed with the least around it. The name ``"invoke_stateful"`` times a run on the inputs
+        that were set: ``vm.time_evaluator("invoke_stateful", dev)("main")``.
+        """
+        if func_name == "invoke_stateful":
+
+            def evaluate(name: str) -> BenchmarkResult:
+                return time_function(_invoke_stateful, [self._handle, name], number=number, repeat=repeat, **options)
+
+            return evaluate
         self[func_name]
         return self.module.time_evaluator(func_name, dev, number=number, repeat=repeat, **options)
