@@ -19,13 +19,22 @@ namespace {
 
 constexpr const char* kPrefix = "vm.builtin.";
 
-struct Call {  // one builtin's arguments and result
+[[gnu::cold]] int wrong_argument(const char* name, int32_t i, const char* expected, const TVMFFIAny& found) {
+  return fail("TypeError", "vm.builtin.%s: argument %d: expected %s, found %s", name, i, expected, describe(found).c_str());
+}
+
+[[gnu::cold]] int too_few_arguments(const char* name, int32_t expected, int32_t found) {
+  return fail("TypeError", "vm.builtin.%s: expected %d arguments or more, found %d", name, expected, found);
+}
+
+// One builtin's arguments and result. Members pass values on, not `this`, so that a call stays in registers.
+struct Call {
   const char* name;
   const TVMFFIAny* args;
   int32_t n;
   TVMFFIAny* ret;
 
-  void give(TVMFFIObject* owned) const { *ret = object_any(owned); }
+  void give(TVMFFIObject* owned) const { set_any(ret, object_any(owned)); }
   void give(Any value) const {
     *ret = *raw(&value);
     *raw(&value) = TVMFFIAny{};
@@ -34,13 +43,8 @@ struct Call {  // one builtin's arguments and result
     ret->type_index = type_index;
     ret->v_int64 = value;
   }
-  [[gnu::cold]] int wrong(int32_t i, const char* expected) const {
-    return fail("TypeError", "vm.builtin.%s: argument %d: expected %s, found %s", name, i, expected,
-                describe(args[i]).c_str());
-  }
-  [[gnu::cold]] int wrong_count(int32_t expected) const {
-    return fail("TypeError", "vm.builtin.%s: expected %d arguments or more, found %d", name, expected, n);
-  }
+  int wrong(int32_t i, const char* expected) const { return wrong_argument(name, i, expected, args[i]); }
+  int wrong_count(int32_t expected) const { return too_few_arguments(name, expected, n); }
 };
 
 inline bool int_at(const Call& c, int32_t i, int64_t* out) {

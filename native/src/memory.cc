@@ -178,8 +178,31 @@ struct Cache {
   FreeStorage* storages = nullptr;
   FreeStorage* shapes = nullptr;
   int n_headers = 0, n_storages = 0, n_shapes = 0;
+  // While functions of the VM run on this thread: the header freed last, still holding a reference to its owner. The
+  // next tensor is often in the same storage, and then neither gives the reference back nor takes one.
+  TensorHeader* warm = nullptr;
+  bool in_function = false;
+
+  void push(TensorHeader* header) {
+    if (n_headers < kMaxHeaders) {
+      header->next = headers;
+      headers = header;
+      ++n_headers;
+    } else {
+      std::free(header);
+    }
+  }
+  void cool() {
+    while (warm != nullptr) {  // the owner of a view is a tensor, which may become the next one
+      TensorHeader* header = warm;
+      warm = nullptr;
+      decref(header->owner);
+      push(header);
+    }
+  }
 
   ~Cache() {
+    cool();
     for (int c = 0; c < kSmallClasses; ++c) {
       while (count[c] != 0) Pool::get().release(blocks[c][--count[c]], c);
     }
@@ -301,6 +324,8 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
     fail("ValueError", "cannot allocate on device type %d: this runtime has the CPU and CUDA", device.device_type);
     return nullptr;
   }
+  Cache* local = cache();
+  if (local != nullptr) local->cool();  // its block may be the one to take
   size_t actual = 0;
   void* data = nullptr;
   if (gpu && nbytes >= 0) {
@@ -313,7 +338,6 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
     fail("MemoryError", "cannot allocate %lld bytes", static_cast<long long>(nbytes));
     return nullptr;
   }
-  Cache* local = cache();
   void* memory;
   if (local != nullptr && local->storages != nullptr) {
     memory = local->storages;
@@ -343,40 +367,61 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
 
 static void tensor_delete(void* self, int flags) {
   auto* header = static_cast<TensorHeader*>(self);
-  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) decref(header->owner);
-  if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
-    Cache* local = cache();
-    if (header->tensor.ndim <= kInlineDims && local != nullptr && local->n_headers < kMaxHeaders) {
-      header->next = local->headers;
-      local->headers = header;
-      ++local->n_headers;
-    } else {
-      std::free(self);
+  Cache* local = (flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0 && header->tensor.ndim <= kInlineDims ? cache() : nullptr;
+  if (flags == kTVMFFIObjectDeleterFlagBitMaskBoth && local != nullptr && local->in_function) {
+    TensorHeader* before = local->warm;
+    local->warm = header;
+    if (before != nullptr) {
+      decref(before->owner);
+      local->push(before);
     }
+    return;
   }
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskStrong) != 0) decref(header->owner);
+  if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) == 0) return;
+  if (local != nullptr) {
+    local->push(header);
+  } else {
+    std::free(self);
+  }
+}
+
+void function_begins() {
+  if (Cache* local = cache()) local->in_function = true;
+}
+
+void function_ends() {
+  if (cache_ptr == nullptr) return;
+  cache_ptr->in_function = false;
+  cache_ptr->cool();
 }
 
 TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
                          int32_t ndim) {
-  Cache* local = cache();
+  Cache* local = ndim <= kInlineDims ? cache() : nullptr;
   TensorHeader* header;
-  if (ndim <= kInlineDims && local != nullptr && local->headers != nullptr) {
-    header = local->headers;
-    local->headers = header->next;
-    --local->n_headers;
+  if (local != nullptr && local->warm != nullptr && local->warm->owner == owner) {
+    header = local->warm;
+    local->warm = nullptr;
   } else {
-    size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
-    void* memory = nullptr;  // on its own cache lines: headers are written by the thread that made them
-    if (posix_memalign(&memory, kAlignment, sizeof(TensorHeader) + extra) != 0) memory = nullptr;
-    header = static_cast<TensorHeader*>(memory);
-    if (header == nullptr) {
-      fail("MemoryError", "cannot allocate a tensor header");
-      return nullptr;
+    if (local != nullptr && local->headers != nullptr) {
+      header = local->headers;
+      local->headers = header->next;
+      --local->n_headers;
+    } else {
+      size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
+      void* memory = nullptr;  // on its own cache lines: headers are written by the thread that made them
+      if (posix_memalign(&memory, kAlignment, sizeof(TensorHeader) + extra) != 0) memory = nullptr;
+      header = static_cast<TensorHeader*>(memory);
+      if (header == nullptr) {
+        fail("MemoryError", "cannot allocate a tensor header");
+        return nullptr;
+      }
     }
+    header->owner = owner;
+    __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
   }
   init_header(&header->object, kTVMFFITensor, tensor_delete);
-  header->owner = owner;
-  __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
   header->tensor = DLTensor{data, device, ndim, dtype, header->dims, header->dims + ndim, 0};
   int64_t stride = 1;
   for (int32_t i = ndim - 1; i >= 0; --i) {
@@ -438,19 +483,14 @@ TVMFFIObject* shape_new(const int64_t* dims, int64_t n) {
 
 bool tensor_nbytes(const int64_t* shape, int64_t ndim, DLDataType dtype, int64_t* nbytes) {
   int64_t bits = static_cast<int64_t>(dtype.bits) * dtype.lanes;
-  bool zero = false;
+  bool zero = false, overflow = false;
   for (int64_t i = 0; i < ndim; ++i) {
     if (shape[i] < 0) return false;
-    if (shape[i] == 0) zero = true;
+    zero |= shape[i] == 0;
+    overflow |= __builtin_mul_overflow(bits, shape[i], &bits);
   }
-  if (zero) {
-    *nbytes = 0;
-    return true;
-  }
-  for (int64_t i = 0; i < ndim; ++i) {
-    if (__builtin_mul_overflow(bits, shape[i], &bits)) return false;
-  }
-  if (bits > INT64_MAX - 7) return false;
+  if (zero) bits = 0;  // whatever the other dimensions say
+  if (!zero && (overflow || bits > INT64_MAX - 7)) return false;
   *nbytes = (bits + 7) / 8;
   return true;
 }
@@ -575,6 +615,7 @@ extern "C" void* weft_workspace_alloc(int64_t nbytes) {
     local.bytes -= block->actual;
     return block + 1;
   }
+  if (cache_ptr != nullptr) cache_ptr->cool();
   size_t actual = 0;
   auto* block = static_cast<WorkspaceHeader*>(block_alloc(total, Allocator::kPooled, &actual));
   if (block == nullptr) {

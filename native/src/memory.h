@@ -38,6 +38,11 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
 // A fresh contiguous tensor on the CPU.
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind);
 
+// Brackets the functions of the VM that run on this thread; in between, a freed tensor may keep its storage a little
+// longer, at most until the next storage or workspace is allocated.
+void function_begins();
+void function_ends();
+
 // A Shape with a copy of dims.
 TVMFFIObject* shape_new(const int64_t* dims, int64_t n);
 

@@ -87,7 +87,7 @@ class FrameGuard {
  public:
   FrameGuard(Stack* stack, VM* vm, size_t num_regs, size_t area)
       : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), num_regs_(num_regs) {
-    ++stack->depth;
+    if (stack->depth++ == 0) function_begins();
     if (static_cast<size_t>(stack->limit - stack->top) < num_regs + area && !stack->grow(num_regs + area)) return;
     regs_ = stack->top;
     stack->top += num_regs + area;
@@ -105,7 +105,7 @@ class FrameGuard {
     }
     stack_->top = top_ != nullptr ? top_ : stack_->chunk != nullptr ? stack_->chunk->words : nullptr;
     stack_->vm = vm_;
-    --stack_->depth;
+    if (--stack_->depth == 0) function_ends();
   }
   FrameGuard(const FrameGuard&) = delete;
   FrameGuard& operator=(const FrameGuard&) = delete;
@@ -428,7 +428,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
         const int32_t* index = arg_index + insn.args;
         for (int32_t i = 0; i < insn.num_args; ++i) {
           int32_t k = index[i];
-          area[i] = k >= 0 ? regs[k] : pool[~k];
+          set_any(area + i, k >= 0 ? regs[k] : pool[~k]);
         }
         TVMFFIAny result{};
         int rc;
@@ -442,7 +442,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
         if (__builtin_expect(rc != 0, 0)) return add_frame_to_error(func, pc, rc);
         if (insn.dst >= 0) {
           TVMFFIAny old = regs[insn.dst];
-          regs[insn.dst] = result;
+          set_any(regs + insn.dst, result);
           release(old);
         } else {
           release(result);

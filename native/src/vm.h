@@ -7,6 +7,7 @@
 #include <tvm/ffi/function.h>
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -133,6 +134,14 @@ inline TVMFFIAny object_any(TVMFFIObject* object) {
   out.type_index = object->type_index;
   out.v_obj = object;
   return out;
+}
+// Copies word by word: a 16-byte load behind two narrower stores would wait until both have left the store buffer.
+inline void set_any(TVMFFIAny* to, const TVMFFIAny& from) {
+  uint64_t words[2];
+  std::memcpy(words, &from, 8);
+  std::memcpy(words + 1, &from.v_int64, 8);
+  std::memcpy(static_cast<void*>(to), words, 8);
+  std::memcpy(&to->v_int64, words + 1, 8);
 }
 inline const DLTensor* tensor_of(const TVMFFIAny& value) {
   if (value.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(value.v_obj);
