@@ -85,8 +85,8 @@ inline Stack& stack() { return __builtin_expect(stack_ptr != nullptr, 1) ? *stac
 // One call's registers and argument area; releases what the registers hold.
 class FrameGuard {
  public:
-  FrameGuard(Stack* stack, VM* vm, size_t num_regs, size_t area)
-      : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), num_regs_(num_regs) {
+  FrameGuard(Stack* stack, VM* vm, size_t num_regs, size_t borrowed, size_t area)
+      : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), borrowed_(borrowed), num_regs_(num_regs) {
     if (stack->depth++ == 0) function_begins();
     if (static_cast<size_t>(stack->limit - stack->top) < num_regs + area && !stack->grow(num_regs + area)) return;
     regs_ = stack->top;
@@ -96,7 +96,7 @@ class FrameGuard {
   }
   ~FrameGuard() {
     if (regs_ != nullptr) {
-      for (size_t i = 0; i < num_regs_; ++i) release(regs_[i]);
+      for (size_t i = borrowed_; i < num_regs_; ++i) release(regs_[i]);
     }
     if (stack_->chunk != chunk_) {
       // The first chunk of a thread is kept as the bottom of its stack.
@@ -116,6 +116,7 @@ class FrameGuard {
   Chunk* chunk_;
   TVMFFIAny* top_;
   VM* vm_;
+  size_t borrowed_;  // the first registers, which hold no reference
   size_t num_regs_;
   TVMFFIAny* regs_ = nullptr;
 };
@@ -294,6 +295,7 @@ void VM::decode() {
     if (f.kind != FuncKind::kVM) continue;
     Frame& frame = frames_[i];
     frame.num_regs = static_cast<int32_t>(f.register_file_size);
+    frame.borrowed = static_cast<int32_t>(f.num_args);
     for (int64_t pc = f.start_instr; pc < f.end_instr; ++pc) {
       const int64_t* w = p.instr_data.data() + p.instr_offset[static_cast<size_t>(pc)];
       Insn& insn = code_[static_cast<size_t>(pc)];
@@ -301,6 +303,7 @@ void VM::decode() {
       switch (static_cast<Opcode>(w[0])) {
         case Opcode::kCall: {
           insn.dst = w[1] == kVoidRegister ? -1 : static_cast<int32_t>(w[1]);
+          if (insn.dst >= 0 && insn.dst < f.num_args) frame.borrowed = 0;
           insn.func = static_cast<int32_t>(w[2]);
           insn.num_args = static_cast<int32_t>(w[3]);
           insn.args = static_cast<int32_t>(arg_index_.size());
@@ -404,12 +407,13 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
   }
   const Frame& shape = frames_[static_cast<size_t>(func)];
-  FrameGuard frame(&st, this, static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.max_args));
+  FrameGuard frame(&st, this, static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.borrowed),
+                   static_cast<size_t>(shape.max_args));
   TVMFFIAny* regs = frame.regs();
   if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {
-    regs[i] = args[i];
-    retain(args[i]);
+    set_any(regs + i, args[i]);
+    if (shape.borrowed == 0) retain(args[i]);
   }
   TVMFFIAny* area = regs + shape.num_regs;
   const TVMFFIAny* pool = pool_.data();
@@ -475,8 +479,12 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
       }
       // Ret result : the caller gets the register's value
       case Op::kRet:
-        *ret = regs[insn.dst];
-        regs[insn.dst] = TVMFFIAny{};
+        set_any(ret, regs[insn.dst]);
+        if (insn.dst < shape.borrowed) {
+          retain(*ret);
+        } else {
+          regs[insn.dst] = TVMFFIAny{};
+        }
         return 0;
       // Goto offset : pc := pc + offset
       case Op::kGoto:

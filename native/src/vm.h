@@ -90,6 +90,7 @@ class VM {
   };
   struct Frame {
     int32_t num_regs = 0;
+    int32_t borrowed = 0;  // registers of parameters that the caller's references keep alive: all, or none when written
     int32_t max_args = 0;
   };
 

@@ -18,7 +18,7 @@ Wrapper = Callable[[Any], Any]
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
 _WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
-_raw_call: Callable[..., Any] = tvm_ffi.Function.__call__
+_duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
 
 def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
@@ -64,17 +64,18 @@ class PackedFunc(tvm_ffi.Function):
     :class:`weft.runtime.Tensor`, a tuple or list of results, or a plain Python value.
     """
 
-    __slots__ = ()
+    __slots__ = ("_plain",)
+    _plain: tvm_ffi.Function  # the same function; calling it is faster than calling the base class's method
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
         try:
-            value = _raw_call(self, *args)
+            value = self._plain(*args)
         except BufferError:
             converted = [convert_argument(a) for a in args]
             if all(a is b for a, b in zip(args, converted, strict=True)):
                 raise
-            value = _raw_call(self, *converted)
+            value = self._plain(*converted)
         try:
             wrapper = _WRAPPERS[type(value)]
         except KeyError:
@@ -86,11 +87,12 @@ Function = PackedFunc
 
 
 def packed(function: tvm_ffi.Function) -> PackedFunc:
-    """The same function as a `PackedFunc`; the handle moves, so `function` must not be used afterwards."""
+    """The same function as a `PackedFunc`."""
     if isinstance(function, PackedFunc):
         return function
     out = PackedFunc.__new__(PackedFunc)
-    out.__move_handle_from__(function)
+    out.__move_handle_from__(_duplicate(function))
+    out._plain = function
     return out
 
 
