@@ -5,7 +5,7 @@ Source: TVM's ``relax.BlockBuilder``, whose method names it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -258,11 +258,18 @@ class BlockBuilder:
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs))
 
     def call_te(
-        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Call:
-        """Make the call of :meth:`emit_te` without binding it."""
+        """Make the call of :meth:`emit_te` without binding it; the TIR function gets `primfunc_attrs`."""
         atoms = [self.normalize(a) if isinstance(a, Expr) else a for a in args]
         prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs)
+        if primfunc_attrs:
+            prim = prim.replace(attrs=prim.attrs.with_(**primfunc_attrs))
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
         return call_tir(gvar, list(inputs), list(out_types), list(extra) or None)
 

@@ -227,7 +227,9 @@ def _alloc_tensor(call: Call) -> Expr:
 
 @_on("reshape")
 def _reshape(call: Call) -> Expr:
-    return call_builtin("vm.builtin.reshape", call.args)
+    """The builtin takes sizes only; a -1 or 0 of the operator stands resolved in its type."""
+    dims = call.ty.shape if isinstance(call.ty, TensorType) else None
+    return call_builtin("vm.builtin.reshape", call.args if dims is None else (call.args[0], shape_expr(dims)))
 
 
 @_on("shape_of")
