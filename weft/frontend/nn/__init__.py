@@ -8,6 +8,6 @@ from weft.frontend.nn.effect import Effect, IOEffect
 from weft.frontend.nn.exporter import Exporter
 from weft.frontend.nn.layers import Linear, ReLU
 from weft.frontend.nn.module import Module
-from weft.frontend.nn.op import matmul, permute_dims, relu
+from weft.frontend.nn.op import *  # noqa: F403 - one function an operation
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Object, Tensor, get_default_dtype, set_default_dtype, wrap_nested

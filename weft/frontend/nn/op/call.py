@@ -1,0 +1,173 @@
+"""Calls of what is no operator: functions of te and TIR, packed functions, and printing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from weft.error import InvalidArgument
+from weft.frontend.nn.exporter import Exporter
+from weft.frontend.nn.op.elementwise import astype, cos, exp, sin
+from weft.frontend.nn.op.manipulate import arange, concat, pad, unsqueeze
+from weft.frontend.nn.tensor import Object, Tensor, builder, caller, emit, unwrap_nested, wrap_nested
+from weft.ir import AnyType, ExprStringImm, PrimExpr, ShapeExpr, as_expr
+from weft.relax import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
+from weft.tir import PrimFunc
+
+__all__ = [
+    "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op", "tensor_ir_inplace_op",
+    "tensor_ir_op",
+]  # fmt: skip
+
+OutType = TypeVar("OutType")
+
+
+def tensor_expr_op(
+    tensor_expr_func: Callable[..., Any], name_hint: str, args: Sequence[Any], *, attrs: Mapping[str, Any] | None = None
+) -> Any:
+    """Compute by a function of tensor expressions.
+
+    Parameters
+    ----------
+    tensor_expr_func : callable
+        Takes te tensors and scalars, and returns te tensors.
+    name_hint : str
+        The name of the TIR function that becomes of it.
+    args : list of Tensor, int or PrimExpr
+        The arguments.
+    attrs : mapping, optional
+        Attributes of the TIR function.
+    """
+    call = builder().call_te(
+        tensor_expr_func, *[unwrap_nested(a) for a in args], primfunc_name_hint=name_hint, primfunc_attrs=attrs
+    )
+    return wrap_nested(emit(call, name_hint), name_hint)
+
+
+def tensor_ir_op(func: PrimFunc, name_hint: str, args: Any, out: OutType) -> OutType:
+    """Compute by a TIR function.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        Its parameters are the inputs, the outputs, then scalars.
+    name_hint : str
+        Its name in the module.
+    args : Tensor, or list of Tensor and PrimExpr
+        The inputs, then the scalars.
+    out : Tensor or list of Tensor
+        Placeholders for the outputs.
+    """
+    tensors, scalars = _sorted_args(name_hint, args)
+    gvar = builder().add_func(func, name_hint)
+    call = call_tir(gvar, tensors, _out_types(out), scalars or None)
+    return wrap_nested(emit(call, name_hint), name_hint)
+
+
+def tensor_ir_inplace_op(
+    func: PrimFunc, name_hint: str, args: Any, inplace_indices: int | Sequence[int], out: OutType
+) -> OutType:
+    """Compute by a TIR function that writes into some of its inputs.
+
+    Parameters
+    ----------
+    inplace_indices : int or list of int
+        The input that each output is, or -1 for a fresh one; such an input must not be used afterwards.
+    """
+    tensors, scalars = _sorted_args(name_hint, args)
+    gvar = builder().add_func(func, name_hint)
+    call = call_tir_inplace(gvar, tensors, inplace_indices, _out_types(out), scalars or None)
+    return wrap_nested(emit(call, name_hint), name_hint)
+
+
+def _sorted_args(name: str, args: Any) -> tuple[list[Any], list[Any]]:
+    """Part the arguments of a TIR function in tensors and the scalars after them."""
+    values = list(args) if isinstance(args, (list, tuple)) else [args]
+    tensors = [a._expr for a in values if isinstance(a, (Tensor, Object))]
+    scalars: list[Any] = []
+    for a in values[len(tensors) :]:
+        if isinstance(a, ShapeExpr):
+            scalars += a.values
+        elif isinstance(a, (int, PrimExpr)):
+            scalars.append(as_expr(a, "int64"))
+        else:
+            raise InvalidArgument(
+                f"'{name}': tensors come first, then scalars", found=f"{type(a).__name__} after them", where=caller()
+            )
+    return tensors, scalars
+
+
+def _out_types(out: Any) -> Any:
+    if isinstance(out, Tensor):
+        return out._expr.ty
+    if isinstance(out, (list, tuple)) and out and all(isinstance(o, Tensor) for o in out):
+        return [o._expr.ty for o in out]
+    raise InvalidArgument(
+        "out says what the results are",
+        expected="nn.Tensor.placeholder(shape, dtype), or a list of such",
+        found=repr(out),
+        where=caller(),
+    )
+
+
+def extern(name: str, args: Sequence[Any], out: OutType) -> OutType:
+    """Call a packed function that writes into its last arguments, the outputs.
+
+    Parameters
+    ----------
+    name : str
+        The function, which the registry or a linked library has at run time.
+    args : list of Tensor, PrimExpr, int, float or str
+        The arguments before the outputs.
+    out : Tensor or list of Tensor
+        Placeholders for the outputs.
+    """
+    call = call_dps_packed(name, [unwrap_nested(a) for a in args], _out_types(out))
+    return wrap_nested(emit(call, name), name)
+
+
+def debug_func(name: str, *args: Any, _line_info: str | None = None) -> None:
+    """Call a packed function with the place of this line and some values, when the program gets there.
+
+    Parameters
+    ----------
+    name : str
+        A function of the registry that takes the place, ``"file:line"``, and the values.
+
+    Raises
+    ------
+    InvalidArgument
+        When the module is exported without ``debug=True``.
+    """
+    io = Exporter.current().io_effect
+    if io is None:
+        raise InvalidArgument("printing and debugging are off", where=caller(), help="export with debug=True")
+    if _line_info is None:
+        place = caller()
+        _line_info = f"{place.file}:{place.line}" if place is not None else "<unknown>"
+    texts = [ExprStringImm(text, ty=AnyType()) for text in (name, _line_info)]
+    values = [unwrap_nested(a) for a in args]
+    io.emit_call(call_pure_packed("vm.builtin.invoke_debug_func", io.effect, *texts, *values, ty_args=AnyType()))
+
+
+def print_(tensor: Tensor) -> None:
+    """Print a tensor when the program gets there; the module is exported with ``debug=True``."""
+    debug_func("vm.builtin.debug_print", tensor)
+
+
+def get_timestep_embedding(
+    x: Tensor, embedding_dim: int, flip_sin_to_cos: bool = False, downscale_freq_shift: float = 1, scale: float = 1,
+    max_period: int = 10000, name: str = "get_timestep_embedding",
+) -> Tensor:  # fmt: skip
+    """Make sinusoidal embeddings of time steps, (n,) to (n, embedding_dim), as diffusion models do."""
+    steps = astype(x, "float32")
+    half = embedding_dim // 2
+    exponent = arange(0, half, dtype="float32") * (-math.log(max_period) / (half - downscale_freq_shift))
+    angles = unsqueeze(steps, 1) * unsqueeze(exp(exponent), 0)
+    angles = angles * float(scale) if scale != 1 else angles
+    parts = [cos(angles), sin(angles)] if flip_sin_to_cos else [sin(angles), cos(angles)]
+    out = concat(parts, -1)
+    if embedding_dim % 2:
+        out = pad(out, (0, 0, 0, 1))
+    return astype(out, "float32", name)

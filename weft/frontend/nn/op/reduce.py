@@ -1,0 +1,80 @@
+"""Reductions and normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.frontend.nn.op.manipulate import ones, zeros
+from weft.frontend.nn.tensor import Tensor, apply
+
+__all__ = ["cumsum", "group_norm", "layer_norm", "max", "mean", "min", "rms_norm", "softmax", "sum"]
+
+Axes = int | Sequence[int] | None
+
+
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:
+    """Add up over axes, by default all."""
+    return apply("sum", x, axis=axis, keepdims=keepdims, name=name)
+
+
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
+    """Take the mean over axes, by default all."""
+    return apply("mean", x, axis=axis, keepdims=keepdims, name=name)
+
+
+def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:
+    """Take the greatest over axes, by default all."""
+    return apply("max", x, axis=axis, keepdims=keepdims, name=name)
+
+
+def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:
+    """Take the least over axes, by default all."""
+    return apply("min", x, axis=axis, keepdims=keepdims, name=name)
+
+
+def cumsum(
+    data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None, name: str = "cumsum"
+) -> Tensor:
+    """Add up what comes before each element, and the element unless `exclusive`."""
+    return apply("cumsum", data, axis=axis, dtype=dtype or "", exclusive=bool(exclusive), name=name)
+
+
+def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
+    """``exp(x) / sum(exp(x))`` along an axis."""
+    return apply("nn.softmax", x, axis=axis, name=name)
+
+
+def layer_norm(
+    x: Tensor, normalized_shape: int | Sequence[Any], weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, name: str = "layer_norm",
+) -> Tensor:  # fmt: skip
+    """Normalise over trailing dimensions of sizes `normalized_shape`, then scale and shift."""
+    sizes = normalized_shape if isinstance(normalized_shape, (list, tuple)) else [normalized_shape]
+    axes = tuple(range(-len(sizes), 0))
+    weight = ones(sizes, x.dtype) if weight is None else weight
+    bias = zeros(sizes, x.dtype) if bias is None else bias
+    return apply("nn.layer_norm", x, weight, bias, axes=axes, epsilon=eps, name=name)
+
+
+def rms_norm(
+    x: Tensor, weight: Tensor, axes: int | Sequence[int], epsilon: float = 1e-5, name: str = "rms_norm"
+) -> Tensor:
+    """Divide by the root of the mean square over axes, then scale."""
+    over = (axes,) if isinstance(axes, int) else tuple(axes)
+    return apply("nn.rms_norm", x, weight, axes=over, epsilon=epsilon, name=name)
+
+
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5, channel_axis: int = 1,
+    axes: Sequence[int] | None = None, name: str = "group_norm",
+) -> Tensor:  # fmt: skip
+    """Normalise groups of channels over the channels of the group and `axes`, by default all but the batch."""
+    channels = x.shape[channel_axis]
+    weight = ones([channels], x.dtype) if weight is None else weight
+    bias = zeros([channels], x.dtype) if bias is None else bias
+    over = None if axes is None else tuple(axes)
+    return apply(
+        "nn.group_norm", x, weight, bias, num_groups=num_groups, channel_axis=channel_axis, axes=over, epsilon=eps,
+        name=name,
+    )  # fmt: skip
