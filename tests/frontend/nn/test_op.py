@@ -206,7 +206,8 @@ def test_interpolate():
 def test_sorting():
     check(
         lambda x: [
-            op.sort(x), op.argsort(x, 0, True, "int64"), op.topk(x, 2, dtype="int64"), op.topk(x, 1, 0, "values", False),
+            op.sort(x), op.argsort(x, 0, True, "int64"), op.topk(x, 2, dtype="int64"),
+            op.topk(x, 1, 0, "values", False),
         ],
         lambda x: [x.sort().values, x.argsort(0, True), list(x.topk(2)), x.topk(1, 0, largest=False).values],
         ({"n": 5}, {"n": 2}), x=["n", 6],

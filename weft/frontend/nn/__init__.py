@@ -1,13 +1,29 @@
 """Modules in the style of PyTorch that trace themselves into Relax.
 
-Read in this order: ``tensor``, ``parameter``, ``effect``, ``module``, ``op``, ``layers``, ``spec``, ``exporter``.
+Read in this order: ``tensor``, ``parameter``, ``effect``, ``module``, ``containers``, ``op/``, ``modules``, ``spec``,
+``exporter``.
 """
 
 from weft.frontend.nn import op, spec
+from weft.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from weft.frontend.nn.effect import Effect, IOEffect
 from weft.frontend.nn.exporter import Exporter
-from weft.frontend.nn.layers import Linear, ReLU
 from weft.frontend.nn.module import Module
+from weft.frontend.nn.modules import (
+    GELU,
+    Conv1D,
+    Conv2D,
+    Conv3D,
+    ConvTranspose1D,
+    Embedding,
+    GroupNorm,
+    Identity,
+    LayerNorm,
+    Linear,
+    ReLU,
+    RMSNorm,
+    SiLU,
+)
 from weft.frontend.nn.op import *  # noqa: F403 - one function an operation
 from weft.frontend.nn.parameter import Parameter
-from weft.frontend.nn.tensor import Object, Tensor, get_default_dtype, set_default_dtype, wrap_nested
+from weft.frontend.nn.tensor import Object, Tensor, get_default_dtype, set_default_dtype

@@ -10,7 +10,7 @@ from weft.frontend.nn.tensor import Tensor, dimensions, get_default_dtype
 from weft.ir import DataType, as_int, tensor_type
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
-from weft.runtime import tensor
+from weft.runtime import from_dlpack, tensor
 
 __all__ = ["Parameter"]
 
@@ -38,7 +38,7 @@ class Parameter(Tensor):
 
     @data.setter
     def data(self, value: Any) -> None:
-        """Set the value: anything array-like, also a tensor of PyTorch.
+        """Set the value to a copy of anything array-like, also of a tensor of PyTorch.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class Parameter(Tensor):
         if isinstance(value, Parameter):
             value = value.data
         if hasattr(value, "detach") and hasattr(value, "contiguous"):  # PyTorch exports no tensor that has a gradient
-            value = value.detach().cpu().contiguous()
+            value = from_dlpack(value.detach().cpu().contiguous())
         data = tensor(value)
         fits = len(data.shape) == self.ndim and all(
             as_int(want) in (None, have) for want, have in zip(self.shape, data.shape, strict=True)
