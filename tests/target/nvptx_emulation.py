@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from weft.target.cuda import emit_nvvm, emit_ptx
+from weft.target.cuda.nvptx import device_functions
 from weft.target.llvm import emit_object  # noqa: F401 - makes LLVM's targets known
 
 _INT = ctypes.CFUNCTYPE(ctypes.c_int)
@@ -76,7 +77,9 @@ class Emulator:
     def run(self, name, args, grid, block):
         """Run a kernel on NumPy arrays and ``(dtype, number)`` pairs."""
         values = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else _SCALARS[a[0]](a[1]) for a in args]
-        kernel = ctypes.CFUNCTYPE(None, *(type(v) for v in values))(self.engine.get_function_address(name))
+        address = self.engine.get_function_address(name)
+        assert address, f"there is no kernel '{name}'"
+        kernel = ctypes.CFUNCTYPE(None, *(type(v) for v in values))(address)
 
         def one(team, at, me):
             self.now.block, self.now.at, self.now.me = team, at, me
@@ -92,9 +95,15 @@ class Emulator:
                 t.join()
 
 
-def emulate(functions, name, args, grid, block, target="nvptx -mcpu=sm_80"):
-    """Run a kernel here, after its PTX went through the assembler where there is one."""
+def emulate(functions, values, grid, block, target="nvptx -mcpu=sm_80"):
+    """Run the only kernel of some functions here, after its PTX went through the assembler where there is one.
+
+    Values stand by the names of buffers and scalars.
+    """
+    ((name, kernel),) = device_functions(functions).items()
+    buffers = {id(p): b.name for p, b in kernel.buffer_map}
     ptx = assembled(functions, target)
+    args = [values[buffers.get(id(p), p.name)] for p in kernel.params]
     Emulator(emit_nvvm(functions, target)).run(name, args, grid, block)
     return ptx
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import weft
-from tests.target.nvptx_emulation import emulate
-from weft import te
+from tests.target.nvptx_emulation import assembled, emulate
+from weft import te, tir
+from weft.error import CodegenError, WeftError
+from weft.script import tir as T
+from weft.target.cuda import emit_nvvm, emit_ptx
 
 
 def _lowered(schedule, args, name="f"):
@@ -34,8 +37,307 @@ def test_vector_addition_of_symbolic_length(n):
     x, y = np.random.default_rng(n).random((2, n), "float32")
     out = np.full(n, np.nan, "float32")
     functions = _lowered(_bound(c), [a, b, c])
-    ptx = emulate(functions, "f_kernel", [out, x, y, ("int32", n)], ((n + 31) // 32, 1, 1), (32, 1, 1))
+    values = dict(A=x, B=y, C=out, n=("int32", n))
+    ptx = emulate(functions, values, ((n + 31) // 32, 1, 1), (32, 1, 1))
     np.testing.assert_array_equal(out, x + y)
     assert _params(ptx, "f_kernel") == ["u64", "u64", "u64", "u32"]
     assert ".target sm_80" in ptx and ".maxntid 32, 1, 1" in ptx
     assert ptx.count("ld.global") == 2 and ptx.count("st.global") == 1 and "ld.b32" not in ptx
+
+
+def test_tiled_matmul_in_shared_memory():
+    """Tiles of both factors in shared memory, two barriers in the loop over tiles, a 2-D block."""
+
+    @T.prim_func
+    def matmul(A: T.Buffer((16, 24), "float32"), B: T.Buffer((24, 32), "float32"), C: T.Buffer((16, 32), "float32")):
+        for by in T.thread_binding(2, thread="blockIdx.y"):
+            for bx in T.thread_binding(4, thread="blockIdx.x"):
+                for ty in T.thread_binding(8, thread="threadIdx.y"):
+                    for tx in T.thread_binding(8, thread="threadIdx.x"):
+                        S = T.alloc_buffer((8, 8), scope="shared")
+                        R = T.alloc_buffer((8, 8), scope="shared")
+                        acc = T.alloc_buffer((1,), scope="local")
+                        acc[0] = T.float32(0)
+                        for k in range(3):
+                            S[ty, tx] = A[by * 8 + ty, k * 8 + tx]
+                            R[ty, tx] = B[k * 8 + ty, bx * 8 + tx]
+                            for r in range(8):
+                                acc[0] = acc[0] + S[ty, r] * R[r, tx]
+                        C[by * 8 + ty, bx * 8 + tx] = acc[0]
+
+    rng = np.random.default_rng(0)
+    a, b, c = rng.random((16, 24), "float32"), rng.random((24, 32), "float32"), np.zeros((16, 32), "float32")
+    ptx = emulate({"matmul": matmul}, dict(A=a, B=b, C=c), (4, 2, 1), (8, 8, 1))
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    assert emit_nvvm({"matmul": matmul}).count("call void @llvm.nvvm.barrier") == 2
+    assert "bar.sync" in ptx and len(re.findall(r"\.shared \.align 16 \.b8 \w+\[256\]", ptx)) == 2
+    assert "ld.shared" in ptx and "st.shared" in ptx and "ld.global" in ptx and "fma.rn.f32" in ptx
+    assert ".local" not in ptx and ".maxntid 8, 8, 1" in ptx
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_row_reduction_by_a_tree_in_shared_memory(rows):
+    @T.prim_func
+    def row_sum(A: T.Buffer((rows, 100), "float32"), B: T.Buffer((rows,), "float32")):
+        for bx in T.thread_binding(rows, thread="blockIdx.x"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                S = T.alloc_buffer((32,), scope="shared")
+                S[tx] = T.float32(0)
+                for k in range(4):
+                    if k * 32 + tx < 100:
+                        S[tx] = S[tx] + A[bx, k * 32 + tx]
+                for step in range(5):
+                    if tx < T.shift_right(16, step):
+                        S[tx] = S[tx] + S[tx + T.shift_right(16, step)]
+                if tx == 0:
+                    B[bx] = S[0]
+
+    a, b = np.random.default_rng(rows).random((rows, 100), "float32"), np.zeros(rows, "float32")
+    ptx = emulate({"row_sum": row_sum}, dict(A=a, B=b), (rows, 1, 1), (32, 1, 1))
+    np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
+    assert "bar.sync" in ptx
+
+
+def test_a_softmax_of_rows():
+    """Maximum, exponentials and their sum in one block for each row; exp is Weft's polynomial."""
+
+    @T.prim_func
+    def softmax(A: T.Buffer((3, 40), "float32"), B: T.Buffer((3, 40), "float32")):
+        for bx in T.thread_binding(3, thread="blockIdx.x"):
+            for tx in T.thread_binding(8, thread="threadIdx.x"):
+                S = T.alloc_buffer((8,), scope="shared")
+                top = T.alloc_buffer((1,), scope="local")
+                total = T.alloc_buffer((1,), scope="local")
+                S[tx] = A[bx, tx]
+                for k in range(4):
+                    S[tx] = T.max(S[tx], A[bx, 8 + k * 8 + tx])
+                top[0] = S[0]
+                for k in range(7):
+                    top[0] = T.max(top[0], S[k + 1])
+                S[tx] = T.float32(0)
+                for k in range(5):
+                    S[tx] = S[tx] + T.exp(A[bx, k * 8 + tx] - top[0])
+                total[0] = T.float32(0)
+                for k in range(8):
+                    total[0] = total[0] + S[k]
+                for k in range(5):
+                    B[bx, k * 8 + tx] = T.exp(A[bx, k * 8 + tx] - top[0]) / total[0]
+
+    a, b = np.random.default_rng(1).normal(0, 9, (3, 40)).astype("float32"), np.zeros((3, 40), "float32")
+    ptx = emulate({"softmax": softmax}, dict(A=a, B=b), (3, 1, 1), (8, 1, 1))
+    e = np.exp(a - a.max(1, keepdims=True).astype("float64"))
+    np.testing.assert_allclose(b, e / e.sum(1, keepdims=True), rtol=3e-6)
+    assert "call" not in ptx and "div.rn.f32" in ptx
+
+
+_ARITHMETIC = {
+    "float16": (lambda x, y: x * y + te.exp(x), lambda x, y: x * y + np.exp(x)),
+    "float32": (lambda x, y: te.tanh(x) + te.fmod(x, y), lambda x, y: np.tanh(x) + np.fmod(x, y)),
+    "float64": (lambda x, y: te.sqrt(te.abs(x)) / y, lambda x, y: np.sqrt(np.abs(x)) / y),
+    "int8": (lambda x, y: te.floordiv(x, y) + te.floormod(x, y), lambda x, y: x // y + x % y),
+    "int32": (lambda x, y: te.truncdiv(x, y) * 3 + te.truncmod(x, y), lambda x, y: np.trunc(x / y) * 3 + np.fmod(x, y)),
+    "int64": (lambda x, y: te.floordiv(x, y) * 10 + te.floormod(x, -3), lambda x, y: x // y * 10 + x % -3),
+    "uint8": (lambda x, y: tir.max(x, y) - tir.min(x, y), lambda x, y: np.maximum(x, y) - np.minimum(x, y)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", _ARITHMETIC)
+def test_arithmetic(dtype):
+    ours, expected = _ARITHMETIC[dtype]
+    a, b = te.placeholder((70,), dtype, name="A"), te.placeholder((70,), dtype, name="B")
+    c = te.compute((70,), lambda i: ours(a[i], b[i]), name="C")
+    rng = np.random.default_rng(3)
+    x, y = (rng.uniform(-8, 8, 70).astype(dtype) for _ in range(2))
+    if "float" not in dtype:
+        x, y = (np.where(v == 0, 1, v).astype(dtype) for v in (x, y))
+    out = np.zeros(70, dtype)
+    functions = _lowered(_bound(c), [a, b, c])
+    emulate(functions, dict(A=x, B=y, C=out), (3, 1, 1), (32, 1, 1))
+    tolerance = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-15}.get(dtype, 0)
+    np.testing.assert_allclose(out.astype("float64"), expected(x, y).astype("float64"), rtol=tolerance, atol=tolerance)
+
+
+def test_indices_of_64_bits_and_a_dynamic_matrix():
+    m, n = te.var("m", "int64"), te.var("n", "int64")
+    a = te.placeholder((m, n), name="A")
+    c = te.compute((n, m), lambda i, j: a[j, i], name="C")
+    x = np.random.default_rng(4).random((5, 9), "float32")
+    out = np.zeros((9, 5), "float32")
+    functions = _lowered(_bound(c, 16), [a, c])
+    values = dict(A=x, C=out, m=("int64", 5), n=("int64", 9))
+    ptx = emulate(functions, values, (3, 1, 1), (16, 1, 1))
+    np.testing.assert_array_equal(out, x.T)
+    assert "u64" in _params(ptx, "f_kernel")[-1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int64", "bool"])
+def test_warp_shuffles(dtype):
+    @T.prim_func
+    def rotate(A: T.Buffer((8,), dtype), B: T.Buffer((8,), dtype), C: T.Buffer((8,), dtype)):
+        for tx in T.thread_binding(8, thread="threadIdx.x"):
+            B[tx] = T.call_intrin(dtype, "tir.tvm_warp_shuffle", 255, A[tx], 7 - tx, 8, 32)
+            C[tx] = T.call_intrin(dtype, "tir.tvm_warp_shuffle_down", 255, A[tx], 1, 8, 32)
+
+    a = np.random.default_rng(0).uniform(-90, 90, 8).astype(dtype)
+    a[::3] = 0
+    b, c = np.zeros((2, 8), dtype)
+    ptx = emulate({"rotate": rotate}, dict(A=a, B=b, C=c), (1, 1, 1), (8, 1, 1))
+    np.testing.assert_array_equal(b, a[::-1])
+    np.testing.assert_array_equal(c, [*a[1:], a[7]])
+    assert ptx.count("shfl.sync.idx.b32") == (2 if a.dtype.itemsize == 8 else 1) and "shfl.sync.down.b32" in ptx
+
+
+def test_a_barrier_of_a_warp_and_intrinsics_of_llvm():
+    @T.prim_func
+    def f(A: T.Buffer((4,), "int32")):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            A[tx] = T.call_llvm_pure_intrin("int32", "llvm.nvvm.read.ptx.sreg.tid.x") + 1
+            T.evaluate(T.call_intrin("void", "tir.tvm_storage_sync", "warp"))
+
+    ptx = assembled({"f": f})
+    assert "bar.warp.sync" in ptx and "%tid.x" in ptx
+
+
+def test_threads_fetch_a_tile_together_and_share_it():
+    n, k, tile = 32, 24, 8
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k,), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((n,), lambda i: te.sum(a[i, r] * b[r], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    staged = s.cache_read(b, "shared", [c])
+    block, thread = s[c].split(c.op.axis[0], factor=tile)
+    outer, inner = s[c].split(c.op.reduce_axis[0], factor=tile)
+    s[c].reorder(block, thread, outer, inner)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    lane = te.thread_axis("threadIdx.x")
+    s[c].bind(thread, lane)
+    s[staged].compute_at(s[c], outer)
+    s[staged].bind(s[staged].op.axis[0], lane)
+    functions = _lowered(s, [a, b, c])
+    rng = np.random.default_rng(0)
+    x, y, out = rng.random((n, k), "float32"), rng.random(k, "float32"), np.zeros(n, "float32")
+    emulate(functions, dict(A=x, B=y, C=out), (4, 1, 1), (8, 1, 1))
+    np.testing.assert_allclose(out, x @ y, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [(np.inf, 2.0), (3.0, 0.0), (np.nan, 1.0), (-0.0, 5.0), (5.0, np.inf), (-7.5, 2.5)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_remainder_is_exact(dtype, x, y):
+    """Special values here; then numbers of every size, subnormal ones among them."""
+    rng = np.random.default_rng(0)
+    info = np.finfo(dtype)
+    a = np.ldexp(rng.uniform(-1, 1, 60), rng.integers(info.minexp - info.nmant, info.maxexp, 60)).astype(dtype)
+    b = np.ldexp(rng.uniform(-1, 1, 60), rng.integers(info.minexp - info.nmant, info.maxexp, 60)).astype(dtype)
+    a[0], b[0], c = x, y, np.zeros(60, dtype)
+
+    @T.prim_func
+    def f(A: T.Buffer((60,), dtype), B: T.Buffer((60,), dtype), C: T.Buffer((60,), dtype)):
+        for bx in T.thread_binding(60, thread="blockIdx.x"):
+            C[bx] = T.fmod(A[bx], B[bx])
+
+    emulate({"f": f}, dict(A=a, B=b, C=c), (60, 1, 1), (1, 1, 1))
+    with np.errstate(invalid="ignore"):
+        expected = np.fmod(a, b)
+    np.testing.assert_array_equal(c, expected)
+    np.testing.assert_array_equal(np.signbit(c)[~np.isnan(c)], np.signbit(expected)[~np.isnan(c)])
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def _refused(func, match):
+    with pytest.raises(WeftError, match="(?s)" + match) as caught:
+        emit_ptx({"f": func}, "nvptx -mcpu=sm_80")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda a: tir.call_extern("float32", "expf", a), r"kernel 'f_kernel'.*host's function 'expf'"),
+        (lambda a: tir.call_packed("my.printer", a), r"kernel 'f_kernel'.*host's function 'my\.printer'"),
+        (lambda a: tir.erf(a.astype("float64")), r"kernel 'f_kernel'.*'tir\.erf' of float64.*float32"),
+    ],
+)
+def test_what_a_device_cannot_call_is_refused_by_name(call, match):
+    a = te.placeholder((8,), name="A")
+    c = te.compute((8,), lambda i: call(a[i]), name="C")
+    with pytest.raises(CodegenError, match="(?s)" + match):
+        emit_ptx(_lowered(_bound(c), [a, c]))
+
+
+def test_an_error_shows_the_line():
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32")):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            A[tx] = T.call_extern("float32", "on_the_host", A[tx])
+
+    assert "test_nvptx.py" in str(_refused(f, "on_the_host")) and "A[tx] = T.call_extern" in str(_refused(f, "host"))
+
+
+def test_an_unbound_function_asks_for_bind():
+    a = te.placeholder((8,), name="A")
+    c = te.compute((8,), lambda i: a[i] + 1.0, name="C")
+    with pytest.raises(CodegenError, match="'f' accesses GPU memory outside of GPU threads: did you forget to bind"):
+        emit_ptx(_lowered(te.create_schedule(c.op), [a, c]))
+
+
+def test_too_many_threads_and_too_much_shared_memory():
+    @T.prim_func
+    def wide(A: T.Buffer((64, 64), "float32")):
+        for ty in T.thread_binding(64, thread="threadIdx.y"):
+            for tx in T.thread_binding(64, thread="threadIdx.x"):
+                A[ty, tx] = T.float32(1)
+
+    @T.prim_func
+    def large(A: T.Buffer((64,), "float32")):
+        for tx in T.thread_binding(64, thread="threadIdx.x"):
+            S = T.alloc_buffer((13000,), scope="shared")
+            S[tx] = T.float32(1)
+            S[tx + 64] = T.float32(1)
+            A[tx] = S[12999 - tx] + S[tx]
+
+    _refused(wide, "too many threads.*at most 1024, found 4096")
+    _refused(large, "'S' does not fit into the memory of a block.*at most 49152")
+
+
+def test_several_threads_storing_to_one_element_are_refused_unless_one_is_singled_out():
+    @T.prim_func
+    def race(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        for bx in T.thread_binding(4, thread="blockIdx.x"):
+            for tx in T.thread_binding(8, thread="threadIdx.x"):
+                B[bx] = B[bx] + A[bx, tx]
+
+    @T.prim_func
+    def single(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        for bx in T.thread_binding(4, thread="blockIdx.x"):
+            for tx in T.thread_binding(8, thread="threadIdx.x"):
+                if tx < 1:
+                    B[bx] = B[bx] + A[bx, tx]
+
+    _refused(race, r"a store to 'B' is not one thread's own.*threadIdx\.x")
+    assert "st.global" in assembled({"f": single})
+
+
+def test_assertions_and_parallel_loops_are_refused():
+    @T.prim_func
+    def asserting(A: T.Buffer((4,), "float32")):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            assert A[tx] > T.float32(0), "positive"
+            A[tx] = T.float32(1)
+
+    @T.prim_func
+    def parallel(A: T.Buffer((4, 4), "float32")):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            for j in T.parallel(4):
+                A[tx, j] = T.float32(1)
+
+    _refused(asserting, "device code cannot report a failed assertion")
+    _refused(parallel, "a parallel loop on a GPU.*bind it to threads")
+
+
+def test_another_kind_of_target_is_refused():
+    with pytest.raises(CodegenError, match="for targets of kind nvptx"):
+        emit_ptx({}, "llvm")

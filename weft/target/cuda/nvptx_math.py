@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType
+from weft.ir import CallIntrin, DataType, Mod
 from weft.target.llvm.emitter import FunctionEmitter, suffix
 from weft.target.llvm.types import llvm_type
 
@@ -124,7 +124,7 @@ pack:
 
 
 def _fmod(e: CallIntrin, s: FunctionEmitter) -> str:
-    return s.expr(e.args[0] % e.args[1])
+    return s.expr(Mod(*e.args))
 
 
 MATH: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {f"tir.{n}": _missing for n in _MISSING}

@@ -35,13 +35,18 @@ __all__ = ["LOOPS", "STMT", "emit_loop", "finish"]
 
 
 class _Statements(Dispatch):
-    """A table in which a module's own rules come first."""
+    """A table in which a module's own rules come first; an error without a place gets that of its statement."""
 
     __slots__ = ()
 
     def __call__(self, node: Stmt, s: FunctionEmitter) -> None:
         own = s.module.statements.get(type(node))
-        return own(node, s) if own is not None else super().__call__(node, s)
+        try:
+            return own(node, s) if own is not None else super().__call__(node, s)
+        except CodegenError as e:
+            if e.where is None:
+                e.where = node.span
+            raise
 
 
 # Lowering has dissolved blocks and realized buffers.
