@@ -102,12 +102,12 @@ class LibraryModuleObj final : public CodeModule {
     if (auto** context = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"))) {
       *context = static_cast<ModuleObj*>(this);
     }
-    for (const BackendSymbol* s = kBackendSymbols; s->name != nullptr; ++s) {
-      if (auto** slot = reinterpret_cast<void**>(symbol(s->name))) *slot = s->value;
-    }
     Module::VisitContextSymbols([this](String name, void* value) {
       if (auto** slot = reinterpret_cast<void**>(symbol(std::string(name)))) *slot = value;
     });
+    for (const BackendSymbol* s = kBackendSymbols; s->name != nullptr; ++s) {
+      if (auto** slot = reinterpret_cast<void**>(symbol(s->name))) *slot = s->value;
+    }
   }
   ~LibraryModuleObj() { dlclose(handle_); }
   const char* kind() const final { return "library"; }

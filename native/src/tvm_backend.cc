@@ -2,7 +2,15 @@
 // `__TVMBackend...`, which the loader sets. Weft's loader sets them to these, so that no TVM is needed in the process.
 #include "tvm_backend.h"
 
+#include <tvm/ffi/c_api.h>
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
 #include "error.h"
+#include "vm.h"
 #include "weft/runtime.h"
 
 namespace weft {
@@ -51,6 +59,19 @@ int free_workspace(int, int, void* ptr) {
   return 0;
 }
 
+// The functions that code looks up by name, builtins of the virtual machine among them.
+int lookup(TVMFFIObjectHandle library, const char* name, TVMFFIObjectHandle* out) {
+  TVMFFISafeCallType builtin = find_builtin(name);
+  if (builtin == nullptr) return TVMFFIEnvModLookupFromImports(library, name, out);
+  static std::mutex mutex;
+  static std::map<std::string, TVMFFIObjectHandle> made;  // callers keep what they get
+  std::lock_guard<std::mutex> lock(mutex);
+  TVMFFIObjectHandle& function = made[name];
+  if (function == nullptr && TVMFFIFunctionCreate(nullptr, builtin, nullptr, &function) != 0) return -1;
+  *out = function;
+  return 0;
+}
+
 }  // namespace
 
 const BackendSymbol kBackendSymbols[] = {
@@ -58,7 +79,37 @@ const BackendSymbol kBackendSymbols[] = {
     {"__TVMBackendParallelBarrier", reinterpret_cast<void*>(parallel_barrier)},
     {"__TVMBackendAllocWorkspace", reinterpret_cast<void*>(alloc_workspace)},
     {"__TVMBackendFreeWorkspace", reinterpret_cast<void*>(free_workspace)},
+    {"__TVMFFIFunctionCall", reinterpret_cast<void*>(TVMFFIFunctionCall)},
+    {"__TVMFFIErrorSetRaisedFromCStr", reinterpret_cast<void*>(TVMFFIErrorSetRaisedFromCStr)},
+    {"__TVMFFIHandleInitOnce", reinterpret_cast<void*>(TVMFFIHandleInitOnce)},
+    {"__TVMFFIHandleDeinitOnce", reinterpret_cast<void*>(TVMFFIHandleDeinitOnce)},
+    {"__TVMFFIEnvModLookupFromImports", reinterpret_cast<void*>(lookup)},
     {nullptr, nullptr},
 };
 
 }  // namespace weft
+
+// What Relax functions compiled with exec_mode="compiled" call: lists are arrays of tvm-ffi values.
+extern "C" {
+
+WEFT_API int TVMBackendAnyListSetPackedArg(void* list, int index, TVMFFIAny* args, int position) {
+  args[position] = static_cast<TVMFFIAny*>(list)[index];
+  return 0;
+}
+
+WEFT_API int TVMBackendAnyListResetItem(void* list, int index) {
+  TVMFFIAny old = static_cast<TVMFFIAny*>(list)[index];
+  static_cast<TVMFFIAny*>(list)[index] = TVMFFIAny{};
+  weft::release(old);
+  return 0;
+}
+
+WEFT_API int TVMBackendAnyListMoveFromPackedReturn(void* list, int index, TVMFFIAny* args, int position) {
+  TVMFFIAny old = static_cast<TVMFFIAny*>(list)[index];
+  static_cast<TVMFFIAny*>(list)[index] = args[position];
+  args[position] = TVMFFIAny{};
+  weft::release(old);
+  return 0;
+}
+
+}  // extern "C"

@@ -14,6 +14,7 @@ using tvm::ffi::Any;
 
 namespace {
 
+constexpr const char* kCompiledPrefix = "__vmtir__";
 constexpr int kMaxDepth = 1000;
 constexpr size_t kChunkWords = size_t{1} << 14;
 constexpr uint32_t kSignalPeriod = 1 << 12;  // backward jumps between two looks at Ctrl-C
@@ -202,10 +203,19 @@ void VM::set_instrument(Any function) {
   instrument_.store(value->type_index == kTVMFFIFunction ? value->v_obj : nullptr);
 }
 
+Callee VM::find_in_imports(const std::string& name, std::vector<Any>* keep) const {
+  for (const Any& import : imports_) {
+    Callee found = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), name, keep);
+    if (found.call != nullptr) return found;
+  }
+  return {};
+}
+
 // Imports first, then the runtime's own table, then the global registry.
 void VM::resolve_functions() {
   size_t n = program_->functions.size();
   callees_.resize(n);
+  compiled_.resize(n);
   function_values_.resize(n);
   std::string missing;
   int n_missing = 0;
@@ -216,14 +226,14 @@ void VM::resolve_functions() {
       closure->program = program_;
       closure->func = static_cast<int32_t>(i);
       function_values_[i] = tvm::ffi::ObjectRef(closure);
+      if (f.kind == FuncKind::kVM) continue;
+      const std::string symbol = kCompiledPrefix + f.name;
+      compiled_[i] = find_in_imports(symbol, &compiled_kept_);
+      if (compiled_[i].call == nullptr && ++n_missing <= 20) missing += "\n- " + symbol;
       continue;
     }
     std::vector<Any> keep;
-    Callee callee;
-    for (const Any& import : imports_) {
-      callee = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), f.name, &keep);
-      if (callee.call != nullptr) break;
-    }
+    Callee callee = find_in_imports(f.name, &keep);
     if (callee.call == nullptr) callee = {find_builtin(f.name), nullptr};
     if (callee.call == nullptr) {
       TVMFFIByteArray name{f.name.data(), f.name.size()};
@@ -341,17 +351,23 @@ int VM::arity_error(const FuncInfo& f, int32_t num_args) {
 
 // Appends "File "<weft:main>", line 3, in add4" to the raised error, so that tracebacks show the VM's frames.
 [[gnu::cold]] int VM::add_frame_to_error(int32_t func, const Insn* at, int rc) {
+  int64_t line = at - (code_.data() + program_->functions[static_cast<size_t>(func)].start_instr);
+  return add_frame_to_error(func, line, at->func, rc);
+}
+
+[[gnu::cold]] int VM::add_frame_to_error(int32_t func, int64_t at, int32_t callee_index, int rc) {
   if (rc == -2) return rc;  // an error of the surrounding environment, set outside tvm-ffi
   TVMFFIObjectHandle error = nullptr;
   TVMFFIErrorMoveFromRaised(&error);
   const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
-  const char* callee = at != nullptr && at->func >= 0 ? program_->functions[static_cast<size_t>(at->func)].name.c_str() : "?";
+  const std::string callee = callee_index >= 0 ? program_->functions[static_cast<size_t>(callee_index)].name
+                                               : kCompiledPrefix + f.name;
   if (error == nullptr) {
-    fail("RuntimeError", "%s returned code %d without setting an error", callee, rc);
+    fail("RuntimeError", "%s returned code %d without setting an error", callee.c_str(), rc);
     TVMFFIErrorMoveFromRaised(&error);
   }
   std::string line = "  File \"<weft:" + f.name + ">\", line " +
-                     std::to_string(at != nullptr ? at - (code_.data() + f.start_instr) : 0) + ", in " + callee + "\n";
+                     std::to_string(at) + ", in " + callee + "\n";
   TVMFFIByteArray bytes{line.data(), line.size()};
   TVMFFIErrorGetCellPtr(error)->update_backtrace(error, &bytes, kTVMFFIBacktraceUpdateModeAppend);
   TVMFFIErrorSetRaised(error);
@@ -360,7 +376,11 @@ int VM::arity_error(const FuncInfo& f, int32_t num_args) {
 }
 
 int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
-  if (insn.op == Op::kCallVM) return run(insn.func, args, insn.num_args, ret);
+  if (insn.op == Op::kCallVM) {
+    // A compiled function tells instruments of itself.
+    const bool compiled = compiled_[static_cast<size_t>(insn.func)].call != nullptr;
+    return compiled ? run_compiled(insn.func, args, insn.num_args, ret) : run(insn.func, args, insn.num_args, ret);
+  }
   return insn.call(insn.self, args, insn.num_args, ret);
 }
 
@@ -398,9 +418,15 @@ int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
 int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
   const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
   if (__builtin_expect(num_args != f.num_args, 0)) return arity_error(f, num_args);
-  if (__builtin_expect(f.kind != FuncKind::kVM, 0)) {
-    return fail("ExecutableError", "%s is a function of kind kVMTIRFunc (exec_mode=\"compiled\"), which this runtime "
-                "does not run; compile with exec_mode=\"bytecode\"", f.name.c_str());
+  if (f.kind == FuncKind::kVMTIR) {
+    if (__builtin_expect(instrument_.load(std::memory_order_relaxed) == nullptr, 1)) {
+      return run_compiled(func, args, num_args, ret);
+    }
+    Insn insn{};
+    insn.op = Op::kCallVM;
+    insn.func = func;
+    insn.num_args = num_args;
+    return run_instrumented(insn, args, ret);
   }
   Stack& st = stack();
   if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
@@ -509,6 +535,45 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
       }
     }
   }
+}
+
+// A function compiled to native code: __vmtir__name(machine, registers, constants, functions), which leaves its result
+// in the register after the parameters. A failed call is told in the return slot: its number in the low half of the
+// payload, counting from 1, and the callee's place in the function table in the high half; 0 when it is not known.
+int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
+  const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
+  if (__builtin_expect(num_args != f.num_args, 0)) return arity_error(f, num_args);
+  Stack& st = stack();
+  if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
+    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
+  }
+  size_t n = static_cast<size_t>(f.register_file_size > f.num_args ? f.register_file_size : f.num_args + 1);
+  FrameGuard frame(&st, this, n, 0);
+  TVMFFIAny* regs = frame.regs();
+  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
+  for (int32_t i = 0; i < num_args; ++i) {
+    regs[i] = args[i];
+    retain(args[i]);
+  }
+  const void* lists[] = {this, regs, pool_owner_.data(), function_values_.data()};
+  TVMFFIAny call[4];
+  for (size_t i = 0; i < 4; ++i) {
+    call[i] = TVMFFIAny{};
+    call[i].type_index = kTVMFFIOpaquePtr;
+    call[i].v_ptr = const_cast<void*>(lists[i]);
+  }
+  const Callee& callee = compiled_[static_cast<size_t>(func)];
+  TVMFFIAny result{};
+  if (int rc = callee.call(callee.self, call, 4, &result)) {
+    const bool known = result.type_index == kTVMFFINone && result.v_int64 != 0;
+    auto index = static_cast<int32_t>(result.v_int64 >> 32);
+    const bool valid = known && index >= 0 && index < static_cast<int32_t>(program_->functions.size());
+    return add_frame_to_error(func, known ? (result.v_int64 & 0xFFFFFFFF) - 1 : 0, valid ? index : -1, rc);
+  }
+  release(result);
+  *ret = regs[num_args];
+  regs[num_args] = TVMFFIAny{};
+  return 0;
 }
 
 int VM::run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {

@@ -94,13 +94,16 @@ class VM {
     int32_t max_args = 0;
   };
 
+  Callee find_in_imports(const std::string& name, std::vector<tvm::ffi::Any>* keep) const;
   void resolve_functions();
   void decode();
   int32_t decode_argument(int64_t word);
   int32_t pool_slot(const TVMFFIAny& owned);
   int run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);
   int call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);
+  int run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
   int add_frame_to_error(int32_t func, const Insn* at, int rc);
+  int add_frame_to_error(int32_t func, int64_t at, int32_t callee_index, int rc);
   int arity_error(const FuncInfo& f, int32_t num_args);
 
   std::shared_ptr<const Program> program_;
@@ -108,6 +111,8 @@ class VM {
   std::vector<DLDevice> devices_;
   std::vector<Allocator> allocators_;
   std::vector<Callee> callees_;               // by function index; packed functions only
+  std::vector<Callee> compiled_;              // by function index; functions of kind kVMTIR only
+  std::vector<tvm::ffi::Any> compiled_kept_;  // owners of them
   std::vector<tvm::ffi::Any> function_values_;  // by function index: Function or closure, as arguments see it
   std::vector<Frame> frames_;
   std::vector<Insn> code_;

@@ -173,12 +173,14 @@ def test_void_register_reads_as_none():
     assert runtime.VirtualMachine(a.build())["f"](1) == (1, None, 4)
 
 
-def test_vmtir_function_is_parsed_and_refused_at_the_call():
+def test_vmtir_function_needs_its_native_code():
+    """A function of kind kVMTIRFunc is read and written; a machine is refused without ``__vmtir__<name>``."""
     ex = build([Opcode.Ret, 0], functions=[VMFuncInfo(1, "f", 0, 1, 1, 1), VMFuncInfo(2, "g", 0, 0, 1, 1)])
-    vm = runtime.VirtualMachine(VMExecutable.from_bytes(ex.bytes))
-    assert vm["f"](3) == 3
-    with pytest.raises(ExecutableError, match="kVMTIRFunc"):
-        vm["g"](3)
+    again = VMExecutable.from_bytes(ex.bytes)
+    assert again.functions == ex.functions
+    assert "@g num_inputs=1 vm_tir_func;" in again.as_text()
+    with pytest.raises(ExecutableError, match="__vmtir__g"):
+        runtime.VirtualMachine(again)
 
 
 def test_mutations_never_crash():
