@@ -1,6 +1,7 @@
 """Programs that Weft and Apache TVM both read. As a script, with the package to use, it compiles or runs one.
 
-``programs.py weft|tvm build|run NAME LIBRARY [ARRAYS]``; arrays come from, and the result goes to, an ``.npz`` file.
+``programs.py weft|tvm build NAME LIBRARY [EXEC_MODE]`` or ``weft|tvm run NAME LIBRARY ARRAYS``; the result goes to an
+``.npz`` file.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def arguments(name: str) -> list[np.ndarray]:
     return [rng.standard_normal(s).astype(np.float32) if s else np.array(True) for s in SHAPES[name]]
 
 
-def main(package: str, action: str, name: str, library: str, result: str = "") -> None:
+def main(package: str, action: str, name: str, library: str, option: str = "bytecode") -> None:
     """Compile a program to a library, or call the one in a library and save what it returns."""
     root = importlib.import_module(package)
     if action == "build":
@@ -96,11 +97,12 @@ def main(package: str, action: str, name: str, library: str, result: str = "") -
         module = scope["M"]
         if package == "tvm":  # its pipeline leaves this to whoever writes closures
             module = importlib.import_module("tvm.relax").transform.LambdaLift()(module)
-        root.compile(module, target="llvm").export_library(library, **options)
+        relax = importlib.import_module(f"{package}.relax")
+        relax.build(module, "llvm", exec_mode=option).export_library(library, **options)
         return
     relax = importlib.import_module(f"{package}.relax")
     machine = relax.VirtualMachine(root.runtime.load_module(library), root.cpu())
-    np.savez(result, machine["main"](*[root.runtime.tensor(a) for a in arguments(name)]).numpy())
+    np.savez(option, machine["main"](*[root.runtime.tensor(a) for a in arguments(name)]).numpy())
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IRModule, Pass, PassContext, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams, schedule_tir
-from weft.relax.vm import ExecBuilder, vm_codegen
+from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
-from weft.target import Target, compile_func, load_objects
+from weft.target import Target, compile_func, emit_object, load_objects
 from weft.tir import PrimFunc
 
 __all__ = ["build", "compile_kernels"]
@@ -51,12 +51,13 @@ def build(
     tir_pipeline : Pass, optional
         Run on the TIR functions instead of the schedule rules.
     exec_mode : str
-        ``"bytecode"``.
+        ``"bytecode"``: the machine interprets the functions. ``"compiled"``: they become native code,
+        ``__vmtir__<name>``, that works on the machine's registers.
     progress : callable, optional
         ``progress(what, done, total)``, called as kernels are compiled.
     """
-    if exec_mode != "bytecode":
-        raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode'")
+    if exec_mode not in ("bytecode", "compiled"):
+        raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
     if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
         raise InvalidArgument("the module has a function without a body")
     target = target if isinstance(target, Target) else Target(target or "llvm")
@@ -67,12 +68,20 @@ def build(
         mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
+    functions = vmtir_codegen(builder) if exec_mode == "compiled" else IRModule({})
     if metadata is not None:
         with builder.function(METADATA_FUNCTION):
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
             builder.emit_ret(builder.r(0))
-    module = compile_kernels(kernels, target, tir_pipeline, progress)
-    return builder.get([module] if module is not None else [])
+    modules = [compile_kernels(kernels, target, tir_pipeline, progress), _compile_functions(functions, target)]
+    return builder.get([m for m in modules if m is not None])
+
+
+def _compile_functions(functions: IRModule, target: Target) -> Module | None:
+    """Compile functions ``__vmtir__<name>``, which are in lowered form, for the host."""
+    host = target if target.kind.name == "llvm" else Target("llvm")
+    named = [f for _, f in functions.items() if isinstance(f, PrimFunc)]
+    return load_objects([emit_object(named, host)], [f.attrs["global_symbol"] for f in named]) if named else None
 
 
 def _metadata(mod: IRModule) -> str | None:

@@ -7,9 +7,10 @@ import weft.target.c
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.target.build import build, compile_func, get_source, load_objects
+from weft.target.llvm import emit_object
 from weft.target.target import Target, TargetKind, host_features
 
-__all__ = ["Target", "TargetKind", "build", "compile_func", "get_source", "host_features", "load_objects",
+__all__ = ["Target", "TargetKind", "build", "compile_func", "emit_object", "get_source", "host_features", "load_objects",
            "register_intrin_rule"]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

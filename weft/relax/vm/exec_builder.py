@@ -6,7 +6,7 @@ import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm_ffi
@@ -16,7 +16,7 @@ from weft.ir import DataType
 from weft.runtime import Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, const_arg, decode_arg, func_arg, imm_arg
 
-__all__ = ["ExecBuilder", "SpecialReg"]
+__all__ = ["ExecBuilder", "Insn", "SpecialReg"]
 
 
 class SpecialReg:
@@ -40,6 +40,18 @@ class _Row:
     num_args: int = -2
     registers: int = 0
     params: tuple[str, ...] = ()
+
+
+class Insn(NamedTuple):
+    """An instruction: its opcode and operand words."""
+
+    opcode: int
+    words: tuple[int, ...]
+
+    @property
+    def args(self) -> tuple[int, ...]:
+        """The argument words of a call."""
+        return self.words[3:]
 
 
 class ExecBuilder:
@@ -177,6 +189,27 @@ class ExecBuilder:
         if name not in self._index:
             self.declare_function(name)
         return self._index[name]
+
+    def function_kind(self, index: int) -> int:
+        """The kind of a declared function."""
+        return self._functions[index].kind
+
+    def take_bodies(self) -> list[tuple[str, int, list[Insn]]]:
+        """Take the bytecode of all functions out; they become functions compiled to native code.
+
+        Returns
+        -------
+        list of (name, number of parameters, instructions)
+        """
+        taken = []
+        ends = [*self._offsets[1:], len(self._data)]
+        for row in self._functions:
+            if row.kind == FuncKind.VM_FUNC:
+                words = [self._data[self._offsets[i] : ends[i]] for i in range(row.start, row.end)]
+                taken.append((row.name, row.num_args, [Insn(w[0], tuple(w[1:])) for w in words]))
+                row.kind, row.start, row.end, row.registers = FuncKind.VMTIR_FUNC, 0, 0, row.registers + 1
+        self._offsets, self._data = [], []
+        return taken
 
     def declare_function(
         self,

@@ -1,7 +1,7 @@
 """Code generation through LLVM.
 
 Read in this order: ``types``, ``emitter``, ``expr``, ``convert``, ``memory``, ``support``, ``intrin``, ``packed``,
-``stmt``, ``parallel``, ``entry``, ``object``, ``jit``.
+``anylist``, ``stmt``, ``parallel``, ``entry``, ``object``, ``jit``.
 """
 
 from weft.target.llvm.jit import load_objects

@@ -1,0 +1,111 @@
+"""VMTIRCodeGen: bytecode to TIR functions ``__vmtir__<name>``, which do what the machine's loop would do.
+
+``__vmtir__main(ctx_ptr, r, c, f)`` takes the machine, its registers, constants and functions, as Apache TVM's do: lists
+of values, on which the ``anylist`` intrinsics work. The result goes to the register after the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.error import InternalError
+from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, PrimExpr, Var, int64
+from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
+from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, decode_arg
+from weft.tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
+
+__all__ = ["PREFIX", "vmtir_codegen"]
+
+PREFIX = "__vmtir__"
+_KILL, _INVOKE = "vm.builtin.null_value", "vm.builtin.invoke_closure"
+
+
+def vmtir_codegen(builder: ExecBuilder) -> IRModule:
+    """Take the bytecode of every function out of a builder and write it as TIR; the functions change their kind.
+
+    Returns
+    -------
+    IRModule
+        The functions ``__vmtir__<name>``, in lowered form.
+    """
+    taken = builder.take_bodies()
+    return IRModule({PREFIX + name: _Writer(builder, name, n, body).function() for name, n, body in taken})
+
+
+class _Writer:
+    """The TIR of one function."""
+
+    def __init__(self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn]) -> None:
+        self.builder, self.name, self.n_params, self.body = builder, name, n_params, body
+        self.context, self.r, self.c, self.f = (Var(n, "handle") for n in ("ctx_ptr", "r", "c", "f"))
+        self.kill = builder.function_index(_KILL)
+
+    def function(self) -> PrimFunc:
+        """Write the function."""
+        attrs = Attrs.of({"global_symbol": PREFIX + self.name, "tir.noalias": False})
+        body = self.block(0, len(self.body))
+        return PrimFunc((self.context, self.r, self.c, self.f), body, attrs=attrs)
+
+    def block(self, begin: int, end: int) -> Stmt:
+        """Write the instructions of a range, in which every ``If`` is followed by both of its branches."""
+        out: list[Stmt] = []
+        at = begin
+        while at < end:
+            insn = self.body[at]
+            if insn.opcode == Opcode.CALL:
+                out.append(Evaluate(self.call(at, insn)))
+                at += 1
+            elif insn.opcode == Opcode.RET:
+                out.append(Evaluate(self.item_call("moveitem", self.n_params, self.register(insn.words[0]))))
+                at += 1
+            elif insn.opcode == Opcode.IF:
+                otherwise = at + insn.words[1]
+                jump = self.body[otherwise - 1]
+                if jump.opcode != Opcode.GOTO:
+                    raise InternalError("a branch of bytecode does not end in a jump", found=self.name)
+                joined = otherwise - 1 + jump.words[0]
+                condition = self.item_call("truth", self.register(insn.words[0]), dtype="bool")
+                out.append(IfThenElse(condition, self.block(at + 1, otherwise - 1), self.block(otherwise, joined)))
+                at = joined
+            else:
+                raise InternalError("a jump of bytecode stands alone", found=self.name)
+        return seq(*out)
+
+    def register(self, index: int) -> int:
+        """The place of a register, behind that of the result if it is no parameter."""
+        return index + 1 if index >= self.n_params else index
+
+    def item_call(self, name: str, *places: int, dtype: str = "void") -> CallIntrin:
+        """Make a call on the registers."""
+        args = (self.r, *(int64(p) for p in places))
+        return CallIntrin(DataType(dtype), Op.get(f"tir.anylist_{name}"), args)
+
+    def call(self, at: int, insn: Insn) -> PrimExpr:
+        """Write a call; functions of the machine are called through its builtin."""
+        dst, callee = insn.words[:2]
+        place = -1 if dst == SpecialReg.VOID_ARG else self.register(dst)
+        if callee == self.kill and not insn.args and place >= 0:
+            return self.item_call("resetitem", place)
+        args = [self.operand(w) for w in insn.args]
+        function = callee
+        if self.builder.function_kind(callee) != FuncKind.PACKED_FUNC:
+            args = [self.context, self.item(self.f, callee), *args]
+            function = self.builder.function_index(_INVOKE)
+        attrs = Attrs.of({"vm.call": (at, callee, self.n_params)})
+        call = (self.r, int64(place), self.item(self.f, function), *args)
+        return CallIntrin(DataType("void"), Op.get("tir.anylist_setitem_call_packed"), call, attrs)
+
+    def item(self, items: Var, index: int) -> PrimExpr:
+        """Make an item of a list."""
+        return CallIntrin(DataType("handle"), Op.get("tir.anylist_getitem"), (items, int64(index)))
+
+    def operand(self, word: int) -> PrimExpr:
+        """Write an argument word."""
+        kind, value = decode_arg(word)
+        if kind == ArgKind.IMMEDIATE:
+            return int64(value)
+        if kind == ArgKind.CONSTANT:
+            return self.item(self.c, value)
+        if kind == ArgKind.FUNCTION:
+            return self.item(self.f, value)
+        return self.context if value == SpecialReg.VM_STATE else self.item(self.r, self.register(value))

@@ -1,0 +1,137 @@
+"""Emission of what compiled Relax functions do: calls on lists of tvm-ffi values, which are the machine's registers,
+constants and functions.
+
+A list is a pointer to values ``{i32 kind, i32 0, 8 bytes}``. Functions are called through their tvm-ffi cell, with bit
+copies of values as borrowed arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import CodegenError
+from weft.ir import CallIntrin, IntImm, Op, as_int
+from weft.target.llvm.emitter import FunctionEmitter
+from weft.target.llvm.intrin import on
+
+__all__ = ["item_pointer", "leave_marked"]
+
+_ANY = "{ i32, i32, i64 }"
+_BITS = "<2 x i64>"
+_FIRST_OBJECT = 64
+_CELL = 24  # bytes of the header before a function's cell, which begins with the address to call
+
+
+def item_pointer(s: FunctionEmitter, items: Any, index: int, field: int = 0) -> str:
+    """The address of a list's item, or of the payload (field 2) in it."""
+    return s.value(f"getelementptr inbounds {_ANY}, ptr {s.expr(items)}, i64 {index}, i32 {field}")
+
+
+def _area(s: FunctionEmitter, count: int) -> str:
+    """Return room for arguments and a result, which all calls of a function share."""
+    size = 1 << max(2, count.bit_length())
+    line = f"  %call.area{size} = alloca [{size} x {_ANY}], align 16"
+    if line not in s.allocas:
+        s.allocas.append(line)
+    return f"%call.area{size}"
+
+
+def _put(s: FunctionEmitter, area: str, i: int, a: Any) -> None:
+    """Write an argument: a bit copy of a list's item, an integer, or a pointer."""
+    slot = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 {i}, i32 0")
+    if isinstance(a, CallIntrin) and isinstance(a.op, Op) and a.op.name == "tir.anylist_getitem":
+        bits = s.effect(f"load {_BITS}, ptr {item_pointer(s, a.args[0], _index(a.args[1]))}, align 8")
+        s.emit(f"store {_BITS} {bits}, ptr {slot}, align 8")
+        return
+    kind, payload = (1, s.expr(a)) if isinstance(a, IntImm) else (4, s.value(f"ptrtoint ptr {s.expr(a)} to i64"))
+    s.emit(f"store {_BITS} <i64 {kind}, i64 0>, ptr {slot}, align 8")
+    s.emit(f"store i64 {payload}, ptr {s.value(f'getelementptr inbounds i8, ptr {slot}, i64 8')}, align 8")
+
+
+def _index(e: Any) -> int:
+    value = as_int(e)
+    if value is None:
+        raise CodegenError("a place in a list of values is a constant", found=str(e))
+    return value
+
+
+def _release(s: FunctionEmitter, slot: str) -> None:
+    """Give the object of a value back, if it is one."""
+    s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
+    s.module.support("weft.release", lambda: f"""define internal void @weft.release(i32 %kind, ptr %object) #0 {{
+  %is = icmp sge i32 %kind, {_FIRST_OBJECT}
+  br i1 %is, label %drop, label %done
+drop:
+  %rc = call i32 @TVMFFIObjectDecRef(ptr %object)
+  br label %done
+done:
+  ret void
+}}""")  # fmt: skip
+    kind = s.effect(f"load i32, ptr {slot}, align 8")
+    held = s.effect(f"load ptr, ptr {s.value(f'getelementptr inbounds i8, ptr {slot}, i64 8')}, align 8")
+    s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
+
+
+def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any) -> None:
+    """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
+
+    The low half of the payload is the number of the call, from 1; the high half its callee's place in the table.
+    """
+    good, bad = s.label("ok"), s.label("failed")
+    s.branch(s.value(f"icmp eq i32 {code}, 0"), good, bad, ", !prof !0")
+    with s.scope():
+        s.start(bad)
+        place, function, result = call.attrs["vm.call"]
+        payload = item_pointer(s, registers, result, 2)
+        s.emit(f"store i64 {(function << 32) | (place + 1)}, ptr {payload}, align 8")
+        s.leave(code)
+    s.start(good)
+
+
+@on("anylist_setitem_call_packed")
+def _call(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``(list, index, function, args...)``: call a function of a list; -1 is the place of a result nobody reads."""
+    registers, place, function, *given = e.args
+    area, count = _area(s, len(given)), len(given)
+    for i, a in enumerate(given):
+        _put(s, area, i, a)
+    result = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 {count}, i32 0")
+    s.emit(f"store {_BITS} zeroinitializer, ptr {result}, align 8")
+    object_ = s.effect(f"load ptr, ptr {item_pointer(s, function.args[0], _index(function.args[1]), 2)}, align 8")
+    cell = s.value(f"getelementptr inbounds i8, ptr {object_}, i64 {_CELL}")
+    address = s.effect(f"load ptr, ptr {cell}, align 8")
+    code = s.effect(f"call i32 {address}(ptr {object_}, ptr {area}, i32 {count}, ptr {result})")
+    leave_marked(s, code, e, registers)
+    index = _index(place)
+    if index < 0:
+        _release(s, result)
+    else:
+        slot = item_pointer(s, registers, index)
+        _release(s, slot)
+        s.emit(f"store {_BITS} {s.effect(f'load {_BITS}, ptr {result}, align 8')}, ptr {slot}, align 8")
+    return "0"
+
+
+@on("anylist_resetitem")
+def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``(list, index)``: an item becomes None."""
+    slot = item_pointer(s, e.args[0], _index(e.args[1]))
+    _release(s, slot)
+    s.emit(f"store {_BITS} zeroinitializer, ptr {slot}, align 8")
+    return "0"
+
+
+@on("anylist_moveitem")
+def _move(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``(list, to, from)``: an item moves to an empty place."""
+    to, source = (item_pointer(s, e.args[0], _index(a)) for a in e.args[1:])
+    s.emit(f"store {_BITS} {s.effect(f'load {_BITS}, ptr {source}, align 8')}, ptr {to}, align 8")
+    s.emit(f"store {_BITS} zeroinitializer, ptr {source}, align 8")
+    return "0"
+
+
+@on("anylist_truth")
+def _truth(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``(list, index)``: whether an item, which is an integer or a truth value, is not zero."""
+    payload = item_pointer(s, e.args[0], _index(e.args[1]), 2)
+    return s.value(f"icmp ne i64 {s.effect(f'load i64, ptr {payload}, align 8')}, 0")
