@@ -10,7 +10,7 @@ from weft.target.build import build, compile_func, get_source, load_objects
 from weft.target.llvm import emit_object
 from weft.target.target import Target, TargetKind, host_features
 
-__all__ = ["Target", "TargetKind", "build", "compile_func", "emit_object", "get_source", "host_features", "load_objects",
-           "register_intrin_rule"]  # fmt: skip
+__all__ = ["Target", "TargetKind", "build", "compile_func", "emit_object", "get_source", "host_features",
+           "load_objects", "register_intrin_rule"]  # fmt: skip
 
 __getattr__ = names_of("weft.target")

@@ -1,7 +1,6 @@
-"""Emission of what compiled Relax functions do: calls on lists of tvm-ffi values, which are the machine's registers,
-constants and functions.
+"""Emission of what compiled Relax functions do: calls on lists of tvm-ffi values.
 
-A list is a pointer to values ``{i32 kind, i32 0, 8 bytes}``. Functions are called through their tvm-ffi cell, with bit
+The lists are the machine's registers, constants and functions. A list is a pointer to values ``{i32 kind, i32 0, 8 bytes}``. Functions are called through their tvm-ffi cell, with bit
 copies of values as borrowed arguments.
 """
 
