@@ -240,9 +240,10 @@ ALL = {**PROGRAMS, **MORE}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_programs_run(name):
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_programs_run(exec_mode, name):
     source, expected = ALL[name]
-    vm = relax.VirtualMachine(weft.compile(from_source(source), target="llvm"), weft.cpu())
+    vm = relax.VirtualMachine(weft.compile(from_source(source), target="llvm", exec_mode=exec_mode), weft.cpu())
     for n in (0, 1, 7):
         x, y = np.random.default_rng(n).standard_normal((2, n), np.float32)
         found = vm["main"](weft.runtime.tensor(x), weft.runtime.tensor(y)).numpy()
@@ -264,15 +265,17 @@ def test_no_inner_function_is_left(name):
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_a_branch_chooses_a_closure(first):
-    vm = relax.VirtualMachine(weft.compile(from_source(BRANCH), target="llvm"), weft.cpu())
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_a_branch_chooses_a_closure(exec_mode, first):
+    vm = relax.VirtualMachine(weft.compile(from_source(BRANCH), target="llvm", exec_mode=exec_mode), weft.cpu())
     x, y = np.random.default_rng(0).standard_normal((2, 5), np.float32)
     found = vm["main"](*[weft.runtime.tensor(v) for v in (x, y, np.array(first))]).numpy()
     np.testing.assert_allclose(found, 2 * x if first else x * y, rtol=1e-5)
 
 
-def test_a_closure_is_called_from_outside():
-    vm = relax.VirtualMachine(weft.compile(from_source(RETURNED), target="llvm"), weft.cpu())
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_a_closure_is_called_from_outside(exec_mode):
+    vm = relax.VirtualMachine(weft.compile(from_source(RETURNED), target="llvm", exec_mode=exec_mode), weft.cpu())
     for n in (0, 1, 7):
         x, y, z = np.random.default_rng(n).standard_normal((3, n), np.float32)
         closure = vm["main"](weft.runtime.tensor(x), weft.runtime.tensor(y))
@@ -280,7 +283,8 @@ def test_a_closure_is_called_from_outside():
         np.testing.assert_allclose(found, y + z + x, rtol=1e-5, atol=1e-6)
 
 
-def test_symbolic_sizes_of_built_functions_are_captured():
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_symbolic_sizes_of_built_functions_are_captured(exec_mode):
     n = Var("n", "int64")
     x, z = relax.Var("x", tensor_type((n,), "float32")), relax.Var("z", tensor_type((), "float32"))
     bb = relax.BlockBuilder()
@@ -288,5 +292,5 @@ def test_symbolic_sizes_of_built_functions_are_captured():
     with bb.function("main", [x]):
         f = bb.emit(inner)
         bb.emit_func_output(bb.emit(relax.Call(f, (relax.const(2.0, "float32"),))))
-    vm = relax.VirtualMachine(weft.compile(bb.get(), target="llvm"), weft.cpu())
+    vm = relax.VirtualMachine(weft.compile(bb.get(), target="llvm", exec_mode=exec_mode), weft.cpu())
     np.testing.assert_array_equal(vm["main"](weft.runtime.tensor(np.zeros(3, np.float32))).numpy(), [2, 2, 2])

@@ -1,7 +1,7 @@
 """Emission of what compiled Relax functions do: calls on lists of tvm-ffi values.
 
-The lists are the machine's registers, constants and functions. A list is a pointer to values ``{i32 kind, i32 0, 8 bytes}``. Functions are called through their tvm-ffi cell, with bit
-copies of values as borrowed arguments.
+The lists are the machine's registers, constants and functions: pointers to values ``{i32 kind, i32 0, 8 bytes}``.
+Functions are called through their tvm-ffi cell, with bit copies of values as borrowed arguments.
 """
 
 from __future__ import annotations
