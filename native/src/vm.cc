@@ -548,7 +548,7 @@ int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMF
     return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
   }
   size_t n = static_cast<size_t>(f.register_file_size > f.num_args ? f.register_file_size : f.num_args + 1);
-  FrameGuard frame(&st, this, n, 0);
+  FrameGuard frame(&st, this, n, 0, 0);
   TVMFFIAny* regs = frame.regs();
   if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {

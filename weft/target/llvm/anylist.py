@@ -16,7 +16,6 @@ from weft.target.llvm.intrin import on
 __all__ = ["item_pointer", "leave_marked"]
 
 _ANY = "{ i32, i32, i64 }"
-_BITS = "<2 x i64>"
 _FIRST_OBJECT = 64
 _CELL = 24  # bytes of the header before a function's cell, which begins with the address to call
 
@@ -39,12 +38,25 @@ def _put(s: FunctionEmitter, area: str, i: int, a: Any) -> None:
     """Write an argument: a bit copy of a list's item, an integer, or a pointer."""
     slot = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 {i}, i32 0")
     if isinstance(a, CallIntrin) and isinstance(a.op, Op) and a.op.name == "tir.anylist_getitem":
-        bits = s.effect(f"load {_BITS}, ptr {item_pointer(s, a.args[0], _index(a.args[1]))}, align 8")
-        s.emit(f"store {_BITS} {bits}, ptr {slot}, align 8")
+        _copy(s, slot, item_pointer(s, a.args[0], _index(a.args[1])))
         return
     kind, payload = (1, s.expr(a)) if isinstance(a, IntImm) else (4, s.value(f"ptrtoint ptr {s.expr(a)} to i64"))
-    s.emit(f"store {_BITS} <i64 {kind}, i64 0>, ptr {slot}, align 8")
-    s.emit(f"store i64 {payload}, ptr {s.value(f'getelementptr inbounds i8, ptr {slot}, i64 8')}, align 8")
+    _set(s, slot, str(kind), payload)
+
+
+def _payload(s: FunctionEmitter, slot: str) -> str:
+    return s.value(f"getelementptr inbounds i8, ptr {slot}, i64 8")
+
+
+def _set(s: FunctionEmitter, slot: str, kind: str, payload: str) -> None:
+    """Write a value, word by word: reading 16 bytes just written in halves would wait for the store buffer."""
+    s.emit(f"store i64 {kind}, ptr {slot}, align 8")
+    s.emit(f"store i64 {payload}, ptr {_payload(s, slot)}, align 8")
+
+
+def _copy(s: FunctionEmitter, to: str, source: str) -> None:
+    words = [s.effect(f"load i64, ptr {p}, align 8") for p in (source, _payload(s, source))]
+    _set(s, to, *words)
 
 
 def _index(e: Any) -> int:
@@ -67,7 +79,7 @@ done:
   ret void
 }}""")  # fmt: skip
     kind = s.effect(f"load i32, ptr {slot}, align 8")
-    held = s.effect(f"load ptr, ptr {s.value(f'getelementptr inbounds i8, ptr {slot}, i64 8')}, align 8")
+    held = s.effect(f"load ptr, ptr {_payload(s, slot)}, align 8")
     s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
 
 
@@ -95,7 +107,7 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
     for i, a in enumerate(given):
         _put(s, area, i, a)
     result = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 {count}, i32 0")
-    s.emit(f"store {_BITS} zeroinitializer, ptr {result}, align 8")
+    _set(s, result, "0", "0")
     object_ = s.effect(f"load ptr, ptr {item_pointer(s, function.args[0], _index(function.args[1]), 2)}, align 8")
     cell = s.value(f"getelementptr inbounds i8, ptr {object_}, i64 {_CELL}")
     address = s.effect(f"load ptr, ptr {cell}, align 8")
@@ -107,7 +119,7 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
     else:
         slot = item_pointer(s, registers, index)
         _release(s, slot)
-        s.emit(f"store {_BITS} {s.effect(f'load {_BITS}, ptr {result}, align 8')}, ptr {slot}, align 8")
+        _copy(s, slot, result)
     return "0"
 
 
@@ -116,7 +128,7 @@ def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index)``: an item becomes None."""
     slot = item_pointer(s, e.args[0], _index(e.args[1]))
     _release(s, slot)
-    s.emit(f"store {_BITS} zeroinitializer, ptr {slot}, align 8")
+    _set(s, slot, "0", "0")
     return "0"
 
 
@@ -124,8 +136,8 @@ def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
 def _move(e: CallIntrin, s: FunctionEmitter) -> str:
     """``(list, to, from)``: an item moves to an empty place."""
     to, source = (item_pointer(s, e.args[0], _index(a)) for a in e.args[1:])
-    s.emit(f"store {_BITS} {s.effect(f'load {_BITS}, ptr {source}, align 8')}, ptr {to}, align 8")
-    s.emit(f"store {_BITS} zeroinitializer, ptr {source}, align 8")
+    _copy(s, to, source)
+    _set(s, source, "0", "0")
     return "0"
 
 
