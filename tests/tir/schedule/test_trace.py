@@ -8,8 +8,10 @@ import random
 import pytest
 
 from tests.tir.schedule.test_primitives import check_matmul, matmul
+from weft import tir
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import assert_structural_equal
+from weft.script import tir as T
 from weft.tir import Schedule
 from weft.tir.schedule import Trace
 
@@ -23,7 +25,7 @@ def every_way(sch, source):
     saved = Schedule(source)
     Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), saved)
     written = Schedule(source)
-    exec(str(sch.trace), {"sch": written})
+    exec(str(sch.trace), {"sch": written, "T": T})
     for other in (direct, saved, written):
         assert_structural_equal(other.func, sch.func)
         assert str(other.trace) == str(sch.trace)
@@ -89,6 +91,16 @@ def test_a_trace_of_another_function():
     relu.get_block("D")
     with pytest.raises(ScheduleError, match="no block 'D'"):
         relu.trace.apply_to_schedule(Schedule(matmul(*SHAPE, relu=False)))
+
+
+def test_expressions_of_loop_variables():
+    sch = Schedule(matmul(*SHAPE))
+    i, j, _ = sch.get_loops("C")
+    sch.specialize(j, i.var < 5)
+    sch.split(j, [None, tir.min(i.var + 1, 4)])
+    assert ".var < 5)" in str(sch.trace)
+    every_way(sch, matmul(*SHAPE))
+    check_matmul(sch.func, *SHAPE)
 
 
 def test_index_map_in_text():

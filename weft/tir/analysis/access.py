@@ -141,7 +141,7 @@ def relax_region(
 
     None for an unbounded dimension.
     """
-    intervals = {v: (r.min, r.min + r.extent - 1) for v, r in domain.items()}
+    intervals = _intervals(domain)
     result: list[Range | None] = []
     for r in ranges:
         start = analyzer.simplify(r.min)
@@ -154,6 +154,19 @@ def relax_region(
             low = analyzer.simplify(lo[0])
             result.append(Range(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
     return tuple(result)
+
+
+def _intervals(domain: Mapping[Var, Range]) -> dict[Var, Interval]:
+    """Bound each variable; ends that depend on variables before it, as in a triangle, are relaxed over those."""
+    intervals: dict[Var, Any] = {}
+    for v, r in domain.items():
+        low, high = r.min, r.min + r.extent - 1
+        if not (isinstance(low, IntImm) and isinstance(high, IntImm)):
+            ends = evaluate_interval(low, intervals), evaluate_interval(high, intervals)
+            intervals[v] = None if ends[0] is None or ends[1] is None else (ends[0][0], ends[1][1])
+        else:
+            intervals[v] = (low, high)
+    return intervals
 
 
 def union_regions(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from weft.ir import TRUE, IntImm, PrimExpr, Var, is_const_int
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.structure import child_realizes, statements, used_vars
@@ -9,9 +11,8 @@ from weft.tir.buffer import Buffer
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse
 
 __all__ = [
-    "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction", "plain_indices",
-    "producers_of", "reads_buffer", "reduce_vars",
-    "spatial_vars", "writes_buffer",
+    "blocks_from_to", "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction",
+    "plain_indices", "producers_of", "reads_buffer", "reduce_vars", "spatial_vars", "touches", "writes_buffer",
 ]  # fmt: skip
 
 
@@ -41,6 +42,19 @@ def consumers_of(block: Block, scope: Block) -> list[BlockRealize]:
         for r in child_realizes(scope)
         if r.block is not block and any(reads_buffer(r.block, w.buffer) for w in block.writes)
     ]
+
+
+def touches(block: Block, buffers: Iterable[Buffer], writes_only: bool = False) -> bool:
+    """Whether the block writes one of `buffers`, or reads one."""
+    regions = block.writes if writes_only else (*block.reads, *block.writes)
+    return any(r.buffer is b for r in regions for b in buffers)
+
+
+def blocks_from_to(scope: Block, first: BlockRealize, last: BlockRealize) -> list[BlockRealize]:
+    """List what runs in `scope` after `first` and before `last`, in the order written."""
+    order = child_realizes(scope)
+    at = [next(i for i, r in enumerate(order) if r is end) for end in (first, last)]
+    return order[at[0] + 1 : at[1]]
 
 
 def spatial_vars(block: Block) -> list[Var]:

@@ -12,7 +12,7 @@ from weft.tir.analysis.structure import child_realizes, replace_node, statements
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
 
-__all__ = ["annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"]
+__all__ = ["annotate", "bind", "check_data_parallel", "parallel", "unannotate", "unroll", "vectorize"]
 
 
 def parallel(state: ScheduleState, var: Var) -> None:
@@ -48,7 +48,7 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     loop = path[-1]
     assert isinstance(loop, For)
     _check_unbound(loop, "bind")
-    _check_data_parallel(loop, "bind", allow_reduce=thread_tag.startswith("threadIdx."))
+    check_data_parallel(loop, "bind", allow_reduce=thread_tag.startswith("threadIdx."))
     for other in (*path[:-1], *statements(loop.body)):
         if isinstance(other, For) and other.thread_binding is not None:
             if other.thread_binding.thread_tag == thread_tag and not thread_tag.startswith("vthread"):
@@ -65,7 +65,7 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
     loop = state.loop(var)
     _check_unbound(loop, primitive)
-    _check_data_parallel(loop, primitive)
+    check_data_parallel(loop, primitive)
     state.replace(loop, replace_node(loop, kind=kind))
 
 
@@ -79,7 +79,7 @@ def _check_unbound(loop: For, primitive: str) -> None:
         )
 
 
-def _check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -> None:
+def check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -> None:
     """Refuse unless each iteration writes other elements: the loop feeds data-parallel block variables only."""
     allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
     for r in child_realizes(loop.body):

@@ -112,6 +112,10 @@ def _perfect_nest(top: Stmt) -> tuple[list[For], BlockRealize]:
     if not isinstance(s, BlockRealize):
         raise refuse("blockize", "the loops do not hold one block and nothing else", loops=nest,
                      help="give a loop whose nest has one block")  # fmt: skip
+    inner = {f.loop_var for f in nest}
+    if any(not used_vars(f.min, f.extent).isdisjoint(inner) for f in nest):
+        raise refuse("blockize", "the range of a loop depends on another loop of the block", loops=nest,
+                     block=s.block.name_hint)  # fmt: skip
     return nest, s
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft.ir import PrimExpr, Var, cast, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import access_regions, loads_of
 from weft.tir.analysis.dependence import (
+    blocks_from_to,
     consumers_of,
     has_trivial_predicate,
     is_complete,
@@ -12,6 +13,7 @@ from weft.tir.analysis.dependence import (
     is_plain_store,
     is_reduction,
     producers_of,
+    touches,
 )
 from weft.tir.analysis.structure import child_realizes, clone_fresh, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -35,6 +37,8 @@ def compute_inline(state: ScheduleState, name: str) -> None:
             "compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined"
         )
 
+    _check_inputs(realize, [*blocks_from_to(scope, realize, consumers[-1]), consumers[-1]], "compute_inline")
+
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
             return substitute(
@@ -53,6 +57,17 @@ def compute_inline(state: ScheduleState, name: str) -> None:
         )
     state.remove(state.realize(name))
     state.dealloc(store.buffer)
+
+
+def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: str, outputs: bool = False) -> None:
+    """Refuse to run a block at another place where `others` write what it reads, or touch what it writes."""
+    block = realize.block
+    inputs = [r.buffer for r in block.reads]
+    for other in others:
+        if touches(other.block, inputs, writes_only=True):
+            raise refuse(primitive, f"'{other.block.name_hint}' overwrites what the block reads", block=block.name_hint)
+        if outputs and touches(other.block, [w.buffer for w in block.writes]):
+            raise refuse(primitive, f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
 
 
 def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
@@ -134,6 +149,7 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
         )
     if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
         raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
+    _check_inputs(realize, blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
     mapping = _inverse(store, target, realize, state)
     value = substitute(store.value, mapping)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from weft.ir import TRUE, IterVar, Range, Var, const, rewrite
-from weft.tir.analysis.access import point_region, relax_region, substitute_ranges
-from weft.tir.analysis.dependence import consumers_of
+from weft.ir import TRUE, IterVar, Range, Var, const, is_const_int, rewrite
+from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
+from weft.tir.analysis.cover import covers
+from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.compute_at import replace_buffer
@@ -29,8 +30,14 @@ def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope
     inside = {id(r) for r in child_realizes(top)}
     if any(id(c) in inside for c in consumers_of(block, scope)):
         raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
+    if block.init is None and loads_of(block.body, old):
+        raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
+                     help="the new buffer would not hold what is read")  # fmt: skip
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region)
+    if state.is_argument(old) and not _fills(state, path, region, box):
+        raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
+                     block=name, help="the copy would write the elements between")  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     copy = _copy_nest(cache, old, box, copy_name)
     state.replace(top, seq(top, copy))
@@ -60,9 +67,11 @@ def cache_read(
     for user in users:
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    top = top_child(scope, path)
-    if any(any(w.buffer is old for w in r.block.writes) for r in child_realizes(top)):
-        raise refuse("cache_read", f"'{old.name}' is written in the same loop nest", block=name)
+    tops = _statements_with(scope, users)
+    top = tops[0]
+    if any(touches(r.block, [old], writes_only=True) for s in tops for r in child_realizes(s)):
+        where = "in the same loop nest" if len(users) == 1 else "in the loop nests of the blocks or between them"
+        raise refuse("cache_read", f"'{old.name}' is written {where}", block=name)
     box = (
         tuple(Range(const(0, d.dtype), d) for d in old.shape)
         if len(users) > 1
@@ -75,6 +84,13 @@ def cache_read(
         state.replace(current, _use(current, old, cache))
     state.alloc(state.scope_of_block(name), cache)
     return copy_name
+
+
+def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:
+    """List the statements in the body of a block from the first to the last that has one of the named blocks."""
+    items = list(scope.body.seq) if isinstance(scope.body, SeqStmt) else [scope.body]
+    at = [i for i, s in enumerate(items) if any(r.block.name_hint in names for r in child_realizes(s))]
+    return items[at[0] : at[-1] + 1]
 
 
 def _region(regions: tuple[BufferRegion, ...], index: int, name: str, primitive: str) -> BufferRegion:
@@ -115,6 +131,24 @@ def _whole_region(
         inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
         result.append(r if r is not None and inside else Range(const(0, d.dtype), d))
     return tuple(result)
+
+
+def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tuple[Range, ...]) -> bool:
+    """Whether a block, over all its instances, writes each element of a box."""
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    inner = [Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
+    nest = [
+        For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, realize) for v, r in zip(inner, region.region, strict=True)
+    ]
+    values = substitute_ranges(
+        tuple(
+            Range(r.min + v, r.extent) if not is_const_int(r.extent, 1) else r
+            for v, r in zip(inner, region.region, strict=True)
+        ),
+        iter_values_of(realize),
+    )
+    return covers([*path[:-1], *nest, realize], tuple(r.min for r in values), box, state.analyzer_at(path))
 
 
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:

@@ -21,14 +21,22 @@ from weft.ir import (
     substitute,
 )
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
-from weft.tir.analysis.dependence import consumers_of, is_complete, is_reduction, producers_of, reduce_vars
+from weft.tir.analysis.cover import covers_domain
+from weft.tir.analysis.dependence import (
+    blocks_from_to,
+    consumers_of,
+    is_complete,
+    is_reduction,
+    producers_of,
+    reduce_vars,
+    touches,
+)
 from weft.tir.analysis.structure import (
     child_realizes,
     conjuncts,
     iter_values_of,
     path_to,
     replace_node,
-    statements,
     subst_stmt,
     used_vars,
 )
@@ -62,6 +70,7 @@ def compute_at(
             loops=loop,
             block=outside[0] if outside else name,
         )
+    _check_later(realize, inside, scope, loop)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[int, tuple[Range | None, ...]] = {}
     for c in consumers:
@@ -109,15 +118,10 @@ def reverse_compute_at(
     domain = _solve_domain(block, block.reads, regions, analyzer)
     _check_partition(state, block, domain, var, name)
     _check_made(state, block, domain, regions, loop, analyzer)
-    _check_earlier(state, [p for p in producers if not any(p is r for r in under)], loop, scope, name)
+    _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
     items = _items(loop.body)
     last = max(i for i, s in enumerate(items) if any(any(p is r for r in child_realizes(s)) for p in under)) + 1
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
-    later = [c for c in consumers_of(block, scope) if any(c is r for r in inside)]
-    if later:
-        position = min(
-            position, min(i for i, s in enumerate(items) if any(any(c is r for r in child_realizes(s)) for c in later))
-        )
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
 
@@ -166,19 +170,46 @@ def _check_made(
                 )
 
 
-def _check_earlier(state: ScheduleState, others: list[BlockRealize], loop: For, scope: Block, name: str) -> None:
-    """Refuse to run a block before one of its other producers has run."""
-    order = [s for s in statements(scope.body) if s is loop or isinstance(s, BlockRealize)]
-    at = next(i for i, s in enumerate(order) if s is loop)
-    late = [p.block.name_hint for p in others if any(p is s for s in order[at:])]
-    if late:
-        raise refuse(
-            "reverse_compute_at",
-            f"the block reads what '{late[0]}' makes, which runs after the loop",
-            loops=loop,
-            block=name,
-            help=f"choose a loop around '{late[0]}', or move that block under this loop first",
-        )
+def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block, loop: For) -> None:
+    """Refuse to run a block in a later loop where its inputs are other values by then."""
+    name = realize.block.name_hint
+    order = child_realizes(scope)
+    if order.index(inside[0]) < order.index(realize):
+        raise refuse("compute_at", "the loop runs before the block", loops=loop, block=name)
+    inputs = [r.buffer for r in realize.block.reads]
+    for other in (*blocks_from_to(scope, realize, inside[0]), *inside):
+        if touches(other.block, inputs, writes_only=True):
+            raise refuse("compute_at", f"'{other.block.name_hint}' overwrites what the block reads", loops=loop,
+                         block=name)  # fmt: skip
+
+
+def _check_earlier(
+    realize: BlockRealize, others: list[BlockRealize], inside: list[BlockRealize], loop: For, scope: Block
+) -> None:
+    """Refuse to run a block in an earlier loop before one of its other producers, or before what reads older values."""
+    name = realize.block.name_hint
+    order = child_realizes(scope)
+    first, last = order.index(inside[0]), order.index(inside[-1])
+    if order.index(realize) < first:
+        raise refuse("reverse_compute_at", "the loop runs after the block", loops=loop, block=name)
+    made = {id(w.buffer) for r in inside for w in r.block.writes}
+    outputs = [w.buffer for w in realize.block.writes]
+    for p in others:
+        if order.index(p) > last:
+            raise refuse(
+                "reverse_compute_at",
+                f"the block reads what '{p.block.name_hint}' makes, which runs after the loop",
+                loops=loop,
+                block=name,
+                help=f"choose a loop around '{p.block.name_hint}', or move that block under this loop first",
+            )
+        if any(id(w.buffer) in made for w in p.block.writes):
+            raise refuse("reverse_compute_at", f"the block also reads what '{p.block.name_hint}' makes outside of the "
+                         "loop", loops=loop, block=name)  # fmt: skip
+    for r in (*inside, *order[last + 1 : order.index(realize)]):
+        if touches(r.block, outputs):
+            raise refuse("reverse_compute_at", f"'{r.block.name_hint}' reads what the block overwrites", loops=loop,
+                         block=name)  # fmt: skip
 
 
 def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
@@ -203,6 +234,13 @@ def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> 
             "the block is neither complete nor a whole reduction",
             block=name,
             help="move a reduction before decomposing it",
+        )
+    if not covers_domain(path, state.analyzer_at(path)):
+        raise refuse(
+            primitive,
+            f"the loops do not run the block on its whole domain: ({', '.join(map(str, realize.iter_values))})",
+            block=name,
+            help="the new loops would run over the whole domain; give the block variables the ranges that are run",
         )
     return scope, realize, loop
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import Node, PrimExpr, Range, Var, as_expr, const, substitute
+from weft.ir import IntImm, Node, PrimExpr, Range, Var, as_expr, cast, const, rebuild, substitute
 
 __all__ = ["IndexMap"]
 
@@ -43,9 +43,15 @@ class IndexMap(Node):
                 expected=str(len(self.initial_indices)),
                 found=str(len(indices)),
             )
-        values = {v: as_expr(i) for v, i in zip(self.initial_indices, indices, strict=True)}
+        values = {v: as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
+        narrow = bool(values) and all(i.dtype == "int32" for i in values.values())
+        if not narrow:
+            values = {v: cast(v.dtype, i) for v, i in values.items()}
         analyzer = Analyzer()
-        return tuple(analyzer.simplify(substitute(e, values)) for e in self.final_indices)
+        return tuple(
+            analyzer.simplify(_typed(e, values, "int32") if narrow else substitute(e, values))
+            for e in self.final_indices
+        )
 
     def __call__(self, *indices: Any) -> tuple[PrimExpr, ...]:
         """Return where an index goes."""
@@ -67,3 +73,12 @@ class IndexMap(Node):
     def as_python(self) -> str:
         """Return the map as a Python lambda."""
         return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({', '.join(map(str, self.final_indices))},)"
+
+
+def _typed(expr: PrimExpr, values: Mapping[Var, PrimExpr], dtype: str) -> PrimExpr:
+    """Replace variables by values, and let what was computed in the variables' type be computed in `dtype`."""
+    if isinstance(expr, Var):
+        return values.get(expr, expr)
+    if isinstance(expr, IntImm) and expr.dtype == "int64":
+        return const(expr.value, dtype)
+    return rebuild(expr, lambda e: _typed(e, values, dtype) if isinstance(e, PrimExpr) else e)

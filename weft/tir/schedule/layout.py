@@ -23,6 +23,7 @@ from weft.ir import (
     Sub,
     Var,
     as_expr,
+    cast,
     const,
     is_const_int,
     rewrite,
@@ -60,7 +61,8 @@ def transform_layout(
     new = replace_node(old, data=Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
 
     def indices(point: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        return tuple(subst_stmt(e, dict(zip(sources, point, strict=True))) for e in image)
+        values = {v: cast(v.dtype, i) for v, i in zip(sources, point, strict=True)}
+        return tuple(subst_stmt(e, values) for e in image)
 
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:

@@ -33,6 +33,7 @@ from weft.tir.analysis.structure import (
     subst_stmt,
     used_vars,
 )
+from weft.tir.schedule.annotate import check_data_parallel
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
@@ -76,12 +77,21 @@ def split(
     if not exact:
         body = _guard(body, index < loop.extent)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
-    for v, s in reversed(kept or [(new_vars[-1], sizes[-1])]):
-        body = For(
-            v, const(0, dtype), s, loop.kind, body, annotations=loop.annotations if v is new_vars[0] else NO_ATTRS
-        )
+    kept = kept or [(new_vars[-1], sizes[-1])]
+    for n, (v, s) in reversed(list(enumerate(kept))):
+        annotations = loop.annotations if n == 0 else NO_ATTRS
+        body = For(v, const(0, dtype), s, _kind_of_part(loop.kind, n, len(kept)), body, annotations=annotations)
     state.replace(loop, body)
-    return [v for v, _ in kept] or [new_vars[-1]]
+    return [v for v, _ in kept]
+
+
+def _kind_of_part(kind: ForKind, n: int, count: int) -> ForKind:
+    """Return how part `n` of a split loop runs: threads take the outermost one, vectors the innermost one."""
+    if kind is ForKind.PARALLEL:
+        return kind if n == 0 else ForKind.SERIAL
+    if kind is ForKind.VECTORIZED:
+        return kind if n == count - 1 else ForKind.SERIAL
+    return kind
 
 
 def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
@@ -163,13 +173,7 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
                 help="reorder them next to each other first",
             )
         chain.append(inner)
-    for f in chain:
-        if not is_const_int(f.min, 0):
-            raise refuse("fuse", "a loop does not start at 0", loops=f)
-        if f.kind is ForKind.THREAD_BINDING:
-            raise refuse("fuse", "a loop is bound to a thread", loops=f)
-        if not used_vars(f.extent).isdisjoint(loops):
-            raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
+    _check_fusible(chain, loops)
     if len(chain) == 1:
         return outer.loop_var
     dtype = outer.loop_var.dtype
@@ -192,10 +196,21 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
     analyzer.bind(fused, Range(const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = subst_stmt(chain[-1].body, mapping)
-    state.replace(
-        outer, For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
-    )
+    new = For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
+    if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
+        check_data_parallel(new, "fuse")
+    state.replace(outer, new)
     return fused
+
+
+def _check_fusible(chain: list[For], loops: Sequence[Var]) -> None:
+    for f in chain:
+        if not is_const_int(f.min, 0):
+            raise refuse("fuse", "a loop does not start at 0", loops=f)
+        if f.kind is ForKind.THREAD_BINDING:
+            raise refuse("fuse", "a loop is bound to a thread", loops=f)
+        if not used_vars(f.extent).isdisjoint(loops):
+            raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
 
 def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:

@@ -47,10 +47,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     loads = _operands(block, name)
     loops = state.loops_of(name)
     top = top_child(scope, path)
-    plain = len(loops) == len(realize.iter_values) and all(
-        f.loop_var is v and is_const_int(f.min, 0) for f, v in zip(loops, realize.iter_values, strict=True)
-    )
-    if not plain or top is not loops[0] or not is_const_int(realize.predicate, 1):
+    if not _is_plain(loops, realize, top, state):
         raise refuse("pad_einsum", "the loops are scheduled already", loops=loops, block=name,
                      help="pad before split, fuse and reorder")  # fmt: skip
     old = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
@@ -89,6 +86,27 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     state.alloc(state.scope_of_block(name), *swap.values())
 
 
+def _is_plain(loops: list[For], realize: BlockRealize, top: Stmt, state: ScheduleState) -> bool:
+    """Whether the block stands in loops only, one for each of its variables over the whole domain."""
+    nest = top
+    for loop in loops:
+        if nest is not loop:
+            return False
+        nest = loop.body
+    domains = [iv.dom for iv in realize.block.iter_vars]
+    analyzer = state.analyzer_at(state.path_to_block(realize.block.name_hint))
+    return (
+        nest is realize
+        and len(loops) == len(domains)
+        and is_const_int(realize.predicate, 1)
+        and all(
+            f.loop_var is v and d is not None and is_const_int(f.min, 0) and is_const_int(d.min, 0)
+            and analyzer.can_prove_equal(f.extent, d.extent)
+            for f, v, d in zip(loops, realize.iter_values, domains, strict=True)
+        )
+    )  # fmt: skip
+
+
 def _loop_of(nest: Stmt, var: Var) -> For:
     """Return the loop of a perfect nest by its variable."""
     while isinstance(nest, For) and nest.loop_var is not var:
@@ -103,11 +121,12 @@ def _operands(block: Block, name: str) -> list[BufferLoad]:
     if not isinstance(store, BufferStore) or not isinstance(store.value, Add):
         raise refuse("pad_einsum", "the block is no sum of products", block=name)
     loads: list[BufferLoad] = []
+    own = {iv.var for iv in block.iter_vars}
 
     def collect(e: PrimExpr) -> bool:
         if isinstance(e, BufferLoad):
             loads.append(e)
-            return all(isinstance(i, Var) or is_const_int(i, 0) for i in e.indices)
+            return all(i in own if isinstance(i, Var) else is_const_int(i, 0) for i in e.indices)
         if isinstance(e, Mul):
             return collect(e.a) and collect(e.b)
         return isinstance(e, Cast) and collect(e.value)

@@ -188,9 +188,11 @@ def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
             block=name,
         )
     loops = state.loops_of(name)
+    conditions = _check_nest(loops, realize)
     shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
     partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
-    rf = _partial_block(realize, loops, var, axis, partial, source, combine, state.fresh_name(f"{name}_rf"), analyzer)
+    rf_name = state.fresh_name(f"{name}_rf")
+    rf = _partial_block(realize, loops, var, axis, partial, source, combine, rf_name, conditions, analyzer)
     final = _final_nest(realize, loops, loop, axis, partial, combine, store)
     rf_nest: Stmt = rf
     for f in reversed(loops):
@@ -198,6 +200,38 @@ def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
     state.replace(loops[0], seq(rf_nest, final))
     state.alloc(state.scope_of_block(name), partial)
     return rf.block.name_hint
+
+
+def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[PrimExpr, PrimExpr]:
+    """Refuse a nest with more than the one block; return which elements it makes, and what of the reduction it runs."""
+    name = realize.block.name_hint
+    inside: Stmt = loops[0]
+    for loop in loops:
+        if inside is not loop:
+            raise refuse("rfactor", "other statements stand between the loops", loops=loops, block=name)
+        inside = loop.body
+    if inside is not realize:
+        raise refuse("rfactor", "the block does not stand alone in its loops", loops=loops, block=name)
+    own = {f.loop_var for f in loops}
+    if any(not used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
+        raise refuse("rfactor", "the range of a loop depends on another loop", loops=loops, block=name)
+    reducing: set[Var] = set()
+    spatial: set[Var] = set()
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        (reducing if iv.iter_type == "reduce" else spatial).update(used_vars(value) & own)
+    if reducing & spatial:
+        raise refuse("rfactor", "a loop feeds both the reduction and the elements", loops=list(reducing & spatial),
+                     block=name, help="fuse reduction loops among themselves only")  # fmt: skip
+    elements, running = TRUE, TRUE
+    for c in conjuncts(realize.predicate):
+        if used_vars(c).isdisjoint(reducing):
+            elements = logical_and(elements, c)
+        elif used_vars(c).isdisjoint(spatial):
+            running = logical_and(running, c)
+        else:
+            raise refuse("rfactor", f"the condition {c} holds of the reduction and the elements together", loops=loops,
+                         block=name)  # fmt: skip
+    return elements, running
 
 
 def _partial_block(
@@ -209,6 +243,7 @@ def _partial_block(
     source: PrimExpr,
     combine: Combiner,
     name: str,
+    conditions: tuple[PrimExpr, PrimExpr],
     analyzer: Analyzer,
 ) -> BlockRealize:
     """Build the block that computes one partial result per iteration of the factored loop."""
@@ -244,16 +279,18 @@ def _partial_block(
     own = BufferLoad(partial, indices)
     identity = subst_stmt(block.init.value, mapping)
     condition = subst_stmt(
-        realize.predicate,
+        conditions[1],
         {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, Var)}},
     )
-    # a surplus iteration adds the identity, so that every element of the partial results is stored without a condition
+    # a surplus iteration adds the identity, so that the partial results of each element are stored and read alike
     body = BufferStore(partial, combine(own, if_then_else(condition, subst_stmt(source, mapping), identity)), indices)
     init = BufferStore(partial, identity, indices)
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is not partial)
     return BlockRealize(
-        tuple(values), TRUE, Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations)
+        tuple(values),
+        conditions[0],
+        Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations),
     )
 
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from weft.ir import TRUE, IterVar, Range, Var, const, rewrite, structural_equal, substitute
+from weft.arith import Analyzer
+from weft.ir import (
+    TRUE,
+    CallIntrin,
+    IterVar,
+    Op,
+    PrimExpr,
+    Range,
+    Select,
+    Var,
+    const,
+    is_const_int,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
 from weft.tir.analysis.access import loads_of, point_region, stores_of
-from weft.tir.analysis.structure import replace_node, used_vars
+from weft.tir.analysis.cover import covers_domain
+from weft.tir.analysis.dependence import is_complete, is_reduction, touches
+from weft.tir.analysis.structure import child_realizes, replace_node, statements, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at, place_of
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 
 __all__ = ["reindex"]
 
@@ -38,6 +56,7 @@ def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
         axes = [iv for iv in block.iter_vars if iv.iter_type == "data_par" and iv.dom is not None]
         if not used <= {iv.var for iv in axes}:
             raise refuse("reindex", f"'{old.name}' is written at places that a reduction decides", block=name)
+    _check(state, path, old, kind, [a.indices for a in accesses], axes)
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in axes}
     new = Buffer(Var(f"{old.name}_reindex", "handle"), old.dtype, tuple(iv.dom.extent for iv in axes if iv.dom),
                  name=f"{old.name}_reindex", scope=old.scope)  # fmt: skip
@@ -73,3 +92,62 @@ def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
     current = state.realize(name).block
     state.replace(current, refresh_accesses(state, current, name))
     return copy_name
+
+
+def _check(
+    state: ScheduleState,
+    path: list[Stmt],
+    buffer: Buffer,
+    kind: str,
+    accesses: list[tuple[PrimExpr, ...]],
+    axes: list[IterVar],
+) -> None:
+    """Refuse where copying over the block's whole domain would touch other elements, or at another time."""
+    realize, scope = path[-1], state.scope_of(path)
+    assert isinstance(realize, BlockRealize)
+    name = realize.block.name_hint
+    nest = child_realizes(top_child(scope, path))
+    others = [r for r in nest if r is not realize]
+    if kind == "read" and any(touches(r.block, [buffer], writes_only=True) for r in nest):
+        raise refuse("reindex", f"'{buffer.name}' is written in the same loop nest", block=name)
+    if kind == "write":
+        if not is_complete(realize, scope) and not is_reduction(realize, scope):
+            raise refuse("reindex", f"the block does not make '{buffer.name}' alone", block=name,
+                         help="another block writes it too, or the block reads what it writes")  # fmt: skip
+        if any(touches(r.block, [buffer]) for r in others):
+            raise refuse("reindex", f"'{buffer.name}' is used in the same loop nest", block=name)
+    around = {v for s in path if isinstance(s, For) for v in (s.loop_var,)}
+    if any(iv.dom is not None and not used_vars(iv.dom.min, iv.dom.extent).isdisjoint(around) for iv in axes):
+        raise refuse("reindex", "the domain of the block depends on a loop", block=name)
+    if any(iv.dom is not None and not is_const_int(iv.dom.min, 0) for iv in axes):
+        raise refuse("reindex", "the domain of the block does not start at 0", block=name)
+    analyzer = state.analyzer_at(path)
+    own = {s.loop_var for s in statements(realize.block) if isinstance(s, For)}
+    own |= {iv.var for s in statements(realize.block.body) if isinstance(s, Block) for iv in s.iter_vars}
+    if not used_vars(*accesses[0]).isdisjoint(around | own):
+        raise refuse("reindex", f"the place in '{buffer.name}' is not decided by the variables of the block alone",
+                     block=name)  # fmt: skip
+    whole = covers_domain(path, analyzer)
+    if kind == "write" and not whole:
+        raise refuse("reindex", "the loops do not run the block on its whole domain", block=name)
+    if not (whole and _unconditional(realize.block)) and not _inside(accesses[0], buffer, realize.block, analyzer):
+        raise refuse("reindex", f"the block touches '{buffer.name}' under a condition, without which the index "
+                     f"[{', '.join(map(str, accesses[0]))}] may be outside of it", block=name)  # fmt: skip
+
+
+def _unconditional(block: Block) -> bool:
+    """Whether nothing in a block runs under a condition."""
+    return not any(
+        isinstance(n, (IfThenElse, Select)) or (isinstance(n, CallIntrin) and n.op is Op.get("tir.if_then_else"))
+        for n in walk((block.init, block.body))
+    )
+
+
+def _inside(indices: tuple[PrimExpr, ...], buffer: Buffer, block: Block, analyzer: Analyzer) -> bool:
+    """Whether an index is in the buffer on the whole domain of the block."""
+    for iv in block.iter_vars:
+        if iv.dom is not None:
+            analyzer.bind(iv.var, iv.dom)
+    return all(
+        analyzer.can_prove(i >= 0) and analyzer.can_prove(i < d) for i, d in zip(indices, buffer.shape, strict=True)
+    )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import IRModule, PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
-from weft.tir.analysis.structure import child_realizes
+from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.function import PrimFunc
 from weft.tir.schedule import (
     annotate,
@@ -175,6 +175,10 @@ class Schedule:
         """
         if isinstance(value, (list, tuple)):
             return type(value)(self._known(v) for v in value)
+        if isinstance(value, PrimExpr):
+            for v in sorted(used_vars(value), key=lambda v: v.name):
+                if v not in self._handles and any(f.loop_var is v for f in self.state.all_loops()):
+                    self._known(LoopRV(v))
         if not isinstance(value, (BlockRV, LoopRV)):
             return value
         known = self._handles.get(_handle_key(value))

@@ -117,6 +117,10 @@ class ScheduleState:
         """List the names of all blocks, outer ones first."""
         return [s.name_hint for s in statements(self.body) if isinstance(s, Block)]
 
+    def all_loops(self) -> list[For]:
+        """List all loops, outer ones first."""
+        return [s for s in statements(self.body) if isinstance(s, For)]
+
     def path_to_block(self, name: str) -> list[Stmt]:
         """Return the statements from the root realization down to the realization of a block."""
         path = path_to(self.body, lambda s: isinstance(s, BlockRealize) and s.block.name_hint == name)

@@ -5,10 +5,11 @@ A list of primitives that prints as Python, saves as JSON and runs again on anot
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import FloatImm, IntImm, Node, load_json, save_json
+from weft.ir import FloatImm, IntImm, Node, PrimExpr, Var, load_json, save_json, substitute, walk
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.tensorize import TensorIntrin
@@ -76,7 +77,7 @@ class Trace:
     def as_python(self) -> list[str]:
         """Return one line of Python a primitive."""
         names: dict[int, str] = {}
-        lines = []
+        lines, count = [], 0
         for inst in self.insts:
             parts = [_text(a, names) for a in inst.args] + [f"{k}={_text(v, names)}" for k, v in inst.kwargs.items()]
             if inst.decision is not None:
@@ -84,8 +85,11 @@ class Trace:
             results = []
             for h in inst.handles:
                 prefix = "b" if isinstance(h, BlockRV) else "l"
-                names[id(h)] = f"{prefix}{len(names)}"
+                names[id(h)] = f"{prefix}{count}"
+                if isinstance(h, LoopRV):
+                    names[id(h.var)] = f"{names[id(h)]}.var"
                 results.append(names[id(h)])
+                count += 1
             alone = "," if len(results) == 1 and isinstance(inst.outputs, (list, tuple)) else ""
             left = f"{', '.join(results)}{alone} = " if results else ""
             lines.append(f"{left}sch.{inst.kind}({', '.join(parts)})")
@@ -100,12 +104,16 @@ class Trace:
             When an argument is a function, which JSON cannot hold.
         """
         numbers: dict[int, int] = {}
-        result = []
+        result: list[Any] = []
+        count = 0
         for inst in self.insts:
             args = [_pack(a, numbers) for a in inst.args]
             kwargs = {k: _pack(v, numbers) for k, v in inst.kwargs.items()}
             for h in inst.handles:
-                numbers[id(h)] = len(numbers)
+                numbers[id(h)] = count
+                if isinstance(h, LoopRV):
+                    numbers[id(h.var)] = count
+                count += 1
             result.append([inst.kind, args, kwargs, len(inst.handles), inst.decision])
         return result
 
@@ -145,7 +153,10 @@ class Trace:
             )
             new = _flat(out)
             _check_count(inst.kind, len(inst.handles), new)
-            table.update({id(old): n for old, n in zip(inst.handles, new, strict=True)})
+            for old, n in zip(inst.handles, new, strict=True):
+                table[id(old)] = n
+                if isinstance(old, LoopRV):
+                    table[id(old.var)] = n.var
 
 
 def _check_count(kind: str, expected: int, found: list[Any]) -> None:
@@ -175,12 +186,29 @@ def _text(value: Any, names: dict[int, str]) -> str:
         return value.as_python()
     if isinstance(value, (IntImm, FloatImm)):
         return repr(value.value)
+    if isinstance(value, PrimExpr):
+        return _expression_text(value, names)
     return f"{value.name!r}" if isinstance(value, (Buffer, TensorIntrin)) else repr(value)
+
+
+def _expression_text(value: PrimExpr, names: dict[int, str]) -> str:
+    """Print an expression of loop variables with the handles' names: ``l3.var < 2``."""
+    found = {v: names[id(v)] for v in _variables(value) if id(v) in names}
+    text = str(substitute(value, {v: Var(n.removesuffix(".var"), v.dtype) for v, n in found.items()}))
+    for n in found.values():
+        text = re.sub(rf"\b{n.removesuffix('.var')}\b", n, text)
+    return text
+
+
+def _variables(value: PrimExpr) -> list[Var]:
+    return list(dict.fromkeys(n for n in walk(value) if isinstance(n, Var)))
 
 
 def _translate(value: Any, table: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_translate(v, table) for v in value)
+    if isinstance(value, PrimExpr):
+        return substitute(value, {v: table[id(v)] for v in _variables(value) if id(v) in table})
     return table.get(id(value), value) if isinstance(value, (BlockRV, LoopRV)) else value
 
 
@@ -195,6 +223,9 @@ def _pack(value: Any, numbers: dict[int, int]) -> Any:
         return value.value
     if isinstance(value, (Buffer, TensorIntrin)):
         return value.name
+    if isinstance(value, PrimExpr):
+        loops = [v for v in _variables(value) if id(v) in numbers]
+        return {"node": save_json((value, *loops)), "loops": [numbers[id(v)] for v in loops]}
     if isinstance(value, Node):
         return {"node": save_json(value)}
     raise ScheduleError("the trace holds an argument that JSON cannot", found=repr(value))
@@ -202,5 +233,10 @@ def _pack(value: Any, numbers: dict[int, int]) -> Any:
 
 def _unpack(value: Any, handles: list[Any]) -> Any:
     if isinstance(value, dict):
-        return handles[value["rv"]] if "rv" in value else load_json(value["node"])
+        if "rv" in value:
+            return handles[value["rv"]]
+        node = load_json(value["node"])
+        if "loops" not in value:
+            return node
+        return substitute(node[0], {v: handles[n].var for v, n in zip(node[1:], value["loops"], strict=True)})
     return [_unpack(v, handles) for v in value] if isinstance(value, list) else value

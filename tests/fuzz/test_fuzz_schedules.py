@@ -1,0 +1,48 @@
+"""Random schedules of small programs compute what the programs do: primitives are exact, or refused."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.fuzz.budget import seeds
+from tests.fuzz.schedules import PROGRAMS, arrays_of, random_schedule
+from tests.tir.schedule.run_scheduled import run
+from weft.error import WeftError
+from weft.ir import assert_structural_equal
+from weft.tir import Schedule, interpret
+from weft.tir.pipeline import lower
+
+
+def check(name: str, seed: int, steps: int = 7) -> None:
+    """Schedule a program at random and compare: as scheduled, replayed from its trace, and lowered."""
+    r = random.Random(f"{name} {seed}")
+    func = PROGRAMS[name](r)
+    given = arrays_of(func, seed)
+    expected = [a.copy() for a in given]
+    run(func, *expected)
+    sch, log = random_schedule(func, r, steps)
+    try:
+        found = [a.copy() for a in given]
+        run(sch.func, *found)
+        for e, f in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(f, e)
+        again = Schedule(func)
+        sch.trace.apply_to_schedule(again)
+        assert_structural_equal(again.func, sch.func)
+        if seed % 4 == 0:
+            found = [a.copy() for a in given]
+            interpret(lower(sch.func), *found)
+            for e, f in zip(expected, found, strict=True):
+                np.testing.assert_array_equal(f, e)
+    except (AssertionError, WeftError, Exception) as error:
+        tried = "\n".join(log)
+        raise AssertionError(f"{name}, seed {seed}:\n{tried}\n{sch.trace}\n{sch.func}\n{error}") from error
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_schedule_keeps_the_result(name):
+    for seed in seeds(share=0.15):
+        check(name, seed)

@@ -1,0 +1,80 @@
+"""Functions written by hand, whose blocks share loops and buffers: what would change the result is refused."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.fuzz.schedules import PROGRAMS, arrays_of
+from tests.tir.schedule.run_scheduled import run
+from weft.error import ScheduleError
+from weft.tir import ForKind, Schedule
+
+
+def parallel_then_fuse(s):
+    c, k = s.get_loops("M")
+    s.parallel(c)
+    s.fuse(c, k)
+
+
+def shared_nest(s):
+    s.reverse_compute_at("D", s.get_loops("C")[1])
+    s.rfactor(s.get_loops("C")[2])
+
+
+def part_of_a_maker(s):
+    _, last = s.loop_partition(s.get_loops("R_v0")[0], [None, 1])
+    s.reverse_compute_at("Y", last)
+
+
+CASES = {
+    "cache_write: several blocks write": ("scatter", lambda s: s.cache_write("S", 0, "global")),
+    "cache_write: the block reads 'Y', which it writes": ("prefix", lambda s: s.cache_write("P", 0, "global")),
+    "cache_write: several blocks": ("halves", lambda s: s.cache_write("L", 0, "global")),
+    "fuse: the loop feeds 'v_k'": ("total", parallel_then_fuse),
+    "rfactor: (other statements|the block does not stand alone)": ("matmul", shared_nest),
+    "rfactor: the range of a loop": ("triangle", lambda s: s.rfactor(s.get_loops("S")[1])),
+    "pad_einsum: the loops are scheduled": ("triangle", lambda s: s.pad_einsum("S", [4, 1])),
+    "blockize: the range of a loop": ("triangle", lambda s: s.blockize(s.get_loops("S")[0])),
+    "reverse_compute_at: the loop runs after": (
+        "overwritten",
+        lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]),
+    ),
+    "reverse_compute_at: the block also reads what 'R_v0' makes": ("argmax", part_of_a_maker),
+    "reindex: 'B' is written in the same loop nest": ("one_nest", lambda s: s.reindex("B", ("read", 0))),
+    "reindex: the block touches 'X' under a condition": ("conv", lambda s: s.reindex("P", "X")),
+    "reindex: the block does not make": ("halves", lambda s: s.reindex("L", ("write", 0))),
+    "cache_read: 'B' is written in the same loop nest": ("one_nest", lambda s: s.cache_read("B", 0, "global")),
+}
+
+
+@pytest.mark.parametrize("message", CASES)
+def test_refused(message):
+    name, apply = CASES[message]
+    func = PROGRAMS[name](random.Random(5))
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=message):
+        apply(sch)
+    given = arrays_of(func, 1)
+    expected, found = [a.copy() for a in given], [a.copy() for a in given]
+    run(func, *expected)
+    run(sch.func, *found)
+    for e, f in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(f, e)
+
+
+@pytest.mark.parametrize(
+    ("how", "kinds"), [("parallel", "PSS"), ("vectorize", "SSV"), ("unroll", "UUU"), (None, "SSS")]
+)
+def test_the_parts_of_a_split_loop(how, kinds):
+    sch = Schedule(PROGRAMS["where"](random.Random(0)))
+    loop = sch.fuse(*sch.get_loops("A"))
+    if how:
+        getattr(sch, how)(loop)
+    sch.annotate(loop, "note", 1)
+    parts = [sch.get(p) for p in sch.split(loop, [None, 2, 3])]
+    names = {"P": ForKind.PARALLEL, "S": ForKind.SERIAL, "V": ForKind.VECTORIZED, "U": ForKind.UNROLLED}
+    assert [p.kind for p in parts] == [names[k] for k in kinds]
+    assert [p.annotations.get("note") for p in parts] == [1, None, None]

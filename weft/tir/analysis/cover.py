@@ -1,0 +1,101 @@
+"""Whether the loops around a block run it at every point of its domain, as primitives assume that build them anew."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer, IterSumExpr, detect_iter_map
+from weft.ir import PrimExpr, Range, Var, is_const_int, logical_not
+from weft.tir.analysis.structure import conjuncts, used_vars
+from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
+
+__all__ = ["covers", "covers_domain"]
+
+
+def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
+    """Whether a block runs for all values of its iteration variables.
+
+    Parameters
+    ----------
+    path : list of Stmt
+        The statements from the root down to the realization of the block.
+    analyzer : Analyzer
+        One that knows the loops on the path.
+    """
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    domains = [iv.dom for iv in realize.block.iter_vars]
+    known = [d for d in domains if d is not None]
+    return len(known) == len(domains) and covers(path, realize.iter_values, tuple(known), analyzer)
+
+
+def covers(path: list[Stmt], values: tuple[PrimExpr, ...], box: tuple[Range, ...], analyzer: Analyzer) -> bool:
+    """Whether `values` take, together, each point of `box` where the path ends."""
+    loops, conditions = _around(path)
+    variables = {f.loop_var for f in loops}
+    if any(not used_vars(f.min, f.extent).isdisjoint(variables) for f in loops):
+        return False
+    ranges = {f.loop_var: Range(f.min, f.extent) for f in loops}
+    if not _trivial(values, box, ranges, analyzer):
+        sums = detect_iter_map(values, ranges).indices
+        if len(sums) != len(values):
+            return False
+        if not all(_reaches(s, r, analyzer) for s, r in zip(sums, box, strict=True)):
+            return False
+    return all(_cuts_nothing(c, values, box, analyzer) for c in conditions)
+
+
+def _around(path: list[Stmt]) -> tuple[list[For], list[PrimExpr]]:
+    """List the loops between a block and its scope, and the conditions under which it runs."""
+    loops: list[For] = []
+    conditions: list[PrimExpr] = []
+    for s, below in zip(path, [*path[1:], None], strict=True):
+        if isinstance(s, Block):
+            loops, conditions = [], []
+        elif isinstance(s, For):
+            loops.append(s)
+        elif isinstance(s, IfThenElse):
+            conditions.append(s.condition if below is s.then_case else logical_not(s.condition))
+        elif isinstance(s, BlockRealize):
+            conditions += conjuncts(s.predicate)
+    return loops, conditions
+
+
+def _trivial(
+    values: tuple[PrimExpr, ...], box: tuple[Range, ...], ranges: dict[Var, Range], analyzer: Analyzer
+) -> bool:
+    """Whether each value is a loop of its own with the range wanted."""
+    if len(set(values)) != len(values):
+        return False
+    for value, wanted in zip(values, box, strict=True):
+        found = ranges.get(value) if isinstance(value, Var) else None
+        if found is None or not _same(found, wanted, analyzer):
+            return False
+    return True
+
+
+def _same(a: Range, b: Range, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove_equal(a.min, b.min) and analyzer.can_prove_equal(a.extent, b.extent)
+
+
+def _reaches(total: IterSumExpr, wanted: Range, analyzer: Analyzer) -> bool:
+    """Whether a sum of iterators takes each value of a range; its strides follow one another."""
+    if not analyzer.can_prove_equal(total.base, wanted.min):
+        return False
+    if not total.args:
+        return is_const_int(wanted.extent, 1) or analyzer.can_prove(wanted.extent <= 1)
+    if not is_const_int(total.args[-1].scale, 1):
+        return False
+    extent = total.args[0].scale * total.args[0].extent
+    return analyzer.can_prove_equal(extent, wanted.extent) or analyzer.can_prove(extent >= wanted.extent)
+
+
+def _cuts_nothing(
+    condition: PrimExpr, values: tuple[PrimExpr, ...], box: tuple[Range, ...], analyzer: Analyzer
+) -> bool:
+    """Whether a condition fails at points outside of the box only."""
+    if analyzer.can_prove(condition):
+        return True
+    with analyzer.constraint_scope(logical_not(condition)):
+        return any(
+            analyzer.can_prove(v >= r.min + r.extent) or analyzer.can_prove(v < r.min)
+            for v, r in zip(values, box, strict=True)
+        )
