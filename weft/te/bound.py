@@ -66,8 +66,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         assert axis is not None and axis.dom is not None
         row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
         return {**whole, first: Range(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
-    place = enclosing_loops(stage)
-    fixed = {id(iv) for _, iv in place}
+    fixed = {id(iv) for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for consumer in sch.consumers(stage):
         if consumer.attach_type == "inline":
@@ -88,6 +87,14 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
             extent = an.simplify(merged.max_value - low + 1)
             result[iv] = _within(iv.dom, Range(low, extent), an)  # type: ignore[arg-type]
     return result  # type: ignore[return-value]
+
+
+def _shared_over(stage: Stage, parent: Stage, iv: IterVar) -> bool:
+    """Whether the threads of a loop around a stage use one copy of its memory, which holds what all of them read."""
+    thread = parent.attr(iv).bind_thread
+    if thread is None or stage.scope.startswith(("local", "wmma")):
+        return False
+    return not (stage.scope.startswith("shared") and thread.thread_tag.startswith("blockIdx"))
 
 
 def _within(whole: Range, part: Range, an: Analyzer) -> Range:

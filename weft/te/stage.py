@@ -74,7 +74,7 @@ class Stage:
         self.schedule, self.op = schedule, op
         self.body: tuple[PrimExpr, ...] = op.body if isinstance(op, ComputeOp) else ()
         self.is_output = False
-        self.scope = "global"
+        self.given_scope = ""
         self.attach_type = "root"
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
@@ -107,6 +107,25 @@ class Stage:
         """The reduction axes of the body as it is now."""
         first = self.body[0] if self.body else None
         return first.axis if isinstance(first, Reduce) else ()
+
+    @property
+    def scope(self) -> str:
+        """Where the output lies: what was said, else what the threads around the stage share."""
+        if self.given_scope:
+            return self.given_scope
+        stage, tags = self, []
+        while stage.attach_type == "scope":
+            parent, at = stage.attach_stage, stage.attach_ivar
+            assert parent is not None
+            for iv in parent.leaf_iter_vars:
+                thread = parent.iter_attrs[id(iv)].bind_thread if id(iv) in parent.iter_attrs else None
+                tags.append(thread.thread_tag if thread is not None else "")
+                if iv is at:
+                    break
+            stage = parent
+        if any(t.startswith("threadIdx") for t in tags):
+            return "local"
+        return "shared" if any(t.startswith("blockIdx") for t in tags) else "global"
 
     def reads(self) -> list[Tensor]:
         """List the tensors that the stage reads, each once."""
@@ -308,7 +327,7 @@ class Stage:
 
     def set_scope(self, scope: str) -> None:
         """Set the memory scope of the output: ``global``, ``local``, ``shared``."""
-        self.scope = scope
+        self.given_scope = scope
 
     def double_buffer(self) -> None:
         """Ask for two copies of the output, so that the next tile is filled while this one is read."""
@@ -476,7 +495,7 @@ class Schedule:
 
     def _insert(self, op: Operation, scope: str, after: Stage | None) -> Stage:
         stage = Stage(self, op)
-        stage.scope = scope
+        stage.given_scope = scope
         self.stages.insert(0 if after is None else self.stages.index(after) + 1, stage)
         self.stage_map[id(op)] = stage
         return stage

@@ -22,6 +22,7 @@ from weft.tir import custom_datatype
 from weft.tir import transform as t
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, ForKind
+from weft.tir.transform.inject_virtual_thread import is_virtual
 
 __all__ = [
     "custom_types",
@@ -62,6 +63,7 @@ def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
         *[(1, p) for p in custom_types(kind)],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
+        (1, t.inject_virtual_thread()),
         (1, t.inject_prefetch()),
         (1, t.inject_double_buffer()),
         (1, t.relax_guards()),
@@ -88,6 +90,7 @@ def device_phases(target: Any = None) -> Phases:
         (1, t.lower_blocks()),
         *[(1, p) for p in custom_types(kind)],
         (1, t.simplify()),
+        (1, t.inject_virtual_thread()),
         (1, t.compact_buffer()),
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
         (1, t.flatten_buffer()),
@@ -151,7 +154,7 @@ def is_lowered(func: PrimFunc) -> bool:
 
 def runs_on_device(func: PrimFunc) -> bool:
     """Whether a function has loops bound to threads of a device."""
-    return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING for n in walk(func.body))
+    return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING and not is_virtual(n) for n in walk(func.body))
 
 
 def lower_module(mod: IRModule, target: Any = None, *, simple_mode: bool = False) -> IRModule:

@@ -148,8 +148,10 @@ def test_one_axis_for_two_nested_loops_is_refused() -> None:
         _kernel(s, [a, c])
 
 
-def _run_together(kernel: Kernel, folder: Path, values: dict[str, Any], blocks: int, threads: int) -> None:
-    """Run each block with one thread for each of its threads, which wait for each other at barriers."""
+def _run_together(
+    kernel: Kernel, folder: Path, values: dict[str, Any], blocks: tuple[int, int], threads: tuple[int, int]
+) -> None:
+    """Run each block of a grid (x, y) with one thread for each of its threads, which wait for each other at barriers."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")
@@ -163,15 +165,16 @@ def _run_together(kernel: Kernel, folder: Path, values: dict[str, Any], blocks: 
     path.write_text(emulation + barrier + kernel.source)
     subprocess.run([compiler, "-O1", "-pthread", "-shared", "-fPIC", "-o", str(folder / "k.so"), str(path)], check=True)
     library = ctypes.CDLL(str(folder / "k.so"))
-    library.begin(threads)
+    library.begin(threads[0] * threads[1])
     args = [ctypes.c_void_p(values[p.name].ctypes.data) for p in kernel.params]
 
-    def one(block: int, thread: int) -> None:
-        library.at(block, 0, 0, thread, 0, 0)
+    def one(block: tuple[int, ...], thread: tuple[int, ...]) -> None:
+        library.at(*block, 0, *thread, 0)
         library[kernel.name](*args)
 
-    for block in range(blocks):
-        team = [threading.Thread(target=one, args=(block, thread)) for thread in range(threads)]
+    for block in itertools.product(*map(range, blocks)):
+        places = itertools.product(*map(range, threads))
+        team = [threading.Thread(target=one, args=(block, thread)) for thread in places]
         for t in team:
             t.start()
         for t in team:
@@ -199,5 +202,48 @@ def test_shared_memory_and_barriers(tmp_path: Path) -> None:
     _compiles(kernel)
     rng = np.random.default_rng(0)
     values = {"A": rng.random((n, k), "float32"), "B": rng.random(k, "float32"), "C": np.zeros(n, "float32")}
-    _run_together(kernel, tmp_path, values, n // tile, tile)
+    _run_together(kernel, tmp_path, values, (n // tile, 1), (tile, 1))
     np.testing.assert_allclose(values["C"], values["A"] @ values["B"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [32, 20, 7])
+def test_a_product_with_virtual_threads(n: int, tmp_path: Path) -> None:
+    """Tiles in shared memory hold what all threads of a block read, virtual ones too; these run side by side."""
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[k, i] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    shared = [s.cache_read(t, "shared", [c]) for t in (a, b)]
+    local = [s.cache_read(t, "local", [c]) for t in shared]
+    sums = s.cache_write(c, "local")
+    threads = [te.thread_axis((0, 4), f"threadIdx.{d}") for d in "yx"]
+    loops = []
+    for axis, tag, thread in zip(s[c].op.axis, "yx", threads, strict=True):
+        block, rest = s[c].split(axis, factor=16)
+        virtual, rest = s[c].split(rest, nparts=2)
+        lane, rest = s[c].split(rest, nparts=4)
+        s[c].bind(block, te.thread_axis(f"blockIdx.{tag}"))
+        s[c].bind(virtual, te.thread_axis((0, 2), "vthread", name=f"v{tag}"))
+        s[c].bind(lane, thread)
+        loops.append((block, virtual, lane, rest))
+    s[c].reorder(*[loop for level in zip(*loops, strict=True) for loop in level])
+    s[sums].compute_at(s[c], loops[1][2])
+    outer, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=4)
+    s[sums].reorder(outer, inner, *s[sums].op.axis)
+    for tile, register in zip(shared, local, strict=True):
+        s[tile].compute_at(s[sums], outer)
+        s[register].compute_at(s[sums], inner)
+        for axis, thread in zip(s[tile].op.axis, threads, strict=True):
+            s[tile].bind(s[tile].split(axis, nparts=4)[0], thread)
+    values = {"A": np.random.rand(n, n).astype("float32"), "B": np.random.rand(n, n).astype("float32"),
+              "C": np.zeros((n, n), "float32")}  # fmt: skip
+    direct = emit_kernel(te.schedule.schedule_to_prim_func(s, [a, b, c], "f"))
+    for i, kernel in enumerate((direct, _kernel(s, [a, b, c]))):
+        assert kernel.source.count("__shared__ float") == 2 and "vthread" not in kernel.source
+        assert kernel.source.count("__syncthreads()") in (2, 3)
+        _compiles(kernel)
+        values["C"][:] = 0
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        _run_together(kernel, folder, values, ((n + 15) // 16,) * 2, (4, 4))
+        np.testing.assert_allclose(values["C"], values["A"].T @ values["B"], rtol=1e-5)

@@ -35,6 +35,7 @@ def _phases() -> list[tuple[int, Pass]]:
         *[(1, p) for p in custom_types("c")],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
+        (1, t.inject_virtual_thread()),
         (1, t.inject_prefetch()),
         (1, t.inject_double_buffer()),
         (1, t.hoist_if_then_else()),

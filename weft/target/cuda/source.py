@@ -444,8 +444,8 @@ def emit_kernel(func: PrimFunc) -> Kernel:
         When the outermost loop is not bound to threads, or for what target cuda does not express yet.
     """
     name = func.attrs.get("global_symbol") or "main"
-    phases = [(1, t.lower_blocks()), (1, t.simplify()), (1, t.thread_sync("shared")), (1, t.compact_buffer()),
-              (1, t.lower_intrin(target="cuda")), (1, t.flatten_buffer()),
+    phases = [(1, t.lower_blocks()), (1, t.simplify()), (1, t.inject_virtual_thread()), (1, t.thread_sync("shared")),
+              (1, t.compact_buffer()), (1, t.lower_intrin(target="cuda")), (1, t.flatten_buffer()),
               (2, t.vectorize_loop()), (2, t.unroll_loop()), (3, t.simplify())]  # fmt: skip
     finishing = [t.thread_sync("shared"), t.lower_intrin(target="cuda")]
     passes = finishing if is_lowered(func) else with_own_passes(phases)

@@ -10,6 +10,7 @@ from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
 from weft.tir.transform.inject_double_buffer import inject_double_buffer
 from weft.tir.transform.inject_prefetch import inject_prefetch
+from weft.tir.transform.inject_virtual_thread import inject_virtual_thread
 from weft.tir.transform.loop_partition import loop_partition
 from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
@@ -32,6 +33,7 @@ FlattenBuffer = StorageFlatten = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
 InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
+InjectVirtualThread = inject_virtual_thread
 InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
 LowerCustomDatatypes = lower_custom_datatypes

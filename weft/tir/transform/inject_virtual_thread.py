@@ -1,0 +1,205 @@
+"""InjectVirtualThread: loops over virtual threads go inside the other loops, around what differs between threads.
+
+Virtual threads share what is the same for all of them; of memory that holds something else for each, there is a copy
+for each. So their statements stand side by side in the innermost loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.ir import CallIntrin, IntImm, IRModule, Var, function_pass, rebuild, rewrite, substitute, walk
+from weft.tir.analysis.structure import replace_node, stmt_children
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
+from weft.tir.transform.remove_no_op import is_pure
+
+__all__ = ["inject_virtual_thread", "is_virtual"]
+
+_MAX_UNROLLED = 16
+_ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or need not do
+
+
+def is_virtual(node: Any) -> bool:
+    """Whether a node is a loop over virtual threads (``vthread``, ``vthread.x``, ..., ``cthread``)."""
+    return isinstance(node, For) and node.thread_binding is not None and (
+        node.thread_binding.thread_tag.split(".")[0] in ("vthread", "cthread"))  # fmt: skip
+
+
+@function_pass(kind=PrimFunc)
+def inject_virtual_thread(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Replace each loop over virtual threads by loops around the statements that differ between them.
+
+    Requires
+        No blocks; buffers with their dimensions.
+    Ensures
+        The same form, without loops bound to ``vthread``. Memory allocated inside that threads fill differently has a
+        new first dimension, the thread. Below 16 threads their statements are to be unrolled. Where the number of
+        threads is not constant, or a call with effects gets memory that is allocated inside, threads run one by one.
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
+                for v in T.thread_binding(2, thread="vthread"):
+                    S = T.alloc_buffer((1,))
+                    for i in range(8):
+                        S[0] = A[v, i] * 2.0
+                        B[v, i] = S[0] + 1.0
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((2, 8), "float32"), B: T.Buffer((2, 8), "float32")):
+                S = T.alloc_buffer((2, 1))
+                for i in range(8):
+                    for v in T.unroll(2):
+                        S[v, 0] = A[v, i] * 2.0
+                    for v in T.unroll(2):
+                        B[v, i] = S[v, 0] + 1.0
+    Cost
+        Linear in statements, for each round of the search for what differs.
+    Source
+        TVM's ``InjectVirtualThread``.
+    """
+    body = _visit(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Stmt):
+        return node
+    node = rebuild(node, _visit)
+    if not is_virtual(node):
+        return node
+    known = isinstance(node.extent, IntImm) and node.extent.value > 0 and not _opaque(node)
+    return _Injector(node).run() if known else _one_by_one(node)
+
+
+def _one_by_one(loop: For, kind: ForKind = ForKind.SERIAL, body: Stmt | None = None) -> For:
+    """Return a plain loop over the threads, with a variable of its own."""
+    var = Var(loop.loop_var.name, loop.loop_var.dtype)
+    body = substitute(loop.body if body is None else body, {loop.loop_var: var})
+    return For(var, loop.min, loop.extent, kind, body, None, loop.annotations, span=loop.span)
+
+
+def _opaque(loop: For) -> bool:
+    """Whether memory that is allocated inside is used by its pointer or another name, or has strides."""
+    inside = [n.buffer for n in walk(loop.body) if isinstance(n, AllocBuffer)]
+    if any(b.strides for b in inside):
+        return True
+    mine = {id(x) for b in inside for x in (b, b.data)}
+    calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
+    views = [n.buffer.data for n in walk(loop.body) if isinstance(n, DeclBuffer)]
+    return any(id(n) in mine for n in walk((tuple(calls), tuple(views)))) or any(
+        isinstance(n, LetStmt) and n.var.dtype == "handle" for n in walk(loop.body))  # fmt: skip
+
+
+class _Injector:
+    """Places the loops of one nest."""
+
+    def __init__(self, loop: For) -> None:
+        self.loop, self.thread = loop, loop.loop_var
+        self.inside = {id(n.buffer) for n in walk(loop.body) if isinstance(n, AllocBuffer)}
+        self.differs: set[int] = {id(self.thread)}  # variables and buffers that are not the same for all threads
+
+    def run(self) -> Stmt:
+        """Find what differs, and place the loops."""
+        before = -1
+        while before != len(self.differs):
+            before = len(self.differs)
+            self.search(self.loop.body, False)
+        copies = {id(n.buffer): self.copied(n.buffer) for n in walk(self.loop.body)
+                  if isinstance(n, AllocBuffer) and id(n.buffer) in self.differs}  # fmt: skip
+        at = self.thread - self.loop.min
+
+        def rule(n: Any) -> Any:
+            if isinstance(n, (BufferLoad, BufferStore)) and id(n.buffer) in copies:
+                return replace_node(n, buffer=copies[id(n.buffer)], indices=(at, *n.indices))
+            if isinstance(n, Prefetch) and id(n.buffer) in copies:
+                return seq()
+            if isinstance(n, AllocBuffer) and id(n.buffer) in copies:
+                return replace_node(n, buffer=copies[id(n.buffer)])
+            return n
+
+        self.inside |= {id(b) for b in copies.values()}
+        self.differs |= {id(b) for b in copies.values()}
+        return self.place(rewrite(self.loop.body, rule))
+
+    def copied(self, b: Buffer) -> Buffer:
+        return replace_node(b, data=Var(b.data.name, b.data.dtype), shape=(self.loop.extent, *b.shape))
+
+    def depends(self, value: Any) -> bool:
+        """Whether an expression, or part of a statement, differs between threads."""
+        return any(id(n) in self.differs for n in walk(value))
+
+    def search(self, node: Stmt, inside: bool) -> None:
+        """Note what a statement makes different; `inside` a test or loop that is."""
+        if isinstance(node, BufferStore):
+            if inside or self.depends((node.value, node.indices, node.predicate)):
+                self.differs.add(id(node.buffer))
+            return
+        if isinstance(node, LetStmt) and (inside or self.depends(node.value)):
+            self.differs.add(id(node.var))
+        if isinstance(node, For):
+            own = self.depends((node.min, node.extent))
+            if own:
+                self.differs.add(id(node.loop_var))
+            inside = inside or own
+        elif isinstance(node, (IfThenElse, While, AssertStmt)):
+            inside = inside or self.depends(node.condition)
+        for child in stmt_children(node):
+            self.search(child, inside)
+
+    def place(self, node: Stmt) -> Stmt:
+        """Return a statement with the loops over threads where they belong."""
+        if not self.repeats(node):
+            return node
+        if isinstance(node, SeqStmt):
+            return seq(*[self.place(s) for s in node.seq])
+        heads: Sequence[Any] | None = None
+        if isinstance(node, For):
+            heads = (node.min, node.extent)
+        elif isinstance(node, (LetStmt, AttrStmt)):
+            heads = (node.value,)
+        elif isinstance(node, (IfThenElse, AssertStmt)):
+            heads = (node.condition,)
+        elif isinstance(node, AllocBuffer):
+            heads = ()
+        if heads is None or self.depends(heads):
+            short = isinstance(self.loop.extent, IntImm) and self.loop.extent.value < _MAX_UNROLLED
+            return _one_by_one(self.loop, ForKind.UNROLLED if short else ForKind.SERIAL, node)
+        return rebuild(node, lambda n: self.place(n) if isinstance(n, Stmt) else n)
+
+    def repeats(self, node: Stmt) -> bool:
+        """Whether running a statement once is not the same as each thread running it."""
+        for n in walk(node):
+            if id(n) in self.differs:
+                return True
+            if isinstance(n, BufferStore) and id(n.buffer) not in self.inside and any(
+                isinstance(x, BufferLoad) and x.buffer.data is n.buffer.data for x in walk(n.value)
+            ):  # fmt: skip
+                return True
+            if isinstance(n, Evaluate) and not is_pure(n.value) and not (
+                isinstance(n.value, CallIntrin) and n.value.op.name in _ONCE
+            ):  # fmt: skip
+                return True
+        return False
