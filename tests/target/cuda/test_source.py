@@ -151,7 +151,7 @@ def test_one_axis_for_two_nested_loops_is_refused() -> None:
 def _run_together(
     kernel: Kernel, folder: Path, values: dict[str, Any], blocks: tuple[int, int], threads: tuple[int, int]
 ) -> None:
-    """Run each block of a grid (x, y) with one thread for each of its threads, which wait for each other at barriers."""
+    """Run each block of a grid (x, y) by a thread for each of its threads, which wait for each other at barriers."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("there is no C++ compiler")

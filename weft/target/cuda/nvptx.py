@@ -90,9 +90,9 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> Modul
 def device_functions(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
     """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
     passes = [
-        t.lower_blocks(), *custom_types("nvptx"), t.simplify(), t.thread_sync("shared"), t.compact_buffer(),
-        t.lower_intrin(target="nvptx"), t.flatten_buffer(), t.split_host_device(), t.vectorize_loop(), t.unroll_loop(),
-        t.simplify(), t.lower_math(),
+        t.lower_blocks(), *custom_types("nvptx"), t.simplify(), t.inject_virtual_thread(), t.thread_sync("shared"),
+        t.compact_buffer(), t.lower_intrin(target="nvptx"), t.flatten_buffer(), t.split_host_device(),
+        t.vectorize_loop(), t.unroll_loop(), t.simplify(), t.lower_math(),
     ]  # fmt: skip
     for name, func in functions.items():
         if not any(isinstance(n, For) and n.kind is ForKind.THREAD_BINDING for n in walk(func.body)):
