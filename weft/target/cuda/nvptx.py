@@ -21,9 +21,9 @@ from weft.target.llvm.object import assemble
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.types import llvm_type
 from weft.target.target import Target
-from weft.tir import BufferStore, For, ForKind, PrimFunc
+from weft.tir import BufferStore, PrimFunc
 from weft.tir import transform as t
-from weft.tir.pipeline import custom_types
+from weft.tir.pipeline import lower_module, runs_on_device
 
 __all__ = ["emit_nvvm", "emit_ptx"]
 
@@ -77,7 +77,7 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> Modul
     if target.kind.name != "nvptx":
         raise CodegenError("PTX is made for targets of kind nvptx", found=str(target), help="Target('nvptx')")
     module = _DeviceModule(target)
-    for name, func in device_functions({getattr(n, "name_hint", n): f for n, f in functions.items()}).items():
+    for name, func in device_functions({getattr(n, "name_hint", n): f for n, f in functions.items()}, target).items():
         try:
             _emit_kernel(module, name, func)
         except WeftError as e:
@@ -87,30 +87,28 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> Modul
     return module
 
 
-def device_functions(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
+def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> dict[str, PrimFunc]:
     """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
-    passes = [
-        t.lower_blocks(), *custom_types("nvptx"), t.simplify(), t.inject_virtual_thread(), t.thread_sync("shared"),
-        t.compact_buffer(), t.lower_intrin(target="nvptx"), t.flatten_buffer(), t.split_host_device(),
-        t.vectorize_loop(), t.unroll_loop(), t.simplify(), t.lower_math(),
-    ]  # fmt: skip
+    mod = IRModule(dict(functions))
     for name, func in functions.items():
-        if not any(isinstance(n, For) and n.kind is ForKind.THREAD_BINDING for n in walk(func.body)):
+        if not runs_on_device(func):
             raise CodegenError(
                 f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
                 where=func.span,
                 expected="a nest of loops bound to blockIdx or threadIdx",
                 help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
             )
-    lowered = Sequential(passes, name="nvptx.lower")(IRModule(dict(functions)))
-    funcs = {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
-    return {name: f for name, f in funcs.items() if f.attrs.get("tir.is_global_func")}
+    if not all(f.attrs.get("tir.is_global_func") for f in functions.values()):
+        passes = [t.thread_sync("shared"), t.lower_intrin(target="nvptx"), t.split_host_device()]
+        mod = Sequential(passes, name="nvptx.lower")(lower_module(mod, target))
+    lowered = {v.name_hint: f for v, f in t.lower_math()(mod).items() if isinstance(f, PrimFunc)}
+    return {name: f for name, f in lowered.items() if f.attrs.get("tir.is_global_func")}
 
 
 def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:
     """Emit one device function."""
     extents = launch_extents(func)
-    symbol = re.sub(r"\W", "_", str(func.attrs.get("global_symbol") or name))
+    symbol = re.sub(r"\W", "_", name)
     s = KernelEmitter(module, symbol)
     s.noalias = bool(func.attrs.get("tir.noalias", False))
     stored = {id(n.buffer.data) for n in walk(func.body) if isinstance(n, BufferStore)}
