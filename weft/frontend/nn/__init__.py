@@ -26,4 +26,5 @@ from weft.frontend.nn.modules import (
 )
 from weft.frontend.nn.op import *  # noqa: F403 - one function an operation
 from weft.frontend.nn.parameter import Parameter
+from weft.frontend.nn.subroutine import SubroutineMixin
 from weft.frontend.nn.tensor import Object, Tensor, get_default_dtype, set_default_dtype

@@ -30,7 +30,7 @@ from weft.ir import Tuple as TupleExpr
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 
-__all__ = ["Exporter"]
+__all__ = ["Exporter", "expression"]
 
 
 class Exporter:
@@ -61,6 +61,11 @@ class Exporter:
         if not Exporter._current:
             raise InvalidArgument("no module is being exported", help="use module.export_tvm(spec)")
         return Exporter._current[-1]
+
+    @staticmethod
+    def active_io() -> IOEffect | None:
+        """Return the effect of printing of the exporter at work; None where there is neither."""
+        return Exporter._current[-1].io_effect if Exporter._current else None
 
     def build(self, spec: _spec.ModuleSpec) -> tuple[IRModule, list[tuple[str, Parameter]]]:
         """Trace the methods of a specification.
@@ -120,7 +125,7 @@ class Exporter:
                 for (_, param), var in zip(params, weights, strict=bool(weights)):
                     param._expr = var
                 inputs = [_wrap(bb, s, v) for s, v in zip(method.arg_specs, arguments, strict=True)]
-                result = _result(method.method(*inputs), name)
+                result = expression(method.method(*inputs), name)
                 if effects:
                     finals = [v for _, effect in effects for v in effect.finalize()]
                     result = TupleExpr((result, TupleExpr(tuple(finals))))
@@ -173,14 +178,20 @@ def _wrap(bb: BlockBuilder, spec: Any, var: Any) -> Any:
     return type(spec.elements)(_wrap(bb, s, f) for s, f in zip(spec.elements, fields, strict=True))
 
 
-def _result(value: Any, method: str) -> Expr:
-    """The expression of a method's result: tensors, objects, numbers, and lists and tuples of them."""
+def expression(value: Any, method: str) -> Expr:
+    """Return the expression of a method's result: tensors, objects, numbers, and lists and tuples of them.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is something else.
+    """
     if isinstance(value, (Tensor, Object)):
         return value._expr
     if isinstance(value, Expr):
         return value
     if isinstance(value, (list, tuple)):
-        return TupleExpr(tuple(_result(v, method) for v in value))
+        return TupleExpr(tuple(expression(v, method) for v in value))
     if isinstance(value, PrimExpr):
         return shape_expr([value])
     if isinstance(value, (int, float)):

@@ -10,12 +10,13 @@ from weft.frontend.nn.effect import Effect
 from weft.frontend.nn.exporter import Exporter
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.spec import ModuleSpec
+from weft.frontend.nn.subroutine import SubroutineMixin
 from weft.ir import IRModule
 
 __all__ = ["Module"]
 
 
-class Module:
+class Module(SubroutineMixin):
     """A part of a model.
 
     A subclass makes its parameters and inner modules in ``__init__`` and computes in ``forward``, or in methods of
@@ -40,7 +41,7 @@ class Module:
             raise InvalidArgument(
                 f"module '{type(self).__name__}' has no method 'forward'", help="define it, or call another method"
             )
-        return self.forward(*args, **kwargs)
+        return self._call_subroutine(args, kwargs) if self.define_subroutine else self.forward(*args, **kwargs)
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """List what the module holds, by name; containers list their elements."""
