@@ -36,13 +36,18 @@ class Span(msgspec.Struct, frozen=True):
         return self.origin if self.origin is not None else f"{self.file}:{self.line}:{self.column}"
 
 
-def _lists_to_tuples(fields: tuple[str, ...]) -> Any:
-    """Make what runs after a node was made: fields that are tuples may be given as lists."""
+def _lists_to_tuples(fields: tuple[str, ...], bases: tuple[type, ...]) -> Any:
+    """Make what runs after a node was made: fields that are tuples may be given as lists; then what a base defines."""
+    inherited = next((b.__dict__["__post_init__"] for base in bases for b in base.__mro__
+                      if hasattr(b.__dict__.get("__post_init__"), "__code__")
+                      and b.__dict__["__post_init__"].__name__ != "convert"), None)  # fmt: skip
 
     def convert(self: Any) -> None:
         for f in fields:
             if type(getattr(self, f)) is list:
                 force_setattr(self, f, tuple(getattr(self, f)))
+        if inherited is not None:
+            inherited(self)
 
     return convert
 
@@ -57,7 +62,7 @@ class NodeMeta(type(msgspec.Struct)):
         own = tuple(f for f, a in namespace.get("__annotations__", {}).items() if str(a).startswith("tuple["))
         inherited = next((b.__sequences__ for b in bases if hasattr(b, "__sequences__")), ())
         if own and "__post_init__" not in namespace:
-            namespace["__post_init__"] = _lists_to_tuples(inherited + own)
+            namespace["__post_init__"] = _lists_to_tuples(inherited + own, bases)
         namespace["__sequences__"] = inherited + own
         cls = super().__new__(mcs, name, bases, namespace, frozen=True, eq=False, weakref=True, **options)
         if abstract:

@@ -11,7 +11,7 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, variables
 
-__all__ = ["all_bindings", "rewrite_bindings", "use_counts"]
+__all__ = ["all_bindings", "replace_value", "rewrite_bindings", "use_counts"]
 
 Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
 _RESULT_ATOMS = (ExprVar, Constant, ShapeExpr, PrimValue)
@@ -110,6 +110,16 @@ class _State:
                 self.keep_alive.append(var)
             self.bb.emit_normalized(VarBinding(target, new, span=binding.span))
         self.bb.span = outer_span
+
+
+def replace_value(binding: Any, value: Expr, var: Any = None) -> Any:
+    """Return a binding with another value, and another variable if one is given; itself when nothing differs."""
+    var = binding.var if var is None else var
+    if value is binding.value and var is binding.var:
+        return binding
+    if isinstance(binding, MatchCast):
+        return MatchCast(var, value, binding.ty, span=binding.span)
+    return VarBinding(var, value, span=binding.span)
 
 
 def all_bindings(func: Function) -> list[Any]:

@@ -16,9 +16,11 @@ from weft.relax.analysis.variables import (
     udchain,
 )
 from weft.relax.analysis.well_formed import check_well_formed, well_formed
+from weft.relax.unused import remove_all_unused
 
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time",
     "contains_impure_call", "defined_symbolic_vars", "detect_recursion", "free_symbolic_vars", "free_vars",
-    "get_var2val", "name_to_binding", "post_order_visit", "udchain", "well_formed",
+    "get_var2val", "name_to_binding", "post_order_visit", "remove_all_unused", "udchain",
+    "well_formed",
 ]  # fmt: skip

@@ -14,31 +14,39 @@ from weft.ir import (
     ExternFunc,
     GlobalVar,
     Op,
+    ShapeExpr,
     TensorType,
     Tuple,
     TupleGetItem,
     structural_equal,
 )
 from weft.relax.dpl.pattern import (
+    OPERATIONS,
     AndPattern,
     AttrPattern,
     CallPattern,
     ConstantPattern,
+    DataflowVarPattern,
     DFPattern,
     DtypePattern,
+    ExprPattern,
     ExternFuncPattern,
     GlobalVarPattern,
     NotPattern,
     OpPattern,
     OrPattern,
+    PrimArrPattern,
     ShapePattern,
     TupleItemPattern,
     TuplePattern,
+    TypePattern,
+    UnorderedTuplePattern,
     VarPattern,
     WildcardPattern,
 )
+from weft.relax.expr import DataflowVar
 
-__all__ = ["extract_matched_expr", "extract_matches", "match"]
+__all__ = ["Matcher", "extract_matched_expr", "extract_matches", "match", "same_shape"]
 
 
 def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
@@ -54,7 +62,7 @@ def extract_matches(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | 
     dict or None
         Pattern to expression; None if there is no match.
     """
-    state = _Matcher(var2val or {})
+    state = Matcher(var2val or {})
     return state.found if state.match(pattern, expr) else None
 
 
@@ -66,7 +74,10 @@ def match(pattern: DFPattern, expr: Any, var2val: Mapping[Any, Any] | None = Non
     return extract_matches(pattern, expr, var2val) is not None
 
 
-class _Matcher:
+OPERATIONS.update(match=match, extract=extract_matches)
+
+
+class Matcher:
     """What the parts of a pattern stand for so far; a failed alternative leaves nothing behind."""
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
@@ -101,66 +112,85 @@ _MATCH = Dispatch("match of a pattern", (DFPattern,))
 
 
 @_MATCH.on(WildcardPattern)
-def _wildcard(p: WildcardPattern, e: Any, m: _Matcher) -> bool:
+def _wildcard(p: WildcardPattern, e: Any, m: Matcher) -> bool:
     return True
 
 
 @_MATCH.on(OpPattern)
-def _op(p: OpPattern, e: Any, m: _Matcher) -> bool:
+def _op(p: OpPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, Op) and e.name == p.name
 
 
 @_MATCH.on(CallPattern)
-def _call(p: CallPattern, e: Any, m: _Matcher) -> bool:
+def _call(p: CallPattern, e: Any, m: Matcher) -> bool:
     if not isinstance(e, Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
         return False
     return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, e.args, strict=False))
 
 
 @_MATCH.on(VarPattern)
-def _var(p: VarPattern, e: Any, m: _Matcher) -> bool:
+def _var(p: VarPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ExprVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(GlobalVarPattern)
-def _global(p: GlobalVarPattern, e: Any, m: _Matcher) -> bool:
+def _global(p: GlobalVarPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, GlobalVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(ExternFuncPattern)
-def _extern(p: ExternFuncPattern, e: Any, m: _Matcher) -> bool:
+def _extern(p: ExternFuncPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, ExternFunc) and p.name == e.global_symbol
 
 
 @_MATCH.on(ConstantPattern)
-def _constant(p: ConstantPattern, e: Any, m: _Matcher) -> bool:
+def _constant(p: ConstantPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, Constant)
 
 
 @_MATCH.on(TuplePattern)
-def _tuple(p: TuplePattern, e: Any, m: _Matcher) -> bool:
+def _tuple(p: TuplePattern, e: Any, m: Matcher) -> bool:
     if not isinstance(e, Tuple) or len(e.fields) != len(p.fields):
         return False
     return all(m.match(a, x) for a, x in zip(p.fields, e.fields, strict=True))
 
 
+@_MATCH.on(UnorderedTuplePattern)
+def _unordered_tuple(p: UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
+    if not isinstance(e, Tuple) or len(e.fields) != len(p.fields):
+        return False
+
+    def place(i: int, free: list[Any]) -> bool:
+        """Match the patterns from the i-th with the elements that are left, trying each."""
+        if i == len(p.fields):
+            return True
+        for k, field in enumerate(free):
+            saved = dict(m.found)
+            if m.match(p.fields[i], field) and place(i + 1, free[:k] + free[k + 1 :]):
+                return True
+            m.found = saved
+        return False
+
+    return place(0, list(e.fields))
+
+
 @_MATCH.on(TupleItemPattern)
-def _item(p: TupleItemPattern, e: Any, m: _Matcher) -> bool:
+def _item(p: TupleItemPattern, e: Any, m: Matcher) -> bool:
     return isinstance(e, TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
 
 
 @_MATCH.on(OrPattern)
-def _or(p: OrPattern, e: Any, m: _Matcher) -> bool:
+def _or(p: OrPattern, e: Any, m: Matcher) -> bool:
     return m.match(p.left, e) or m.match(p.right, e)
 
 
 @_MATCH.on(AndPattern)
-def _and(p: AndPattern, e: Any, m: _Matcher) -> bool:
+def _and(p: AndPattern, e: Any, m: Matcher) -> bool:
     return m.match(p.left, e) and m.match(p.right, e)
 
 
 @_MATCH.on(NotPattern)
-def _not(p: NotPattern, e: Any, m: _Matcher) -> bool:
+def _not(p: NotPattern, e: Any, m: Matcher) -> bool:
     saved = dict(m.found)
     matched = m.match(p.reject, e)
     m.found = saved
@@ -168,7 +198,7 @@ def _not(p: NotPattern, e: Any, m: _Matcher) -> bool:
 
 
 @_MATCH.on(AttrPattern)
-def _attr(p: AttrPattern, e: Any, m: _Matcher) -> bool:
+def _attr(p: AttrPattern, e: Any, m: Matcher) -> bool:
     attrs = getattr(e, "attrs", None)
     if attrs is None or not all(k in attrs.keys() and structural_equal(attrs[k], v) for k, v in p.attrs.items):
         return False
@@ -176,15 +206,41 @@ def _attr(p: AttrPattern, e: Any, m: _Matcher) -> bool:
 
 
 @_MATCH.on(DtypePattern)
-def _dtype(p: DtypePattern, e: Any, m: _Matcher) -> bool:
+def _dtype(p: DtypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return isinstance(ty, TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
 
 
-@_MATCH.on(ShapePattern)
-def _shape(p: ShapePattern, e: Any, m: _Matcher) -> bool:
+@_MATCH.on(TypePattern)
+def _type(p: TypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
-    if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) != len(p.shape):
+    return ty is not None and structural_equal(ty, p.ty) and m.match(p.pattern, e)
+
+
+@_MATCH.on(ExprPattern)
+def _expr(p: ExprPattern, e: Any, m: Matcher) -> bool:
+    return e is p.expr or structural_equal(e, p.expr)
+
+
+@_MATCH.on(DataflowVarPattern)
+def _dataflow_var(p: DataflowVarPattern, e: Any, m: Matcher) -> bool:
+    return isinstance(e, DataflowVar) and p.name in ("", e.name_hint)
+
+
+@_MATCH.on(PrimArrPattern)
+def _dimensions(p: PrimArrPattern, e: Any, m: Matcher) -> bool:
+    return isinstance(e, ShapeExpr) and same_shape(e.values, p.shape)
+
+
+@_MATCH.on(ShapePattern)
+def _shape(p: ShapePattern, e: Any, m: Matcher) -> bool:
+    ty = getattr(e, "ty", None)
+    return isinstance(ty, TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
+
+
+def same_shape(a: Any, b: Any) -> bool:
+    """Whether two shapes are known and provably equal."""
+    if a is None or b is None or len(a) != len(b):
         return False
     analyzer = Analyzer()
-    return all(analyzer.can_prove_equal(a, b) for a, b in zip(ty.shape, p.shape, strict=True)) and m.match(p.pattern, e)
+    return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))

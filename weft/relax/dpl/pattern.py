@@ -4,22 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Attrs, Node, as_shape
+from weft.error import InvalidArgument
+from weft.ir import Attrs, Expr, Node, Type, as_shape
 
 __all__ = [
-    "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DtypePattern", "ExternFuncPattern",
-    "GlobalVarPattern", "NotPattern", "OpPattern", "OrPattern", "ShapePattern", "TuplePattern", "TupleItemPattern",
-    "VarPattern", "WildcardPattern", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_gv",
-    "is_op", "is_tuple", "is_tuple_get_item", "is_var", "wildcard",
+    "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
+    "DataflowVarPattern", "DtypePattern", "ExprPattern", "ExternFuncPattern", "GlobalVarPattern", "NotPattern",
+    "OpPattern", "OrPattern", "PatternSeq", "PrimArrPattern", "ShapePattern", "TupleGetItemPattern",
+    "TupleItemPattern", "TuplePattern", "TypePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern",
+    "has_attr", "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_dfv", "is_expr",
+    "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var", "make_fused_bias_activation_pattern",
+    "reject", "wildcard",
 ]  # fmt: skip
+
+OPEN_CONTEXTS: list[Any] = []  # of PatternContext; patterns and constraints made now belong to the last
+
+
+def _context() -> Any:
+    if not OPEN_CONTEXTS:
+        raise InvalidArgument("a constraint between patterns belongs to a context",
+                              help="make it inside of `with PatternContext() as ctx:`")  # fmt: skip
+    return OPEN_CONTEXTS[-1]
 
 
 class DFPattern(Node, abstract=True):
     """A pattern. One that occurs twice in a pattern matches the same expression in both places."""
 
-    def __call__(self, *args: Any, varg_default_wildcard: bool = False) -> CallPattern:
-        """Match a call of what this matches; further arguments are free with `varg_default_wildcard`."""
-        return CallPattern(self, tuple(args), varg_default_wildcard)
+    def __post_init__(self) -> None:
+        if OPEN_CONTEXTS:
+            OPEN_CONTEXTS[-1].patterns.append(self)
+
+    def __call__(self, *args: Any, varg_default_wildcard: bool = False, add_constraint: bool = True) -> CallPattern:
+        """Match a call of what this matches; further arguments are free with `varg_default_wildcard`.
+
+        Inside of a context the call must occur, unless `add_constraint` is False or it is part of another pattern.
+        """
+        pattern = CallPattern(self, tuple(args), varg_default_wildcard)
+        if OPEN_CONTEXTS and not add_constraint:
+            OPEN_CONTEXTS[-1].patterns.remove(pattern)
+        return pattern
 
     def __or__(self, other: DFPattern) -> OrPattern:
         return OrPattern(self, other)
@@ -61,9 +84,99 @@ class DFPattern(Node, abstract=True):
         """Match this, or ``option(this)``."""
         return OrPattern(option(self), self)
 
+    def has_ty(self, ty: Type) -> TypePattern:
+        """Match what this matches, if its type is structurally this one."""
+        return TypePattern(self, ty)
+
+    has_struct_info = has_ty
+
+    def match(self, expr: Any, var2val: Any = None) -> bool:
+        """Whether this matches an expression; see :func:`weft.relax.dpl.match`."""
+        return OPERATIONS["match"](self, expr, var2val)
+
+    def extract_matched_expr(self, expr: Any, var2val: Any = None) -> dict[Any, Any] | None:
+        """Return what each part stands for; see :func:`weft.relax.dpl.extract_matches`."""
+        return OPERATIONS["extract"](self, expr, var2val)
+
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """Demand that what `other` matches has this as its argument, at `index` unless that is -1. Also ``a ^ b``."""
+        return PatternSeq((self,)).used_by(other, index)
+
+    __xor__ = used_by
+
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """Demand the same, and that nothing else uses this. Also ``a >> b``."""
+        return PatternSeq((self,)).only_used_by(other, index)
+
+    __rshift__ = only_used_by
+
+    def fork_to(self, *others: DFPattern | PatternSeq) -> None:
+        """Demand that each of `others` uses this."""
+        for other in others:
+            self.used_by(other)
+
+    def same_shape_as(self, *others: DFPattern) -> None:
+        """Demand that what these match are tensors of provably the same shape as what this matches."""
+        _context().same_shape.append((self, *others))
+
     def dup(self) -> DFPattern:
-        """Return a copy that matches alike, and may match another expression."""
-        return type(self)(**{f: getattr(self, f) for f in self.__struct_fields__})
+        """Return a copy, parts included, that matches alike and may match another expression."""
+        return _copy(self, {})
+
+
+def _copy(value: Any, done: dict[int, Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_copy(v, done) for v in value)
+    if not isinstance(value, DFPattern):
+        return value
+    if id(value) not in done:
+        done[id(value)] = type(value)(*(_copy(getattr(value, f), done) for f in value.__struct_fields__ if f != "span"))
+    return done[id(value)]
+
+
+OPERATIONS: dict[str, Any] = {}  # what `match` defines: patterns know their methods, matching knows the patterns
+
+
+class PatternSeq:
+    """Patterns of which each uses the one before.
+
+    Parameters
+    ----------
+    patterns : tuple of DFPattern
+    only : tuple of bool
+        For each but the last, whether nothing but its successor uses it.
+    """
+
+    def __init__(self, patterns: tuple[DFPattern, ...], only: tuple[bool, ...] = ()) -> None:
+        self.patterns, self.only = patterns, only
+
+    def __getitem__(self, index: int) -> DFPattern:
+        """One of the patterns."""
+        return self.patterns[index]
+
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """Demand that `other` uses the last pattern, and continue with it."""
+        return self._then(other, False, index)
+
+    __xor__ = used_by
+
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """Demand that `other` alone uses the last pattern, and continue with it."""
+        return self._then(other, True, index)
+
+    __rshift__ = only_used_by
+
+    def _then(self, other: DFPattern | PatternSeq, only: bool, index: int) -> PatternSeq:
+        seq = other if isinstance(other, PatternSeq) else PatternSeq((other,))
+        _context().edges.append((self.patterns[-1], seq.patterns[0], only, index))
+        return PatternSeq(self.patterns + seq.patterns, (*self.only, only, *seq.only))
+
+    def dup(self) -> PatternSeq:
+        """Return copies of the patterns with the same constraints between them."""
+        seq = PatternSeq((self.patterns[0].dup(),))
+        for pattern, only in zip(self.patterns[1:], self.only, strict=True):
+            seq = seq._then(pattern.dup(), only, -1)
+        return seq
 
 
 class WildcardPattern(DFPattern):
@@ -102,12 +215,36 @@ class ExternFuncPattern(DFPattern):
     name: str
 
 
+class ExprPattern(DFPattern):
+    """An expression that is structurally this one."""
+
+    expr: Expr
+
+
+class PrimArrPattern(DFPattern):
+    """A shape whose dimensions are provably these."""
+
+    shape: tuple[Any, ...]
+
+
+class DataflowVarPattern(DFPattern):
+    """A variable of a dataflow block, of this name unless that is empty."""
+
+    name: str = ""
+
+
 class ConstantPattern(DFPattern):
     """A tensor constant."""
 
 
 class TuplePattern(DFPattern):
     """A tuple whose elements match."""
+
+    fields: tuple[DFPattern, ...]
+
+
+class UnorderedTuplePattern(DFPattern):
+    """A tuple whose elements match in some order."""
 
     fields: tuple[DFPattern, ...]
 
@@ -153,11 +290,22 @@ class DtypePattern(DFPattern):
     dtype: str
 
 
+class TypePattern(DFPattern):
+    """What the pattern matches and is of this type."""
+
+    pattern: DFPattern
+    ty: Type
+
+
 class ShapePattern(DFPattern):
     """What the pattern matches and is of this shape."""
 
     pattern: DFPattern
     shape: tuple[Any, ...]
+
+
+TupleGetItemPattern = TupleItemPattern
+DataTypePattern = DtypePattern
 
 
 def wildcard() -> WildcardPattern:
@@ -185,9 +333,39 @@ def is_const() -> ConstantPattern:
     return ConstantPattern()
 
 
-def is_tuple(fields: Any) -> TuplePattern:
-    """Match a tuple."""
-    return TuplePattern(tuple(fields))
+def is_dfv(name: str = "") -> DataflowVarPattern:
+    """Match a variable of a dataflow block."""
+    return DataflowVarPattern(name)
+
+
+def is_expr(expr: Expr) -> ExprPattern:
+    """Match an expression that is structurally `expr`."""
+    return ExprPattern(expr)
+
+
+def is_shape(shape: Any) -> PrimArrPattern:
+    """Match a shape with provably these dimensions."""
+    return PrimArrPattern(as_shape(tuple(shape)))
+
+
+def is_tuple(fields: Any, unordered: bool = False) -> TuplePattern | UnorderedTuplePattern:
+    """Match a tuple; its elements in any order with `unordered`."""
+    return UnorderedTuplePattern(tuple(fields)) if unordered else TuplePattern(tuple(fields))
+
+
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DtypePattern:
+    """Match tensors of a data type."""
+    return (pattern or wildcard()).has_dtype(dtype)
+
+
+def has_attr(attrs: dict[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+    """Match calls and functions with these attributes."""
+    return (pattern or wildcard()).has_attr(attrs)
+
+
+def reject(pattern: DFPattern) -> NotPattern:
+    """Match what `pattern` does not match."""
+    return NotPattern(pattern)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleItemPattern:
@@ -212,3 +390,25 @@ def is_call_dps_packed(func_name: str, args: Any = None) -> CallPattern:
 def is_call_packed(func_name: str, args: Any = None) -> CallPattern:
     """Match a call of a packed function."""
     return CallPattern(ExternFuncPattern(func_name), tuple(args or ()), args is None)
+
+
+def make_fused_bias_activation_pattern(
+    op_name: str, with_bias: bool = False, activation: str | None = None, allow_reshape: bool = False
+) -> DFPattern:
+    """Match an operator on two arguments, then perhaps the addition of a bias, then perhaps an activation.
+
+    Parameters
+    ----------
+    op_name : str
+        ``relax.nn.conv2d``, for instance.
+    with_bias : bool
+    activation : str, optional
+        An operator of one argument, ``relax.nn.relu``.
+    allow_reshape : bool
+        Whether the bias is the result of a reshape.
+    """
+    out = is_op(op_name)(wildcard(), wildcard())
+    if with_bias:
+        bias = is_op("relax.reshape")(wildcard(), varg_default_wildcard=True) if allow_reshape else wildcard()
+        out = is_op("relax.add")(out, bias)
+    return is_op(activation)(out) if activation else out

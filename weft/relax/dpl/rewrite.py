@@ -1,29 +1,39 @@
-"""Rewriting functions by patterns: each value that matches is offered to a callback."""
+"""Rewriting functions by patterns: single values, or whole constellations of a dataflow block."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Expr, Function, IRModule
+from weft.error import InvalidArgument
+from weft.ir import Call, Constant, Expr, ExprVar, Function, IRModule, Tuple, TupleGetItem, structural_equal
 from weft.relax.analysis import get_var2val
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.dpl.context import PatternContext
 from weft.relax.dpl.match import extract_matches
 from weft.relax.dpl.pattern import DFPattern
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.infer import function_type
+from weft.relax.ordering import sort_bindings
+from weft.relax.rename import rename_vars, variables
+from weft.relax.rewriter import all_bindings, replace_value
+from weft.relax.rewriter import rewrite_bindings as rewrite_each
+from weft.relax.unused import remove_all_unused
 
-__all__ = ["rewrite_call"]
+__all__ = ["PatternMatchingRewriter", "rewrite_bindings", "rewrite_call"]
+
+Rewriter = Callable[[Expr, dict[Any, Expr]], "Expr | None"]
+_ROUNDS = 1000
 
 
-def rewrite_call(
-    pattern: DFPattern, rewriter: Callable[[Expr, dict[Any, Expr]], Expr], func: Function, mod: IRModule | None = None
-) -> Function:
-    """Rewrite each value that matches a pattern, from the first binding to the last.
+def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function, mod: IRModule | None = None) -> Function:
+    """Rewrite the values that match a pattern, until none changes.
 
     Parameters
     ----------
     rewriter : callable
         ``rewriter(expr, matches) -> Expr``: the value, and what each part of the pattern stands for; the value itself
-        means no change.
+        or None means no change.
     func : Function
         In normal form.
     mod : IRModule, optional
@@ -32,16 +42,195 @@ def rewrite_call(
     Returns
     -------
     Function
-        `func` itself when nothing changed. Bindings that lost their last use stay.
+        `func` itself when nothing changed, else without the bindings that nothing uses.
+
+    Raises
+    ------
+    InvalidArgument
+        When it does not come to an end, because what the rewriter returns matches again.
     """
-    values: dict[Any, Expr] = dict(get_var2val(func))
+    return PatternMatchingRewriter(pattern, rewriter)(func, mod)
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
-        for b in reversed(bb.bindings()):  # what was emitted since the last call
-            if values.get(b.var) is b.value:
-                break
-            values[b.var] = b.value
-        matches = extract_matches(pattern, value, values)
-        return None if matches is None else rewriter(value, matches)
 
-    return rewrite_bindings(func, mod or IRModule(), rule)
+class PatternMatchingRewriter:
+    """A pattern and what becomes of the values that match it; called on a function or module.
+
+    Rewriters are joined by ``a | b``: a value is offered to the second where the first leaves it.
+    """
+
+    def __init__(self, pattern: DFPattern, func: Rewriter) -> None:
+        self.rules: list[tuple[DFPattern, Rewriter]] = [(pattern, func)]
+
+    @staticmethod
+    def from_pattern(pattern: DFPattern, func: Rewriter) -> PatternMatchingRewriter:
+        """Return a rewriter; `func` is as in :func:`rewrite_call`."""
+        return PatternMatchingRewriter(pattern, func)
+
+    def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
+        joined = PatternMatchingRewriter(*self.rules[0])
+        joined.rules = self.rules + other.rules
+        return joined
+
+    def __call__(self, obj: Any, mod: IRModule | None = None) -> Any:
+        """Return a function or module rewritten, the same object when nothing changed."""
+        if isinstance(obj, IRModule):
+            return obj.with_functions({v: self(f, obj) if isinstance(f, Function) else f for v, f in obj.items()})
+        new = obj
+        for _ in range(_ROUNDS + len(all_bindings(obj))):
+            before, new = new, self._round(new, mod or IRModule())
+            if new is before:
+                return new if new is obj else remove_all_unused(new)
+        raise InvalidArgument(
+            "rewriting does not come to an end",
+            help="what the rewriter returns matches its pattern again; return the value itself where nothing is to do",
+        )
+
+    def _round(self, func: Function, mod: IRModule) -> Function:
+        values: dict[Any, Expr] = dict(get_var2val(func))
+
+        def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+            for b in reversed(bb.bindings()):  # what was emitted since the last call
+                if values.get(b.var) is b.value:
+                    break
+                values[b.var] = b.value
+            for pattern, rewriter in self.rules:
+                matches = extract_matches(pattern, value, values)
+                new = None if matches is None else rewriter(value, matches)
+                if new is not None and new is not value and not structural_equal(new, value):
+                    return new
+            return None
+
+        return rewrite_each(func, mod, rule)
+
+
+def rewrite_bindings(
+    ctx: PatternContext,
+    rewriter: Callable[[dict[DFPattern, ExprVar], dict[ExprVar, Expr]], dict[ExprVar, Expr]],
+    func: Function,
+    mod: IRModule | None = None,
+) -> Function:
+    """Rewrite the constellations of dataflow blocks that a context demands, until there is none.
+
+    Parameters
+    ----------
+    ctx : PatternContext
+    rewriter : callable
+        ``rewriter(matches, bindings) -> dict``: from the variables that patterns stand for, and the values of the
+        block's variables, new values for some of these variables. An empty dict leaves the block as it is. New values
+        may use any variable of the block that does not follow from them.
+    func : Function
+        In normal form.
+    mod : IRModule, optional
+        Where the functions that new expressions call are found.
+
+    Returns
+    -------
+    Function
+        `func` itself when nothing matched, else without the bindings that nothing uses.
+    """
+    if not isinstance(func.body, SeqExpr):
+        return func
+    bb = BlockBuilder(mod or IRModule())
+    renamed: dict[int, Expr] = {}
+    blocks: list[Any] = []
+    for block in func.body.blocks:
+        old = block
+        if renamed:
+            bindings = [replace_value(b, rename_vars(b.value, renamed)) for b in block.bindings]
+            block = type(block)(tuple(bindings), span=block.span)
+        new = _rewrite_block(ctx, rewriter, block, bb, renamed) if isinstance(block, DataflowBlock) else block
+        blocks.append(new if renamed or new is not block else old)
+    if all(a is b for a, b in zip(blocks, func.body.blocks, strict=True)):
+        return func
+    body = rename_vars(func.body.body, renamed)
+    seq = SeqExpr(tuple(blocks), body, span=func.body.span, ty=body.ty)
+    new = func.replace(body=seq)
+    if not structural_equal(body.ty, func.body.body.ty):  # type: ignore[attr-defined]
+        new = new.replace(ret_ty=body.ty)
+        new = new.replace(ty=function_type(new))
+    return remove_all_unused(new)
+
+
+def _rewrite_block(
+    ctx: PatternContext, rewriter: Any, block: DataflowBlock, bb: BlockBuilder, renamed: dict[int, Expr]
+) -> DataflowBlock:
+    for _ in range(_ROUNDS + len(block.bindings)):
+        matches = ctx.match_dfb(block)
+        values = {b.var: b.value for b in block.bindings}
+        new = rewriter(matches, values) if matches else {}
+        unknown = [v for v in new if v not in values]
+        if unknown:
+            raise InvalidArgument("a new value is for a variable of the block", found=repr(unknown[0]),
+                                  expected="matches[p] where p stands for an operation")  # fmt: skip
+        new = {v: e for v, e in new.items() if e is not values[v] and e is not v}
+        if not new:
+            return block
+        block = _replace(block, new, bb, renamed)
+    raise InvalidArgument("rewriting does not come to an end", help="what the rewriter returns matches again")
+
+
+def _replace(
+    block: DataflowBlock, new: dict[ExprVar, Expr], bb: BlockBuilder, renamed: dict[int, Expr]
+) -> DataflowBlock:
+    """Give variables new values, with shared parts bound once, and put everything in an order that works."""
+    bindings: list[Any] = []
+    done: dict[int, Expr] = {}
+    keep: list[Expr] = []  # ids in `done` stay theirs
+
+    def flat(expr: Expr) -> Expr:
+        """Bind the operations among the operands of an expression."""
+        keep.append(expr)
+        parts = expr.args if isinstance(expr, Call) else expr.fields if isinstance(expr, Tuple) else ()
+        parts = (expr.tuple_value,) if isinstance(expr, TupleGetItem) else parts
+        bound = tuple(operand(p) for p in parts)
+        if all(a is b for a, b in zip(bound, parts, strict=True)):
+            return expr
+        if isinstance(expr, Call):
+            return Call(expr.op, bound, expr.attrs, expr.ty_args, span=expr.span)
+        return Tuple(bound, span=expr.span) if isinstance(expr, Tuple) else TupleGetItem(bound[0], expr.index)  # type: ignore[attr-defined]
+
+    def operand(expr: Expr) -> Expr:
+        """Return a variable or atom for an operand."""
+        if id(expr) in done or not isinstance(expr, (Call, Tuple, TupleGetItem)):
+            return done.get(id(expr), expr)
+        value = flat(expr)
+        if isinstance(expr, Tuple):
+            return done.setdefault(id(expr), value)
+        done[id(expr)] = DataflowVar(bb.fresh_name("lv"), None)
+        bindings.append(VarBinding(done[id(expr)], value))  # type: ignore[arg-type]
+        return done[id(expr)]
+
+    for b in block.bindings:
+        bindings.append(VarBinding(b.var, flat(new[b.var]), span=b.span) if b.var in new else b)
+    return _typed(sort_bindings(bindings), bb, renamed)
+
+
+def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[int, Expr]) -> DataflowBlock:
+    """Infer the types of what is new; `renamed` learns the variables that get another type, or are other names."""
+    with bb.scope(dataflow=True):
+        for b in bindings:
+            value = rename_vars(b.value, renamed)
+            if isinstance(b, VarBinding) and isinstance(value, (ExprVar, Constant)) and isinstance(b.var, DataflowVar):
+                renamed[id(b.var)] = value
+                continue
+            if value is b.value and b.var.ty is not None and getattr(value, "ty", None) is not None:
+                bb.emit_normalized(b)
+                continue
+            if not isinstance(b, MatchCast):
+                if any(renamed.get(id(v), v).ty is not v.ty for v in variables(b.value)):  # type: ignore[attr-defined]
+                    value = _untyped(value)
+                value = bb.normalize(value, atom=False)
+            var, ty = b.var, getattr(value, "ty", None)
+            if not isinstance(b, MatchCast) and (var.ty is None or not structural_equal(ty, var.ty)):
+                var = type(var)(var.name_hint, ty, span=var.span)
+                renamed[id(b.var)] = var
+            bb.emit_normalized(replace_value(b, value, var))
+        return DataflowBlock(tuple(bb.bindings()))
+
+
+def _untyped(value: Any) -> Any:
+    """Return an operation whose type is to be inferred again."""
+    if not isinstance(value, (Call, Tuple, TupleGetItem)):
+        return value
+    kind: Any = type(value)
+    return kind(**{f: None if f == "ty" else getattr(value, f) for f in value.__struct_fields__})

@@ -20,9 +20,10 @@ from weft.ir import (
     Var,
     function_pass,
 )
-from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
+from weft.relax.expr import MatchCast
 from weft.relax.infer import is_pure_call
-from weft.relax.rewriter import rewrite_bindings, use_counts
+from weft.relax.rewriter import rewrite_bindings
+from weft.relax.unused import remove_all_unused
 
 __all__ = ["dead_code_elimination", "eliminate_common_subexpr"]
 
@@ -140,48 +141,4 @@ def dead_code_elimination(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``DeadCodeElimination``.
     """
-    if not isinstance(func.body, SeqExpr):
-        return func
-    counts = use_counts(func)
-    body = _prune(func.body, counts)
-    return func if body is func.body else func.replace(body=body)
-
-
-def _prune(seq: SeqExpr, counts: dict[int, int]) -> SeqExpr:
-    blocks: list[BindingBlock] = []
-    changed = False
-    for block in reversed(seq.blocks):
-        kept = []
-        for b in reversed(block.bindings):
-            if counts.get(id(b.var), 0) == 0 and _removable(b):
-                _release(b.value, counts)
-                changed = True
-            else:
-                kept.append(b)
-        if len(kept) == len(block.bindings):
-            blocks.append(block)
-        elif kept:
-            blocks.append((DataflowBlock if isinstance(block, DataflowBlock) else BindingBlock)(tuple(reversed(kept))))
-    return SeqExpr(tuple(reversed(blocks)), seq.body, span=seq.span, ty=seq.ty) if changed else seq
-
-
-def _removable(binding: Any) -> bool:
-    if isinstance(binding, MatchCast):
-        return False
-    return not isinstance(binding.value, (Call, If)) or (
-        isinstance(binding.value, Call) and is_pure_call(binding.value)
-    )
-
-
-def _release(value: Any, counts: dict[int, int]) -> None:
-    stack = [value]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, ExprVar):
-            counts[id(e)] -= 1
-        elif isinstance(e, Call):
-            stack += [*e.args, e.op]
-        elif isinstance(e, Tuple):
-            stack.extend(e.fields)
-        elif isinstance(e, TupleGetItem):
-            stack.append(e.tuple_value)
+    return remove_all_unused(func)
