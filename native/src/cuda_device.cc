@@ -1,6 +1,6 @@
 // The driver is opened at run time, so that one build of the library runs with and without a GPU. Source of names and
 // numbers: NVIDIA's CUDA driver API reference (the _v2 entry points are the 64-bit ones).
-#include "cuda_device.h"
+#include "cuda_driver.h"
 
 #include <dlfcn.h>
 #include <tvm/ffi/container/array.h>
@@ -9,87 +9,55 @@
 #include <tvm/ffi/string.h>
 
 #include <cstdlib>
-#include <map>
-#include <mutex>
-#include <string>
 
 #include "error.h"
 
 namespace weft {
-namespace {
+namespace cuda {
 
-using Status = int;
-using Address = unsigned long long;
-using Handle = void*;  // a context, stream or event
-
-#define WEFT_CUDA_API(X)                                                                           \
-  X(cuInit, (unsigned))                                                                            \
-  X(cuGetErrorString, (Status, const char**))                                                      \
-  X(cuDeviceGetCount, (int*))                                                                      \
-  X(cuDeviceGet, (int*, int))                                                                      \
-  X(cuDeviceGetName, (char*, int, int))                                                            \
-  X(cuDeviceGetAttribute, (int*, int, int))                                                        \
-  X(cuDeviceTotalMem_v2, (size_t*, int))                                                           \
-  X(cuDevicePrimaryCtxRetain, (Handle*, int))                                                      \
-  X(cuCtxSetCurrent, (Handle))                                                                     \
-  X(cuCtxSynchronize, ())                                                                          \
-  X(cuMemAlloc_v2, (Address*, size_t))                                                             \
-  X(cuMemFree_v2, (Address))                                                                       \
-  X(cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, Handle))                                  \
-  X(cuMemcpyDtoHAsync_v2, (void*, Address, size_t, Handle))                                        \
-  X(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Handle))                                      \
-  X(cuMemcpyPeerAsync, (Address, Handle, Address, Handle, size_t, Handle))                         \
-  X(cuStreamCreate, (Handle*, unsigned))                                                           \
-  X(cuStreamDestroy_v2, (Handle))                                                                  \
-  X(cuStreamSynchronize, (Handle))
-
-struct Driver {
-#define WEFT_FIELD(name, args) Status(*name) args = nullptr;
-  WEFT_CUDA_API(WEFT_FIELD)
-#undef WEFT_FIELD
-  std::string problem;  // why there is no driver; empty when there is
-  int count = 0;
-  std::mutex mutex;
-  std::map<int, Handle> contexts;
-
-  Driver() {
-    const char* named = std::getenv("WEFT_CUDA_DRIVER");
-    const char* path = named != nullptr && *named != 0 ? named : "libcuda.so.1";
-    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      problem = dlerror();
-      return;
-    }
+Driver::Driver() {
+  const char* named = std::getenv("WEFT_CUDA_DRIVER");
+  const char* path = named != nullptr && *named != 0 ? named : "libcuda.so.1";
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    problem = dlerror();
+    return;
+  }
 #define WEFT_LOAD(name, args)                                                           \
   name = reinterpret_cast<Status(*) args>(dlsym(library, #name));                       \
   if (name == nullptr && problem.empty()) problem = std::string(path) + " has no " #name;
-    WEFT_CUDA_API(WEFT_LOAD)
+  WEFT_CUDA_API(WEFT_LOAD)
 #undef WEFT_LOAD
-    if (!problem.empty()) return;
-    if (Status s = cuInit(0)) problem = std::string(path) + ": cuInit: " + text(s);
-    else if (Status s = cuDeviceGetCount(&count)) problem = std::string(path) + ": cuDeviceGetCount: " + text(s);
-  }
+  if (!problem.empty()) return;
+  if (Status s = cuInit(0)) problem = std::string(path) + ": cuInit: " + text(s);
+  else if (Status s = cuDeviceGetCount(&count)) problem = std::string(path) + ": cuDeviceGetCount: " + text(s);
+}
 
-  std::string text(Status status) const {
-    const char* out = nullptr;
-    if (cuGetErrorString(status, &out) != 0 || out == nullptr) return "CUDA error " + std::to_string(status);
-    return std::string(out) + " (CUDA error " + std::to_string(status) + ")";
-  }
+std::string Driver::text(Status status) const {
+  const char* out = nullptr;
+  if (cuGetErrorString(status, &out) != 0 || out == nullptr) return "CUDA error " + std::to_string(status);
+  return std::string(out) + " (CUDA error " + std::to_string(status) + ")";
+}
 
-  static Driver& get() {
-    static Driver* driver = new Driver();  // never destroyed: tensors may outlive static destruction
-    return *driver;
-  }
-};
+Driver& Driver::get() {
+  static Driver* driver = new Driver();  // never destroyed: tensors may outlive static destruction
+  return *driver;
+}
 
-thread_local std::map<int, Handle> streams;  // the current stream of each device; absent is the default stream
+Status Driver::reenter(int device) {
+  Handle context;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    context = contexts.at(device);
+  }
+  return cuCtxSetCurrent(context);
+}
 
 int check(Status status, const char* doing) {
   return status == 0 ? 0 : fail("RuntimeError", "%s: %s", doing, Driver::get().text(status).c_str());
 }
 
-// Makes a device's primary context current in this thread.
-int enter(int device, Handle* out = nullptr) {
+int enter(int device, Handle* out) {
   Driver& d = Driver::get();
   if (!d.problem.empty()) {
     return fail("RuntimeError", "cuda:%d cannot be used: no CUDA driver (%s); WEFT_CUDA_DRIVER may name its library",
@@ -115,18 +83,30 @@ int enter(int device, Handle* out = nullptr) {
   return check(d.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
-Handle current_stream(int device) {
-  auto found = streams.find(device);
-  return found == streams.end() ? nullptr : found->second;
-}
-
-Address address(const void* p) { return reinterpret_cast<Address>(p); }
-
 void guard(int status) {
   TVM_FFI_CHECK_SAFE_CALL(status);
 }
 
-}  // namespace
+int& current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+std::string compute_version(int device) {
+  int handle = 0, major = 0, minor = 0;
+  Driver& d = Driver::get();
+  if (d.cuDeviceGet(&handle, device) != 0 || d.cuDeviceGetAttribute(&major, 75, handle) != 0 ||
+      d.cuDeviceGetAttribute(&minor, 76, handle) != 0) {
+    return "?";
+  }
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+}  // namespace cuda
+
+using namespace cuda;  // NOLINT: this file is the device
+
+static Address address(const void* p) { return reinterpret_cast<Address>(p); }
 
 void* cuda_alloc(int device, size_t nbytes) {
   Address out = 0;
@@ -142,12 +122,7 @@ void* cuda_alloc(int device, size_t nbytes) {
 
 void cuda_free(int device, void* data) {  // as a destructor: at process end the driver may be gone, so no errors
   Driver& d = Driver::get();
-  Handle context;
-  {
-    std::lock_guard<std::mutex> lock(d.mutex);
-    context = d.contexts.at(device);  // there since the allocation
-  }
-  if (d.cuCtxSetCurrent(context) == 0) d.cuMemFree_v2(address(data));
+  if (d.reenter(device) == 0) d.cuMemFree_v2(address(data));
 }
 
 int cuda_copy(const void* from, DLDevice from_device, void* to, DLDevice to_device, size_t nbytes) {
@@ -217,11 +192,65 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            [](int device, int64_t stream) {
              guard(enter(device));
              auto* handle = reinterpret_cast<Handle>(stream);
-             if (current_stream(device) == handle) streams.erase(device);
+             if (current_stream(device) == handle) guard(TVMFFIEnvSetStream(kDLCUDA, device, nullptr, nullptr));
              guard(check(Driver::get().cuStreamDestroy_v2(handle), "destroying a stream"));
            })
       .def("weft.cuda_stream_set",
-           [](int device, int64_t stream) { streams[device] = reinterpret_cast<Handle>(stream); });
+           [](int device, int64_t stream) {
+             guard(TVMFFIEnvSetStream(kDLCUDA, device, reinterpret_cast<Handle>(stream), nullptr));
+           })
+      .def("weft.cuda_stream_sync",
+           [](int device, int64_t stream) {
+             guard(enter(device));
+             auto* handle = reinterpret_cast<Handle>(stream);
+             guard(check(Driver::get().cuStreamSynchronize(handle), "waiting for the stream"));
+           })
+      .def("weft.cuda_stream_order",
+           [](int device, int64_t first, int64_t then) {
+             guard(enter(device));
+             Driver& d = Driver::get();
+             Handle event = nullptr;
+             guard(check(d.cuEventCreate(&event, 2), "creating an event"));  // 2: without timing
+             Status status = d.cuEventRecord(event, reinterpret_cast<Handle>(first));
+             if (status == 0) status = d.cuStreamWaitEvent(reinterpret_cast<Handle>(then), event, 0);
+             d.cuEventDestroy_v2(event);  // the driver keeps it until it has happened
+             guard(check(status, "ordering two streams"));
+           })
+      .def("__tvm_set_device", [](int type, int device) {
+        if (type != kDLCUDA) guard(fail("ValueError", "kernels run on CUDA devices, found device type %d", type));
+        guard(enter(device));
+        current_device() = device;
+      });
+}
+
+CudaTimer::CudaTimer(int device) : device_(device) {
+  guard(enter(device));
+  Driver& d = Driver::get();
+  guard(check(d.cuEventCreate(&begin_, 0), "creating an event"));
+  guard(check(d.cuEventCreate(&end_, 0), "creating an event"));
+}
+
+CudaTimer::~CudaTimer() {
+  Driver& d = Driver::get();
+  if (begin_ != nullptr) d.cuEventDestroy_v2(begin_);
+  if (end_ != nullptr) d.cuEventDestroy_v2(end_);
+}
+
+void CudaTimer::start() {
+  guard(enter(device_));
+  Driver& d = Driver::get();
+  guard(check(d.cuCtxSynchronize(), "waiting for the device"));
+  guard(check(d.cuEventRecord(begin_, current_stream(device_)), "recording an event"));
+}
+
+double CudaTimer::stop() {
+  guard(enter(device_));
+  Driver& d = Driver::get();
+  float milliseconds = 0;
+  guard(check(d.cuEventRecord(end_, current_stream(device_)), "recording an event"));
+  guard(check(d.cuEventSynchronize(end_), "waiting for an event"));
+  guard(check(d.cuEventElapsedTime(&milliseconds, begin_, end_), "timing events"));
+  return milliseconds * 1e-3;
 }
 
 }  // namespace weft

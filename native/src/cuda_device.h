@@ -14,5 +14,19 @@ void cuda_free(int device, void* data);
 // Copies bytes where at least one side is a GPU. On the current stream of the GPU; waits when the host takes part.
 int cuda_copy(const void* from, DLDevice from_device, void* to, DLDevice to_device, size_t nbytes);
 
+// Seconds between two points of the current stream of a device, by its own clock.
+class CudaTimer {
+ public:
+  explicit CudaTimer(int device);
+  ~CudaTimer();
+  void start();
+  double stop();
+
+ private:
+  int device_;
+  void* begin_ = nullptr;
+  void* end_ = nullptr;
+};
+
 }  // namespace weft
 #endif  // WEFT_CUDA_DEVICE_H_
