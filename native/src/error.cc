@@ -171,6 +171,12 @@ extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int3
       want = "device " + weft::device_name(static_cast<int32_t>(expected));
       if (tensor != nullptr) found = weft::device_name(tensor->device.device_type);
       break;
+    case kWeftArgDeviceId: {
+      std::string name = tensor != nullptr ? weft::device_name(tensor->device.device_type) : "device";
+      want = name + ":" + std::to_string(expected) + " (the device of an earlier argument)";
+      if (tensor != nullptr) found = name + ":" + std::to_string(tensor->device.device_id);
+      break;
+    }
     case kWeftArgAlignment: {
       want = "data aligned to " + std::to_string(expected) + " bytes";
       char address[32];

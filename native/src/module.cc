@@ -63,13 +63,15 @@ static Function kernel_function(ModuleObj* module, TVMFFISafeCallType address) {
 // Kernels that a compiler placed in this process. Keeps their engine alive and their object files for export.
 class JitModuleObj final : public CodeModule {
  public:
-  JitModuleObj(Array<String> names, Array<int64_t> addresses, Array<Bytes> objects, Any keep_alive)
+  // `context`: where the code keeps its module, whose imports it calls; 0 where it does not.
+  JitModuleObj(Array<String> names, Array<int64_t> addresses, Array<Bytes> objects, Any keep_alive, int64_t context)
       : names_(std::move(names)), objects_(std::move(objects)), keep_alive_(std::move(keep_alive)) {
     if (names_.size() != addresses.size()) raise("ValueError", "jit_module: as many names as addresses are needed");
     for (size_t i = 0; i < names_.size(); ++i) {
       table_[names_[static_cast<int64_t>(i)]] =
           reinterpret_cast<TVMFFISafeCallType>(static_cast<uintptr_t>(addresses[static_cast<int64_t>(i)]));
     }
+    if (context != 0) *reinterpret_cast<void**>(context) = static_cast<ModuleObj*>(this);
   }
   const char* kind() const final { return "weft.jit"; }
   int GetPropertyMask() const final { return Module::kRunnable; }
@@ -587,9 +589,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              return make_function(nullptr, call, nullptr);
            })
       .def("weft.jit_module",
-           [](Array<String> names, Array<int64_t> addresses, Array<Bytes> objects, Any keep_alive) {
+           [](Array<String> names, Array<int64_t> addresses, Array<Bytes> objects, Any keep_alive, int64_t context) {
              return Module(tvm::ffi::make_object<JitModuleObj>(std::move(names), std::move(addresses), std::move(objects),
-                                                               std::move(keep_alive)));
+                                                               std::move(keep_alive), context));
            })
       .def("weft.jit_objects", [](const Module& m) { return as<JitModuleObj>(m, "a JIT module")->objects(); })
       .def("weft.jit_names", [](const Module& m) { return as<JitModuleObj>(m, "a JIT module")->names(); })

@@ -18,7 +18,11 @@ const char* stub_log(void) { return calls; }
 
 int cuInit(unsigned flags) { return flags; }
 int cuGetErrorString(int status, const char** out) {
-  *out = status == 2 ? "out of memory" : status == 201 ? "invalid device context" : "invalid argument";
+  *out = status == 2     ? "out of memory"
+         : status == 201 ? "invalid device context"
+         : status == 209 ? "no kernel image is available for execution on the device"
+         : status == 500 ? "named symbol not found"
+                         : "invalid argument";
   return 0;
 }
 int cuDeviceGetCount(int* out) { return *out = 2, 0; }
@@ -85,8 +89,14 @@ int cuStreamSynchronize(void* stream) {
 
 /* Events: numbers of a clock that each record advances by a millisecond. */
 static float now = 0;
-int cuEventCreate(void** out, unsigned flags) { return note(flags == 2 ? "event" : "timing-event"), (*out = calloc(1, sizeof(float))) ? 0 : 2; }
-int cuEventRecord(void* event, void* stream) { return note(stream ? "record@stream" : "record"), *(float*)event = now += 1, 0; }
+int cuEventCreate(void** out, unsigned flags) {
+  note(flags == 2 ? "event" : "timing-event");
+  return (*out = calloc(1, sizeof(float))) ? 0 : 2;
+}
+int cuEventRecord(void* event, void* stream) {
+  note(stream ? "record@stream" : "record");
+  return *(float*)event = now += 1, 0;
+}
 int cuEventSynchronize(void* event) { return event ? 0 : 1; }
 int cuEventElapsedTime(float* out, void* a, void* b) { return *out = *(float*)b - *(float*)a, 0; }
 int cuEventDestroy_v2(void* event) { return note("unevent"), free(event), 0; }
@@ -95,13 +105,9 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
   return note("await"), event && !flags ? 0 : 1;
 }
 
-/* Modules: the image "STUB<path>" stands for a host library with the kernels and a function weft_run(kernel, grid,
- * block, arguments). */
+/* Modules: the image "STUB<path>" stands for a host library where kernel k is stub_k(grid, block, shared, arguments). */
 #include <dlfcn.h>
-struct kernel {
-  void* module;
-  void* function;
-};
+typedef int (*kernel)(const unsigned* grid, const unsigned* block, unsigned shared, void** args);
 int cuModuleLoadData(void** out, const void* image) {
   note("load");
   if (strncmp(image, "STUB", 4) != 0) return 209;
@@ -109,20 +115,21 @@ int cuModuleLoadData(void** out, const void* image) {
 }
 int cuModuleUnload(void* module) { return note("unload"), dlclose(module); }
 int cuModuleGetFunction(void** out, void* module, const char* name) {
-  void* function = dlsym(module, name);
-  struct kernel* kernel = malloc(sizeof(*kernel));
-  *kernel = (struct kernel){module, function};
-  return function ? (*out = kernel, 0) : 500;
+  char symbol[256];
+  snprintf(symbol, sizeof(symbol), "stub_%s", name);
+  return (*out = dlsym(module, symbol)) ? 0 : 500;
 }
-int cuFuncSetAttribute(void* kernel, int what, int value) { return note("shared"), kernel && what == 8 && value <= 232448 ? 0 : 1; }
-int cuLaunchKernel(void* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+int cuFuncSetAttribute(void* function, int what, int value) {
+  note("shared");
+  return function && what == 8 && value <= 232448 ? 0 : 1;
+}
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** args, void** extra) {
-  struct kernel* k = kernel;
+  unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
   char text[128];
-  snprintf(text, sizeof(text), "launch%s:%u,%u,%u:%u,%u,%u:%u@%d", stream ? "@stream" : "", gx, gy, gz, bx, by, bz, shared, current);
+  snprintf(text, sizeof(text), "launch%s:%u,%u,%u:%u,%u,%u:%u:%d", stream ? "@stream" : "", gx, gy, gz, bx, by, bz,
+           shared, current);
   note(text);
   if (extra || bx * by * bz > 1024 || bx * by * bz == 0 || gx * gy * gz == 0) return 1;
-  int (*run)(void*, const unsigned*, const unsigned*, unsigned, void**) = dlsym(k->module, "weft_run");
-  unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
-  return run ? run(k->function, grid, block, shared, args) : 500;
+  return ((kernel)function)(grid, block, shared, args);
 }

@@ -116,6 +116,8 @@ class Module:
         if self.kind == "weft.Executable":
             rows = tvm_ffi.get_global_func("weft.executable_functions")(self._handle)
             return [str(row[1]) for row in rows if int(row[0]) != 0]
+        if self.kind == "cuda":
+            return [str(n) for n in tvm_ffi.get_global_func("weft.cuda_kernels")(self._handle)]
         return []
 
     def __call__(self, *args: Any) -> Any:
@@ -208,6 +210,8 @@ class Module:
         InvalidArgument
             When the module was loaded from a file, which has code only.
         """
+        if self.kind == "cuda":  # it keeps its texts itself
+            return str(self._handle.inspect_source(fmt))
         if self._source is None:
             raise InvalidArgument("this module has no source", where=f"module of kind {self.kind}",
                                   help="the module that build returns has it")  # fmt: skip
@@ -218,7 +222,7 @@ class Module:
     @property
     def has_source(self) -> bool:
         """Whether :meth:`get_source` has something to say."""
-        return self._source is not None
+        return self._source is not None or self.kind == "cuda"
 
     def set_source(self, source: Callable[[str], str]) -> None:
         """Say where :meth:`get_source` takes the text from: a function of the format."""
@@ -315,7 +319,11 @@ def _visit(module: tvm_ffi.Module, order: list[tvm_ffi.Module]) -> None:
 
 
 def jit_module(
-    names: Sequence[str], addresses: Sequence[int], objects: Sequence[bytes] = (), keep_alive: Any = None
+    names: Sequence[str],
+    addresses: Sequence[int],
+    objects: Sequence[bytes] = (),
+    keep_alive: Any = None,
+    context: int = 0,
 ) -> Module:
     """Make a module of kernels that a compiler placed in this process.
 
@@ -329,8 +337,12 @@ def jit_module(
         Object files with the same code, symbols ``__tvm_ffi_<name>``, for `Module.export_library`.
     keep_alive : object
         Held as long as the module or one of its functions lives: the engine that owns the code.
+    context : int
+        Address of the code's variable ``__tvm_ffi__library_ctx``, if it has one: it takes the module.
     """
-    return Module(_jit_module(list(names), [int(a) for a in addresses], [bytes(o) for o in objects], keep_alive))
+    return Module(
+        _jit_module(list(names), [int(a) for a in addresses], [bytes(o) for o in objects], keep_alive, context)
+    )
 
 
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
@@ -354,7 +366,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     container = link.read_container(file)
     if container is not None:
         objects, names, blob = container
-        code = link.load_objects(objects, names, file) if objects else Module(_jit_module([], [], [], None))
+        code = link.load_objects(objects, names, file) if objects else Module(_jit_module([], [], [], None, 0))
         if blob is None:
             return code
         return Module(_load_tree(blob, code))

@@ -1,9 +1,11 @@
 """Targets and code generation.
 
-Read in this order: ``target``, ``build``, then ``llvm/``; ``c/`` is the smallest code generator.
+Read in this order: ``target``, ``build``, then ``llvm/``; ``c/`` is the smallest code generator, ``cuda/`` the one
+for GPUs.
 """
 
 import weft.target.c
+import weft.target.cuda
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.target.build import build, compile_func, get_source, load_objects

@@ -109,6 +109,7 @@ class Target:
     def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: Any = None) -> None:
         if isinstance(target, Target):
             kind, attrs = target.kind.name, dict(target.attrs)
+            host = target.host if host is None else host
         elif isinstance(target, str):
             kind, attrs = _parse(target)
         else:

@@ -94,7 +94,7 @@ def device_phases(target: Any = None) -> Phases:
         (1, t.compact_buffer()),
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
         (1, t.flatten_buffer()),
-        (2, t.vectorize_loop(enable_vectorize=not PassContext.current().config.get("tir.disable_vectorize"))),
+        (2, t.vectorize_loop(enable_vectorize=False)),  # a device's threads are its lanes
         (2, t.unroll_loop()),
         (3, t.simplify()),
         (3, t.remove_no_op()),

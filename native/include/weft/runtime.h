@@ -67,7 +67,8 @@ enum WeftArgError {
   kWeftArgNotInt = 8,     /*!< not an integer */
   kWeftArgNotFloat = 9,   /*!< not a number */
   kWeftArgSymbol = 10,    /*!< shape[dim] against a symbolic dimension bound earlier */
-  kWeftArgRange = 11      /*!< an integer that does not fit; expected = code | bits << 8 of its dtype */
+  kWeftArgRange = 11,     /*!< an integer that does not fit; expected = code | bits << 8 of its dtype */
+  kWeftArgDeviceId = 12   /*!< another device than an earlier argument's; expected = its index */
 };
 
 /*!

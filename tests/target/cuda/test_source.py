@@ -23,6 +23,7 @@ _EMULATION = """
 #include <cstring>
 #define __global__
 #define __device__
+#define __launch_bounds__(n)
 struct dim { int x, y, z; };
 static dim blockIdx, threadIdx;
 static float __int_as_float(int b) { float f; std::memcpy(&f, &b, 4); return f; }

@@ -1,4 +1,4 @@
-"""A function whose loops are bound to GPU threads to one CUDA C kernel and the extents of its launch.
+"""Device functions to CUDA C.
 
 Integer division by zero gives 0, as on every target; minimum and maximum pass NaN on. Overflow of signed integers is
 undefined, as in CUDA C. Refused so far, with an error: vectors, 16-bit floats, virtual threads.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft.error import CodegenError
@@ -40,14 +41,15 @@ from weft.ir import (
     Or,
     PrimExpr,
     Select,
-    Sequential,
     Sub,
     Var,
     as_int,
     const,
-    structural_equal,
     walk,
 )  # fmt: skip
+from weft.target.cuda.lower import lower_for_gpu
+from weft.target.cuda.threads import AXES, launch_extents
+from weft.target.target import Target
 from weft.tir import (
     AllocBuffer,
     AttrStmt,
@@ -65,17 +67,14 @@ from weft.tir import (
     Stmt,
     While,
 )  # fmt: skip
-from weft.tir import transform as t
-from weft.tir.pipeline import is_lowered, with_own_passes
 
-__all__ = ["Kernel", "emit_kernel"]
+__all__ = ["Kernel", "emit_cuda", "emit_function", "emit_kernel"]
 
 _TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
     "float32": "float", "float64": "double",
 }  # fmt: skip
-_AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 _MATH = frozenset((
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "nearbyint", "fabs",
@@ -124,10 +123,7 @@ class _Emitter:
         self.params: list[Var] = []
         self.pointers: dict[int, str] = {}
         self.stored: set[int] = set()
-        self.extents: dict[str, PrimExpr] = {}
-        self.axes: dict[str, Var] = {}  # the thread axes around the current statement
-        self.lets: dict[int, PrimExpr] = {}
-        self.claims: list[tuple[str, Node, frozenset[str]]] = []  # what must belong to one thread alone
+        self.axes: set[str] = set()  # the thread axes around the current statement
 
     def emit(self, line: str) -> None:
         self.lines.append("  " * self.depth + line)
@@ -163,31 +159,6 @@ class _Emitter:
         if of != _type(buffer.dtype, buffer):
             raise CodegenError(f"'{buffer.name}' is read as two types", found=f"{of} and {buffer.dtype}")
         return f"{name}[{_EXPR(indices[0], self)}]"
-
-    def depends(self, value: object) -> set[int]:
-        """The variables that a value depends on, by identity."""
-        found: set[int] = set()
-        for v in walk(value):
-            if isinstance(v, Var) and id(v) not in found:
-                found |= {id(v)} | (self.depends(self.lets[id(v)]) if id(v) in self.lets else set())
-        return found
-
-    def check(self) -> None:
-        """Refuse what several threads would do to the same memory, and a launch that only the device could size."""
-        needed = {tag for tag, extent in self.extents.items() if as_int(extent) != 1}
-        for what, where, tags in self.claims:
-            if needed - tags:
-                raise CodegenError(
-                    f"{what} is not one thread's own",
-                    where=where.span,
-                    expected=f"a different element for each of {', '.join(sorted(needed))}",
-                    found=f"the same one for all of {', '.join(sorted(needed - tags))}",
-                    help="bind only loops over the output, and compute at the innermost bound axis",
-                )
-        outside = {id(p) for p in self.params}
-        for tag, extent in self.extents.items():
-            if any(isinstance(v, BufferLoad) or (id(v) in self.names and id(v) not in outside) for v in walk(extent)):
-                raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
 
     def nested(self, opening: str, body: Stmt) -> None:
         self.emit(opening + " {")
@@ -324,16 +295,11 @@ def _store(node: BufferStore, s: _Emitter) -> None:
         _not_stmt(node, s)
     s.emit(f"{s.element(node.buffer, node.indices)} = {_EXPR(node.value, s)};")
     s.stored.add(id(node.buffer.data))
-    if any(p is node.buffer.data for p in s.params):
-        used = s.depends(node.indices)
-        own = frozenset(tag for tag, var in s.axes.items() if id(var) in used)
-        s.claims.append((f"a store to '{node.buffer.name}'", node, own))
 
 
 @_STMT.on(LetStmt)
 def _let(node: LetStmt, s: _Emitter) -> None:
     s.define(node.var, _EXPR(node.value, s))
-    s.lets[id(node.var)] = node.value
     _STMT(node.body, s)
 
 
@@ -372,8 +338,6 @@ def _alloc(node: AllocBuffer, s: _Emitter) -> None:
         )
     s.pointers[id(node.buffer.data)] = _type(node.buffer.dtype, node)
     shared = node.buffer.scope == "shared"
-    if not shared:
-        s.claims.append((f"the buffer '{node.buffer.name}'", node, frozenset(s.axes)))
     size = max(1, math.prod(d for d in sizes if d is not None))
     s.emit(f"{'__shared__ ' if shared else ''}{_type(node.buffer.dtype, node)} {s.fresh(node.buffer.data)}[{size}];")
     _STMT(node.body, s)
@@ -383,19 +347,16 @@ def _alloc(node: AllocBuffer, s: _Emitter) -> None:
 def _for(node: For, s: _Emitter) -> None:
     low, of = _EXPR(node.min, s), _type(node.loop_var.dtype, node)
     if node.kind is ForKind.THREAD_BINDING:
-        tag = node.thread_binding.thread_tag if node.thread_binding is not None else ""
-        if tag not in _AXES:
-            raise CodegenError(f"target cuda has no thread axis '{tag}'", where=node.span, expected=", ".join(_AXES))
-        if tag in s.axes:
-            _fetch_together(node, tag, s)
+        assert node.thread_binding is not None
+        tag = node.thread_binding.thread_tag
+        base = f"({of}){tag}" + ("" if as_int(node.min) == 0 else f" + {low}")
+        s.define(node.loop_var, base)
+        if tag in s.axes:  # work that the threads share: each does one iteration of it
+            s.nested(f"if ({s.names[id(node.loop_var)]} < {_EXPR(node.min + node.extent, s)})", node.body)
             return
-        known = s.extents.setdefault(tag, node.extent)
-        if not structural_equal(known, node.extent):
-            raise CodegenError(f"{tag} has two extents in one kernel", where=node.span, found=f"{known}, {node.extent}")
-        s.define(node.loop_var, f"({of}){tag} + {low}")
-        outer, s.axes = s.axes, {**s.axes, tag: node.loop_var}
+        s.axes.add(tag)
         _STMT(node.body, s)
-        s.axes = outer
+        s.axes.discard(tag)
         return
     if node.kind is not ForKind.SERIAL:
         raise CodegenError(f"a {node.kind.name.lower()} loop on target cuda", where=node.span, help="bind it")
@@ -403,31 +364,38 @@ def _for(node: For, s: _Emitter) -> None:
     s.nested(f"for ({of} {name} = {low}; {name} < {end}; ++{name})", node.body)
 
 
-def _fetch_together(node: For, tag: str, s: _Emitter) -> None:
-    """A nest inside a loop over the same axis: its iterations are the threads' own, each of which does one.
-
-    That is what it says only where all threads fill memory that they share.
-    """
-    if any(isinstance(n, BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
-        raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
-    of = _type(node.loop_var.dtype, node)
-    name = s.fresh(node.loop_var)
-    s.emit(f"{of} {name} = ({of}){tag} + {_EXPR(node.min, s)};")
-    s.nested(f"if ({name} < {_EXPR(node.min + node.extent, s)})", node.body)
-    wanted, there = as_int(node.extent), as_int(s.extents[tag])
-    if wanted is None or there is None or wanted > there:
-        raise CodegenError(f"a nest inside of {tag} needs more threads than there are", where=node.span,
-                           expected=f"at most {s.extents[tag]}", found=str(node.extent),
-                           help="split it by the number of threads")  # fmt: skip
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
-# --- the kernel -------------------------------------------------------------------------------------------------------
+def emit_function(func: PrimFunc) -> str:
+    """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
+    extents = launch_extents(func)
+    s = _Emitter()
+    buffers = dict((id(p), b) for p, b in func.buffer_map)
+    for p in func.params:
+        buffer = buffers.get(id(p))
+        var = p if buffer is None else buffer.data
+        s.params.append(var)
+        s.fresh(var)
+        if buffer is not None:
+            s.pointers[id(var)] = _type(buffer.dtype, buffer)
+    _STMT(func.body, s)
+    restrict = " __restrict__" if func.attrs.get("tir.noalias") else ""
+    params: list[str] = []
+    for p in s.params:
+        pointee = s.pointers.get(id(p))
+        const_ = "" if id(p) in s.stored else "const "
+        of = f"{const_}{pointee}*{restrict}" if pointee else _type(p.dtype, p)
+        params.append(f"{of} {s.names[id(p)]}")
+    sizes = [as_int(extents[tag]) for tag in AXES[3:] if tag in extents]
+    bounds = f" __launch_bounds__({math.prod(n for n in sizes if n)})" if sizes and None not in sizes else ""
+    head = f'extern "C" __global__ void{bounds} {func.attrs["global_symbol"]}({", ".join(params)}) {{'
+    return "\n".join([head, *s.lines, "}", ""])
 
 
-def _outermost(node: Stmt) -> Stmt:
-    while isinstance(node, (AttrStmt, DeclBuffer)):
-        node = node.body
-    return node
+def emit_cuda(functions: Mapping[str, PrimFunc]) -> str:
+    """Write device functions as one program of CUDA C."""
+    return "\n".join([_PRELUDE, *(emit_function(f.with_attr("global_symbol", name)) for name, f in functions.items())])
 
 
 def emit_kernel(func: PrimFunc) -> Kernel:
@@ -441,37 +409,17 @@ def emit_kernel(func: PrimFunc) -> Kernel:
     Raises
     ------
     CodegenError
-        When the outermost loop is not bound to threads, or for what target cuda does not express yet.
+        When a loop is not bound to threads, or for what target cuda does not express yet.
     """
-    name = func.attrs.get("global_symbol") or "main"
-    phases = [(1, t.lower_blocks()), (1, t.simplify()), (1, t.inject_virtual_thread()), (1, t.thread_sync("shared")),
-              (1, t.compact_buffer()), (1, t.lower_intrin(target="cuda")), (1, t.flatten_buffer()),
-              (2, t.vectorize_loop()), (2, t.unroll_loop()), (3, t.simplify())]  # fmt: skip
-    finishing = [t.thread_sync("shared"), t.lower_intrin(target="cuda")]
-    passes = finishing if is_lowered(func) else with_own_passes(phases)
-    lowered = Sequential(passes, name="cuda.lower")(IRModule({name: func}))[name]
-    assert isinstance(lowered, PrimFunc)
-    outer = _outermost(lowered.body)
-    if not (isinstance(outer, For) and outer.kind is ForKind.THREAD_BINDING):
+    symbol = func.attrs.get("global_symbol") or "main"
+    host, device = lower_for_gpu(IRModule({symbol: func}), Target("cuda"))
+    if len(device) != 1:
         raise CodegenError(
-            f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
-            where=outer.span,
-            expected="an outermost loop bound to blockIdx or threadIdx",
-            found=type(outer).__name__,
-            help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+            f"'{symbol}' is not one kernel", found=f"{len(device)} nests of bound loops", where=func.span
         )
-    s = _Emitter()
-    _STMT(lowered.body, s)
-    s.check()
-    symbol = re.sub(r"\W", "_", name) + "_kernel"
-    restrict = " __restrict__" if func.attrs.get("tir.noalias") else ""
-    params: list[str] = []
-    for p in s.params:
-        pointee = s.pointers.get(id(p))
-        const_ = "" if id(p) in s.stored else "const "
-        of = f"{const_}{pointee}*{restrict}" if pointee else _type(p.dtype, p)
-        params.append(f"{of} {s.names[id(p)]}")
-    head = f'extern "C" __global__ void {symbol}({", ".join(params)}) {{'
-    source = "\n".join([_PRELUDE, head, *s.lines, "}", ""])
-    extents = [s.extents.get(tag, const(1, "int32")) for tag in _AXES]
-    return Kernel(symbol, source, tuple(s.params), tuple(extents[:3]), tuple(extents[3:]))  # type: ignore[arg-type]
+    ((name, kernel),) = device.items()
+    (call,) = [n for n in walk(host[symbol]) if isinstance(n, CallIntrin) and getattr(n.args[0], "value", "") == name]
+    given, params = call.args[1:], len(kernel.params)
+    extents = dict(zip(kernel.attrs["tir.kernel_launch_params"], given[params:], strict=True))
+    axes = [extents.get(tag, const(1, "int32")) for tag in AXES]
+    return Kernel(name, emit_cuda(device), tuple(given[:params]), tuple(axes[:3]), tuple(axes[3:]))

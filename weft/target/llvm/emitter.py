@@ -67,6 +67,7 @@ class ModuleEmitter:
         self._strings: dict[str, str] = {}
         self._support: set[str] = set()
         self.has_scalar_loop = False
+        self.imported: set[str] = set()  # functions of the modules that this one imports
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once."""

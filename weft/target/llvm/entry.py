@@ -18,13 +18,14 @@ from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error
 from weft.target.llvm.types import llvm_type
-from weft.tir import Buffer, PrimFunc
+from weft.tir import Buffer, Evaluate, PrimFunc, call_packed, seq
 
 __all__ = ["emit_function"]
 
 (_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
- _RANGE) = range(12)  # fmt: skip
+ _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
 _ANY = "{ i32, i32, i64 }"
+_CPU = 1
 
 
 class _Late(NamedTuple):
@@ -43,8 +44,13 @@ def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
     name = func.attrs.get("global_symbol")
     if not name:
         raise CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
-    dims = _dimension_vars(func)
+    dims, device, body = _dimension_vars(func), None, func.body
     buffers = dict((id(p), b) for p, b in func.buffer_map)
+    if func.attrs.get("tir.device_type", _CPU) != _CPU and buffers:
+        device = Var("device_id", "int32")  # the arguments' own, as a dimension is
+        dims.append(device)
+        body = seq(Evaluate(call_packed("__tvm_set_device", func.attrs["tir.device_type"], device)), body)
+    module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
     impl = FunctionEmitter(module, f"{name}_impl")
     impl.noalias = bool(func.attrs.get("tir.noalias", False))
     params = []
@@ -60,10 +66,10 @@ def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
         params.append(f"{llvm_type(v.dtype)} %d{j}")
         impl.env[id(v)] = f"%d{j}"
         impl.analyzer.mark_global_non_neg(v)
-    STMT(func.body, impl)
+    STMT(body, impl)
     impl.emit("ret i32 0")
     module.functions.append(finish(impl, f"define internal i32 @{name}_impl({', '.join(params)}) noinline #0"))
-    _Entry(module, func, name, buffers, dims).emit()
+    _Entry(module, func, name, buffers, dims, device).emit()
 
 
 def _dimension_vars(func: PrimFunc) -> list[Var]:
@@ -98,9 +104,16 @@ class _Entry:
     """Emission of one entry point."""
 
     def __init__(
-        self, module: ModuleEmitter, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var]
+        self,
+        module: ModuleEmitter,
+        func: PrimFunc,
+        name: str,
+        buffers: dict[int, Buffer],
+        dims: list[Var],
+        device: Var | None,
     ) -> None:
         self.module, self.func, self.name, self.buffers, self.dims = module, func, name, buffers, dims
+        self.device = device
         self.s = FunctionEmitter(module, f"__tvm_ffi_{name}")
         self.failures: list[str] = []
         self.late: list[_Late] = []
@@ -217,7 +230,11 @@ class _Entry:
         packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 20, 'i32')}, {packed}"), i, _DTYPE, -1, str(packed))
-        self.require(s.value(f"icmp eq i32 {self.at(tensor, 8, 'i32')}, 1"), i, _DEVICE, -1, "1")
+        kind_of = str(self.func.attrs.get("tir.device_type", _CPU))
+        self.require(s.value(f"icmp eq i32 {self.at(tensor, 8, 'i32')}, {kind_of}"), i, _DEVICE, -1, kind_of)
+        if self.device is not None:
+            number = s.value(f"sext i32 {self.at(tensor, 12, 'i32')} to i64")
+            self.match(self.device, number, i, _DEVICE_ID, -1)
         shape = self.at(tensor, 24, "ptr") if rank else ""
         extents = [self.at(shape, 8 * d, "i64") for d in range(rank)]
         for d, dim in enumerate(buffer.shape):

@@ -17,6 +17,7 @@ from weft.target.llvm.object import initialise
 __all__ = ["load_objects"]
 
 _PREFIX = "__tvm_ffi_"
+_CONTEXT = "__tvm_ffi__library_ctx"
 _COUNT = itertools.count()
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
@@ -24,7 +25,7 @@ _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 class _Engine:
     """Owns linked code for as long as a function of it may run."""
 
-    __slots__ = ("_jit", "_tracker", "addresses")
+    __slots__ = ("_jit", "_tracker", "addresses", "context")
 
     def __init__(self, objects: Sequence[bytes], names: Sequence[str]) -> None:
         initialise()
@@ -34,6 +35,9 @@ class _Engine:
             library.add_object_img(data)
         for name in names:
             library.export_symbol(_PREFIX + name)
+        imports = any(_CONTEXT.encode() in data for data in objects)
+        if imports:
+            library.export_symbol(_CONTEXT)
         self._jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
         try:
             self._tracker: Any = library.link(self._jit, f"weft{next(_COUNT)}")
@@ -44,6 +48,7 @@ class _Engine:
                 help="is it for this machine, and is every external function of the program loaded?",
             ) from e
         self.addresses = [self._tracker[_PREFIX + name] for name in names]
+        self.context = self._tracker[_CONTEXT] if imports else 0
 
 
 def _check_machine(data: bytes) -> None:
@@ -75,4 +80,4 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
     if not names:
         return jit_module([], [], list(objects), None)
     engine = _Engine(objects, names)
-    return jit_module(list(names), engine.addresses, list(objects), engine)
+    return jit_module(list(names), engine.addresses, list(objects), engine, engine.context)

@@ -33,7 +33,7 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
-    function = _lookup(s, name.value)
+    function = (_lookup_import if name.value in s.module.imported else _lookup)(s, name.value)
     count, views = len(e.args) - 1, []
     args = s.alloca(f"[{count + 1} x {_ANY}], align 16", "args")
     for i, a in enumerate(e.args[1:]):
@@ -93,6 +93,23 @@ fail:
     handle = s.effect(f"call ptr @{symbol}()")
     s.check(s.value(f"sext i1 {s.value(f'icmp eq ptr {handle}, null')} to i32"))
     return handle
+
+
+def _lookup_import(s: FunctionEmitter, name: str) -> str:
+    """Return the handle of a function of the modules that this one imports, which own it."""
+    module = s.module
+    context = "@__tvm_ffi__library_ctx = weak global ptr null"  # the loader puts the module there
+    if context not in module.globals:
+        module.globals.append(context)
+    module.declare(
+        "TVMFFIEnvModLookupFromImports", "declare extern_weak i32 @TVMFFIEnvModLookupFromImports(ptr, ptr, ptr)"
+    )
+    found = s.alloca("ptr, align 8", "found")
+    s.emit(f"store ptr null, ptr {found}")
+    own = s.effect("load ptr, ptr @__tvm_ffi__library_ctx")
+    text = module.string(name)
+    s.check(s.effect(f"call i32 @TVMFFIEnvModLookupFromImports(ptr {own}, ptr {text}, ptr {found})"))
+    return s.effect(f"load ptr, ptr {found}")
 
 
 def _argument(s: FunctionEmitter, a: Any) -> tuple[int, str]:

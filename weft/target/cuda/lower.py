@@ -1,0 +1,155 @@
+"""A module for a GPU to two: host functions that launch kernels, and the kernels.
+
+Thread-bound loops become device functions (``SplitHostDevice``), which take pointers and scalars in the order of their
+parameters, then the extents of their thread axes at launch. What is left for the host launches them by name with raw
+pointers and touches no memory of the device itself. Buffers that kernels pass to each other are workspaces of the
+device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from weft.error import CodegenError
+from weft.ir import CallIntrin, DataType, IRModule, PrimExpr, Sequential, StringImm, cast, int64, rebuild, walk
+from weft.tir import (
+    AllocBuffer,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    call_packed,
+    seq,
+)  # fmt: skip
+from weft.tir import transform as t
+from weft.tir.analysis import replace_node
+from weft.tir.pipeline import lower_module
+
+__all__ = ["SplitModule", "lower_for_gpu"]
+
+_CUDA = 2  # DLPack's number
+_ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
+
+
+class SplitModule(NamedTuple):
+    """Host functions, and the device functions that they launch."""
+
+    host: IRModule
+    device: dict[str, PrimFunc]
+
+
+def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
+    """Lower the functions of a module, in block form or later, and split them.
+
+    Host functions have the attributes ``tir.device_type`` (2: arguments are checked to be CUDA tensors of one device,
+    on which kernels then run) and ``tir.kernels`` (names to look up in the module's imports).
+
+    Device functions are flat (one index of type int64 for each access), scalar and without blocks. ``buffer_map`` gives
+    the type of each pointer; loops are thread-bound, serial or unrolled; barriers are ``tir.tvm_storage_sync``.
+
+    Raises
+    ------
+    CodegenError
+        When the host would touch memory of the device: some loop is not bound to threads.
+    """
+    kind = target.kind.name
+    finishing = Sequential([t.thread_sync("shared"), t.lower_intrin(target=kind)], name=f"{kind}.lower")
+    split = t.split_host_device()(_sunk(finishing(lower_module(mod, target))))
+    host: dict[str, Any] = {}
+    device: dict[str, PrimFunc] = {}
+    for var, func in split.items():
+        if not isinstance(func, PrimFunc):
+            continue
+        if func.attrs.get("tir.is_global_func"):
+            device[var.name_hint] = func
+        else:
+            host[var.name_hint] = func
+    host = {name: _host(name, func, device) for name, func in host.items()}
+    return SplitModule(IRModule(host), device)
+
+
+def _sunk(mod: IRModule) -> IRModule:
+    """Allocations of on-chip memory around a nest of thread-bound loops go inside it."""
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        node = rebuild(node, visit)
+        if isinstance(node, AllocBuffer) and node.buffer.scope.startswith(_ON_CHIP):
+            return _inside(node.body, node.buffer)
+        return node
+
+    def sink(func: Any) -> Any:
+        body = visit(func.body) if isinstance(func, PrimFunc) else None
+        return func if body is None or body is func.body else func.replace(body=body)
+
+    return mod.with_functions({v.name_hint: sink(f) for v, f in mod.items()})
+
+
+def _inside(body: Stmt, buffer: Buffer) -> Stmt:
+    if isinstance(body, For) and body.kind is ForKind.THREAD_BINDING:
+        return replace_node(body, body=_inside(body.body, buffer))
+    return AllocBuffer(buffer, body)
+
+
+# --- the host's half --------------------------------------------------------------------------------------------------
+
+
+def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
+    kernels: list[str] = []
+    pointers = {id(b.data) for _, b in func.buffer_map}
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, AllocBuffer) and _used_by_kernels(node, device):
+            pointers.add(id(node.buffer.data))
+            return _workspace(node.buffer, visit(node.body))
+        if isinstance(node, Evaluate) and (kernel := _launched(node, device)) is not None:
+            assert isinstance(node.value, CallIntrin)
+            kernels.append(kernel)
+            args = [a.data if isinstance(a, Buffer) else a for a in node.value.args[1:]]
+            return Evaluate(call_packed(kernel, *args))
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    body = visit(func.body)
+    for access in walk(body):
+        if isinstance(access, (BufferLoad, BufferStore)) and id(access.buffer.data) in pointers:
+            raise CodegenError(
+                f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
+                where=access.span,
+                expected="loops bound to blockIdx and threadIdx around every access",
+                found=f"an access to '{access.buffer.name}' on the host",
+                help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
+            )
+    func = func.replace(body=body).with_attr("tir.device_type", _CUDA)
+    return func.with_attr("tir.kernels", tuple(dict.fromkeys(kernels)))
+
+
+def _launched(node: Evaluate, device: dict[str, PrimFunc]) -> str | None:
+    """The kernel that a statement launches."""
+    call = node.value
+    if isinstance(call, CallIntrin) and call.args and isinstance(call.args[0], StringImm):
+        return call.args[0].value if call.args[0].value in device else None
+    return None
+
+
+def _used_by_kernels(node: AllocBuffer, device: dict[str, PrimFunc]) -> bool:
+    return any(
+        isinstance(n, Evaluate)
+        and _launched(n, device) is not None
+        and any(isinstance(a, Buffer) and a.data is node.buffer.data for a in n.value.args)  # type: ignore[attr-defined]
+        for n in walk(node.body)
+    )
+
+
+def _workspace(buffer: Buffer, body: Stmt) -> Stmt:
+    """Memory of the current device around a statement."""
+    size: PrimExpr = math.prod((cast("int64", d) for d in buffer.shape), start=int64(DataType(buffer.dtype).itemsize))
+    make = call_packed("weft.cuda_workspace_alloc", size)
+    free = Evaluate(call_packed("weft.cuda_workspace_free", buffer.data))
+    return LetStmt(buffer.data, replace_node(make, dtype="handle"), seq(body, free))
