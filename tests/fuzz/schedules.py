@@ -91,6 +91,18 @@ def total(r: random.Random) -> tir.PrimFunc:
     return _func(x, te.compute((m,), lambda c: s[()] + column[c], "Y"))
 
 
+def pool(r: random.Random) -> tir.PrimFunc:
+    """Build a maximum of windows in two dimensions and a mean over what is left."""
+    h, w, k, s = r.choice([4, 5]), r.choice([4, 7]), r.choice([2, 3]), r.choice([1, 2])
+    x = te.placeholder((2, h, w), "float32", "X")
+    a, b = te.reduce_axis((0, k), "a"), te.reduce_axis((0, k), "b")
+    shape = (2, (h - k) // s + 1, (w - k) // s + 1)
+    p = te.compute(shape, lambda c, i, j: te.max(x[c, i * s + a, j * s + b], axis=[a, b]), "P")
+    u, v = te.reduce_axis((0, shape[1]), "u"), te.reduce_axis((0, shape[2]), "v")
+    m = te.compute((2,), lambda c: te.sum(p[c, u, v], axis=[u, v]), "M")
+    return _func(x, te.compute(shape, lambda c, i, j: p[c, i, j] - m[c], "Y"))
+
+
 def symbolic(r: random.Random) -> tir.PrimFunc:
     """Build a product whose rows are counted when it is called."""
     n = te.size_var("n", "int64")
@@ -241,6 +253,89 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), 
             v = T.axis.spatial(8, i)
             Y[v] = X[7 - v]
 """,
+    "repeated": """
+@T.prim_func
+def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
+    B = T.alloc_buffer((6,), "int32")
+    for i in range(6):
+        with T.block("A"):
+            v = T.axis.spatial(6, i)
+            B[v] = X[v]
+    for n in range(3):
+        for i in range(6):
+            with T.block("B"):
+                v = T.axis.spatial(6, i)
+                B[v] = B[v] * 2 + X[v]
+    for n, i in T.grid(2, 6):
+        with T.block("C"):
+            v = T.axis.spatial(6, i)
+            Y[v] = B[5 - v]
+""",
+    "strided": """
+@T.prim_func
+def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
+    B = T.alloc_buffer((4, 6), "int32")
+    for i, j in T.grid(4, 3):
+        with T.block("A"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w * 2] = X[v, w]
+            B[v, w * 2 + 1] = X[3 - v, w] + 1
+    for i, j in T.grid(4, 3):
+        with T.block("E"):
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w * 2] = B[v, 5 - w]
+    for i in range(12):
+        with T.block("O"):
+            v = T.axis.spatial(4, i // 3)
+            w = T.axis.spatial(3, i % 3)
+            Y[v, w * 2 + 1] = B[v, w] * 3
+""",
+    "stale": """
+@T.prim_func
+def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            B[v] = Y[v] + X[v]
+    for i in range(8):
+        with T.block("W"):
+            v = T.axis.spatial(8, i)
+            Y[v] = X[7 - v] * 3
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            Z[v] = B[v] + Y[v]
+""",
+    "offset": """
+@T.prim_func
+def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
+    B = T.alloc_buffer((12,), "int32")
+    for i in range(2, 10):
+        with T.block("A"):
+            v = T.axis.spatial((2, 10), i)
+            B[v] = X[v] + X[v - 2]
+    for i in range(8):
+        with T.block("Y"):
+            v = T.axis.spatial(8, i)
+            Y[v] = B[v + 2] * B[9 - v]
+""",
+    "opaque": """
+@T.prim_func
+def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
+    B = T.alloc_buffer((4, 4), "int32")
+    for i in range(4):
+        with T.block("A"):
+            v = T.axis.spatial(4, i)
+            T.reads(X[v, 0:4])
+            T.writes(B[v, 0:4])
+            for j in range(4):
+                B[v, j] = X[v, 3 - j]
+    for i, j in T.grid(4, 4):
+        with T.block("C"):
+            v, w = T.axis.remap("SS", [i, j])
+            Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
+""",
 }  # fmt: skip
 
 
@@ -249,7 +344,7 @@ def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {
-    f.__name__: f for f in (matmul, conv, chain, softmax, window, total, symbolic, argmax)
+    f.__name__: f for f in (matmul, conv, chain, softmax, window, total, pool, symbolic, argmax)
 } | {n: _written(n) for n in _WRITTEN}
 
 

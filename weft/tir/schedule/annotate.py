@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Attrs, IntImm, IterVar, Range, Var, const
+from weft.ir import Attrs, IntImm, IterVar, Range, Var, const, is_const_int
 from weft.tir.analysis.structure import child_realizes, replace_node, statements, used_vars
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind
@@ -83,6 +83,14 @@ def check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -
     """Refuse unless each iteration writes other elements: the loop feeds data-parallel block variables only."""
     allowed = ("data_par", "reduce") if allow_reduce else ("data_par",)
     for r in child_realizes(loop.body):
+        if not is_const_int(loop.extent, 1) and loop.loop_var not in used_vars(r.iter_values) and _accumulates(r.block):
+            raise refuse(
+                primitive,
+                f"each iteration of the loop runs '{r.block.name_hint}' again on what it wrote before",
+                loops=loop,
+                block=r.block.name_hint,
+                help="apply it to a loop that the block's variables depend on",
+            )
         for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True):
             if loop.loop_var in used_vars(value) and iv.iter_type not in allowed:
                 raise refuse(
@@ -93,6 +101,12 @@ def check_data_parallel(loop: For, primitive: str, allow_reduce: bool = False) -
                     block=r.block.name_hint,
                     help="use rfactor, or apply it to a spatial loop",
                 )
+
+
+def _accumulates(block: Block) -> bool:
+    """Whether a block changes elements of which it needs the old values, or starts a reduction anew."""
+    own = [w.buffer for w in block.writes]
+    return block.init is not None or any(r.buffer is b for r in block.reads for b in own)
 
 
 def annotate(state: ScheduleState, target: Var | str, key: str, value: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from weft.ir import PrimExpr, Var, cast, is_const_int, rewrite, substitute
+from weft.arith import Analyzer
+from weft.ir import PrimExpr, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import access_regions, loads_of
+from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.analysis.dependence import (
     blocks_from_to,
     consumers_of,
@@ -15,7 +17,7 @@ from weft.tir.analysis.dependence import (
     producers_of,
     touches,
 )
-from weft.tir.analysis.structure import child_realizes, clone_fresh, replace_node, used_vars
+from weft.tir.analysis.structure import child_realizes, clone_fresh, iter_values_of, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
@@ -38,6 +40,9 @@ def compute_inline(state: ScheduleState, name: str) -> None:
         )
 
     _check_inputs(realize, [*blocks_from_to(scope, realize, consumers[-1]), consumers[-1]], "compute_inline")
+
+    for consumer in consumers:
+        _check_reads(store, index_vars, realize.block, consumer.block)
 
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
@@ -68,6 +73,23 @@ def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: 
             raise refuse(primitive, f"'{other.block.name_hint}' overwrites what the block reads", block=block.name_hint)
         if outputs and touches(other.block, [w.buffer for w in block.writes]):
             raise refuse(primitive, f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
+
+
+def _check_reads(store: BufferStore, index_vars: list[Var | None], block: Block, consumer: Block) -> None:
+    """Refuse to compute elements outside of the block's domain, where what it loads may not exist."""
+    analyzer = Analyzer()
+    for iv in consumer.iter_vars:
+        if iv.dom is not None:
+            analyzer.bind(iv.var, iv.dom)
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    for load in loads_of((consumer.init, consumer.body), store.buffer):
+        for v, index, size in zip(index_vars, load.indices, store.buffer.shape, strict=True):
+            dom = domains[v] if v is not None else None
+            if dom is None or (is_const_int(dom.min, 0) and analyzer.can_prove(dom.extent >= size)):
+                continue
+            if not (analyzer.can_prove(index >= dom.min) and analyzer.can_prove(index < dom.min + dom.extent)):
+                raise refuse("compute_inline", f"'{consumer.name_hint}' may read [{', '.join(map(str, load.indices))}], "
+                             "which the block does not make", block=block.name_hint)  # fmt: skip
 
 
 def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
@@ -150,6 +172,7 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     if not has_trivial_predicate(producer) or not has_trivial_predicate(realize):
         raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
     _check_inputs(realize, blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
+    _check_all(state, path, producer, target)
     mapping = _inverse(store, target, realize, state)
     value = substitute(store.value, mapping)
 
@@ -163,6 +186,18 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     state.replace(producer.block, new_block)
     state.remove(state.realize(name))
     state.dealloc(target.buffer)
+
+
+def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, target: BufferStore) -> None:
+    """Refuse unless the producer makes each element, and the consumer uses each."""
+    name, made = producer.block.name_hint, state.path_to_block(producer.block.name_hint)
+    whole = tuple(Range(const(0, d.dtype), d) for d in target.buffer.shape)
+    places = substitute(target.indices, iter_values_of(producer))
+    if not covers(made, places, whole, state.analyzer_at(made)):
+        raise refuse("reverse_compute_inline", f"'{name}' does not make all of '{target.buffer.name}'", block=name)
+    if not covers_domain(path, state.analyzer_at(path)):
+        raise refuse("reverse_compute_inline", "the loops do not run the block on its whole domain",
+                     block=path[-1].block.name_hint)  # type: ignore[union-attr]  # fmt: skip
 
 
 def _inverse(
@@ -180,7 +215,7 @@ def _inverse(
     for read, written, size in zip(first.indices, target.indices, target.buffer.shape, strict=True):
         if isinstance(read, Var) and read in domains and read not in mapping:
             dom = domains[read]
-            if dom is None or not analyzer.can_prove_equal(dom.extent, size):
+            if dom is None or not is_const_int(dom.min, 0) or not analyzer.can_prove_equal(dom.extent, size):
                 raise refuse(
                     "reverse_compute_inline", f"the consumer reads only a part of '{target.buffer.name}'", block=name
                 )
