@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import DataType, IntImm, IRModule, Var, const, function_pass, rebuild, substitute, walk
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, DeclBuffer, For, ForKind, LetStmt, Stmt, While
+from weft.tir.stmt import AllocBuffer, DeclBuffer, For, ForKind, LetStmt, SeqStmt, Stmt, While
+from weft.tir.transform.in_place import in_place
 
 __all__ = ["storage_rewrite"]
 
@@ -24,6 +25,8 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
     Ensures
         The same form. Allocations of `scopes` that share memory have one scope, one type of elements and known sizes,
         and no parallel loop stands between them; one allocation of the larger size stands where the outer one stood.
+        A result takes the place of what it is made of where each of its elements is made of the element at the same
+        place only, in loops that do nothing else with the two, and what it is made of is dead then.
     Example
         Before::
 
@@ -32,34 +35,40 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
                 B = T.alloc_buffer((8,))
                 C = T.alloc_buffer((8,))
                 E = T.alloc_buffer((8,))
+                F = T.alloc_buffer((8,))
                 for i in range(8):
                     B[i] = A[i] + 1.0
                 for i in range(8):
                     C[i] = B[i] + 1.0
                 for i in range(8):
-                    E[i] = C[i] + 1.0
+                    E[i] = C[7 - i] + 1.0
                 for i in range(8):
-                    D[i] = E[i] + 1.0
+                    F[i] = E[7 - i] + 1.0
+                for i in range(8):
+                    D[i] = F[7 - i] + 1.0
 
         After::
 
             @T.prim_func
             def f(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
                 B = T.alloc_buffer((8,))
-                C = T.alloc_buffer((8,))
-                E = T.decl_buffer((8,), data=B.data)
+                C = T.decl_buffer((8,), data=B.data)
+                E = T.alloc_buffer((8,))
+                F = T.decl_buffer((8,), data=B.data)
                 for i in range(8):
                     B[i] = A[i] + 1.0
                 for i in range(8):
                     C[i] = B[i] + 1.0
                 for i in range(8):
-                    E[i] = C[i] + 1.0
+                    E[i] = C[7 - i] + 1.0
                 for i in range(8):
-                    D[i] = E[i] + 1.0
+                    F[i] = E[7 - i] + 1.0
+                for i in range(8):
+                    D[i] = F[7 - i] + 1.0
     Cost
         Quadratic in nested allocations, linear in statements for each.
     Source
-        TVM's ``StorageRewrite``, without its sharing in place.
+        TVM's ``StorageRewrite``.
     """
     body = _Rewriter(scopes).visit(func.body, [])
     return func if body is func.body else func.replace(body=body)
@@ -72,6 +81,7 @@ class _Slot:
         self.node = node
         self.users: list[Buffer] = [node.buffer]
         self.size = _size(node.buffer)
+        self.units = _units(node.body)
 
 
 class _Rewriter:
@@ -89,7 +99,7 @@ class _Rewriter:
         if size is None or buffer.scope not in self.scopes or buffer.strides:
             return rebuild(node, lambda n: self.visit(n, slots) if isinstance(n, Stmt) else n)
         for slot in slots:
-            if _alike(slot.node.buffer, buffer) and _apart(slot, node):
+            if _alike(slot.node.buffer, buffer) and _fits(slot, node):
                 slot.users.append(buffer)
                 slot.size = max(slot.size or 0, size)
                 return DeclBuffer(buffer, self.visit(node.body, slots))
@@ -129,47 +139,41 @@ def _share(slot: _Slot, body: Stmt) -> Stmt:
     return AllocBuffer(memory, body, slot.node.annotations, span=slot.node.span)
 
 
-def _apart(slot: _Slot, inner: AllocBuffer) -> bool:
-    """Whether the users of a slot are never alive while `inner`'s buffer is."""
-    span = _life(slot.node.body, inner.buffer)
-    return all(a[1] < span[0] or span[1] < a[0] for b in slot.users if (a := _life(slot.node.body, b)))
+def _fits(slot: _Slot, inner: AllocBuffer) -> bool:
+    """Whether the users of a slot are dead while `inner`'s buffer lives, but for one that it replaces in place."""
+    first, last = _life(slot.units, inner.buffer)
+    meeting = [b for b in slot.users if (a := _life(slot.units, b))[1] >= first and a[0] <= last]
+    if not meeting:
+        return True
+    if len(meeting) > 1 or _life(slot.units, meeting[0])[1] != first:
+        return False
+    return in_place(slot.units[first], meeting[0], inner.buffer)
 
 
-def _life(scope: Stmt, buffer: Buffer) -> tuple[int, int]:
-    """Return the first and last of the statements of a scope that use a buffer's memory; a loop counts as a whole.
+def _life(units: list[Stmt], buffer: Buffer) -> tuple[int, int]:
+    """Return the first and the last of the statements that use a buffer's memory.
 
     A buffer whose pointer got a name may be used through it until the end.
     """
-
-    def uses(node: Any) -> bool:
-        return any(n is buffer.data for n in walk(node))
-
-    first, last, place = 1 << 60, -1, 0
-
-    def visit(node: Stmt) -> None:
-        nonlocal first, last, place
-        if isinstance(node, (For, While)):
-            start, inside = place, uses(node)
-            for child in _children(node):
-                visit(child)
-            place += 1
-            if inside:
-                first, last = min(first, start), max(last, place)
-            place += 1
-            return
-        own = [getattr(node, f) for f in node.__struct_fields__ if not isinstance(getattr(node, f), Stmt)]
-        own = [v for v in own if not (isinstance(v, tuple) and v and isinstance(v[0], Stmt))]
-        if not isinstance(node, (AllocBuffer, DeclBuffer)) and any(map(uses, own)):
-            named = isinstance(node, LetStmt) and node.var.dtype == "handle"
-            first, last = min(first, place), 1 << 60 if named else max(last, place)
-        place += 1
-        for child in _children(node):
-            visit(child)
-
-    visit(scope)
-    return first, last
+    using = [i for i, u in enumerate(units) if any(n is buffer.data for n in walk(_own(u)))]
+    if not using:
+        return 1 << 60, -1
+    named = any(isinstance(u, LetStmt) and u.var.dtype == "handle" for u in (units[i] for i in using))
+    return using[0], len(units) if named else using[-1]
 
 
-def _children(node: Stmt) -> list[Stmt]:
-    values = (getattr(node, f) for f in node.__struct_fields__)
-    return [s for v in values for s in (v if isinstance(v, tuple) else (v,)) if isinstance(s, Stmt)]
+def _units(scope: Stmt) -> list[Stmt]:
+    """List the statements of a scope in order; a loop counts as a whole, others come before those inside them."""
+    if isinstance(scope, (AllocBuffer, DeclBuffer, SeqStmt)):
+        return [u for s in stmt_children(scope) for u in _units(s)]
+    return (
+        [scope] if isinstance(scope, (For, While)) else [scope, *(u for s in stmt_children(scope) for u in _units(s))]
+    )
+
+
+def _own(unit: Stmt) -> tuple[Any, ...]:
+    """Return what a unit holds besides units of their own."""
+    if isinstance(unit, (For, While)):
+        return (unit,)
+    values = (getattr(unit, f) for f in unit.__struct_fields__)
+    return tuple(v for v in values if not isinstance(v, Stmt))
