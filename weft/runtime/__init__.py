@@ -1,7 +1,7 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
 Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `cache`. Nothing here imports a compiler package.
+`vm`, `kv_cache`, `cache`. Nothing here imports a compiler package.
 """
 
 from weft.ffi import PackedFunc, convert
@@ -9,6 +9,7 @@ from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.kv_cache import AttentionKVCache
 from weft.runtime.link import register_object_loader
 from weft.runtime.module import Module, enabled, jit_module, load_module, system_lib
 from weft.runtime.profiler import Report
@@ -20,6 +21,7 @@ from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind
 NDArray = Tensor
 
 __all__ = [
+    "AttentionKVCache",
     "BenchmarkResult",
     "DType",
     "Device",

@@ -35,6 +35,10 @@ class _List(Module, Generic[E]):
         for i, element in enumerate(self._elements):
             yield str(i), element
 
+    def replace_member(self, name: str, value: Any) -> None:
+        """Replace the element at a position."""
+        self[int(name)] = value
+
     def __iter__(self) -> Iterator[E]:
         return iter(self._elements)
 
@@ -69,6 +73,10 @@ class _Dict(Module, Generic[E]):
     def members(self) -> Iterator[tuple[str, Any]]:
         """List the elements by their keys."""
         yield from self._elements.items()
+
+    def replace_member(self, name: str, value: Any) -> None:
+        """Replace the element of a key."""
+        self[name] = value
 
     def __iter__(self) -> Iterator[E]:
         return iter(self._elements.values())

@@ -8,6 +8,7 @@ from typing import Any
 from weft.error import ErrorGroup, InvalidArgument, WeftError
 from weft.frontend.nn.effect import Effect
 from weft.frontend.nn.exporter import Exporter
+from weft.frontend.nn.jit import JITModule
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.spec import ModuleSpec
 from weft.frontend.nn.subroutine import SubroutineMixin
@@ -46,6 +47,10 @@ class Module(SubroutineMixin):
     def members(self) -> Iterator[tuple[str, Any]]:
         """List what the module holds, by name; containers list their elements."""
         yield from vars(self).items()
+
+    def replace_member(self, name: str, value: Any) -> None:
+        """Put another object in the place of what :meth:`members` lists under a name."""
+        setattr(self, name, value)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """List parameters with their dotted names, each once even where several modules share it."""
@@ -148,6 +153,38 @@ class Module(SubroutineMixin):
         """
         mod, params = Exporter(debug=debug).build(ModuleSpec.from_raw(spec, self))
         return (mod, params, []) if allow_extern else (mod, params)  # type: ignore[return-value]
+
+    def jit(
+        self,
+        spec: Any,
+        device: Any = "cpu",
+        pipeline: Any = "default_build",
+        out_format: str = "torch",
+        debug: bool = False,
+    ) -> JITModule:
+        """Compile methods for the parameters' values, and return what runs them on tensors of another framework.
+
+        Parameters
+        ----------
+        spec : dict or ModuleSpec
+            As for :meth:`export_tvm`.
+        device : str or Device
+            Where it runs.
+        pipeline : str or Pass, optional
+            The pipeline of ``relax.build``.
+        out_format : str
+            ``"torch"`` or ``"numpy"``: what results are.
+        debug : bool
+            Whether programs may print.
+
+        Raises
+        ------
+        InvalidArgument
+            When a parameter has no value.
+        """
+        spec = ModuleSpec.from_raw(spec, self)
+        mod, params = self.export_tvm(spec, debug=debug)
+        return JITModule(spec, mod, params, device, pipeline, out_format)
 
 
 def _found(module: Module, kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:

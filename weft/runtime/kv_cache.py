@@ -1,0 +1,116 @@
+"""The cache of keys or values of an attention layer: rows that programs append to and read back.
+
+Programs reach it by the packed functions ``vm.builtin.attention_kv_cache_create``, ``_append`` and ``_view``, whose
+names and arguments are Apache TVM's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.ffi import register_global_func
+from weft.runtime.device import Device
+from weft.runtime.tensor import Tensor, constant_view, empty
+
+__all__ = ["AttentionKVCache"]
+
+
+class AttentionKVCache:
+    """Rows of one shape and data type, kept in memory that at least doubles when it is full.
+
+    Parameters
+    ----------
+    like : Tensor
+        Gives data type and device, and the first rows.
+    reserve : sequence of int
+        The shape to begin with, (rows, ...).
+    fill_count : int
+        How many rows of `like` to begin with.
+    """
+
+    def __init__(self, like: Tensor, reserve: Sequence[int], fill_count: int = 0) -> None:
+        if like.device.device_type != Device.kDLCPU:
+            raise InvalidArgument("a cache of keys and values lies on the CPU", found=str(like.device))
+        if tuple(like.shape[1:]) != tuple(reserve[1:]) or not 0 <= fill_count <= min(like.shape[0], reserve[0]):
+            raise ShapeMismatch(
+                "the first rows do not fit the cache",
+                expected=f"rows of {tuple(reserve[1:])}, at least {fill_count} and at most {reserve[0]}",
+                found=str(like.shape),
+            )
+        self.data = empty(tuple(reserve), str(like.dtype), like.device)
+        self.fill_count = 0
+        if fill_count:
+            self._write(like.numpy()[:fill_count])
+
+    def _write(self, rows: Any) -> None:
+        total = self.fill_count + len(rows)
+        if total > self.data.shape[0]:
+            grown = empty((max(total, 2 * self.data.shape[0]), *self.data.shape[1:]), str(self.data.dtype))
+            grown.numpy()[: self.fill_count] = self.data.numpy()[: self.fill_count]
+            self.data = grown
+        self.data.numpy()[self.fill_count : total] = rows
+        self.fill_count = total
+
+    def append(self, value: Tensor) -> None:
+        """Add rows, (n, ...).
+
+        Raises
+        ------
+        ShapeMismatch, DTypeMismatch
+            When they are not those of the cache.
+        """
+        if tuple(value.shape[1:]) != tuple(self.data.shape[1:]):
+            raise ShapeMismatch(
+                "the rows are not those of the cache",
+                expected="(n, " + ", ".join(map(str, self.data.shape[1:])) + ")",
+                found=str(value.shape),
+            )
+        if str(value.dtype) != str(self.data.dtype):
+            raise DTypeMismatch(
+                "the rows are not those of the cache", expected=str(self.data.dtype), found=str(value.dtype)
+            )
+        self._write(value.numpy())
+
+    def view(self, shape: Sequence[int]) -> Tensor:
+        """Return the first rows, of which `shape` says how many; the memory is the cache's.
+
+        Raises
+        ------
+        ShapeMismatch
+            When the cache has fewer rows, or others.
+        """
+        if tuple(shape[1:]) != tuple(self.data.shape[1:]) or not 0 <= shape[0] <= self.fill_count:
+            raise ShapeMismatch(
+                "the cache has no such rows",
+                expected=f"at most {(self.fill_count, *self.data.shape[1:])}",
+                found=str(tuple(shape)),
+            )
+        return constant_view(self.data.numpy()[: shape[0]])
+
+
+@register_global_func("vm.builtin.attention_kv_cache_create", override=True)
+def _create(like: Tensor, reserve: Sequence[int], fill_count: int) -> AttentionKVCache:
+    return AttentionKVCache(like, tuple(reserve), fill_count)
+
+
+@register_global_func("vm.builtin.attention_kv_cache_append", override=True)
+def _append(cache: AttentionKVCache, value: Tensor) -> AttentionKVCache:
+    _checked(cache).append(value)
+    return cache
+
+
+@register_global_func("vm.builtin.attention_kv_cache_view", override=True)
+def _view(cache: AttentionKVCache, shape: Sequence[int]) -> Tensor:
+    return _checked(cache).view(tuple(shape))
+
+
+def _checked(cache: Any) -> AttentionKVCache:
+    if not isinstance(cache, AttentionKVCache):
+        raise InvalidArgument(
+            "this is no cache of keys and values",
+            found=type(cache).__name__,
+            help="pass what '_initialize_effect' returned, and afterwards what each call returned",
+        )
+    return cache
