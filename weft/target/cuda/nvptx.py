@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import CodegenError, WeftError
-from weft.ir import DataType, IRModule, Sequential, as_int, walk
+from weft.ir import DataType, IRModule, as_int, walk
+from weft.target.cuda.lower import lower_for_gpu
 from weft.target.cuda.nvptx_math import MATH, float_remainder
 from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
 from weft.target.cuda.threads import AXES, launch_extents
@@ -23,7 +24,6 @@ from weft.target.llvm.types import llvm_type
 from weft.target.target import Target
 from weft.tir import BufferStore, PrimFunc
 from weft.tir import transform as t
-from weft.tir.pipeline import lower_module, runs_on_device
 
 __all__ = ["emit_nvvm", "emit_ptx"]
 
@@ -37,6 +37,14 @@ class _DeviceModule(ModuleEmitter):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self.has_scalar_loop = True  # code of one thread: LLVM's whole pipeline is for it
+
+    def declare(self, name: str, signature: str) -> None:
+        if not name.startswith("llvm."):
+            raise CodegenError(
+                f"target nvptx has no function '{name}': a device has no C library",
+                help="functions of float32 are Weft's own: compute in it",
+            )
+        super().declare(name, signature)
 
     def remainder(self, s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
         return float_remainder(s, dtype, a, b)
@@ -89,20 +97,10 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> Modul
 
 def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> dict[str, PrimFunc]:
     """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
-    mod = IRModule(dict(functions))
-    for name, func in functions.items():
-        if not runs_on_device(func):
-            raise CodegenError(
-                f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
-                where=func.span,
-                expected="a nest of loops bound to blockIdx or threadIdx",
-                help="bind its loops: s[C].bind(axis, te.thread_axis('blockIdx.x'))",
-            )
     if not all(f.attrs.get("tir.is_global_func") for f in functions.values()):
-        passes = [t.thread_sync("shared"), t.lower_intrin(target="nvptx"), t.split_host_device()]
-        mod = Sequential(passes, name="nvptx.lower")(lower_module(mod, target))
-    lowered = {v.name_hint: f for v, f in t.lower_math()(mod).items() if isinstance(f, PrimFunc)}
-    return {name: f for name, f in lowered.items() if f.attrs.get("tir.is_global_func")}
+        functions = lower_for_gpu(IRModule(dict(functions)), target or Target("nvptx")).device
+    lowered = t.lower_math()(IRModule(dict(functions)))
+    return {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
 
 
 def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:

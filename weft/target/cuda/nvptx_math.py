@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, Mod
+from weft.ir import (
+    EQ,
+    NE,
+    Broadcast,
+    CallIntrin,
+    Cast,
+    DataType,
+    FloatImm,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Op,
+    PrimExpr,
+    Select,
+    Var,
+    with_lanes,
+)
+from weft.target.cuda.nvptx_trig import trigonometric
 from weft.target.llvm.emitter import FunctionEmitter, suffix
 from weft.target.llvm.types import llvm_type
 
 __all__ = ["MATH", "float_remainder"]
-
-_MISSING = (
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "hypot", "nextafter", "ldexp",
-)  # fmt: skip
-
-
-def _missing(e: CallIntrin, s: FunctionEmitter) -> str:
-    raise CodegenError(
-        f"target nvptx has no code for '{e.op.name}' of {e.dtype}",
-        where=e.span,
-        help="compute it in float32",
-    )
 
 
 def float_remainder(s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
@@ -127,6 +133,91 @@ def _fmod(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.expr(Mod(*e.args))
 
 
-MATH: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {f"tir.{n}": _missing for n in _MISSING}
-"""Intrinsic to its rule on a device; those of float32 that have polynomials do not come here."""
-MATH["tir.fmod"] = _fmod
+# --- bits of floats ---------------------------------------------------------------------------------------------------
+
+
+def _call(name: str, dtype: str, *args: PrimExpr) -> PrimExpr:
+    return CallIntrin(dtype, Op.get("tir." + name), args)
+
+
+def _bound(value: PrimExpr, body: Callable[[Var], PrimExpr]) -> PrimExpr:
+    var = Var("t", value.dtype)
+    return Let(var, value, body(var))
+
+
+def _number(value: float, like: PrimExpr) -> PrimExpr:
+    dt = DataType(like.dtype)
+    c = FloatImm(dt.element, value) if dt.is_float else IntImm(dt.element, int(value))
+    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+
+
+def _power_of_two(n: PrimExpr) -> PrimExpr:
+    """2 to the `n`, an int64 within -1022 ... 1023."""
+    bits = _call("shift_left", n.dtype, n + _number(1023, n), _number(52, n))
+    return _call("reinterpret", with_lanes("float64", DataType(n.dtype).lanes), bits)
+
+
+def _ldexp(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Scale in float64, in steps of which only the last can round."""
+    dt = DataType(e.dtype)
+    wide, whole = (with_lanes(t, dt.lanes) for t in ("float64", "int64"))
+    x, n = Cast(wide, e.args[0]), Cast(whole, e.args[1])
+    if dt.bits < 64:
+        near = Min(Max(n, _number(-1022, n)), _number(1023, n))
+        return s.expr(Cast(dt, x * _power_of_two(near)))
+
+    def step(x: PrimExpr, n: Var, left: int) -> PrimExpr:
+        if left == 0:
+            return x * _power_of_two(Min(Max(n, _number(-1022, n)), _number(1023, n)))
+        down, up = n < _number(-1022, n), n > _number(1023, n)
+        scaled = Select(down, x * _number(2.0**-969, x), Select(up, x * _number(2.0**1023, x), x))
+        rest = Select(down, n + _number(969, n), Select(up, n - _number(1023, n), n))
+        return _bound(scaled, lambda y: _bound(rest, lambda m: step(y, m, left - 1)))
+
+    return s.expr(_bound(n, lambda n: step(x, n, 2)))
+
+
+def _nextafter(e: CallIntrin, s: FunctionEmitter) -> str:
+    """The next number of the type's own in the direction of another."""
+    dt = DataType(e.dtype)
+    whole = with_lanes(f"int{dt.bits}", dt.lanes)
+
+    def value(x: Var, y: Var) -> PrimExpr:
+        bits = _call("reinterpret", whole, x)
+        zero, one = _number(0.0, x), _number(1, bits)
+        outwards = EQ(Cast(with_lanes("int8", dt.lanes), x < y), Cast(with_lanes("int8", dt.lanes), x > zero))
+        moved = _call("reinterpret", dt, Select(outwards, bits + one, bits - one))
+        least = _call("copysign", dt, _call("reinterpret", dt, one), y)
+        result = Select(EQ(x, y), y, Select(EQ(x, zero), least, moved))
+        return Select(NE(x, x), x, Select(NE(y, y), y, result))
+
+    return s.expr(_bound(e.args[0], lambda x: _bound(e.args[1], lambda y: value(x, y))))
+
+
+def _logb(e: CallIntrin, s: FunctionEmitter) -> str:
+    """The exponent; subnormal numbers of the narrow types are normal in float64."""
+    dt = DataType(e.dtype)
+    wide, whole = (with_lanes(t, dt.lanes) for t in ("float64", "int64"))
+
+    def value(a: Var) -> PrimExpr:
+        small = a < _number(2.0**-1022, a)
+        bits = _call("reinterpret", whole, Select(small, a * _number(2.0**54, a), a))
+        raw = _call("shift_right", whole, bits, _number(52, bits))
+        exponent = Cast(wide, raw - Select(small, _number(1077, raw), _number(1023, raw)))
+        finite = Select(EQ(a, _number(0.0, a)), _number(-math.inf, a), exponent)
+        return Select(a < _number(math.inf, a), finite, a)
+
+    magnitude = _call("fabs", wide, Cast(wide, e.args[0]))
+    return s.expr(Cast(dt, _bound(magnitude, value)))
+
+
+MATH: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {
+    "tir.fmod": _fmod,
+    "tir.sin": trigonometric,
+    "tir.cos": trigonometric,
+    "tir.tan": trigonometric,
+    "tir.ldexp": _ldexp,
+    "tir.logb": _logb,
+    "tir.nextafter": _nextafter,
+}
+"""Intrinsic to its rule on a device; functions of float32 that have polynomials do not come here."""
