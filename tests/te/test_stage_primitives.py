@@ -51,6 +51,102 @@ def test_double_buffer():
     np.testing.assert_allclose(out, 2 * x[:, ::-1] + 1, rtol=1e-6)
 
 
+def prefetched(s):
+    """The element at which each prefetch starts, by the values of the loops around it."""
+    body = te.schedule.ScheduleOps(s, te.schedule.InferBound(s))
+    return [
+        [str(weft.arith.Analyzer().simplify(r.min)) for r in n.bounds]
+        for n in walk(body)
+        if isinstance(n, tir.Prefetch)
+    ]
+
+
+@pytest.mark.parametrize("offset", [1, 3])
+def test_prefetch_in_a_stage_that_another_one_runs(offset):
+    """The producer computes one row in each iteration; its own loop over rows is gone, its offset is not."""
+    a = te.placeholder((20, 32), name="A")
+    b = te.compute((20, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((20, 32), lambda i, j: b[i, 31 - j] + 1.0, name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].prefetch(a, b.op.axis[0], offset)
+    assert prefetched(s) == [[f"i + {offset}", "0"]]
+    x, out = np.random.default_rng(0).random((20, 32), "float32"), np.zeros((20, 32), "float32")
+    for target in ("llvm", "c"):
+        run(s, [a, c], x, out, target=target)
+        np.testing.assert_allclose(out, 2 * x[:, ::-1] + 1, rtol=1e-6)
+        out[:] = 0
+
+
+def test_prefetch_of_whole_tiles():
+    """An outer loop of a split is ahead by as many of its own steps."""
+    a = te.placeholder((64,), name="A")
+    b = te.compute((64,), lambda i: a[i] * 2.0, name="B")
+    s = te.create_schedule(b.op)
+    outer, _ = s[b].split(b.op.axis[0], factor=8)
+    s[b].prefetch(a, outer, 2)
+    assert prefetched(s) == [["i_outer * 8 + 16"]]
+
+
+def halves(s, args):
+    """The first dimensions of what is allocated, where they are two halves."""
+    func = te.schedule.schedule_to_prim_func(s, args)
+    lowered = tir.transform.InjectDoubleBuffer()(tir.transform.InjectPrefetch()(weft.IRModule({"main": func})))["main"]
+    assert not any(isinstance(n, tir.AllocBuffer) and n.annotations for n in walk(lowered.body))
+    return {n.buffer.name for n in walk(lowered.body) if isinstance(n, tir.AllocBuffer) and len(n.buffer.shape) == 3}
+
+
+def test_prefetch_in_front_of_a_double_buffered_fill():
+    a, w = te.placeholder((10, 32), name="A"), te.placeholder((10, 32), name="W")
+    b = te.compute((10, 32), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((10, 32), lambda i, j: b[i, 31 - j] + w[i, j], name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[b].double_buffer()
+    s[c].prefetch(w, c.op.axis[0], 1)
+    s[b].prefetch(a, b.op.axis[0], 2)
+    assert halves(s, [a, w, c]) == {"B"}
+    x, y = np.random.default_rng(0).random((2, 10, 32), "float32")
+    for target in ("llvm", "c"):
+        out = np.zeros((10, 32), "float32")
+        run(s, [a, w, c], x, y, out, target=target)
+        np.testing.assert_allclose(out, 2 * x[:, ::-1] + y, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_two_double_buffers_of_one_loop(rows):
+    a, w = te.placeholder((rows, 16), name="A"), te.placeholder((rows, 16), name="W")
+    b = te.compute((rows, 16), lambda i, j: a[i, j] * 2.0, name="B")
+    d = te.compute((rows, 16), lambda i, j: w[i, j] - 1.0, name="D")
+    e = te.compute((rows, 16), lambda i, j: w[i, j] * w[i, j], name="E")
+    c = te.compute((rows, 16), lambda i, j: b[i, 15 - j] + d[i, 15 - j] + e[i, j], name="C")
+    s = te.create_schedule(c.op)
+    for t in (b, d, e):
+        s[t].compute_at(s[c], c.op.axis[0])
+    for t in (b, d):
+        s[t].double_buffer()
+    if rows > 1:
+        assert halves(s, [a, w, c]) == {"B", "D"}
+    x, y, out = *np.random.default_rng(0).random((2, rows, 16), "float32"), np.zeros((rows, 16), "float32")
+    run(s, [a, w, c], x, y, out)
+    np.testing.assert_allclose(out, 2 * x[:, ::-1] + (y - 1)[:, ::-1] + y * y, rtol=1e-5)
+
+
+def test_a_double_buffer_made_of_another_one_stays():
+    a = te.placeholder((6, 8), name="A")
+    b = te.compute((6, 8), lambda i, j: a[i, j] * 2.0, name="B")
+    d = te.compute((6, 8), lambda i, j: b[i, 7 - j] - 1.0, name="D")
+    c = te.compute((6, 8), lambda i, j: d[i, 7 - j], name="C")
+    s = te.create_schedule(c.op)
+    for t in (b, d):
+        s[t].compute_at(s[c], c.op.axis[0])
+        s[t].double_buffer()
+    assert halves(s, [a, c]) == {"B"}
+    x, out = np.random.default_rng(0).random((6, 8), "float32"), np.zeros((6, 8), "float32")
+    run(s, [a, c], x, out)
+    np.testing.assert_allclose(out, 2 * x - 1, rtol=1e-6)
+
+
 def dot_row(n, width):
     """An intrinsic: the product of a row with `width` columns, added to what is there."""
     x, w = te.placeholder((n,), name="x"), te.placeholder((width, n), name="w")

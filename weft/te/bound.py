@@ -172,10 +172,11 @@ def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tu
     return (rest, amount) if r.factor is not None else (amount, rest)
 
 
-def root_values(stage: Stage, bounds: Bounds) -> dict[IterVar, PrimExpr]:
+def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | None = None) -> dict[IterVar, PrimExpr]:
     """Return the value of each axis of a stage in terms of its loop variables.
 
     A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
+    With `later`, a loop and a number, the values are those that many iterations of it later.
     """
     values: dict[int, PrimExpr] = {}
     for iv in stage.leaf_iter_vars:
@@ -185,6 +186,8 @@ def root_values(stage: Stage, bounds: Bounds) -> dict[IterVar, PrimExpr]:
             if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None
             else iv.var
         )
+        if later is not None and later[0] is iv:
+            values[id(iv)] = values[id(iv)] + cast(iv.var.dtype, later[1])
     for r in reversed(stage.relations):
         if isinstance(r, Split):
             values[id(r.parent)] = values[id(r.outer)] * bounds[r.inner].extent + values[id(r.inner)]

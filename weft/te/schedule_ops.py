@@ -271,13 +271,14 @@ class _Writer:
         place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is iv)
         inner = stage.leaf_iter_vars[place + 1 :]
         running = {x.var: Range(const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
-        values, an = root_values(stage, self.bounds), self._analyzer(stage)
-        env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
+        an = self._analyzer(stage)
         out: list[Stmt] = []
         for tensor, offset in wanted:
+            values = root_values(stage, self.bounds, (iv, offset))
+            env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in walk(stage.body):
                 if isinstance(load, ProducerLoad) and load.producer is tensor:
-                    later = [substitute(substitute(i, env), {iv.var: iv.var + offset}) for i in load.indices]
+                    later = [substitute(i, env) for i in load.indices]
                     out.append(Prefetch(self.sch.buffer(tensor), tuple(self._covered(i, running, an) for i in later)))
         return out
 

@@ -36,7 +36,7 @@ def inject_double_buffer(func: PrimFunc, mod: IRModule, *, split_loop: int | Non
     """Let the statements that fill a buffer marked ``double_buffer_scope`` run for the next iteration.
 
     Requires
-        No blocks; a marked allocation is the whole body of a serial loop.
+        No blocks; a marked allocation stands in the body of a serial loop, behind statements that do not use it.
     Ensures
         The same form without the mark. Where the buffer is not filled by statements of its own, or they read what the
         rest of the loop writes, or a call gets its pointer, only the mark goes.
@@ -84,24 +84,73 @@ def _visit(node: Any, split: int) -> Any:
     if not isinstance(node, Stmt):
         return node
     node = rebuild(node, lambda n: _visit(n, split))
-    if isinstance(node, For) and isinstance(node.body, AllocBuffer) and _MARK in node.body.annotations:
-        alloc = replace_node(node.body, annotations=node.body.annotations.without(_MARK))
-        return _ahead(node, alloc, split) if node.kind == ForKind.SERIAL else replace_node(node, body=alloc)
-    return node
+    if not isinstance(node, For):
+        return node
+    allocs, parts = _opened(node.body)
+    marked = [a for a in allocs if _MARK in a.annotations]
+    return _ahead(node, allocs, parts, split) if marked else node
 
 
-def _ahead(loop: For, alloc: AllocBuffer, split: int) -> Stmt:
-    buffer = alloc.buffer
-    parts = list(alloc.body.seq) if isinstance(alloc.body, SeqStmt) else [alloc.body]
+def _opened(body: Stmt) -> tuple[list[AllocBuffer], list[Stmt]]:
+    """Return the allocations that the end of a loop's body stands in, and its statements."""
+    allocs: list[AllocBuffer] = []
+    parts: list[Stmt] = [body]
+    while isinstance(parts[-1], (AllocBuffer, SeqStmt)):
+        last = parts.pop()
+        if isinstance(last, AllocBuffer):
+            allocs.append(last)
+            parts.append(last.body)
+        elif last.seq:
+            parts.extend(last.seq)
+        else:
+            break
+    return allocs, parts
+
+
+def _ahead(loop: For, allocs: list[AllocBuffer], parts: list[Stmt], split: int) -> Stmt:
+    """Let the fills of marked allocations run for the next iteration, those that can."""
+    doubled: list[AllocBuffer] = []
+    kept: list[AllocBuffer] = []
+    starts: list[Stmt] = []
+    for alloc in allocs:
+        plain = replace_node(alloc, annotations=alloc.annotations.without(_MARK))
+        made = _doubled(loop, plain.buffer, parts, allocs) if _MARK in alloc.annotations else None
+        if made is None or loop.kind != ForKind.SERIAL:
+            kept.append(plain)
+            continue
+        buffer, start, parts = made
+        doubled.append(replace_node(plain, buffer=buffer))
+        starts += start
+    body = _around(kept, seq(*parts))
+    if not doubled:
+        return replace_node(loop, body=body)
+    guard: Stmt = seq(*starts)
+    if not hasattr(loop.extent, "value"):
+        guard = IfThenElse(loop.extent > const(0, loop.loop_var.dtype), guard)
+    return _around(doubled, seq(guard, _split(replace_node(loop, body=body), split)))
+
+
+def _around(allocs: list[AllocBuffer], body: Stmt) -> Stmt:
+    for alloc in reversed(allocs):
+        body = replace_node(alloc, body=body)
+    return body
+
+
+def _doubled(
+    loop: For, buffer: Buffer, parts: list[Stmt], allocs: list[AllocBuffer]
+) -> tuple[Buffer, list[Stmt], list[Stmt]] | None:
+    """Return a buffer of two halves, the statements that fill the first, and those of each iteration; or None."""
     fills = [p for p in parts if _writes(p, buffer)]
     rest = [p for p in parts if not _writes(p, buffer)]
     read = {id(n.buffer.data) for p in fills for n in walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
     written = {id(n.buffer.data) for p in parts for n in walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
-    written |= {id(v) for p in rest for v in _handed(p)}
-    first = parts[: len(fills)] == fills
+    written |= {id(v) for p in rest for v in _handed(p)} | {id(a.buffer.data) for a in allocs} - {id(buffer.data)}
+    last = max((i for i, p in enumerate(parts) if _writes(p, buffer)), default=-1)
+    before = [p for p in parts[: last + 1] if not _writes(p, buffer)]
+    first = not any(n is buffer.data for n in walk(tuple(before)))
     alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
     if not fills or not rest or not first or read & written or id(buffer.data) in written or not alone:
-        return replace_node(loop, body=alloc)
+        return None
     double = replace_node(buffer, data=Var(buffer.data.name, buffer.data.dtype),
                           shape=(const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
     here, zero = loop.loop_var, const(0, loop.loop_var.dtype)
@@ -110,13 +159,10 @@ def _ahead(loop: For, alloc: AllocBuffer, split: int) -> Stmt:
     start = [_at(p, buffer, double, zero, {here: loop.min}) for p in fills]
     fetch = seq(*[_at(p, buffer, double, floormod(following - loop.min, 2), {here: following}) for p in fills])
     more = IfThenElse(here < loop.min + loop.extent - 1, fetch)
-    body = seq(more, *[_at(p, buffer, double, half, {}) for p in rest])
-    if any(n is buffer.data for n in walk((start, body))):  # used by its pointer, or by another name
-        return replace_node(loop, body=alloc)
-    guard: Stmt = seq(*start)
-    if not hasattr(loop.extent, "value"):
-        guard = IfThenElse(loop.extent > zero, guard)
-    return AllocBuffer(double, seq(guard, _split(replace_node(loop, body=body), split)), alloc.annotations)
+    turn = [*before, more, *[_at(p, buffer, double, half, {}) for p in parts[last + 1 :]]]
+    if any(n is buffer.data for n in walk((*start, *turn))):  # used by its pointer, or by another name
+        return None
+    return double, start, turn
 
 
 def _split(loop: For, factor: int) -> For:
