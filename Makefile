@@ -1,6 +1,7 @@
 # Everything is a target here; `make` alone prints them.
 PYTHON ?= python3
 VENV   ?= .venv
+CROSSOVER ?= .venv-crossover
 BIN    := $(VENV)/bin
 BASE   ?= main
 FUZZ_SECONDS ?= 60
@@ -10,7 +11,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint types fuzz bench size kernels-diff docs clean
+.PHONY: help venv demo test test-all crossover lint types fuzz bench size kernels-diff docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +40,15 @@ test: venv ## run the test suite
 	$(BIN)/python -m pytest -n 2 tests
 
 test-all: test fuzz ## run the test suite and the fuzzers
+
+# Apache TVM lives apart: it and Weft would both claim the classes of one process.
+$(CROSSOVER)/.stamp:
+	test -x $(CROSSOVER)/bin/python || $(PYTHON) -m venv $(CROSSOVER)
+	$(CROSSOVER)/bin/python -m pip install --quiet 'apache-tvm==0.27.*' numpy
+	@touch $@
+
+crossover: venv $(CROSSOVER)/.stamp ## exchange libraries with Apache TVM 0.27, which is installed into .venv-crossover
+	WEFT_TVM_PYTHON=$(CROSSOVER)/bin/python $(BIN)/python -m pytest -n 2 tests/crossover
 
 lint: venv ## check style, and who imports whom
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+LENGTH = -1  # stands for the symbolic length
 SOURCES = {
     "mlp": """
     @R.function
@@ -67,20 +68,75 @@ SOURCES = {
         r: R.Tensor((3, 4), "float32") = inner(y)
         return r
 """,
+    "tuples": """
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        with R.dataflow():
+            a = R.add(x, x)
+            c = R.const([1.0, 2.0, 3.0, 4.0], "float32")
+            b = R.multiply(a, c)
+            R.output(a, b)
+        return (a, (R.const([1.0, 2.0, 3.0, 4.0], "float32"), b))
+""",
 }
 SHAPES = {
-    "mlp": [(5, 8), (8, 16), (16,), (16, 4)],
+    "mlp": [(LENGTH, 8), (8, 16), (16,), (16, 4)],
     "cnn": [(1, 3, 12, 12), (8, 3, 3, 3), (8, 5)],
-    "transformer": [(1, 7, 8), (8, 8), (8, 8), (8, 8), (8,), (8,)],
+    "transformer": [(1, LENGTH, 8), (8, 8), (8, 8), (8, 8), (8,), (8,)],
     "if": [(), (3, 4)],
     "closure": [(3, 4), (3, 4)],
+    "tuples": [(LENGTH, 4)],
+}
+CASES = 3  # calls of each program, at changing lengths and conditions
+
+
+def arguments(name: str, case: int) -> list[np.ndarray]:
+    """Random arguments of a program, the same in each process."""
+    rng = np.random.default_rng(case)
+    length = (7, 1, 12)[case]
+    shapes = [tuple(length if d == LENGTH else d for d in s) for s in SHAPES[name]]
+    return [rng.standard_normal(s).astype(np.float32) if s else np.array(case % 2 == 0) for s in shapes]
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Normalized exponentials of the last axis."""
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def mlp(x, w, b, v):
+    """Two layers."""
+    return (softmax(np.maximum(x @ w + b, 0) @ v),)
+
+
+def cnn(x, w, v):
+    """Convolution of 3 by 3, largest of 2 by 2, mean, product."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    h = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w), 0)
+    return (h.reshape(1, 8, 6, 2, 6, 2).max((3, 5)).mean((2, 3)) @ v,)
+
+
+def transformer(x, wq, wk, wv, g, b):
+    """Attention with one head, and a norm."""
+    scores = softmax((x @ wq) @ (x @ wk).transpose(0, 2, 1) * np.float32(0.35))
+    a = x + scores @ (x @ wv)
+    return ((a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * g + b,)
+
+
+REFERENCES = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "transformer": transformer,
+    "if": lambda c, x: (x + x if c else x * x,),
+    "closure": lambda x, y: (y + x,),
+    "tuples": lambda x: (x + x, np.float32([1, 2, 3, 4]), (x + x) * np.float32([1, 2, 3, 4])),
 }
 
 
-def arguments(name: str) -> list[np.ndarray]:
-    """Random arguments of a program, the same in each process."""
-    rng = np.random.default_rng(1)
-    return [rng.standard_normal(s).astype(np.float32) if s else np.array(True) for s in SHAPES[name]]
+def flat(value) -> list[np.ndarray]:
+    """Arrays of a result, those in tuples in order."""
+    return [value.numpy()] if hasattr(value, "numpy") else [a for v in value for a in flat(v)]
 
 
 def main(package: str, action: str, name: str, library: str, option: str = "bytecode") -> None:
@@ -101,8 +157,14 @@ def main(package: str, action: str, name: str, library: str, option: str = "byte
         relax.build(module, "llvm", exec_mode=option).export_library(library, **options)
         return
     relax = importlib.import_module(f"{package}.relax")
-    machine = relax.VirtualMachine(root.runtime.load_module(library), root.cpu())
-    np.savez(option, machine["main"](*[root.runtime.tensor(a) for a in arguments(name)]).numpy())
+    module = root.runtime.load_module(library)
+    machine = relax.VirtualMachine(module, root.cpu())
+    results = {}
+    for case in range(CASES):
+        out = machine["main"](*[root.runtime.tensor(a) for a in arguments(name, case)])
+        results |= {f"{case}.{i}": a for i, a in enumerate(flat(out))}
+    executable = relax.VMExecutable(module)
+    np.savez(option, text=executable.as_text(), stats=executable.stats(), **results)
 
 
 if __name__ == "__main__":
