@@ -51,6 +51,7 @@ _LATER = {  # packages above this face, loaded when asked for
     "BlockRV": "weft.tir.schedule",
     "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
+    "StmtSRef": "weft.tir.schedule",
     "build": "weft.target",
     "Schedule": "weft.tir.schedule",
     "TensorIntrin": "weft.tir.schedule",

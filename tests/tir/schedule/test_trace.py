@@ -129,3 +129,53 @@ def test_simplified_replays(seed):
     other = Schedule(matmul(*SHAPE))
     exec(str(sch.trace.simplified()), {"sch": other})
     assert_structural_equal(other.func, sch.func)
+
+
+def test_postprocessing_can_be_left_out():
+    sch = Schedule(matmul(*SHAPE))
+    sch.split(sch.get_loops("C")[0], [None, 5])
+    before = sch.func
+    sch.enter_postproc()
+    sch.parallel(sch.get_loops("C")[0])
+    short, whole = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
+    sch.trace.apply_to_schedule(short, remove_postproc=True)
+    assert_structural_equal(short.func, before)
+    every_way(sch, matmul(*SHAPE))
+    sch.trace.simplified(remove_postproc=True).apply_to_schedule(whole)
+    assert_structural_equal(whole.func, before)
+
+
+def test_references_know_what_is_around():
+    sch = Schedule(matmul(*SHAPE))
+    block = sch.get_block("C")
+    i, _, k = sch.get_loops(block)
+    sref = sch.get_sref(block)
+    assert sch.get(sref) is sch.get(block) is sref.stmt
+    assert sref.parent.same_as(sch.get_sref(k)) and sref.parent.parent.parent.same_as(sch.get_sref(sch.get(i)))
+    assert sch.get_sref(i).parent.stmt is sch.get(sch.get_block("root")) and sch.get_sref(i).parent.parent is None
+    old = sch.get(k)
+    sch.split(k, [None, 2])
+    assert sch.get_sref(old) is None
+    sch.remove_rv(block)
+    assert sch.get_loops("C")[0].var is i.var
+
+
+def test_options_of_a_schedule():
+    with pytest.raises(InvalidArgument, match="unknown debug_mask"):
+        Schedule(matmul(*SHAPE), debug_mask="some")
+    with pytest.raises(InvalidArgument, match="unknown error_render_level"):
+        Schedule(matmul(*SHAPE), error_render_level="loud")
+    for level, message in (("fast", "get_block: there is no block 'X'"), ("none", "get_block: refused")):
+        with pytest.raises(ScheduleError) as caught:
+            Schedule(matmul(*SHAPE), debug_mask="all", error_render_level=level).get_block("X")
+        assert caught.value.what == message and caught.value.found is None
+    sch = Schedule(matmul(*SHAPE), seed=7, debug_mask="all")
+    sch.fuse(*sch.get_loops("D"))
+    draws = [sch.sample_categorical(range(9), [1] * 9) for _ in range(20)]
+    sch.seed(7)
+    assert draws == [sch.sample_categorical(range(9), [1] * 9) for _ in range(20)]
+    assert sch.fork_seed() != sch.fork_seed() and sch.func_working_on.name_hint == "main"
+    other = sch.copy()
+    other.parallel(other.get_loops("D")[0])
+    assert len(other.trace) == len(sch.trace) + 3
+    check_matmul(other.func, *SHAPE)

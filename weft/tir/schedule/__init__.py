@@ -1,18 +1,19 @@
 """Schedules: transformations that change how a function computes and never what.
 
-Read in this order: ``trace``, ``state``, ``schedule``; the primitives by kind in ``loops``, ``annotate``, ``blocks``,
-``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``, ``blockize``, ``tensorize``; then
-``rules/``, which apply them by analysis.
+Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in ``loops``, ``merge``,
+``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``,
+``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis.
 """
 
 from weft.error import ScheduleError
 from weft.tir.schedule.index_map import IndexMap
+from weft.tir.schedule.recording import StmtSRef
 from weft.tir.schedule.rules import default_schedule, schedule_func
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 
 __all__ = [
-    "BlockRV", "IndexMap", "Instruction", "LoopRV", "Schedule", "ScheduleError", "TensorIntrin", "Trace",
-    "default_schedule", "schedule_func",
+    "BlockRV", "IndexMap", "Instruction", "LoopRV", "Schedule", "ScheduleError", "StmtSRef",
+    "TensorIntrin", "Trace", "default_schedule", "schedule_func",
 ]  # fmt: skip

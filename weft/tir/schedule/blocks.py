@@ -88,8 +88,9 @@ def _check_reads(store: BufferStore, index_vars: list[Var | None], block: Block,
             if dom is None or (is_const_int(dom.min, 0) and analyzer.can_prove(dom.extent >= size)):
                 continue
             if not (analyzer.can_prove(index >= dom.min) and analyzer.can_prove(index < dom.min + dom.extent)):
-                raise refuse("compute_inline", f"'{consumer.name_hint}' may read [{', '.join(map(str, load.indices))}], "
-                             "which the block does not make", block=block.name_hint)  # fmt: skip
+                place = ", ".join(map(str, load.indices))
+                raise refuse("compute_inline", f"'{consumer.name_hint}' may read [{place}], which the block does not "
+                             "make", block=block.name_hint)  # fmt: skip
 
 
 def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:

@@ -66,6 +66,19 @@ class Trace:
     def __init__(self, insts: list[Instruction] | None = None) -> None:
         self.insts: list[Instruction] = list(insts or [])
 
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """What the sampling primitives drew."""
+        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+
+    def pop(self) -> Instruction | None:
+        """Take the last primitive away; the schedule keeps what it did."""
+        return self.insts.pop() if self.insts else None
+
+    def show(self) -> None:
+        """Print the trace."""
+        print(self)
+
     def __len__(self) -> int:
         return len(self.insts)
 
@@ -131,20 +144,27 @@ class Trace:
             _check_count(kind, count, out)
             handles += out
 
-    def simplified(self) -> Trace:
+    def without_postproc(self) -> Trace:
+        """Return the part before ``enter_postproc``."""
+        at = next((i for i, inst in enumerate(self.insts) if inst.kind == "enter_postproc"), len(self.insts))
+        return Trace(self.insts[:at])
+
+    def simplified(self, remove_postproc: bool = False) -> Trace:
         """Return the trace without look-ups whose results nothing uses."""
         kept: list[Instruction] = []
         used: set[int] = set()
-        for inst in reversed(self.insts):
+        for inst in reversed(self.without_postproc().insts if remove_postproc else self.insts):
             if inst.kind not in _LOOK_UPS or any(id(h) in used for h in inst.handles):
                 kept.append(inst)
                 used |= {id(h) for h in _flat([*inst.args, *inst.kwargs.values()])}
         return Trace(kept[::-1])
 
     def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
-        """Run the same primitives on another schedule; there is no postprocessing that could be left out."""
+        """Run the same primitives on another schedule, without those behind ``enter_postproc`` if asked."""
         table: dict[int, Any] = {}
         for inst in self.insts:
+            if remove_postproc and inst.kind == "enter_postproc":
+                return
             extra = {"decision": inst.decision} if inst.decision is not None else {}
             out = getattr(sch, inst.kind)(
                 *[_translate(a, table) for a in inst.args],
