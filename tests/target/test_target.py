@@ -66,7 +66,13 @@ def test_nvptx_describes_a_device():
     assert not device.features and device.vector_bits == 128
     assert Target("nvptx").cpu == "sm_70"
     assert Target(str(device)) == device
-    assert Target("nvptx -mattr=+ptx78").attribute_string == "+ptx78"
+    assert Target("nvptx -mattr=+ptx78").attribute_string == "+ptx78" and device.attribute_string == "+ptx80"
+
+
+@pytest.mark.parametrize("attribute", ["+ptx60", "+ptx79", "-ptx80", "+avx2"])
+def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
+    with pytest.raises(InvalidArgument, match=r"(?s)PTX that has sm_80.*\+ptx70"):
+        Target(f"nvptx -mcpu=sm_80 -mattr={attribute}")
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,16 @@ _OPTIONS = {
         "libs",
     ),
 }
-_NVPTX_CPUS = (
-    "sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90",
-    "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103", "sm_103a", "sm_103f", "sm_110", "sm_110a", "sm_110f", "sm_120",
-    "sm_120a", "sm_120f", "sm_121", "sm_121a", "sm_121f",
-)  # fmt: skip
+_NVPTX_CPUS = {
+    **dict.fromkeys(("sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75"), 63),
+    "sm_80": 70, "sm_86": 71, "sm_87": 74, "sm_89": 78, "sm_90": 78, "sm_90a": 80,
+    **dict.fromkeys(("sm_100", "sm_100a"), 86), **dict.fromkeys(("sm_120", "sm_120a"), 87),
+    **dict.fromkeys(("sm_100f", "sm_103", "sm_103a", "sm_103f", "sm_120f", "sm_121", "sm_121a", "sm_121f"), 88),
+    **dict.fromkeys(("sm_88", "sm_110", "sm_110a", "sm_110f"), 90),
+}  # fmt: skip
+"""Architecture to the least version of PTX that has it, and shuffles and barriers of warps."""
+_NVPTX_DEFAULT = "sm_70"
+_PTX_VERSIONS = (63, 64, 65, *range(70, 79), *range(80, 89), 90)
 
 
 @lru_cache(maxsize=1)
@@ -131,13 +136,8 @@ class Target:
                     expected="one of " + ", ".join("-" + o for o in _OPTIONS[kind]),
                     help=f"did you mean '-{near[0]}'?" if near else None,
                 )
-        if kind == "nvptx" and attrs.get("mcpu", _NVPTX_CPUS[0]) not in _NVPTX_CPUS:
-            near = difflib.get_close_matches(str(attrs["mcpu"]), _NVPTX_CPUS, 1)
-            raise InvalidArgument(
-                f"target 'nvptx' has no architecture '{attrs['mcpu']}'",
-                expected="one of " + ", ".join(_NVPTX_CPUS),
-                help=f"did you mean '-mcpu={near[0]}'?" if near else None,
-            )
+        if kind == "nvptx":
+            _check_nvptx(attrs)
         self.kind = TargetKind(kind)
         host = host if host is not None else attrs.pop("host", None)
         self.host: Target | None = None if host is None else Target(host)
@@ -200,6 +200,8 @@ class Target:
     def attribute_string(self) -> str:
         """The features as LLVM's ``+a,-b`` text."""
         on = self.features
+        if self.kind.name == "nvptx":
+            return ",".join("+" + f for f in sorted(on)) or f"+ptx{_NVPTX_CPUS[self.cpu]}"
         if not self.is_host:
             return ",".join("+" + f for f in sorted(on))
         if "mcpu" in self.attrs:  # the model's own features hold; only what the target says on top is named
@@ -214,7 +216,7 @@ class Target:
         if "mcpu" in self.attrs:
             return self.attrs["mcpu"]
         if self.kind.name == "nvptx":
-            return "sm_70"
+            return _NVPTX_DEFAULT
         if not self.triple.startswith("x86_64"):
             return ""
         if "amx-tile" in self.features:
@@ -279,6 +281,25 @@ _CPU_FEATURES: dict[str, frozenset[str]] = {
     ),
 }
 _IMPLIED = {"avx2": ("avx", "sse4.2"), "avx512f": ("avx2", "avx", "fma", "f16c", "sse4.2")}
+
+
+def _check_nvptx(attrs: Mapping[str, Any]) -> None:
+    """Refuse an architecture or a version of PTX that LLVM does not have: it would end the process."""
+    cpu = str(attrs.get("mcpu", _NVPTX_DEFAULT))
+    if cpu not in _NVPTX_CPUS:
+        near = difflib.get_close_matches(cpu, _NVPTX_CPUS, 1)
+        raise InvalidArgument(
+            f"target 'nvptx' has no architecture '{cpu}'",
+            expected="one of " + ", ".join(sorted(_NVPTX_CPUS, key=lambda c: (len(c.rstrip("af")), c))),
+            help=f"did you mean '-mcpu={near[0]}'?" if near else None,
+        )
+    possible = [f"+ptx{v}" for v in _PTX_VERSIONS if v >= _NVPTX_CPUS[cpu]]
+    if "mattr" in attrs and _text(attrs["mattr"]) not in possible:
+        raise InvalidArgument(
+            f"-mattr of target 'nvptx' is a version of PTX that has {cpu}",
+            expected="one of " + ", ".join(possible),
+            found=repr(_text(attrs["mattr"])),
+        )
 
 
 def _text(value: Any) -> str:

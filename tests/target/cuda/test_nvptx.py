@@ -387,3 +387,28 @@ def test_assertions_and_parallel_loops_are_refused():
 def test_another_kind_of_target_is_refused():
     with pytest.raises(CodegenError, match="for targets of kind nvptx"):
         emit_ptx({}, "llvm")
+
+
+@pytest.mark.parametrize("arch", ["sm_60", "sm_70", "sm_75", "sm_86", "sm_90a", "sm_100f", "sm_121"])
+def test_architectures(arch):
+    """Conversions, barriers, shuffles and wide arithmetic on old and new machines."""
+
+    @T.prim_func
+    def f(A: T.Buffer((32,), "float16"), B: T.Buffer((32,), "float64"), C: T.Buffer((32,), "bfloat16")):
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            S = T.alloc_buffer((32,), "float16", scope="shared")
+            S[tx] = T.max(A[tx], T.call_intrin("float16", "tir.tvm_warp_shuffle_up", -1, A[tx], 1, 32, 32))
+            B[tx] = T.sin(T.Cast("float64", S[31 - tx]))
+            C[tx] = T.Cast("bfloat16", T.exp(S[31 - tx]))
+
+    ptx = assembled({"f": f}, f"nvptx -mcpu={arch}")
+    assert f".target {arch}" in ptx
+
+
+def test_a_built_module_has_the_texts_of_its_kernels():
+    a = te.placeholder((64,), name="A")
+    c = te.compute((64,), lambda i: a[i] + 1.0, name="C")
+    built = weft.build(_bound(c), [a, c], "nvptx -mcpu=sm_86", name="add_one")
+    (kernels,) = built.imported_modules
+    assert ".entry add_one_kernel" in kernels.get_source("ptx") and ".target sm_86" in built.get_source("ptx")
+    assert "define ptx_kernel void @add_one_kernel" in kernels.get_source("ll")

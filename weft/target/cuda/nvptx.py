@@ -84,8 +84,9 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> Modul
     target = target if isinstance(target, Target) else Target(target or "nvptx")
     if target.kind.name != "nvptx":
         raise CodegenError("PTX is made for targets of kind nvptx", found=str(target), help="Target('nvptx')")
+    named = {str(getattr(n, "name_hint", n)): f for n, f in functions.items() if isinstance(f, PrimFunc)}
     module = _DeviceModule(target)
-    for name, func in device_functions({getattr(n, "name_hint", n): f for n, f in functions.items()}, target).items():
+    for name, func in device_functions(named, target).items():
         try:
             _emit_kernel(module, name, func)
         except WeftError as e:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, Range, StringImm, as_int
+from weft.ir import CallIntrin, DataType, PrimExpr, Range, StringImm, as_int
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.expr import guarded
@@ -110,13 +110,15 @@ def _shuffle(e: CallIntrin, s: FunctionEmitter) -> str:
     """``shuffle(mask, value, lane or delta, width, warp size)``: the value of another thread of the warp."""
     mode, last = _SHUFFLES[e.op.name.removeprefix("tir.")]
     dt = DataType(e.dtype)
-    width = as_int(e.args[3]) if len(e.args) > 3 else 32
+    args: list[PrimExpr] = list(e.args)
+    given, value, at = args[:3]
+    width = as_int(args[3]) if len(args) > 3 else 32
     if dt.lanes != 1 or width is None or width not in (1, 2, 4, 8, 16, 32):
         raise CodegenError("a warp shuffle moves one number among 1, 2, 4, 8, 16 or 32 threads", where=e.span,
-                           found=f"{dt} among {e.args[3] if len(e.args) > 3 else 32}")  # fmt: skip
-    mask, lane = (convert(s, s.expr(a), DataType(a.dtype), DataType("uint32")) for a in (e.args[0], e.args[2]))
+                           found=f"{dt} among {args[3] if len(args) > 3 else 32}")  # fmt: skip
+    mask, lane = (convert(s, s.expr(a), DataType(a.dtype), DataType("uint32")) for a in (given, at))
     name = f"llvm.nvvm.shfl.sync.{mode}.i32"
-    bits = _as_words(s.expr(e.args[1]), dt, s)
+    bits = _as_words(s.expr(value), dt, s)
     clamp = str((32 - width) << 8 | last)
     words = [s.call(name, "i32", [("i32", mask), ("i32", w), ("i32", lane), ("i32", clamp)]) for w in bits]
     return _from_words(words, dt, s)
