@@ -130,16 +130,12 @@ class TestSpec:
                 return x + pair[0] + op.full((1,), 1.0) * op.sum(op.ones((k,)))
 
         model = M()
-        method = spec.MethodSpec.from_torch(
-            [torch.zeros(2, 3), (torch.zeros(3), np.zeros(1, "int32")), 4], model.forward
-        )
-        assert (
-            repr(method)
-            == "forward(x: Tensor([2, 3], 'float32'), pair: (Tensor([3], 'float32'), Tensor([1], 'int32')), k: int)"
-        )
-        out = model.jit(spec.ModuleSpec(model, ["forward"], [method]))(
-            torch.ones(2, 3), (torch.ones(3), torch.ones(1).int()), 4
-        )
+        examples = [torch.zeros(2, 3), (torch.zeros(3), np.zeros(1, "int32")), 4]
+        method = spec.MethodSpec.from_torch(examples, model.forward)
+        pair = "(Tensor([3], 'float32'), Tensor([1], 'int32'))"
+        assert repr(method) == f"forward(x: Tensor([2, 3], 'float32'), pair: {pair}, k: int)"
+        jitted = model.jit(spec.ModuleSpec(model, ["forward"], [method]))
+        out = jitted(torch.ones(2, 3), (torch.ones(3), torch.ones(1).int()), 4)
         torch.testing.assert_close(out, torch.full((2, 3), 6.0))
 
     @pytest.mark.parametrize(
