@@ -9,6 +9,7 @@
 #include <tvm/ffi/string.h>
 
 #include <cstdlib>
+#include <tuple>
 
 #include "error.h"
 
@@ -107,6 +108,53 @@ std::string compute_version(int device) {
 using namespace cuda;  // NOLINT: this file is the device
 
 static Address address(const void* p) { return reinterpret_cast<Address>(p); }
+
+// Memory that kernels of one launch sequence pass to each other. A thread keeps what it freed for its next calls on the
+// same stream, where the order of the stream makes the reuse safe.
+class Workspaces {
+ public:
+  ~Workspaces() {
+    for (auto& [key, data] : free_) cuda_free(key.device, data);
+  }
+  void* take(int device, size_t nbytes) {
+    const Key key{device, current_stream(device), nbytes};
+    auto found = free_.lower_bound(key);
+    if (found != free_.end() && found->first.device == device && found->first.stream == key.stream &&
+        found->first.nbytes <= 2 * nbytes + 4096) {
+      void* data = found->second;
+      used_.emplace(data, found->first);
+      free_.erase(found);
+      return data;
+    }
+    void* data = cuda_alloc(device, nbytes);
+    if (data != nullptr) used_.emplace(data, key);
+    return data;
+  }
+  bool give(void* data) {
+    auto found = used_.find(data);
+    if (found == used_.end()) return false;
+    free_.emplace(found->second, data);
+    used_.erase(found);
+    return true;
+  }
+
+ private:
+  struct Key {
+    int device;
+    Handle stream;
+    size_t nbytes;
+    bool operator<(const Key& o) const {
+      return std::tie(device, stream, nbytes) < std::tie(o.device, o.stream, o.nbytes);
+    }
+  };
+  std::multimap<Key, void*> free_;
+  std::map<void*, Key> used_;
+};
+
+static Workspaces& workspaces() {
+  thread_local Workspaces all;
+  return all;
+}
 
 void* cuda_alloc(int device, size_t nbytes) {
   Address out = 0;
@@ -215,6 +263,17 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              if (status == 0) status = d.cuStreamWaitEvent(reinterpret_cast<Handle>(then), event, 0);
              d.cuEventDestroy_v2(event);  // the driver keeps it until it has happened
              guard(check(status, "ordering two streams"));
+           })
+      .def("weft.cuda_workspace_alloc",
+           [](int64_t nbytes) {
+             if (nbytes < 0) guard(fail("ValueError", "a workspace of %lld bytes", static_cast<long long>(nbytes)));
+             void* data = workspaces().take(current_device(), static_cast<size_t>(nbytes));
+             if (data == nullptr) guard(-1);
+             return data;
+           })
+      .def("weft.cuda_workspace_free",
+           [](void* data) {
+             if (!workspaces().give(data)) guard(fail("ValueError", "%p is no workspace of this thread", data));
            })
       .def("__tvm_set_device", [](int type, int device) {
         if (type != kDLCUDA) guard(fail("ValueError", "kernels run on CUDA devices, found device type %d", type));

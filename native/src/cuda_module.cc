@@ -242,22 +242,22 @@ class Launcher {
             arg.GetTypeKey());
     };
     if (t.code == kDLOpaqueHandle) {
-      if (auto tensor = arg.as<DLTensor*>()) {
+      if (auto tensor = arg.try_cast<DLTensor*>()) {
         *out = reinterpret_cast<uint64_t>(static_cast<char*>((*tensor)->data) + (*tensor)->byte_offset);
-      } else if (auto pointer = arg.as<void*>()) {
+      } else if (auto pointer = arg.try_cast<void*>()) {
         *out = reinterpret_cast<uint64_t>(*pointer);
       } else {
         expected("a pointer or a tensor");
       }
     } else if (t.code == kDLFloat) {
-      auto value = arg.as<double>();
+      auto value = arg.try_cast<double>();
       if (!value.has_value()) expected("a float");
       auto narrow = static_cast<float>(*value);
       if (t.bits == 64) std::memcpy(out, &*value, 8);
       else if (t.bits == 32) std::memcpy(out, &narrow, 4);
       else raise("TypeError", kernel_->name + ": argument " + std::to_string(i) + " is a 16-bit float; pass a tensor");
     } else {
-      auto value = arg.as<int64_t>();
+      auto value = arg.try_cast<int64_t>();
       if (!value.has_value()) expected("an int");
       std::memcpy(out, &*value, 8);  // little endian: the low bytes come first
     }

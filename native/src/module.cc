@@ -9,7 +9,9 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "error.h"
 #include "tvm_backend.h"
@@ -101,8 +103,11 @@ class LibraryModuleObj final : public CodeModule {
   explicit LibraryModuleObj(const std::string& path) : path_(path) {
     handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (handle_ == nullptr) raise("ExecutableError", "cannot open the library \"" + path + "\": " + dlerror());
-    if (auto** context = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"))) {
-      *context = static_cast<ModuleObj*>(this);
+    context_ = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"));
+    if (context_ != nullptr) {
+      std::lock_guard<std::mutex> lock(opened_mutex());
+      opened().push_back(this);
+      *context_ = static_cast<ModuleObj*>(this);
     }
     Module::VisitContextSymbols([this](String name, void* value) {
       if (auto** slot = reinterpret_cast<void**>(symbol(std::string(name)))) *slot = value;
@@ -111,7 +116,19 @@ class LibraryModuleObj final : public CodeModule {
       if (auto** slot = reinterpret_cast<void**>(symbol(s->name))) *slot = s->value;
     }
   }
-  ~LibraryModuleObj() { dlclose(handle_); }
+  ~LibraryModuleObj() {
+    if (context_ != nullptr) {  // a library opened twice is there once: it keeps the other module
+      std::lock_guard<std::mutex> lock(opened_mutex());
+      auto& all = opened();
+      all.erase(std::find(all.begin(), all.end(), this));
+      void* other = nullptr;
+      for (LibraryModuleObj* m : all) {
+        if (m->context_ == context_) other = static_cast<ModuleObj*>(m);
+      }
+      *context_ = other;
+    }
+    dlclose(handle_);
+  }
   const char* kind() const final { return "library"; }
   int GetPropertyMask() const final { return Module::kBinarySerializable | Module::kRunnable; }
   void* symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
@@ -127,8 +144,17 @@ class LibraryModuleObj final : public CodeModule {
   const std::string& path() const { return path_; }
 
  private:
+  static std::mutex& opened_mutex() {
+    static auto* mutex = new std::mutex();  // never destroyed: modules may outlive static destruction
+    return *mutex;
+  }
+  static std::vector<LibraryModuleObj*>& opened() {
+    static auto* all = new std::vector<LibraryModuleObj*>();
+    return *all;
+  }
   std::string path_;
   void* handle_;
+  void** context_ = nullptr;
 };
 
 // ---- virtual machines -----------------------------------------------------------------------------------------------
@@ -554,6 +580,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            [](const Bytes& bytes) { return executable_from_bytes(bytes.data(), bytes.size()); })
       .def("weft.executable_from_bytes", [](const Bytes& b) { return executable_from_bytes(b.data(), b.size()); })
       .def("weft.executable_from_parts", executable_from_parts)
+      .def("weft.module_to_bytes", [](const Module& m) { return m->SaveToBytes(); })
       .def("weft.executable_to_bytes", [](const Module& m) { return as_executable(m)->SaveToBytes(); })
       .def("weft.executable_size", [](const Module& m) { return static_cast<int64_t>(program_size(*as_executable(m)->program)); })
       .def("weft.executable_append",

@@ -4,46 +4,55 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "cuda_device.h"
 #include "vm.h"
 
 namespace weft {
 
 using tvm::ffi::Any;
 
-// One repeat: seconds per call of `number` calls.
-static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64_t number) {
+// One repeat: seconds of `number` calls, on the clock of a GPU if there is one.
+static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64_t number, CudaTimer* gpu) {
   TVMFFISafeCallType call = TVMFFIFunctionGetCellPtr(f)->safe_call;
+  if (gpu != nullptr) gpu->start();
   auto begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < number; ++i) {
     TVMFFIAny ret{};
     TVM_FFI_CHECK_SAFE_CALL(call(f, args, n, &ret));
     release(ret);
   }
+  if (gpu != nullptr) return gpu->stop();
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   return elapsed.count();
 }
 
 // time_function(f, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
-//               repeats_to_cooldown, args...) -> seconds per call, one number a repeat
+//               repeats_to_cooldown, device_type, device_id, args...) -> seconds per call, one number a repeat
+constexpr int32_t kFixed = 9;  // arguments before the function's own
+
 static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   auto function = args[0].cast<tvm::ffi::Function>();
   auto number = args[1].cast<int64_t>(), repeat = args[2].cast<int64_t>();
   auto min_ms = args[3].cast<int64_t>(), zero_limit = args[4].cast<int64_t>();
   auto cooldown_ms = args[5].cast<int64_t>(), to_cooldown = args[6].cast<int64_t>();
-  const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data()) + 7;
+  std::optional<CudaTimer> gpu;
+  if (args[7].cast<int64_t>() == kDLCUDA) gpu.emplace(args[8].cast<int>());
+  CudaTimer* timer = gpu.has_value() ? &*gpu : nullptr;
+  const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data()) + kFixed;
   Any holder = function;
   TVMFFIObject* f = raw(&holder)->v_obj;
   if (number < 1) number = 1;
-  time_once(f, values, args.size() - 7, 1);  // warm up
+  time_once(f, values, args.size() - kFixed, 1, timer);  // warm up
   tvm::ffi::Array<double> out;
   for (int64_t r = 0; r < repeat; ++r) {
     double seconds = 0;
     int64_t zero = 0;
     while (true) {
-      seconds = time_once(f, values, args.size() - 7, number);
+      seconds = time_once(f, values, args.size() - kFixed, number, timer);
       if (seconds * 1e3 >= static_cast<double>(min_ms)) break;
       if (seconds == 0 && ++zero >= zero_limit) break;
       double wanted = static_cast<double>(min_ms) / (seconds * 1e3 / static_cast<double>(number)) + 1;

@@ -70,10 +70,17 @@ class Device:
             return 0 <= self.device_id < _cuda("count")()
         return self.device_type == Device.kDLCPU and self.device_id == 0
 
-    def sync(self) -> None:
-        """Wait until all work on the device is done; the CPU has none outstanding."""
+    def sync(self, stream: int | None = None) -> None:
+        """Wait until all work on the device, or on one of its streams, is done; the CPU has none outstanding."""
         if self.device_type == Device.kDLCUDA:
-            _cuda("sync")(self.device_id)
+            if stream is None:
+                _cuda("sync")(self.device_id)
+            else:
+                _cuda("stream_sync")(self.device_id, stream)
+
+    def sync_stream_from_to(self, event_src: int, event_dst: int) -> None:
+        """Let later work on the stream `event_dst` wait for what the stream `event_src` has to do now."""
+        _cuda("stream_order")(self._streams(), event_src, event_dst)
 
     def _attribute(self, number: int) -> int | None:
         """One of CUDA's device attributes; None on other devices, and where there is no such GPU."""
@@ -132,7 +139,7 @@ class Device:
         _cuda("stream_free")(self._streams(), stream)
 
     def set_raw_stream(self, stream: int) -> None:
-        """Make a stream the one that copies of this thread on this device use; 0 is the default stream."""
+        """Make a stream the one that copies and kernels of this thread on this device use; 0 is the default."""
         _cuda("stream_set")(self._streams(), stream)
 
     def _streams(self) -> int:

@@ -56,9 +56,9 @@ class Blob:
     entries : sequence of (kind, size, write)
         The modules, the root first: their kind, their bytes' number, and a function that appends them to a file.
     children : sequence of sequences of int
-        Imports of each module; the library's code comes after all entries when `has_code`.
-    has_code : bool
-        Whether the library has code of its own.
+        Imports of each module in the order in which they come to lie, the library's code among them.
+    code_at : int, optional
+        Which module in that order is the library's code, if it has some.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Blob:
         entries: Sequence[tuple[str, int, Callable[[Path], None]]],
         children: Sequence[Sequence[int]],
         *,
-        has_code: bool,
+        code_at: int | None,
     ) -> None:
         indptr = [0]
         flat: list[int] = []
@@ -75,13 +75,14 @@ class Blob:
             indptr.append(len(flat))
         self._parts: list[bytes | Callable[[Path], None]] = [_vector(indptr) + _vector(flat)]
         body = len(self._parts[0])  # pyright: ignore[reportArgumentType]
-        for kind, size, write in entries:
-            head = _string(kind.encode()) + struct.pack("<Q", size)
+        code = _string(b"_lib")
+        for i, (kind, size, write) in enumerate(entries):
+            head = (code if i == code_at else b"") + _string(kind.encode()) + struct.pack("<Q", size)
             self._parts += [head, write]
             body += len(head) + size
-        if has_code:
-            self._parts.append(_string(b"_lib"))
-            body += len(_string(b"_lib"))
+        if code_at == len(entries):
+            self._parts.append(code)
+            body += len(code)
         self._parts.insert(0, struct.pack("<Q", body))
         self.size = body + 8
 

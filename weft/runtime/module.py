@@ -14,6 +14,7 @@ import tvm_ffi
 from weft.error import ExecutableError, InvalidArgument
 from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
 from weft.runtime import link
+from weft.runtime.device import device
 from weft.runtime.elf import check_complete
 from weft.runtime.timing import BenchmarkResult, time_function
 
@@ -25,6 +26,7 @@ _jit_names = tvm_ffi.get_global_func("weft.jit_names")
 _load_library = tvm_ffi.get_global_func("weft.load_library")
 _load_tree = tvm_ffi.get_global_func("weft.load_tree")
 _size = tvm_ffi.get_global_func("weft.executable_size")
+_to_bytes = tvm_ffi.get_global_func("weft.module_to_bytes")
 _append = tvm_ffi.get_global_func("weft.executable_append")
 
 
@@ -144,7 +146,7 @@ class Module:
         func_name : str
             The function.
         dev : Device
-            Where it runs.
+            Where it runs. A CUDA device is timed by events on its current stream.
         number, repeat : int
             Each of `repeat` results is the mean of `number` calls.
         min_repeat_ms : int
@@ -169,7 +171,8 @@ class Module:
             return time_function(function, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
                                  limit_zero_time_iterations=limit_zero_time_iterations,
                                  cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-                                 cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc)  # fmt: skip
+                                 cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
+                                 dev=None if dev is None else device(dev))  # fmt: skip
 
         return evaluate
 
@@ -284,22 +287,31 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
                               help="pass the objects to jit_module")  # fmt: skip
     if not other:
         return objects, names, None
-    entries: list[tuple[str, int, Callable[[Path], None]]] = []
-    for m in other:
-        kind = str(m.kind)
-        if kind in ("weft.Executable", "relax.VMExecutable"):
-            entries.append((executable_kind, int(_size(m)), partial(_append_module, m)))
-        else:
-            raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
-    lib = len(entries) if code else None
-    index = {m.__chandle__(): i for i, m in enumerate(other)}
-    children: list[list[int]] = []
-    for m in other:
-        below = [index[c.__chandle__()] if str(c.kind) != "weft.jit" else lib for c in m.imports]
-        children.append(list(dict.fromkeys(b for b in below if b is not None)))
-    if lib is not None:
-        children.append([])
-    return objects, names, link.Blob(entries, children, has_code=lib is not None)
+    entries = [_entry(m, executable_kind) for m in other]
+    code_at = None if not code else 0 if order[0] is code[0] else len(entries)
+    index = {m.__chandle__(): i + (code_at == 0) for i, m in enumerate(other)}
+    index |= {m.__chandle__(): code_at for m in code if code_at is not None}
+    children = [list(dict.fromkeys(index[c.__chandle__()] for c in m.imports)) for m in other]
+    if code_at is not None:
+        below = (index[c.__chandle__()] for m in code for c in m.imports)
+        children.insert(code_at, [i for i in dict.fromkeys(below) if i != code_at])
+    return objects, names, link.Blob(entries, children, code_at=code_at)
+
+
+def _entry(module: tvm_ffi.Module, executable_kind: str) -> tuple[str, int, Callable[[Path], None]]:
+    """Return the kind of a module, the number of its bytes, and what appends them to a file."""
+    kind = str(module.kind)
+    if kind in ("weft.Executable", "relax.VMExecutable"):
+        return executable_kind, int(_size(module)), partial(_append_module, module)
+    if kind == "library" or not module.is_binary_serializable():
+        raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
+    data = bytes(_to_bytes(module))
+    return kind, len(data), partial(_append_bytes, data)
+
+
+def _append_bytes(data: bytes, path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(data)
 
 
 def _append_module(module: tvm_ffi.Module, path: Path) -> None:

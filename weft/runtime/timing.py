@@ -9,6 +9,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.ffi import convert_argument, get_global_func
+from weft.runtime.device import Device
 
 __all__ = ["BenchmarkResult", "time_function"]
 
@@ -57,21 +58,24 @@ def time_function(
     repeats_to_cooldown: int = 1,
     cache_flush_bytes: int = 0,
     f_preproc: str = "",
+    dev: Device | None = None,
 ) -> BenchmarkResult:
     """Time calls of a packed function; see `Module.time_evaluator` for the parameters."""
     values = [convert_argument(a) for a in args]
+    where = dev.__dlpack_device__() if dev is not None else (Device.kDLCPU, 0)
     if f_preproc:
         preproc = get_global_func(f_preproc)
         assert preproc is not None
         preproc(*values)
     if not cache_flush_bytes:
         seconds = _time_function(function, number, repeat, min_repeat_ms, limit_zero_time_iterations,
-                                 cooldown_interval_ms, repeats_to_cooldown, *values)  # fmt: skip
+                                 cooldown_interval_ms, repeats_to_cooldown, *where, *values)  # fmt: skip
         return BenchmarkResult([float(s) for s in seconds])
     out: list[float] = []
     junk = np.zeros(cache_flush_bytes, np.uint8)
     for _ in range(repeat):
         junk += 1
-        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *values)
+        seconds = _time_function(function, number, 1, min_repeat_ms, limit_zero_time_iterations, 0, 1, *where,
+                                 *values)  # fmt: skip
         out.append(float(seconds[0]))
     return BenchmarkResult(out)

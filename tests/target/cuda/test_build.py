@@ -44,3 +44,193 @@ assert launches == ["launch:%d,1,1:64,1,1:0:0" % g for g in (1, 1, 1, 16)], laun
         stub,
         tmp_path,
     )
+
+
+def test_arguments_are_checked(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+f = fadd()
+x = np.zeros(8, "float32")
+a, b, c = put(x, x, x)
+with pytest.raises(ValueError, match=r"fadd: argument 1 \\(B: .*expected device cuda, found cpu"):
+    f(a, rt.tensor(x), c)
+with pytest.raises(ValueError, match=r"argument 2 \\(C: .*expected cuda:0 \\(the device of an earlier.*found cuda:1"):
+    f(a, b, rt.tensor(x, device=rt.cuda(1)))
+with pytest.raises(ValueError, match=r"argument 1 \\(B: .*shape\\[0\\] == 8"):
+    f(a, rt.tensor(np.zeros(9, "float32"), device=dev), c)
+assert not [c for c in log() if c.startswith("launch")]
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_each_device_loads_the_code_and_kernels_run_on_the_current_stream(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+f = fadd(100)
+x = rng.random(100, "float32")
+for device in (rt.cuda(1), rt.cuda(0), rt.cuda(1)):
+    a, b, c = (rt.tensor(v, device=device) for v in (x, x, x * 0))
+    f(a, b, c)
+    np.testing.assert_array_equal(c.numpy(), x + x)
+s = dev.create_raw_stream()
+dev.set_raw_stream(s)
+f(*put(x, x, x))
+dev.sync(s)
+dev.sync_stream_from_to(s, 0)
+dev.free_raw_stream(s)
+f(*put(x, x, x))
+del f
+calls = [c for c in log() if c.startswith(("load", "unload", "launch", "event", "record", "await", "unevent"))]
+shape = ":2,1,1:64,1,1:0:"
+assert calls == ["load", "launch" + shape + "1", "load", "launch" + shape + "0", "launch" + shape + "1",
+                 "launch@stream" + shape + "0", "event", "record@stream", "await", "unevent", "launch" + shape + "0",
+                 "unload", "unload"], calls
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_kernels_pass_workspaces_of_the_device(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+n = te.var("n")
+A = te.placeholder((n, 8), name="A")
+k = te.reduce_axis((0, 8), name="k")
+B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+C = te.compute((n, 8), lambda i, j: A[i, j] / B[i], name="C")
+s = te.create_schedule(C.op)
+for t in (B, C):
+    axis = t.op.axis[0] if t is B else s[t].fuse(*t.op.axis)
+    block, thread = s[t].split(axis, factor=16)
+    s[t].bind(block, te.thread_axis("blockIdx.x"))
+    s[t].bind(thread, te.thread_axis("threadIdx.x"))
+f = weft.build(s, [A, C], "cuda", name="share")
+assert f.imported_modules[0].function_names() == ["share_kernel", "share_kernel_1"]
+for n in (5, 100, 5, 99):
+    x = rng.random((n, 8), "float32")
+    a, c = put(x, x * 0)
+    before = log().count("alloc")
+    f(a, c)
+    np.testing.assert_allclose(c.numpy(), x / x.sum(1, keepdims=True), rtol=1e-5)
+assert log().count("alloc") == before, "the last call reuses the workspace of the second"
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_a_library_has_its_kernels_inside(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + f"""
+f = fadd()
+path = {str(tmp_path / "f.so")!r}
+f.export_library(path)
+x, y = rng.random((2, 70), "float32")
+again, twice = rt.load_module(path), rt.load_module(path)
+assert again.kind == "library" and [m.kind for m in again.imported_modules] == ["cuda"]
+for module in (f, again, twice):
+    a, b, c = put(x, y, x * 0)
+    module["fadd"](a, b, c)
+    np.testing.assert_array_equal(c.numpy(), x + y)
+del twice, module
+a, b, c = put(x, y, x * 0)
+again["fadd"](a, b, c)
+np.testing.assert_array_equal(c.numpy(), x + y)
+with pytest.raises(ValueError, match="no source"):
+    again.get_source()
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_a_library_needs_no_compiler_to_load(stub: Path, tmp_path: Path) -> None:
+    path = tmp_path / "f.so"
+    program = """
+import sys
+import numpy as np
+import weft.runtime as rt
+x = np.arange(70, dtype="float32")
+a, b, c = (rt.tensor(v, device=rt.cuda(0)) for v in (x, x, x * 0))
+rt.load_module(sys.argv[1])["fadd"](a, b, c)
+np.testing.assert_array_equal(c.numpy(), x + x)
+assert not any(m in sys.modules for m in ("llvmlite", "weft.tir", "weft.target"))
+"""
+    run(
+        FADD
+        + f"""
+import subprocess, sys
+for options in ({{}}, {{"container": True}}):
+    fadd().export_library({str(path)!r}, **options)
+    program = {program!r}
+    if options:  # a container's code is placed by the just-in-time linker
+        program = program.replace("import sys", "import sys, weft.target").rsplit("assert", 1)[0]
+    subprocess.run([sys.executable, "-c", program, {str(path)!r}], check=True)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_timing_is_by_events(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+x = np.ones(8, "float32")
+result = fadd().time_evaluator("fadd", dev, number=4, repeat=3)(*put(x, x, x))
+assert [round(r, 6) for r in result.results] == [0.00025] * 3, result.results  # a record is a millisecond there
+calls = log()
+assert calls.count("timing-event") == calls.count("unevent") == 2
+assert len([c for c in calls if c.startswith("launch")]) == 13
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_launches_that_fail(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: b"no image", override=True)
+a, b, c = put(*np.zeros((3, 8), "float32"))
+with pytest.raises(RuntimeError, match=r"cuda:0 \\(compute capability 9.0\\) cannot load .*fadd_kernel.*"
+                                       r"no kernel image.*expected code for sm_90: build with Target\\(\\"cuda -arch=sm_90"):
+    fadd()(a, b, c)
+weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: host_compile(text), override=True)
+kernel = fadd().imported_modules[0]["fadd_kernel"]
+kernel(c, a, b, 8, 1, 64)
+with pytest.raises(RuntimeError, match=r"cannot launch fadd_kernel .*\\(1, 1, 1\\) blocks of \\(2048, 1, 1\\)"):
+    kernel(c, a, b, 8, 1, 2048)
+with pytest.raises(TypeError, match="expected 4 arguments and 2 launch parameters, found 5"):
+    kernel(c, a, b, 8, 1)
+with pytest.raises(TypeError, match="fadd_kernel: argument 3: expected an int, found .*float"):
+    kernel(c, a, b, 8.5, 1, 64)
+with pytest.raises(TypeError, match="fadd_kernel: argument 0: expected a pointer or a tensor"):
+    kernel(1, a, b, 8, 1, 64)
+with pytest.raises(RuntimeError, match="out of range"):
+    kernel(c, a, b, 8, 1 << 40, 64)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_without_a_driver(tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+kernel = fadd().imported_modules[0]["fadd_kernel"]
+with pytest.raises(RuntimeError, match="no CUDA driver.*WEFT_CUDA_DRIVER"):
+    kernel(None, None, None, 8, 1, 64)
+""",
+        Path("/nowhere/libcuda.so"),
+        tmp_path,
+    )
