@@ -111,3 +111,16 @@ def test_an_extent_that_only_the_device_knows():
 
     with pytest.raises(LoweringError, match="known only on the device"):
         apply(transform.SplitHostDevice(), f)
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("shared", 1), ("warp", 2)])
+def test_a_barrier_that_stands_there_is_enough_if_the_whole_block_waits(scope, expected):
+    @T.prim_func
+    def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            S = T.alloc_buffer((64,), scope="shared")
+            S[t] = A[t]
+            T.evaluate(T.call_intrin("void", "tir.tvm_storage_sync", scope))
+            B[t] = S[63 - t]
+
+    assert len(barriers(apply(transform.thread_sync("shared"), f)["main"])) == expected

@@ -106,6 +106,8 @@ class _Planner:
         pending: Accesses = (frozenset(), frozenset())
         for part in node.seq:
             reads, writes = self.accesses(part)
+            if _is_barrier(part):
+                pending = (frozenset(), frozenset())
             if writes & (pending[0] | pending[1]) or reads & pending[1]:
                 if not _starts_with_barrier(part):
                     out.append(self.barrier())
@@ -121,8 +123,11 @@ class _Planner:
 
 
 def _is_barrier(node: Any) -> bool:
-    return isinstance(node, Evaluate) and isinstance(node.value, CallIntrin) and (
-        node.value.op.name == "tir.tvm_storage_sync")  # fmt: skip
+    """Whether all threads of a block wait for each other here; those of a warp may do so on their own."""
+    call = node.value if isinstance(node, Evaluate) else None
+    if not isinstance(call, CallIntrin) or call.op.name != "tir.tvm_storage_sync":
+        return False
+    return not any(isinstance(a, StringImm) and a.value == "warp" for a in call.args)
 
 
 def _has_barrier(node: Any) -> bool:
