@@ -182,6 +182,33 @@ def test_unroll_limits(options, left):
     assert (a == 1).all()
 
 
+def kinds(func):
+    return [n.kind.name for n in walk(func.body) if isinstance(n, tir.For)]
+
+
+def test_loops_that_are_only_marked():
+    """Without explicit_unroll what would be expanded is marked; but what is within auto_max_extent is expanded."""
+    marked = apply(transform.UnrollLoop(auto_max_step=6, explicit_unroll=False), nested)
+    assert kinds(marked) == ["SERIAL", "UNROLLED", "UNROLLED"]
+    short = apply(transform.UnrollLoop(auto_max_step=6, auto_max_extent=2, explicit_unroll=False), nested)
+    assert kinds(short) == ["SERIAL", "UNROLLED"]
+    a, b = np.zeros((4, 3, 2), "float32"), np.zeros((4, 3, 2), "float32")
+    interpret(marked, a)
+    weft.build(marked, target="llvm")(b)
+    assert (a == 1).all() and (b == 1).all()
+
+
+def test_pragmas_around_statements():
+    """An AttrStmt holds for what is inside of it, and not for what follows."""
+    once = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_auto_unroll_max_step", tir.IntImm("int32", 24), nested.body)
+    func = nested.replace(body=tir.seq(once, nested.body))
+    assert loops_left(apply(transform.UnrollLoop(), func)) == 3
+    off = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_unroll_explicit", tir.IntImm("int32", 0), nested.body)
+    assert kinds(apply(transform.UnrollLoop(auto_max_step=2), nested.replace(body=off))) == ["SERIAL"] * 2 + [
+        "UNROLLED"
+    ]
+
+
 def test_unroll_explicit_and_pragmas():
     @T.prim_func
     def marked(A: T.Buffer((4,), "float32")):

@@ -358,7 +358,9 @@ def _for(node: For, s: _Emitter) -> None:
         _STMT(node.body, s)
         s.axes.discard(tag)
         return
-    if node.kind is not ForKind.SERIAL:
+    if node.kind is ForKind.UNROLLED:
+        s.emit("#pragma unroll")
+    elif node.kind is not ForKind.SERIAL:
         raise CodegenError(f"a {node.kind.name.lower()} loop on target cuda", where=node.span, help="bind it")
     end, name = _EXPR(node.min + node.extent, s), s.fresh(node.loop_var)
     s.nested(f"for ({of} {name} = {low}; {name} < {end}; ++{name})", node.body)

@@ -95,15 +95,13 @@ def _opened(body: Stmt) -> tuple[list[AllocBuffer], list[Stmt]]:
     """Return the allocations that the end of a loop's body stands in, and its statements."""
     allocs: list[AllocBuffer] = []
     parts: list[Stmt] = [body]
-    while isinstance(parts[-1], (AllocBuffer, SeqStmt)):
-        last = parts.pop()
+    while parts and isinstance(last := parts[-1], (AllocBuffer, SeqStmt)):
+        parts.pop()
         if isinstance(last, AllocBuffer):
             allocs.append(last)
             parts.append(last.body)
-        elif last.seq:
-            parts.extend(last.seq)
         else:
-            break
+            parts.extend(last.seq)
     return allocs, parts
 
 

@@ -1,10 +1,10 @@
 """LoopPartition: boundary conditions leave the inner tile.
 
 A condition such as ``io * 8 + ii < n`` depends on tile loops (unrolled or vectorised) that are always cheap to run in
-full. Where the outer
-variables are known, one test of the worst case picks between a copy of the body without the condition and the
-original: the tile
-itself has no branches, and only the last tiles of a dimension run the careful copy.
+full. Where the outer variables are known, one test of the worst case picks between a copy of the body without the
+condition and the original: the tile itself has no branches, and only the last tiles of a dimension run the careful
+copy. Of a condition that a schedule wrote (``likely``), the innermost loop counts as tile whatever its kind, and so
+does a loop with the pragma ``loop_partition_hint``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
+from weft.error import InvalidArgument
 from weft.ir import (
     TRUE,
     And,
     CallIntrin,
     IntImm,
     IRModule,
+    PassContext,
     PrimExpr,
     Range,
     Var,
+    as_int,
     function_pass,
     logical_and,
     rebuild,
@@ -46,7 +49,8 @@ def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Requires
         No blocks.
     Ensures
-        The same form; conditions that hold everywhere are gone.
+        The same form; conditions that hold everywhere are gone. ``PassContext(config={"tir.LoopPartition":
+        {"partition_const_loop": False}})`` leaves those alone that only constants and loops of constant extent decide.
     Example
         Before::
 
@@ -78,18 +82,22 @@ def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source
         TVM's ``LoopPartition``, decided at run time.
     """
+    config = PassContext.current().config.get("tir.LoopPartition", {})
+    if unknown := set(config) - {"partition_const_loop"}:
+        raise InvalidArgument(f"tir.LoopPartition has no option '{unknown.pop()}'", expected="partition_const_loop")
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    body = _Partition(analyzer).visit(func.body)
+    body = _Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body)
     return func if body is func.body else func.replace(body=body)
 
 
 class _Partition:
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.analyzer = analyzer
+    def __init__(self, analyzer: Analyzer, constant: bool) -> None:
+        self.analyzer, self.constant = analyzer, constant
         self.seen: set[int] = set()
+        self.around: list[For] = []
 
     def visit(self, node: Any) -> Any:
         """Visit statements top-down."""
@@ -107,8 +115,10 @@ class _Partition:
             return IfThenElse(condition, then_case, else_case, span=node.span)
         if isinstance(node, For):
             self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
-            body = node.body if node.kind in _TILE else self.version(node.body)
+            self.around.append(node)
+            body = node.body if _is_tile(node) else self.version(node.body)
             body = self.visit(body)
+            self.around.pop()
             return node if body is node.body else _with_body(node, body)
         return rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
@@ -131,8 +141,9 @@ class _Partition:
     def _decidable(self, body: Stmt) -> list[tuple[PrimExpr, PrimExpr]]:
         """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
         loops = [n for n in walk(body) if isinstance(n, For)]
-        inner = {id(f.loop_var) for f in loops}
-        tile = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops if f.kind in _TILE}
+        inner = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops}
+        tiles = {id(f.loop_var): inner[id(f.loop_var)] for f in loops if _is_tile(f)}
+        fixed = {id(f.loop_var) for f in (*self.around, *loops) if isinstance(f.extent, IntImm)}
         out = []
         for node in walk(body):
             if not isinstance(node, IfThenElse):
@@ -141,12 +152,25 @@ class _Partition:
                 if id(c) in self.seen:
                     continue
                 used = {id(v) for v in walk(c) if isinstance(v, Var)}
-                if not used & tile.keys() or (used & inner) - tile.keys():
+                tile = tiles
+                if _is_likely(c) and (own := [v for v in inner if v in used]):
+                    tile = {**tiles, own[-1]: inner[own[-1]]}
+                if not used & tile.keys() or (used & inner.keys()) - tile.keys():
+                    continue
+                if not self.constant and used <= fixed:
                     continue
                 worst = _worst_case(c, tile)
                 if worst is not None:
                     out.append((c, worst))
         return out
+
+
+def _is_tile(loop: For) -> bool:
+    return loop.kind in _TILE or bool(as_int(loop.annotations.get("pragma_loop_partition_hint", 0)))
+
+
+def _is_likely(c: PrimExpr) -> bool:
+    return isinstance(c, CallIntrin) and c.op.name == "tir.likely"
 
 
 def nothing() -> Stmt:
@@ -162,8 +186,8 @@ def _with_body(loop: For, body: Stmt) -> For:
 
 def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
-    if isinstance(c, CallIntrin) and c.op.name == "tir.likely":
-        c = c.args[0]
+    if _is_likely(c):
+        c = c.args[0]  # type: ignore[attr-defined]
     if isinstance(c, (s.LT, s.LE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[1], b[0]) if a is not None and b is not None else None

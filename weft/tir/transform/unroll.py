@@ -6,9 +6,10 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import AllocBuffer, AttrStmt, BufferStore, For, ForKind, Stmt, seq
 
 __all__ = ["unroll_loop"]
 
@@ -50,9 +51,11 @@ def unroll_loop(
         ``auto_max_step``: a serial loop is expanded when the statements it makes are no more than this;
         ``auto_max_depth``: and no more loops than this are inside it;
         ``auto_max_extent``: or when its extent is no more than this;
-        ``explicit_unroll``: whether marked loops are expanded here rather than by LLVM.
+        ``explicit_unroll``: whether loops are expanded here; if not, those that would be are marked, for LLVM, but for
+        those within ``auto_max_extent``.
         Those that are not given come from ``PassContext(config={"tir.UnrollLoop": {...}})``, else they are 0, 8, 0 and
-        True. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop hold for it and what is inside.
+        True. The pragmas ``auto_unroll_max_step`` and ``unroll_explicit`` of a loop, or of an AttrStmt under the names
+        ``pragma_...``, hold for what is inside, and for the loop itself.
     Cost
         Linear in the output.
     Source
@@ -75,8 +78,11 @@ _DEFAULTS: dict[str, Any] = {"auto_max_step": 0, "auto_max_depth": 8, "auto_max_
 def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     """Return (statement, number of stores in it, depth of loops in it)."""
     counts = [0, 0]
-    if isinstance(node, For) and node.annotations:
-        step, explicit = (node.annotations.get(f"pragma_{n}") for n in ("auto_unroll_max_step", "unroll_explicit"))
+    said = node.annotations if isinstance(node, For) else {}
+    if isinstance(node, AttrStmt):
+        said = {node.attr_key: node.value}
+    if said:
+        step, explicit = (said.get(f"pragma_{n}") for n in ("auto_unroll_max_step", "unroll_explicit"))
         limits = (
             limits[0] if step is None else as_int(step),
             *limits[1:3],
@@ -100,7 +106,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new, steps, depth
     auto_step, auto_depth, auto_extent, explicit, max_copies = limits
     extent = new.extent.value if isinstance(new.extent, IntImm) else None
-    marked = new.kind == ForKind.UNROLLED and explicit
+    marked = new.kind == ForKind.UNROLLED
     automatic = (
         new.kind == ForKind.SERIAL
         and extent is not None
@@ -109,6 +115,8 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     )
     if extent is None or not (marked or automatic) or extent * max(steps, 1) > max_copies:
         return new, steps * (extent or 1), depth + 1
+    if not (explicit or (automatic and extent <= auto_extent)):
+        return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
     copies = [_copy(new, i) for i in range(extent)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 

@@ -1,0 +1,115 @@
+"""LoopPartition: conditions leave the innermost loop of a split; what is computed stays the same."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir
+from weft.error import InvalidArgument
+from weft.ir import PassContext, walk
+from weft.script import from_source
+from weft.tir import For, IfThenElse
+from weft.tir.transform import loop_partition
+
+RNG = np.random.default_rng(9)
+
+
+def conditions_in(loop):
+    return sum(isinstance(n, IfThenElse) for n in walk(loop.body))
+
+
+def innermost(func):
+    """How many conditions stand in each innermost loop."""
+    loops = [n for n in walk(func.body) if isinstance(n, For)]
+    return [conditions_in(f) for f in loops if not any(isinstance(n, For) for n in walk(f.body))]
+
+
+def tail(n, factor=8, kind=None):
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0 + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], factor=factor)
+    if kind:
+        getattr(s[b], kind)(inner)
+    return s, a, b, outer
+
+
+@pytest.mark.parametrize("kind", [None, "unroll", "vectorize"])
+@pytest.mark.parametrize("n", [1, 7, 8, 37])
+def test_a_tail_of_any_size(kind, n):
+    s, a, b, _ = tail(te.size_var("n"), kind=kind)
+    func = loop_partition()(te.schedule.schedule_to_prim_func(s, [a, b]))["main"]
+    assert innermost(func) == [0, 1]
+    x = RNG.random(n, "float32")
+    for run in (lambda *args: tir.interpret(func, *args), weft.build(s, [a, b], target="llvm")):
+        out = np.zeros(n, "float32")
+        run(x, out)
+        np.testing.assert_allclose(out, 2 * x + 1, rtol=1e-6)
+
+
+def test_two_tails_at_once():
+    m, n, k = 21, 19, 13
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    io, jo, ii, ji = s[c].tile(*c.op.axis, 4, 8)
+    ro, ri = s[c].split(r, factor=4)
+    s[c].reorder(io, jo, ro, ii, ri, ji)
+    func = loop_partition()(te.schedule.schedule_to_prim_func(s, [a, b, c]))["main"]
+    assert 0 in innermost(func)
+    x, y = RNG.random((m, k), "float32"), RNG.random((k, n), "float32")
+    slow, native = np.zeros((m, n), "float32"), np.zeros((m, n), "float32")
+    tir.interpret(func, x, y, slow)
+    weft.build(s, [a, b, c], target="llvm")(x, y, native)
+    np.testing.assert_allclose(slow, x @ y, rtol=1e-5)
+    np.testing.assert_allclose(native, x @ y, rtol=1e-5)
+
+
+def plain(pragma=False):
+    """A serial loop under a condition that no schedule wrote."""
+    note = ', annotations={"pragma_loop_partition_hint": 1}' if pragma else ""
+    return from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
+    for i in range(13):
+        for j in T.serial(8{note}):
+            if i * 8 + j < 100:
+                B[i * 8 + j] = A[i * 8 + j]
+""")
+
+
+def test_a_hint_makes_a_loop_a_tile():
+    assert innermost(loop_partition()(plain())["main"]) == [1]
+    func = loop_partition()(plain(pragma=True))["main"]
+    assert innermost(func) == [0, 1]
+    s, a, b, _ = tail(100)
+    s[b].pragma(s[b].leaf_iter_vars[1], "loop_partition_hint", True)
+    assert innermost(loop_partition()(te.schedule.schedule_to_prim_func(s, [a, b]))["main"]) == [0, 1]
+    x, out = RNG.random(100, "float32"), np.zeros(100, "float32")
+    tir.interpret(func, x, out)
+    np.testing.assert_array_equal(out, x)
+
+
+def test_loops_of_constant_extent():
+    for n, left in ((100, [1]), (te.size_var("n"), [0, 1])):
+        s, a, b, _ = tail(n)
+        func = te.schedule.schedule_to_prim_func(s, [a, b])
+        with PassContext(config={"tir.LoopPartition": {"partition_const_loop": False}}):
+            assert innermost(loop_partition()(func)["main"]) == left
+        assert innermost(loop_partition()(func)["main"]) == [0, 1]
+
+
+def test_option_names():
+    s, a, b, _ = tail(100)
+    with (
+        PassContext(config={"tir.LoopPartition": {"constant": True}}),
+        pytest.raises(InvalidArgument, match="no option 'constant'"),
+    ):
+        weft.lower(s, [a, b])
+
+
+def test_what_divides_has_no_conditions():
+    s, a, b, _ = tail(96)
+    func = te.schedule.schedule_to_prim_func(s, [a, b])
+    assert loop_partition()(func)["main"] is func
