@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Call, Function, If, IRModule, Op, function_pass
+from weft.relax.core_ops import is_op
 from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars
 
@@ -116,8 +117,11 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``RemovePurityChecking``.
     """
+    destination_passing = False  # such calls become plain ones with their destinations, by CallTIRRewrite
 
     def unwrap(value: Any) -> Any:
+        nonlocal destination_passing
+        destination_passing = destination_passing or is_op(value, "call_dps_packed")
         if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _PURE_PACKED:
             callee = value.args[0]
             return Call(
@@ -131,10 +135,10 @@ def remove_purity_checking(func: Function, mod: IRModule) -> Function:
         return value
 
     body = map_values(func.body, unwrap)
-    if body is func.body:
+    marked = not func.is_pure or func.attrs.get("relax.force_pure")
+    if body is func.body and (marked or not destination_passing):
         return func
-    attrs = func.attrs.with_(**{"relax.force_pure": True}) if func.is_pure else func.attrs
-    return func.replace(body=body, attrs=attrs)
+    return func.replace(body=body, attrs=func.attrs if marked else func.attrs.with_(**{"relax.force_pure": True}))
 
 
 def map_values(seq: Any, fn: Any) -> Any:
