@@ -29,6 +29,7 @@ from weft.ir import (
 )
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.infer import function_type
 
 __all__ = ["PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
 
@@ -205,7 +206,12 @@ class PyExprMutator(_Functor):
         self._renamed.update((p, q) for p, q in zip(func.params, params, strict=True) if p is not q)
         body = self.with_new_scope(func.body)
         same = body is func.body and all(p is q for p, q in zip(func.params, params, strict=True))
-        return func if same else func.replace(params=params, body=body)
+        if same:
+            return func
+        new = func.replace(params=params, body=body)
+        if not structural_equal(body.ty, getattr(func.body, "ty", None)):
+            new = new.replace(ret_ty=body.ty)
+        return new.replace(ty=function_type(new))
 
     def _sequence(self, seq: SeqExpr) -> SeqExpr:
         with self.builder_.scope() as inner:

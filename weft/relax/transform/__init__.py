@@ -3,8 +3,11 @@
 from weft.ir.pass_decorators import function_pass
 from weft.relax.transform.attach_symbol import attach_global_symbol
 from weft.relax.transform.bind_params import BindParams
+from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdateParamType
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
+from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.convert_layout import convert_layout
+from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
 from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
@@ -18,11 +21,14 @@ from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
+from weft.relax.transform.topological_sort import topological_sort
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
 
 AttachGlobalSymbol = attach_global_symbol
 CallTIRRewrite = call_tir_rewrite
+CanonicalizeBindings = canonicalize_bindings
 ConvertLayout = convert_layout
+ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
 DecomposeOpsForInference = decompose_ops
 EliminateCommonSubexpr = eliminate_common_subexpr
@@ -40,4 +46,6 @@ RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 StaticPlanBlockMemory = plan_memory
 ToNonDataflow = to_non_dataflow
+TopologicalSort = topological_sort
+UpdateParamStructInfo = UpdateParamType
 VMShapeLower = vm_shape_lower

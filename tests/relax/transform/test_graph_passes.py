@@ -1,0 +1,248 @@
+"""Passes over bindings and functions keep what programs compute, and do what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.error import InvalidArgument
+from weft.ir import Call, Function, TupleGetItem, assert_structural_equal
+from weft.relax import transform
+from weft.relax.analysis import check_well_formed
+from weft.relax.expr import DataflowBlock
+from weft.relax.rewriter import all_bindings
+from weft.script import from_source
+
+HEAD = "@I.ir_module\nclass Module:\n"
+T = 'R.Tensor((2, 3), "float32")'
+N = 'R.Tensor(("n", 3), "float32")'
+
+PROGRAMS = {
+    "tuples": f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        with R.dataflow():
+            t = (x, (y, x))
+            u = t[1]
+            a = u[0]
+            b = R.add(a, t[0])
+            c = b
+            s = R.split(c, 2, axis=0)
+            v = (s[0], s[1])
+            w = (v, c)
+            R.output(w)
+        return w
+""",
+    "branches": f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        a = R.add(x, y)
+        p = R.less(R.sum(a), R.const(1.0, "float32"))
+        if p:
+            b = R.exp(a)
+            c = b
+            d = R.multiply(c, c)
+            r = d
+        else:
+            e = R.sin(a)
+            r = R.multiply(e, y)
+        s = R.subtract(r, x)
+        t = R.cos(s)
+        return t
+""",
+    "symbolic": """
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")):
+        n = T.int64()
+        m = T.int64()
+        a = R.add(x, y)
+        b = R.reshape(a, (n * m,))
+        c = R.match_cast(b, R.Tensor((n * m,), "float32"))
+        k = T.int64()
+        d = R.match_cast(R.nn.relu(c), R.Tensor((k,), "float32"))
+        e = R.zeros((k,), "float32")
+        f = R.add(d, e)
+        return (f, a)
+""",
+    "private": f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        with R.dataflow():
+            a = Module.helper(x, y, x)
+            b = a[1]
+            t = (x, (y, b))
+            c = Module.taker(t, y)
+            d = Module.leaf(c)
+            e = Module.leaf(d)
+            R.output(e)
+        return e
+
+    @R.function(private=True)
+    def helper(x: {T}, unused: {T}, z: {T}):
+        with R.dataflow():
+            a = R.add(x, z)
+            b = R.multiply(a, x)
+            R.output(a, b)
+        return (a, b)
+
+    @R.function(private=True)
+    def taker(t: R.Tuple({T}, R.Tuple({T}, {T})), y: {T}):
+        with R.dataflow():
+            a = t[0]
+            u = t[1]
+            b = u[1]
+            c = R.subtract(a, b)
+            R.output(c)
+        return c
+
+    @R.function(private=True)
+    def leaf(x: {N}):
+        n = T.int64()
+        with R.dataflow():
+            a = R.add(x, R.ones((n, 3), "float32"))
+            R.output(a)
+        return a
+""",
+}
+
+
+def arrays(value):
+    return [value.numpy()] if hasattr(value, "numpy") else [a for v in value for a in arrays(v)]
+
+
+def run(mod):
+    rng = np.random.default_rng(3)
+    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    return arrays(vm["main"](*(rng.standard_normal((2, 3), np.float32) for _ in range(2))))
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return {name: run(from_source(HEAD + source)) for name, source in PROGRAMS.items()}
+
+
+PASSES = {
+    "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "ConvertToDataflow": transform.ConvertToDataflow(),
+    "ConvertToDataflow 1": transform.ConvertToDataflow(1),
+    "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
+    "DeadCodeElimination": transform.DeadCodeElimination(),
+} | {
+    f"TopologicalSort {order} {direction}": transform.TopologicalSort(order, direction)
+    for order in ("depth-first", "breadth-first")
+    for direction in ("from-inputs", "from-outputs")
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_results_stay(program, name, expected):
+    mod = from_source(HEAD + PROGRAMS[program])
+    new = PASSES[name](mod)
+    check_well_formed(new)
+    for found, wanted in zip(run(new), expected[program], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    again = PASSES[name](new)
+    assert all(again[v] is new[v] for v in new)
+
+
+def main_of(source):
+    return from_source(HEAD + source)["main"]
+
+
+def test_canonical_programs_take_no_tuples_apart():
+    new = transform.CanonicalizeBindings()(from_source(HEAD + PROGRAMS["tuples"]))["main"]
+    taken = [b.value for b in all_bindings(new) if isinstance(b.value, TupleGetItem)]
+    assert all(isinstance(b.tuple_value.ty, relax.TupleType) for b in taken)
+    values = [b.value for b in all_bindings(new)]
+    assert sum(isinstance(v, Call) for v in values) == 2
+    assert not any(isinstance(v, relax.Var) for v in values)
+
+
+def test_dataflow_blocks_begin_and_end_where_effects_are():
+    func = main_of(f"""
+    @R.function(pure=False)
+    def main(x: {T}):
+        a = R.exp(x)
+        b = R.sin(a)
+        _ = R.print(b, format="b is {{}}")
+        c = R.cos(b)
+        d = R.add(c, a)
+        return d
+""")
+    new = transform.ConvertToDataflow()(weft.IRModule({"main": func}))["main"]
+    assert [isinstance(b, DataflowBlock) for b in new.body.blocks] == [True, False, True]
+    kinds = {b.var.name_hint: isinstance(b.var, relax.DataflowVar) for b in all_bindings(new)}
+    assert kinds == {"a": False, "b": False, "_": False, "c": True, "d": False}
+    longer = transform.ConvertToDataflow(3)(weft.IRModule({"main": func}))["main"]
+    assert longer is func
+
+
+def test_orders():
+    func = main_of(f"""
+    @R.function
+    def main(x: {T}):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.sin(x)
+            c = R.cos(a)
+            d = R.add(b, c)
+            e = R.tan(x)
+            f = R.add(d, e)
+            R.output(f)
+        return f
+""")
+
+    def names(order, direction):
+        new = transform.TopologicalSort(order, direction)(weft.IRModule({"main": func}))["main"]
+        return "".join(b.var.name_hint for b in all_bindings(new))
+
+    assert names("depth-first", "from-inputs") == "acbdef"
+    assert names("breadth-first", "from-inputs") == "abecdf"
+    assert names("depth-first", "from-outputs") == "bacdef"
+    assert names("breadth-first", "from-outputs") == "abcdef"
+    with pytest.raises(InvalidArgument, match="unknown order"):
+        names("sideways", "from-inputs")
+    with pytest.raises(InvalidArgument, match="unknown direction"):
+        names("depth-first", "from-nowhere")
+
+
+SYMBOLIC = from_source(HEAD + PROGRAMS["symbolic"])
+
+
+@pytest.mark.parametrize("by", ["name", "variable"])
+def test_symbolic_sizes_take_values(by):
+    symbols = {v.name: v for v in relax.analysis.defined_symbolic_vars(SYMBOLIC["main"])}
+    key = symbols["n"] if by == "variable" else "n"
+    new = transform.BindSymbolicVars({key: 2}, "main")(SYMBOLIC)["main"]
+    assert str(new.params[0].ty.shape[0]) == "2"
+    assert "n" not in {v.name for v in relax.analysis.defined_symbolic_vars(new)}
+    check_well_formed(new)
+    for found, wanted in zip(run(weft.IRModule({"main": new})), run(SYMBOLIC), strict=True):
+        np.testing.assert_allclose(found, wanted)
+    both = transform.BindSymbolicVars({"n": 2, "m": symbols["n"] * 2})(SYMBOLIC)["main"]
+    assert "n * 2" in str(both.params[0].ty)
+
+
+def test_symbolic_sizes_that_are_not_there():
+    with pytest.raises(InvalidArgument, match=r"(?s)no symbolic variable 'nn'.*did you mean 'n'"):
+        transform.BindSymbolicVars({"nn": 2})(SYMBOLIC)
+    with pytest.raises(InvalidArgument, match="no Relax function 'other'"):
+        transform.BindSymbolicVars({"n": 2}, "other")(SYMBOLIC)
+
+
+def test_parameters_of_other_types():
+    mod = from_source(HEAD + PROGRAMS["branches"])
+
+    def wider(param):
+        return relax.TensorType((4, 5), "float32") if param.name_hint in "xy" else None
+
+    new = transform.UpdateParamType(wider)(mod)["main"]
+    check_well_formed(new)
+    assert str(new.ret_ty) == str(relax.TensorType((4, 5), "float32"))
+    assert all(b.var.ty.shape is not None for b in all_bindings(new))
+    assert transform.UpdateParamType(lambda p: None)(mod) is mod
+    assert isinstance(new, Function)
+    assert_structural_equal(new.ty.ret, new.ret_ty)

@@ -1,0 +1,157 @@
+"""CanonicalizeBindings: no variable is just another name, no tuple is made to be taken apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import (
+    Constant,
+    Expr,
+    ExprVar,
+    Function,
+    If,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    function_pass,
+    structural_equal,
+)
+from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.rename import rename_vars
+from weft.relax.rewriter import replace_value
+
+__all__ = ["canonicalize_bindings"]
+
+
+@function_pass(kind=Function)
+def canonicalize_bindings(func: Function, mod: IRModule) -> Function:
+    """Drop bindings that only give another name, and tuples that are only taken apart; join neighbouring blocks.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    t = (a, y)
+                    b = t[1]
+                    c = b
+                    d = R.add(a, c)
+                    e = d
+                    R.output(e)
+                return e
+
+        After::
+
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")
+            ) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    a: R.Tensor((2, 3), "float32") = R.exp(x)
+                    t: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = (a, y)
+                    e: R.Tensor((2, 3), "float32") = R.add(a, y)
+                    R.output(e)
+                return e
+    Cost
+        Linear.
+    Source
+        TVM's ``CanonicalizeBindings``.
+    """
+    if not isinstance(func.body, SeqExpr):
+        return func
+    body = _Canonical().sequence(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+class _Canonical:
+    """What variables stand for, in the order of execution."""
+
+    def __init__(self) -> None:
+        self.renamed: dict[int, Expr] = {}
+        self.values: dict[int, Any] = {}
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        """Rewrite the blocks of a sequence; the sequence itself if nothing changed."""
+        blocks: list[Any] = []
+        for block in seq.blocks:
+            new = self.block(block)
+            if blocks and new.bindings and type(blocks[-1]) is type(new):
+                blocks[-1] = type(new)(blocks[-1].bindings + new.bindings, span=blocks[-1].span)
+            elif new.bindings:
+                blocks.append(new)
+        body = rename_vars(seq.body, self.renamed)
+        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        return seq if same and body is seq.body else SeqExpr(tuple(blocks), body, span=seq.span, ty=seq.ty)
+
+    def block(self, block: Any) -> Any:
+        """Rewrite one block."""
+        kept: list[Any] = []
+        for b in block.bindings:
+            value = self.inside(rename_vars(b.value, self.renamed))
+            plain = self.shorter(value)
+            if isinstance(b, MatchCast) and not structural_equal(getattr(plain, "ty", None), b.ty):
+                kept.append(replace_value(b, value))
+            elif self.is_name(b.var, plain):
+                self.renamed[id(b.var)] = plain
+            elif isinstance(plain, DataflowVar) and self.give_name(plain, b.var, kept):
+                continue
+            else:
+                self.values[id(b.var)] = plain
+                new = replace_value(b, plain)
+                kept.append(VarBinding(new.var, new.value, span=b.span) if isinstance(new, MatchCast) else new)
+        if len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True)):
+            return block
+        return type(block)(tuple(kept), span=block.span)
+
+    @staticmethod
+    def is_name(var: ExprVar, value: Any) -> bool:
+        """Whether a variable is only a name for a value that can stand everywhere the variable does."""
+        if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
+            return False
+        return isinstance(value, (ExprVar, Constant)) and structural_equal(value.ty, var.ty)
+
+    def give_name(self, old: DataflowVar, new: ExprVar, kept: list[Any]) -> bool:
+        """Let the binding of a block's own variable bind the variable that leaves the block, if it is among `kept`."""
+        place = next((i for i, b in enumerate(kept) if b.var is old), None)
+        if place is None or not structural_equal(old.ty, new.ty):
+            return False
+        change: dict[int, Expr] = {id(old): new}
+        kept[place] = replace_value(kept[place], kept[place].value, new)
+        kept[place + 1 :] = [replace_value(b, rename_vars(b.value, change)) for b in kept[place + 1 :]]
+        self.values = {k: rename_vars(v, change) for k, v in self.values.items()}
+        self.renamed = {k: rename_vars(v, change) for k, v in self.renamed.items()} | change
+        return True
+
+    def shorter(self, value: Any) -> Any:
+        """Return the element that an index takes from a tuple, or the tuple that elements make up again."""
+        if isinstance(value, TupleGetItem):
+            whole = self.values.get(id(value.tuple_value), value.tuple_value)
+            return whole.fields[value.index] if isinstance(whole, Tuple) else value
+        if isinstance(value, Tuple) and value.fields:
+            items = [self.values.get(id(f), f) for f in value.fields]
+            whole = items[0].tuple_value if isinstance(items[0], TupleGetItem) else None
+            if (
+                isinstance(whole, ExprVar)
+                and all(isinstance(t, TupleGetItem) and t.tuple_value is whole for t in items)
+                and [t.index for t in items] == list(range(len(getattr(whole.ty, "fields", ()))))
+            ):
+                return whole
+        return value
+
+    def inside(self, value: Any) -> Any:
+        """Rewrite branches and inner functions."""
+        if isinstance(value, If):
+            old = (value.true_branch, value.false_branch)
+            new = tuple(self.sequence(b) if isinstance(b, SeqExpr) else b for b in old)
+            same = new[0] is old[0] and new[1] is old[1]
+            return value if same else If(value.cond, *new, span=value.span, ty=value.ty)
+        if isinstance(value, Function) and isinstance(value.body, SeqExpr):
+            body = self.sequence(value.body)
+            return value if body is value.body else value.replace(body=body)
+        return value

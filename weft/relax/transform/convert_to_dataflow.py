@@ -1,0 +1,115 @@
+"""ConvertToDataflow: runs of pure bindings become dataflow blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Call, Expr, Function, If, IRModule, function_pass
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr
+from weft.relax.infer import is_pure_call
+from weft.relax.rename import rename_vars, variables
+from weft.relax.rewriter import replace_value
+
+__all__ = ["convert_to_dataflow"]
+
+
+@function_pass(kind=Function)
+def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:
+    """Turn runs of pure bindings outside of dataflow blocks into dataflow blocks, joined with those beside them.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                a = R.exp(x)
+                b = R.sin(a)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                with R.dataflow():
+                    a: R.Tensor((2, 3), "float32") = R.exp(x)
+                    b: R.Tensor((2, 3), "float32") = R.sin(a)
+                    R.output(b)
+                return b
+
+    Parameters
+    ----------
+        ``min_size``: the shortest run that becomes a block.
+    Cost
+        Linear.
+    Source
+        TVM's ``ConvertToDataflow``.
+    """
+    body = _sequence(func.body, min_size)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _sequence(seq: Any, min_size: int) -> Any:
+    if not isinstance(seq, SeqExpr):
+        return seq
+    bindings = [_inside(b, min_size) for block in seq.blocks for b in block.bindings]
+    homes = [block for block in seq.blocks for _ in block.bindings]
+    runs: list[tuple[bool, list[int]]] = []  # whether a dataflow block, and which bindings
+    for i, b in enumerate(bindings):
+        flow = isinstance(homes[i], DataflowBlock) or _is_pure(b.value)
+        if not runs or runs[-1][0] != flow or (not flow and homes[i] is not homes[i - 1]):
+            runs.append((flow, []))
+        runs[-1][1].append(i)
+    blocks: list[Any] = []
+    renamed: dict[int, Expr] = {}
+    for flow, run in runs:
+        was = {id(homes[i]): homes[i] for i in run}
+        flow = flow and (len(run) >= min_size or any(isinstance(h, DataflowBlock) for h in was.values()))
+        kept = [replace_value(bindings[i], rename_vars(bindings[i].value, renamed)) for i in run]
+        if flow and (len(was) > 1 or not isinstance(homes[run[0]], DataflowBlock)):
+            kept = _localize(kept, [b.value for b in bindings[run[-1] + 1 :]] + [seq.body], renamed)
+        only = next(iter(was.values()))
+        same = len(was) == 1 and len(kept) == len(only.bindings) and flow == isinstance(only, DataflowBlock)
+        if same and all(a is b for a, b in zip(kept, only.bindings, strict=True)):
+            blocks.append(only)
+        elif not flow and blocks and type(blocks[-1]) is BindingBlock:
+            blocks[-1] = BindingBlock(blocks[-1].bindings + tuple(kept))
+        else:
+            blocks.append((DataflowBlock if flow else BindingBlock)(tuple(kept)))
+    known = {tuple(map(id, block.bindings)): block for block in seq.blocks}
+    blocks = [old if type(old := known.get(tuple(map(id, b.bindings)))) is type(b) else b for b in blocks]
+    if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+        return seq
+    return SeqExpr(tuple(blocks), rename_vars(seq.body, renamed), span=seq.span, ty=seq.ty)
+
+
+def _localize(bindings: list[Any], later: list[Any], renamed: dict[int, Expr]) -> list[Any]:
+    """Make the variables that nothing later uses dataflow variables."""
+    outside = {id(v) for value in later for v in variables(value)}
+    out: list[Any] = []
+    for b in bindings:
+        var = b.var
+        if id(var) not in outside and not isinstance(var, DataflowVar):
+            var = renamed[id(b.var)] = DataflowVar(var.name_hint, var.ty, span=var.span)
+        out.append(replace_value(b, rename_vars(b.value, renamed), var))
+    return out
+
+
+def _is_pure(value: Any) -> bool:
+    return is_pure_call(value) if isinstance(value, Call) else not isinstance(value, (If, Function))
+
+
+def _inside(binding: Any, min_size: int) -> Any:
+    value = binding.value
+    if isinstance(value, If):
+        old = (value.true_branch, value.false_branch)
+        new = tuple(_sequence(b, min_size) for b in old)
+        if new[0] is not old[0] or new[1] is not old[1]:
+            return replace_value(binding, If(value.cond, *new, span=value.span, ty=value.ty))
+    elif isinstance(value, Function):
+        body = _sequence(value.body, min_size)
+        return binding if body is value.body else replace_value(binding, value.replace(body=body))
+    return binding
