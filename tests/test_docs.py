@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HOW_TO = ("add-an-operator", "add-a-pass", "add-a-target", "add-an-opcode")
+HOW_TO = ("add-an-operator", "add-a-pass", "add-a-target", "add-an-opcode", "write-a-model")
 
 
 def blocks(page, language):
