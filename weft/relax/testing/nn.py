@@ -1,0 +1,139 @@
+"""Layers that write themselves into the function under construction, for examples and tests of passes.
+
+Each is a call of a TIR function made by ``emit_te``. Models for use are written with ``weft.relax.frontend.nn``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import topi
+from weft.error import InvalidArgument
+from weft.ir import Expr, Function, IRModule, TensorType, as_int, numpy_dtype, tensor_type
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.expr import Var
+from weft.runtime import Tensor, tensor
+
+__all__ = ["Linear", "LogSoftmax", "Module", "Parameter", "Placeholder", "ReLU", "Sequential", "emit", "emit_te",
+           "init_params"]  # fmt: skip
+
+
+_add: Callable[..., Any] = vars(topi)["add"]
+
+
+def _builder() -> BlockBuilder:
+    current = BlockBuilder.current()
+    if current is None:
+        raise InvalidArgument("there is no function under construction", help="use `with bb.function(name):`")
+    return current
+
+
+def emit(expr: Expr, name_hint: str = "lv") -> Var:
+    """Bind an expression in the function under construction."""
+    return _builder().emit(expr, name_hint)
+
+
+def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+    """Bind a call of a te function in the function under construction."""
+    return _builder().emit_te(func, *args, **kwargs)
+
+
+def Placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "data") -> Var:
+    """Make an input of a function."""
+    return Var(name if BlockBuilder.current() is None else _builder().fresh_name(name), tensor_type(shape, dtype))
+
+
+def Parameter(shape: Sequence[Any], dtype: str = "float32", name: str = "param") -> Var:
+    """Make a parameter: an attribute of a module that is such a variable is one of its parameters."""
+    return Placeholder(shape, dtype, name)
+
+
+class Module:
+    """A layer, or several; ``forward`` emits what it computes."""
+
+    forward: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Emit the layer."""
+        return self.forward(*args)
+
+    def parameters(self) -> list[Var]:
+        """List the parameters, those of inner modules too."""
+        return list(_parameters(list(vars(self).values())))
+
+
+def _parameters(value: Any) -> Iterator[Var]:
+    if isinstance(value, Var):
+        yield value
+    elif isinstance(value, Module):
+        yield from value.parameters()
+    elif isinstance(value, (list, tuple)):
+        for element in value:
+            yield from _parameters(element)
+
+
+class Sequential(Module):
+    """Modules one after another."""
+
+    def __init__(self, *modules: Module) -> None:
+        self.modules = modules
+
+    def forward(self, x: Expr) -> Expr:
+        """Emit them."""
+        for module in self.modules:
+            x = module(x)
+        return x
+
+
+class ReLU(Module):
+    """``max(x, 0)``."""
+
+    def forward(self, input: Expr) -> Var:
+        """Emit it."""
+        return emit_te(topi.nn.relu, input)
+
+
+class LogSoftmax(Module):
+    """The logarithm of softmax."""
+
+    def forward(self, input: Expr) -> Var:
+        """Emit it."""
+        return emit_te(topi.nn.log_softmax, input)
+
+
+class Linear(Module):
+    """``x @ weight + bias``, with a weight of (in_features, out_features)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter((in_features, out_features), name="linear_weight")
+        self.bias = Parameter((out_features,), name="linear_bias") if bias else None
+
+    def forward(self, input: Expr) -> Var:
+        """Emit it."""
+        y = emit_te(topi.matmul, input, self.weight)
+        return y if self.bias is None else emit_te(_add, y, self.bias)
+
+
+def init_params(mod: IRModule) -> list[Tensor]:
+    """Draw values for all parameters of ``main`` after the first, from [0, 1).
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no ``main``, or the shape of a parameter is not known.
+    """
+    main = mod["main"] if "main" in mod else None
+    if not isinstance(main, Function):
+        raise InvalidArgument("init_params needs a Relax function 'main'")
+    rng, out = np.random.default_rng(), []
+    for param in main.params[1:]:
+        ty = param.ty
+        sizes = [as_int(d) for d in ty.shape] if isinstance(ty, TensorType) and ty.shape is not None else [None]
+        if None in sizes:
+            raise InvalidArgument(f"the shape of parameter '{param.name_hint}' is not known", found=str(ty))
+        out.append(tensor(rng.random(sizes).astype(numpy_dtype(ty.dtype))))  # type: ignore[union-attr]
+    return out
