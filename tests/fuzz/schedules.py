@@ -408,6 +408,17 @@ def _index_map(sch: Schedule, r: random.Random, block: str, where: tuple[str, in
     return r.choice(_MAPS.get(ndim, _MAPS[1]))
 
 
+def _n_iters(sch: Schedule, block: str) -> int:
+    return len(sch.state.realize(block).block.iter_vars)
+
+
+def _same_depth(sch: Schedule, r: random.Random, mine: list[LoopRV], names: list[str]) -> list[LoopRV]:
+    """Pick loops at the same depth in the nests of two blocks."""
+    other = [LoopRV(f.loop_var) for f in sch.state.loops_of(r.choice(names))]
+    at = r.randrange(min(len(mine), len(other))) if other else 0
+    return [mine[at], *other[at : at + 1]]
+
+
 def _layout(sch: Schedule, r: random.Random, block: str) -> None:
     where = _buffer(r)
     if any(b is buffer_at(sch.state.realize(block).block, where, "test") for _, b in sch.func.buffer_map):
@@ -452,5 +463,22 @@ _STEPS: dict[str, _Step] = {
     "pad_einsum": lambda s, r, b, mine, every, bs: s.pad_einsum(b, [r.choice([1, 2, 4]) for _ in mine]),
     "blockize": lambda s, r, b, mine, every, bs: s.blockize(r.choice(mine)),
     "align": lambda s, r, b, mine, every, bs: s.storage_align(b, 0, r.choice([0, -1]), 4, 1),
+    "merge": lambda s, r, b, mine, every, bs: s.merge(*_same_depth(s, r, mine, bs)),
+    "padding": lambda s, r, b, mine, every, bs: s.decompose_padding(b, r.choice(mine)),
+    "iter_order": lambda s, r, b, mine, every, bs: s.reorder_block_iter_var(b, r.sample(range(len(mine)), len(mine))),
+    "iter_space": lambda s, r, b, mine, every, bs: s.transform_block_layout(
+        b, r.choice(_MAPS.get(_n_iters(s, b), _MAPS[1]))
+    ),
+    "reindex_read": lambda s, r, b, mine, every, bs: s.reindex_cache_read(
+        b, r.choice([0, 1]), "global", r.choice(_MAPS.get(_n_iters(s, b), _MAPS[1]))
+    ),
+    "reindex_write": lambda s, r, b, mine, every, bs: s.reindex_cache_write(
+        b, 0, "global", r.choice(_MAPS.get(_n_iters(s, b), _MAPS[1]))
+    ),
+    "read_at": lambda s, r, b, mine, every, bs: s.read_at(r.choice(mine), b, r.choice([0, 1]), "global"),
+    "write_at": lambda s, r, b, mine, every, bs: s.write_at(r.choice(mine), b, 0, "global"),
+    "location": lambda s, r, b, mine, every, bs: s.compute_at(b, s.sample_compute_location(b), r.random() < 0.5),
+    "cache_reader": lambda s, r, b, mine, every, bs: s.cache_write(b, 0, "global", s.get_consumers(b)),
+    "cache_readers": lambda s, r, b, mine, every, bs: s.cache_read(b, 0, "global", [b, r.choice(bs)]),
     "consumers": lambda s, r, b, mine, every, bs: s.split_consumers(b, s.get_consumers(b)),
 }

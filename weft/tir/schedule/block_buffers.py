@@ -6,7 +6,7 @@ from weft.tir.buffer import Buffer
 from weft.tir.schedule.state import refuse
 from weft.tir.stmt import Block
 
-__all__ = ["BufferName", "buffer_at", "place_of"]
+__all__ = ["BufferName", "buffer_at", "index_of", "place_of"]
 
 BufferName = tuple[str, int] | str | Buffer
 """A buffer of a block: ``("read" or "write", index)``, its name, or itself."""
@@ -25,6 +25,21 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
     names = ", ".join(b.name for b in (*reads, *(w.buffer for w in block.writes)))
     asked = buffer if isinstance(buffer, str) else buffer.name
     raise refuse(primitive, f"the block does not touch '{asked}'", block=block.name_hint, help=f"it touches {names}")
+
+
+def index_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str) -> int:
+    """Return the place of a buffer, given by its place, its name or itself, among those that a block reads or writes.
+
+    What a block writes does not count as read.
+    """
+    if isinstance(buffer, int):
+        return buffer
+    found, index = place_of(block, buffer, primitive)
+    if found != kind:
+        verb = "does not write" if kind == "write" else "writes"
+        name = buffer if isinstance(buffer, str) else buffer.name
+        raise refuse(primitive, f"the block {verb} '{name}'", block=block.name_hint)
+    return index
 
 
 def buffer_at(block: Block, where: BufferName, primitive: str) -> Buffer:

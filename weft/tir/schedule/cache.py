@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from weft.ir import TRUE, IterVar, Range, Var, const, is_const_int, rewrite
+from weft.ir import TRUE, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
 from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.schedule.block_buffers import index_of
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["cache_read", "cache_write", "set_scope", "top_child"]
+__all__ = ["cache_read", "cache_write", "set_dtype", "set_scope", "top_child"]
 
 
-def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope: str) -> str:
-    """Let a block write a new buffer, which another block then copies to the original. Returns the name of the copy."""
+def cache_write(
+    state: ScheduleState,
+    name: str,
+    write_index: int | str | Buffer,
+    storage_scope: str,
+    consumers: list[str] | None = None,
+) -> str:
+    """Let a block write a new buffer, which another block then copies to the original, and `consumers` read the new.
+
+    Returns the name of the copy.
+    """
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     block = realize.block
-    region = _region(block.writes, write_index, name, "cache_write")
+    region = _region(block.writes, index_of(block, "write", write_index, "cache_write"), name, "cache_write")
     old = region.buffer
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
         raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
@@ -33,6 +43,10 @@ def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope
     if block.init is None and loads_of(block.body, old):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
+    order = [r.block.name_hint for r in child_realizes(scope)]
+    early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
+    if early:
+        raise refuse("cache_write", f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region)
     if state.is_argument(old) and not _fills(state, path, region, box):
@@ -44,11 +58,20 @@ def cache_write(state: ScheduleState, name: str, write_index: int, storage_scope
     current = state.realize(name).block
     state.replace(current, _use(current, old, cache))
     state.alloc(state.scope_of_block(name), cache)
+    for consumer in consumers or ():
+        reader = state.realize(consumer).block
+        if not any(r.buffer is old for r in reader.reads):
+            raise refuse("cache_write", f"'{consumer}' does not read '{old.name}'", block=name, help="list its readers")
+        state.replace(reader, _use(reader, old, cache))
     return copy_name
 
 
 def cache_read(
-    state: ScheduleState, name: str, read_index: int, storage_scope: str, consumers: list[str] | None = None
+    state: ScheduleState,
+    name: str,
+    read_index: int | str | Buffer,
+    storage_scope: str,
+    consumers: list[str] | None = None,
 ) -> str:
     """Copy what a block reads into a new buffer first, and let it (or the listed blocks) read that.
 
@@ -60,11 +83,15 @@ def cache_read(
     assert isinstance(realize, BlockRealize)
     block = realize.block
     own = {id(w.buffer) for w in block.writes}
-    region = _region(tuple(r for r in block.reads if id(r.buffer) not in own), read_index, name, "cache_read")
+    index = index_of(block, "read", read_index, "cache_read")
+    region = _region(tuple(r for r in block.reads if id(r.buffer) not in own), index, name, "cache_read")
     old = region.buffer
     cache = _cache_of(old, storage_scope)
     users = consumers if consumers else [name]
+    near = {r.block.name_hint for r in child_realizes(scope)}
     for user in users:
+        if state.realize(user).block.name_hint not in near:
+            raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
     tops = _statements_with(scope, users)
@@ -183,11 +210,32 @@ def _use(block: Block, old: Buffer, new: Buffer) -> Block:
     return rewrite(block, rule)
 
 
-def set_scope(state: ScheduleState, name: str, buffer_index: int, storage_scope: str) -> None:
+def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
     """Choose where the buffer that a block writes lives."""
     block = state.realize(name).block
-    buffer = _region(block.writes, buffer_index, name, "set_scope").buffer
+    index = index_of(block, "write", buffer_index, "set_scope")
+    buffer = _region(block.writes, index, name, "set_scope").buffer
     if state.is_argument(buffer):
         raise refuse("set_scope", f"'{buffer.name}' is a parameter of the function", block=name, help="use cache_write")
     if buffer.scope != storage_scope:
         replace_buffer(state, buffer, replace_node(buffer, scope=storage_scope))
+
+
+def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer, dtype: str) -> None:
+    """Keep the buffer that a block writes in another data type; values are converted where it is stored and loaded."""
+    block = state.realize(name).block
+    index = index_of(block, "write", buffer_index, "unsafe_set_dtype")
+    old = _region(block.writes, index, name, "unsafe_set_dtype").buffer
+    if state.is_argument(old):
+        raise refuse("unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name,
+                     help="use cache_write")  # fmt: skip
+    new = replace_node(old, data=Var(old.name, "handle"), dtype=str(DataType(dtype)))
+
+    def rule(node: object) -> object:
+        if isinstance(node, BufferLoad) and node.buffer is old:
+            return cast(old.dtype, replace_node(node, buffer=new))
+        if isinstance(node, BufferStore) and node.buffer is old:
+            return replace_node(node, buffer=new, value=cast(new.dtype, node.value))
+        return node
+
+    state.rewrite_body(lambda body: substitute(rewrite(body, rule), {old: new}))

@@ -41,7 +41,11 @@ __all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "
 
 
 def split(
-    state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True
+    state: ScheduleState,
+    var: Var,
+    factors: Sequence[PrimExpr | int | None],
+    preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
 ) -> list[Var]:
     """Split a loop into nested loops.
 
@@ -74,8 +78,9 @@ def split(
     index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = subst_stmt(loop.body, {var: index})
-    if not exact:
-        body = _guard(body, index < loop.extent)
+    if not exact and not disable_predication:
+        condition = index < loop.extent
+        body = _guard(body, condition) if child_realizes(body) else IfThenElse(condition, body)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     kept = kept or [(new_vars[-1], sizes[-1])]
     for n, (v, s) in reversed(list(enumerate(kept))):

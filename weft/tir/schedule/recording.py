@@ -201,7 +201,9 @@ class Recorder:
         index_map = given.get("index_map")
         if index_map is not None and not isinstance(index_map, IndexMap):
             block = self.state.realize(given["block"].name).block
-            ndim = len(buffer_at(block, given["buffer"], fn.__name__).shape)
+            ndim = len(block.iter_vars)
+            if "buffer" in given:
+                ndim = len(buffer_at(block, given["buffer"], fn.__name__).shape)
             given["index_map"] = IndexMap.from_func(index_map, ndim)
         return tuple(given[n] for n in names[: len(args)]) + args[len(names) :], {k: given[k] for k in kwargs}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.arith import Analyzer
+from weft.arith import Analyzer, detect_iter_map
 from weft.ir import (
     TRUE,
     CallIntrin,
@@ -27,14 +27,21 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at, place_of
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 
 __all__ = ["reindex"]
 
 
-def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
-    """Let a block address a buffer by its own iteration variables.
+def reindex(
+    state: ScheduleState,
+    name: str,
+    where: BufferName,
+    index_map: IndexMap | None = None,
+    storage_scope: str | None = None,
+) -> str:
+    """Let a block address a buffer by its own iteration variables, or by a map of them.
 
     For a buffer that is read, a new block before it gathers ``new[v...] = old[f(v...)]``; for one that is written, one
     behind it scatters. Returns the name of the new block.
@@ -51,18 +58,25 @@ def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
     if not all(structural_equal(a.indices, pattern) for a in accesses[1:]):
         raise refuse("reindex", f"'{old.name}' is accessed in several ways", block=name)
     used = {v for i in pattern for v in used_vars(i)}
-    axes = [iv for iv in block.iter_vars if iv.var in used and iv.dom is not None]
+    image = None if index_map is None else index_map(*[iv.var for iv in block.iter_vars])
+    axes = [iv for iv in block.iter_vars if iv.var in used | used_vars(image or ()) and iv.dom is not None]
     if kind == "write":
         axes = [iv for iv in block.iter_vars if iv.iter_type == "data_par" and iv.dom is not None]
-        if not used <= {iv.var for iv in axes}:
+        if not used | used_vars(image or ()) <= {iv.var for iv in axes}:
             raise refuse("reindex", f"'{old.name}' is written at places that a reduction decides", block=name)
     _check(state, path, old, kind, [a.indices for a in accesses], axes)
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in axes}
-    new = Buffer(Var(f"{old.name}_reindex", "handle"), old.dtype, tuple(iv.dom.extent for iv in axes if iv.dom),
-                 name=f"{old.name}_reindex", scope=old.scope)  # fmt: skip
-    here, there = tuple(fresh[iv.var] for iv in axes), substitute(pattern, fresh)
+    mine = tuple(iv.var for iv in axes) if image is None else image
+    shape = tuple(iv.dom.extent for iv in axes if iv.dom)
+    if index_map is not None:
+        _check_invertible(mine, axes, name)
+        shape = index_map.map_shape([iv.dom.extent if iv.dom else 1 for iv in block.iter_vars])
+    scope_name = storage_scope or old.scope
+    new_name = f"{old.name}_{'reindex' if index_map is None else scope_name.replace('.', '_')}"
+    new = Buffer(Var(new_name, "handle"), old.dtype, shape, name=new_name, scope=scope_name)
+    here, there = substitute(mine, fresh), substitute(pattern, fresh)
     source, target, at, to = (old, new, there, here) if kind == "read" else (new, old, here, there)
-    copy_name = state.fresh_name(f"{old.name}_reindex")
+    copy_name = state.fresh_name(new_name)
     copy = Block(
         tuple(IterVar(iv.dom, fresh[iv.var], "data_par") for iv in axes),
         (point_region(source, at),),
@@ -77,7 +91,6 @@ def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
         nest = For(v, const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, nest)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top) if kind == "read" else seq(top, nest))
-    mine = tuple(iv.var for iv in axes)
 
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
@@ -92,6 +105,21 @@ def reindex(state: ScheduleState, name: str, where: BufferName) -> str:
     current = state.realize(name).block
     state.replace(current, refresh_accesses(state, current, name))
     return copy_name
+
+
+def _check_invertible(image: tuple[PrimExpr, ...], axes: list[IterVar], name: str) -> None:
+    """Refuse a map that gives two points of the block's domain one place."""
+    ranges = {iv.var: iv.dom for iv in axes if iv.dom is not None}
+    analyzer = Analyzer()
+    for v, r in ranges.items():
+        analyzer.bind(v, r)
+    below = [e for e in image if not analyzer.can_prove(e >= 0)]
+    if below:
+        raise refuse("reindex", f"the index {below[0]} is not known to be 0 or more", block=name)
+    found = detect_iter_map(image, ranges, TRUE, "bijective")
+    if len(found.indices) != len(image):
+        raise refuse("reindex", f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
+                     block=name, help="; ".join(found.errors) or None)  # fmt: skip
 
 
 def _check(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from weft.ir import IntImm
-from weft.tir.schedule.state import refuse
+from weft.error import ScheduleError
+from weft.ir import IntImm, Var
+from weft.tir.analysis.dependence import consumers_of
+from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For
 
-__all__ = ["categorical", "perfect_tile"]
+__all__ = ["INLINE", "ROOT", "categorical", "compute_locations", "location", "partitioned_tile", "perfect_tile"]
+
+INLINE, ROOT = "inline", "root"
+"""Places of a block that are no loop: where its elements are read, and where it is."""
 
 
 def categorical(
@@ -52,6 +58,58 @@ def perfect_tile(
         return [0] + [1] * (n - 1)
     choices = list(_factorizations(extent, n))
     return list(source.choice([f for f in choices if f[-1] <= max_innermost_factor] or choices))
+
+
+def partitioned_tile(
+    source: random.Random,
+    loop: For,
+    n: int,
+    partition_pos: int,
+    innerpart_factor: int,
+    decision: Sequence[int] | None = None,
+) -> list[int]:
+    """Draw `n` factors of which those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
+    what = "sample_partitioned_tile"
+    if not 0 <= partition_pos <= n:
+        raise refuse(what, f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
+    if decision is not None or partition_pos == 0 or innerpart_factor == 1:
+        factors = perfect_tile(source, loop, n, 1 << 30, decision)
+        if partition_pos > 0 and math.prod(factors[partition_pos:]) % innerpart_factor:
+            raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
+        return factors
+    if not isinstance(loop.extent, IntImm) or loop.extent.value % innerpart_factor or partition_pos == n:
+        return perfect_tile(source, loop, n, 1 << 30)
+    outer = _factorizations(loop.extent.value // innerpart_factor, n)
+    drawn = list(source.choice(outer))
+    drawn[-1] *= innerpart_factor
+    return drawn
+
+
+def compute_locations(state: ScheduleState, name: str, attempt: Callable[[Var], None]) -> list[Var]:
+    """List the loops around the consumers of a block at which `attempt` is not refused, outermost first."""
+    scope = state.scope_of_block(name)
+    consumers = consumers_of(state.realize(name).block, scope)
+    found: list[Var] = []
+    for loop in state.loops_of(consumers[0].block.name_hint) if consumers else ():
+        before = state.func
+        try:
+            attempt(loop.loop_var)
+            found.append(loop.loop_var)
+        except ScheduleError:
+            pass
+        finally:
+            state.func = before
+    return found
+
+
+def location(source: random.Random, places: int, inline: bool, decision: int | None = None) -> int:
+    """Draw the index of a place, or -1 for inlining and -2 for staying; or check the one decided."""
+    choices = [-2, *([-1] if inline else []), *range(places)]
+    if decision is None:
+        return source.choice(choices)
+    if decision not in choices:
+        raise refuse("sample_compute_location", f"the decision {decision} is no place", help=f"one of {choices}")
+    return int(decision)
 
 
 def _factorizations(value: int, n: int) -> list[tuple[int, ...]]:

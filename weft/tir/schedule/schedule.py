@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.error import ScheduleError
 from weft.ir import PrimExpr
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import child_realizes
+from weft.tir.buffer import Buffer
 from weft.tir.schedule import (
     annotate,
     blockize,
@@ -15,9 +17,12 @@ from weft.tir.schedule import (
     cache,
     compute_at,
     guards,
+    iteration,
     layout,
     loops,
+    merge,
     pad_einsum,
+    padding,
     reduction,
     reindex,
     sampling,
@@ -96,9 +101,10 @@ class Schedule(Recorder):
     ) -> list[LoopRV]:
         """Split a loop by `factors`, outermost first.
 
-        One may be None. Where the product is too large, blocks get a predicate.
+        One may be None. Where the product is too large, blocks get a predicate, unless `disable_predication` says
+        that the extent is a multiple after all.
         """
-        return [LoopRV(v) for v in loops.split(self.state, loop.var, factors, preserve_unit_iters)]
+        return [LoopRV(v) for v in loops.split(self.state, loop.var, factors, preserve_unit_iters, disable_predication)]
 
     @primitive
     def fuse(self, *loops_: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
@@ -114,6 +120,11 @@ class Schedule(Recorder):
     def loop_partition(self, loop: LoopRV, factors: Sequence[Factor], preserve_unit_iters: bool = True) -> list[LoopRV]:
         """Cut a loop into consecutive loops of the given lengths; a missing last length is added."""
         return [LoopRV(v) for v in loops.loop_partition(self.state, loop.var, factors, preserve_unit_iters)]
+
+    @primitive
+    def merge(self, *loops_: LoopRV) -> LoopRV:
+        """Run nests that stand one after another as one, iteration by iteration; returns the merged loop."""
+        return LoopRV(merge.merge(self.state, [rv.var for rv in loops_]))
 
     @primitive
     def specialize(self, loop: LoopRV, condition: PrimExpr) -> list[BlockRV]:
@@ -186,6 +197,10 @@ class Schedule(Recorder):
     @primitive
     def compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Compute in each iteration of `loop` what the consumers of `block` need there."""
+        if loop.var is sampling.INLINE:
+            blocks.compute_inline(self.state, block.name)
+        if loop.var is sampling.INLINE or loop.var is sampling.ROOT:
+            return
         compute_at.compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
     @primitive
@@ -193,6 +208,10 @@ class Schedule(Recorder):
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
         """Run in each iteration of `loop` the part of `block` that uses what was made there."""
+        if loop.var is sampling.INLINE:
+            blocks.reverse_compute_inline(self.state, block.name)
+        if loop.var is sampling.INLINE or loop.var is sampling.ROOT:
+            return
         compute_at.reverse_compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
     @primitive
@@ -256,25 +275,90 @@ class Schedule(Recorder):
         pad_einsum.pad_einsum(self.state, block.name, padding)
 
     @primitive
+    def reindex_cache_read(
+        self, block: BlockRV, read_buffer_index: int, storage_scope: str, index_map: Callable[..., Any] | IndexMap
+    ) -> BlockRV:
+        """Copy what a block reads to a new buffer first, at the place that a map of the block's variables gives."""
+        where = ("read", read_buffer_index)
+        return BlockRV(reindex.reindex(self.state, block.name, where, index_map, storage_scope))  # type: ignore[arg-type]
+
+    @primitive
+    def reindex_cache_write(
+        self, block: BlockRV, write_buffer_index: int, storage_scope: str, index_map: Callable[..., Any] | IndexMap
+    ) -> BlockRV:
+        """Let a block write a new buffer, at the place that a map of its variables gives, that is copied afterwards."""
+        where = ("write", write_buffer_index)
+        return BlockRV(reindex.reindex(self.state, block.name, where, index_map, storage_scope))  # type: ignore[arg-type]
+
+    @primitive
     def cache_read(
-        self, block: BlockRV, read_buffer_index: int, storage_scope: str, consumer_blocks: Sequence[BlockRV] = ()
+        self,
+        block: BlockRV,
+        read_buffer_index: int | str | Buffer,
+        storage_scope: str,
+        consumer_blocks: Sequence[BlockRV] = (),
     ) -> BlockRV:
         """Copy what a block reads to a new buffer first."""
-        return BlockRV(
-            cache.cache_read(
-                self.state, block.name, read_buffer_index, storage_scope, [b.name for b in consumer_blocks]
-            )
-        )
+        users = [b.name for b in consumer_blocks or ()]
+        return BlockRV(cache.cache_read(self.state, block.name, read_buffer_index, storage_scope, users))
 
     @primitive
-    def cache_write(self, block: BlockRV, write_buffer_index: int, storage_scope: str) -> BlockRV:
-        """Let a block write a new buffer that is copied afterwards."""
-        return BlockRV(cache.cache_write(self.state, block.name, write_buffer_index, storage_scope))
+    def cache_write(
+        self,
+        block: BlockRV,
+        write_buffer_index: int | str | Buffer,
+        storage_scope: str,
+        consumer_blocks: Sequence[BlockRV] = (),
+    ) -> BlockRV:
+        """Let a block write a new buffer that is copied afterwards, and let `consumer_blocks` read the new one."""
+        users = [b.name for b in consumer_blocks or ()]
+        return BlockRV(cache.cache_write(self.state, block.name, write_buffer_index, storage_scope, users))
 
     @primitive
-    def set_scope(self, block: BlockRV, buffer_index: int, storage_scope: str) -> None:
+    def read_at(self, loop: LoopRV, block: BlockRV, read_buffer_index: int, storage_scope: str) -> BlockRV:
+        """Copy in each iteration of `loop` what a block reads there to a new buffer first."""
+        copy = cache.cache_read(self.state, block.name, read_buffer_index, storage_scope)
+        compute_at.compute_at(self.state, copy, loop.var)
+        annotate.annotate(self.state, copy, "auto_copy", 1)
+        return BlockRV(copy)
+
+    @primitive
+    def write_at(self, loop: LoopRV, block: BlockRV, write_buffer_index: int, storage_scope: str) -> BlockRV:
+        """Let a block write a new buffer, what of it is made in an iteration of `loop` being copied at its end."""
+        copy = cache.cache_write(self.state, block.name, write_buffer_index, storage_scope)
+        compute_at.reverse_compute_at(self.state, copy, loop.var)
+        annotate.annotate(self.state, copy, "auto_copy", 1)
+        return BlockRV(copy)
+
+    @primitive
+    def set_scope(self, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Choose where the buffer that a block writes lives."""
         cache.set_scope(self.state, block.name, buffer_index, storage_scope)
+
+    @primitive
+    def unsafe_set_dtype(self, block: BlockRV, buffer_index: int | str | Buffer, dtype: str) -> None:
+        """Keep the buffer that a block writes in another data type, whatever that does to its values."""
+        cache.set_dtype(self.state, block.name, buffer_index, dtype)
+
+    @primitive
+    def decompose_padding(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Fill with the padding before `loop`, and let `block` copy what lies inside; returns the block that fills."""
+        return BlockRV(padding.decompose_padding(self.state, block.name, loop.var))
+
+    def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
+        """Whether :meth:`decompose_padding` would not be refused."""
+        name = block if isinstance(block, str) else block.name
+        return padding.can_decompose_padding(self.state, name, loop.var)
+
+    @primitive
+    def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
+        """List the iteration variables of a block in another order."""
+        iteration.reorder_block_iter_var(self.state, block.name, new_order)
+
+    @primitive
+    def transform_block_layout(self, block: BlockRV, index_map: Callable[..., Any] | IndexMap) -> None:
+        """Run a block over the image of its iteration space, in new loops of that shape."""
+        iteration.transform_block_layout(self.state, block.name, index_map)  # type: ignore[arg-type]
 
     @primitive
     def transform_layout(
@@ -303,6 +387,39 @@ class Schedule(Recorder):
         """Draw `n` factors whose product is the extent of a loop."""
         self._drawn = sampling.perfect_tile(self._random, self.state.loop(loop.var), n, max_innermost_factor, decision)
         return list(self._drawn)
+
+    @primitive
+    def sample_partitioned_tile(
+        self,
+        loop: LoopRV,
+        n: int,
+        partition_pos: int = 0,
+        innerpart_factor: int = 1,
+        decision: Sequence[int] | None = None,
+    ) -> list[int]:
+        """Draw `n` factors of a loop; those from `partition_pos` on multiply to a multiple of `innerpart_factor`."""
+        found = self.state.loop(loop.var)
+        self._drawn = sampling.partitioned_tile(self._random, found, n, partition_pos, innerpart_factor, decision)
+        return list(self._drawn)
+
+    @primitive
+    def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
+        """Draw a loop for :meth:`compute_at`, or a handle that there means to inline the block or to leave it.
+
+        The decision is the index of the loop among those that are possible, -1 to inline, or -2 to leave the block.
+        """
+        state, name = self.state, block.name
+        loops_ = sampling.compute_locations(state, name, lambda v: compute_at.compute_at(state, name, v))
+        before = state.func
+        try:
+            blocks.compute_inline(state, name)
+            inline = True
+        except ScheduleError:
+            inline = False
+        finally:
+            state.func = before
+        self._drawn = sampling.location(self._random, len(loops_), inline, decision)
+        return LoopRV(loops_[self._drawn] if self._drawn >= 0 else (sampling.ROOT, sampling.INLINE)[self._drawn])
 
     # --- used by rules ---
 

@@ -41,7 +41,7 @@ class LoopRV:
         self.var = var
 
     def __repr__(self) -> str:
-        return f"LoopRV({self.var.name})"
+        return f"LoopRV({getattr(self.var, 'name', self.var)})"
 
 
 class Instruction:

@@ -1,0 +1,203 @@
+"""merge, decompose_padding, transform_block_layout, reindex_cache_*, read_at, compute locations and the like."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.fuzz.schedules import PROGRAMS, arrays_of
+from tests.tir.schedule.run_scheduled import run
+from tests.tir.schedule.test_primitives import check_matmul, matmul
+from tests.tir.schedule.test_trace import every_way
+from weft import te, tir
+from weft.error import ScheduleError
+from weft.ir import as_int
+from weft.tir import Schedule
+
+
+def same(sch, func, seed=0):
+    given = arrays_of(func, seed)
+    expected, found = [a.copy() for a in given], [a.copy() for a in given]
+    run(func, *expected)
+    run(sch.func, *found)
+    for e, f in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(f, e)
+
+
+def program(name):
+    return PROGRAMS[name](random.Random(3))
+
+
+def extents(sch, block):
+    return [as_int(f.extent) for f in sch.state.loops_of(block)]
+
+
+def two_steps(n=6, m=4, shift=0):
+    x = te.placeholder((n, m), "int32", "X")
+    b = te.compute((n, m), lambda i, j: x[i, j] * 2, "B")
+    return te.create_prim_func([x, te.compute((n, m), lambda i, j: b[i, (j + shift) % m] + 1, "C")])
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_merge(depth):
+    func = two_steps()
+    sch = Schedule(func)
+    merged = sch.merge(sch.get_loops("B")[depth], sch.get_loops("C")[depth])
+    assert sch.get_loops("B")[depth].var is merged.var is sch.get_loops("C")[depth].var
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_merge_refuses():
+    sch = Schedule(two_steps(shift=1))
+    with pytest.raises(ScheduleError, match="merge: an iteration reads elements of 'B' that another one makes"):
+        sch.merge(sch.get_loops("B")[1], sch.get_loops("C")[1])
+    sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])  # whole rows are made before they are read
+    same(sch, two_steps(shift=1))
+    sch = Schedule(matmul(4, 5, 6))
+    with pytest.raises(ScheduleError, match="merge: the nests differ"):
+        sch.merge(sch.get_loops("C")[2], sch.get_loops("D")[1])
+    with pytest.raises(ScheduleError, match="merge: the loops do not stand in nests"):
+        sch.merge(*sch.get_loops("C")[:2])
+    with pytest.raises(ScheduleError, match="merge: two loops"):
+        sch.merge(sch.get_loops("C")[0])
+
+
+def padded(n=7, p=2):
+    x = te.placeholder((3, n), "int32", "X")
+    inside = lambda c, i: tir.if_then_else(tir.all(i >= p, i < n + p), x[c, i - p], tir.const(-1, "int32"))  # noqa: E731
+    return te.create_prim_func([x, te.compute((3, n + 2 * p), inside, "P")])
+
+
+def test_decompose_padding():
+    func = padded()
+    sch = Schedule(func)
+    _, i = sch.get_loops("P")
+    assert sch.can_decompose_padding("P", i)
+    assert sch.func is Schedule(func).func or len(sch.state.block_names()) == 2
+    fill = sch.decompose_padding("P", i)
+    assert extents(sch, fill.name) == [3, 11] and extents(sch, "P") == [3, 7]
+    assert "if_then_else" not in str(sch.func)
+    same(sch, func)
+    every_way(sch, func)
+
+
+def test_decompose_padding_of_tiles():
+    func = padded(8, 1)
+    sch = Schedule(func)
+    _, i = sch.get_loops("P")
+    outer, _ = sch.split(i, [None, 4])
+    sch.decompose_padding("P", outer)
+    same(sch, func)
+
+
+def test_decompose_padding_refuses():
+    sch = Schedule(matmul(4, 5, 6))
+    with pytest.raises(ScheduleError, match="decompose_padding: the block is not one element-wise store"):
+        sch.decompose_padding("C", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="decompose_padding: the block does not store if_then_else"):
+        sch.decompose_padding("D", sch.get_loops("D")[0])
+    with pytest.raises(ScheduleError, match="decompose_padding: the loop is not around"):
+        sch.decompose_padding("D", sch.get_loops("C")[0])
+    assert not sch.can_decompose_padding("D", sch.get_loops("D")[0])
+
+
+def test_transform_block_layout():
+    func = matmul(4, 6, 8)
+    sch = Schedule(func)
+    sch.transform_block_layout("C", lambda i, j, k: (k // 4, j * 4 + i, k % 4))
+    assert extents(sch, "C") == [2, 24, 4]
+    check_matmul(sch.func, 4, 6, 8)
+    every_way(sch, func)
+    sch.reorder_block_iter_var("C", [1, 0, 2])
+    check_matmul(sch.func, 4, 6, 8)
+    with pytest.raises(ScheduleError, match="not known to be invertible"):
+        sch.transform_block_layout("D", lambda i, j: (i,))
+    with pytest.raises(ScheduleError, match="mixes a reduction with elements"):
+        Schedule(func).transform_block_layout("C", lambda i, j, k: (i, j * 8 + k))
+    with pytest.raises(ScheduleError, match="is no order of the variables"):
+        sch.reorder_block_iter_var("C", [0, 0, 1])
+
+
+def test_reindex_caches():
+    func = matmul(4, 6, 8)
+    sch = Schedule(func)
+    copy = sch.reindex_cache_read("C", 1, "shared", lambda i, j, k: (j, k // 4, k % 4))
+    assert [as_int(d) for d in sch.get(copy).writes[0].buffer.shape] == [6, 2, 4]
+    sch.reindex_cache_write("C", 0, "global", lambda i, j, k: (j * 4 + i,))
+    check_matmul(sch.func, 4, 6, 8)
+    every_way(sch, func)
+    with pytest.raises(ScheduleError, match="not known to keep elements apart"):
+        sch.reindex_cache_read("C", 0, "shared", lambda i, j, k: (k,))
+
+
+def test_caches_by_name_and_for_consumers():
+    func = program("softmax")
+    sch = Schedule(func)
+    sch.cache_write("E", "E", "global", ["S"])
+    sch.cache_read("Y", "S", "global", consumer_blocks=["Y"])
+    sch.set_scope("T", "T", "local")
+    same(sch, func)
+    every_way(sch, func)
+    with pytest.raises(ScheduleError, match="cache_read: the block writes 'Y'"):
+        sch.cache_read("Y", "Y", "global")
+    with pytest.raises(ScheduleError, match="cache_write: 'T' does not run after"):
+        sch.cache_write("E", 0, "global", ["T"])
+
+
+def test_read_at_and_write_at():
+    func = matmul(4, 6, 8)
+    sch = Schedule(func)
+    i, _, _ = sch.get_loops("C")
+    a = sch.read_at(i, sch.get_block("C"), 0, "shared")
+    c = sch.write_at(i, sch.get_block("C"), 0, "local")
+    assert sch.get_loops(a)[0].var is i.var is sch.get_loops(c)[0].var
+    assert sch.get(a).annotations.get("auto_copy") == 1
+    check_matmul(sch.func, 4, 6, 8)
+    every_way(sch, func)
+
+
+def test_unsafe_set_dtype():
+    func = matmul(4, 6, 8)
+    sch = Schedule(func)
+    sch.unsafe_set_dtype("C", 0, "float64")
+    assert sch.get(sch.get_block("C")).writes[0].buffer.dtype == "float64"
+    check_matmul(sch.func, 4, 6, 8)
+    with pytest.raises(ScheduleError, match="'D' is a parameter"):
+        sch.unsafe_set_dtype("D", 0, "float16")
+
+
+def test_compute_locations():
+    func = two_steps()
+    kinds = set()
+    for seed in range(30):
+        sch = Schedule(func, seed=seed)
+        loop = sch.sample_compute_location("B")
+        sch.compute_at("B", loop)
+        kinds |= {i.decision for i in sch.trace.insts if i.kind == "sample_compute_location"}
+        same(sch, func)
+        every_way(sch, func)
+    assert kinds == {-2, -1, 0, 1}
+    with pytest.raises(ScheduleError, match="the decision 7 is no place"):
+        sch.sample_compute_location("C", decision=7)
+
+
+def test_partitioned_tiles():
+    sch = Schedule(two_steps(24, 10), seed=1)
+    i, j = sch.get_loops("C")
+    for _ in range(20):
+        a, b, c = sch.sample_partitioned_tile(i, 3, 1, 4)
+        assert a * b * c == 24 and b * c % 4 == 0
+        assert np.prod(sch.sample_partitioned_tile(j, 3, 1, 4)) == 10  # 4 does not divide it: any factors
+    with pytest.raises(ScheduleError, match="do not hold 4"):
+        sch.sample_partitioned_tile(i, 2, 1, 4, decision=[12, 2])
+
+
+def test_split_without_predicate():
+    n = te.size_var("n", "int64")
+    sch = Schedule(matmul(n, 6, 8))
+    sch.split(sch.get_loops("C")[0], [None, 4], disable_predication=True)
+    assert "T.where" not in str(sch.func)
+    check_matmul(sch.func, 8, 6, 8)

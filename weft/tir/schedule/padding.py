@@ -1,0 +1,186 @@
+"""decompose_padding: a block that pads becomes one that fills with the padding and one that copies what is inside."""
+
+from __future__ import annotations
+
+from weft.arith import Analyzer
+from weft.error import ScheduleError
+from weft.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    CallIntrin,
+    PrimExpr,
+    Range,
+    Select,
+    Sub,
+    Var,
+    cast,
+    const,
+    is_const_int,
+    logical_and,
+    max_,
+    min_,
+    structural_equal,
+    substitute,
+)
+from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.cover import covers_domain
+from weft.tir.analysis.dependence import is_complete, is_plain_store
+from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.schedule.blocks import refresh_accesses
+from weft.tir.schedule.state import ScheduleState, refuse
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+
+__all__ = ["can_decompose_padding", "decompose_padding"]
+
+
+def can_decompose_padding(state: ScheduleState, name: str, var: Var) -> bool:
+    """Whether :func:`decompose_padding` would take the block apart."""
+    before = state.func
+    try:
+        decompose_padding(state, name, var)
+    except ScheduleError:
+        return False
+    finally:
+        state.func = before
+    return True
+
+
+def decompose_padding(state: ScheduleState, name: str, var: Var) -> str:
+    """Fill the part of the result that is made under a loop with the padding before it, then copy what lies inside.
+
+    The block stores ``if_then_else(inside, x, padding)`` with bounds on its variables as the condition, and a padding
+    that is one number. Returns the name of the block that fills.
+    """
+    path = state.path_to_block(name)
+    realize, scope = path[-1], state.scope_of(path)
+    assert isinstance(realize, BlockRealize)
+    block, loops = realize.block, state.loops_of(name)
+    at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
+    if at is None:
+        raise refuse("decompose_padding", "the loop is not around the block", loops=[var.name], block=name)
+    store, condition, inside, padding = _padded(realize, scope)
+    box = _box(block, condition)
+    if not covers_domain(path, state.analyzer_at(path)):
+        raise refuse("decompose_padding", "the loops do not run the block on its whole domain", block=name)
+    nest = _perfect(loops[at:], realize)
+    fill_name = state.fresh_name(f"{name}_pad_const")
+    filling = replace_node(block, init=replace_node(store, value=padding), reads=())
+    fill = init_nest(replace_node(realize, block=filling), nest, fill_name)
+    copied = replace_node(block, body=replace_node(store, value=inside))
+    state.replace(nest[0], seq(fill, _copy(nest, replace_node(realize, block=copied), box)))
+    current = state.realize(name).block
+    state.replace(current, refresh_accesses(state, current, name))
+    return fill_name
+
+
+def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
+    """Return the loops, which hold the block and nothing else."""
+    if any(f.body is not below for f, below in zip(loops, [*loops[1:], realize], strict=True)):
+        raise refuse("decompose_padding", "the block does not stand alone under the loop", loops=loops[0],
+                     block=realize.block.name_hint)  # fmt: skip
+    return loops
+
+
+def _copy(nest: list[For], realize: BlockRealize, box: dict[Var, Range]) -> Stmt:
+    """Build the loops that run a block inside a box: shorter ones where a loop is a variable, else with conditions."""
+    block = realize.block
+    ranges = {f.loop_var: (f.min, f.extent) for f in nest}
+    values, iter_vars = [], []
+    predicate: PrimExpr = realize.predicate
+    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        inside, uses = box[iv.var], sum(value in used_vars(v) for v in realize.iter_values if isinstance(value, Var))
+        assert iv.dom is not None
+        whole = structural_equal((inside.min, inside.extent), (iv.dom.min, iv.dom.extent))
+        if not whole and isinstance(value, Var) and value in ranges and uses == 1 and is_const_int(ranges[value][0], 0):
+            ranges[value] = (const(0, value.dtype), cast(value.dtype, inside.extent))
+            values.append(value)
+            iter_vars.append(replace_node(iv, dom=Range.from_min_extent(const(0, iv.dtype), inside.extent)))
+            block = _subst_body(block, {iv.var: iv.var + inside.min})
+            continue
+        if not whole:
+            predicate = logical_and(predicate, logical_and(value >= inside.min, value < inside.min + inside.extent))
+        values.append(value)
+        iter_vars.append(iv)
+    body: Stmt = BlockRealize(tuple(values), predicate, replace_node(block, iter_vars=tuple(iter_vars)))
+    for f in reversed(nest):
+        body = replace_node(f, min=ranges[f.loop_var][0], extent=ranges[f.loop_var][1], body=body)
+    return body
+
+
+def _subst_body(block: Block, mapping: dict[Var, PrimExpr]) -> Block:
+    """Replace variables in what a block runs and touches."""
+    return replace_node(
+        block,
+        body=subst_stmt(block.body, mapping),
+        reads=subst_stmt(block.reads, mapping),
+        writes=subst_stmt(block.writes, mapping),
+    )
+
+
+def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
+    """Return the store of a block, the condition, what is stored inside and what outside."""
+    block, name = realize.block, realize.block.name_hint
+    store = is_plain_store(block)
+    if store is None or not is_complete(realize, scope):
+        raise refuse("decompose_padding", "the block is not one element-wise store", block=name)
+    value = store.value
+    if isinstance(value, Select):
+        condition, inside, padding = value.condition, value.true_value, value.false_value
+    elif isinstance(value, CallIntrin) and getattr(value.op, "name", "") == "tir.if_then_else":
+        condition, inside, padding = value.args
+    else:
+        raise refuse("decompose_padding", "the block does not store if_then_else(inside, x, padding)", block=name)
+    if used_vars(padding) or loads_of(padding):
+        raise refuse("decompose_padding", f"the padding {padding} is not one number", block=name)
+    return store, condition, inside, padding
+
+
+def _box(block: Block, condition: PrimExpr) -> dict[Var, Range]:
+    """Return the range of each variable of the block inside the padding."""
+    low = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom is not None}
+    high = {iv.var: iv.dom.min + iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
+    own = set(low)
+    for c in conjuncts(condition):
+        bound = _bound(c, own)
+        if bound is None:
+            raise refuse("decompose_padding", f"the condition {c} is not a bound on one variable",
+                         block=block.name_hint, help="conditions like v >= 1 and v < n + 1 are understood")  # fmt: skip
+        v, least, end = bound
+        low[v] = low[v] if least is None else max_(low[v], least)
+        high[v] = high[v] if end is None else min_(high[v], end)
+    analyzer = Analyzer()
+    return {
+        v: Range.from_min_extent(
+            analyzer.simplify(low[v]), analyzer.simplify(max_(high[v] - low[v], const(0, v.dtype)))
+        )
+        for v in low
+    }
+
+
+def _bound(c: PrimExpr, own: set[Var]) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
+    """Read ``v >= a``, ``v < a`` and the like; ``v + k`` and ``v - k`` move the number to the other side."""
+    if not isinstance(c, (LT, LE, GT, GE)):
+        return None
+    a, b, kind = c.a, c.b, type(c)
+    if used_vars(a).isdisjoint(own):
+        a, b, kind = b, a, {LT: GT, LE: GE, GT: LT, GE: LE}[kind]
+    if not used_vars(b).isdisjoint(own):
+        return None
+    if not isinstance(a, Var):
+        moved = [v for v in used_vars(a) & own]
+        if len(moved) != 1:
+            return None
+        rest = substitute(a, {moved[0]: const(0, a.dtype)})
+        if not _is_shift(a, moved[0]):
+            return None
+        a, b = moved[0], b - rest
+    if kind in (GE, GT):
+        return a, b if kind is GE else b + 1, None
+    return a, None, b if kind is LT else b + 1
+
+
+def _is_shift(expr: PrimExpr, v: Var) -> bool:
+    return isinstance(expr, (Add, Sub)) and (expr.a is v or (isinstance(expr, Add) and expr.b is v))
