@@ -632,7 +632,13 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              return load_tree(blob.data(), code);
            })
       .def("weft.vm_create", vm_create)
-      .def("weft.vm_set_instrument", [](const Module& m, Any f) { as_vm(m).set_instrument(std::move(f)); })
+      .def("weft.vm_set_instrument", [](const Module& m, Any f, bool by_frame) { as_vm(m).set_instrument(std::move(f), by_frame); })
+      .def("weft.vm_function_value",
+           [](const Module& m, int64_t index) {
+             const Any* value = as_vm(m).function_value(index);
+             if (value == nullptr) raise("IndexError", "the executable has no function " + std::to_string(index));
+             return *value;
+           })
       .def_packed("weft.vm_set_input", vm_set_input)
       .def("weft.vm_invoke_stateful", vm_invoke_stateful)
       .def_packed("weft.vm_get_output", vm_get_output)

@@ -196,11 +196,16 @@ const DLDevice* VM::device(int64_t index) const {
   return &devices_[static_cast<size_t>(index)];
 }
 
-void VM::set_instrument(Any function) {
+void VM::set_instrument(Any function, bool by_frame) {
   std::lock_guard<std::mutex> lock(state_mutex);
-  instruments_kept_.push_back(std::move(function));
-  const TVMFFIAny* value = raw(&instruments_kept_.back());
-  instrument_.store(value->type_index == kTVMFFIFunction ? value->v_obj : nullptr);
+  if (raw(&function)->type_index != kTVMFFIFunction) return instrument_.store(nullptr);
+  instruments_kept_.push_back(Instrument{std::move(function), by_frame});
+  instrument_.store(&instruments_kept_.back());
+}
+
+const Any* VM::function_value(int64_t index) const {
+  return index < 0 || index >= static_cast<int64_t>(function_values_.size()) ? nullptr
+                                                                              : &function_values_[static_cast<size_t>(index)];
 }
 
 Callee VM::find_in_imports(const std::string& name, std::vector<Any>* keep) const {
@@ -384,29 +389,44 @@ int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
   return insn.call(insn.self, args, insn.num_args, ret);
 }
 
-// instrument(func, name, before_run, ret_value, args...) -> 0 no-op, 1 skip the call
 [[gnu::noinline]] int VM::run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
-  TVMFFIObject* instrument = instrument_.load();
+  const Instrument* instrument = instrument_.load();
   if (instrument == nullptr) return call_insn(insn, args, ret);
-  const std::string& name = program_->functions[static_cast<size_t>(insn.func)].name;
-  std::vector<TVMFFIAny> call(4 + static_cast<size_t>(insn.num_args));
-  call[0] = *raw(&function_values_[static_cast<size_t>(insn.func)]);
-  call[1].type_index = kTVMFFIRawStr;
-  call[1].v_c_str = name.c_str();
-  call[2].type_index = kTVMFFIBool;
-  call[2].v_int64 = 1;
-  for (int32_t i = 0; i < insn.num_args; ++i) call[4 + static_cast<size_t>(i)] = args[i];
-  TVMFFISafeCallType f = TVMFFIFunctionGetCellPtr(instrument)->safe_call;
+  std::vector<TVMFFIAny> call;
+  auto put = [&call](int32_t type_index, int64_t value) {
+    call.emplace_back();
+    call.back().type_index = type_index;
+    call.back().v_int64 = value;
+  };
+  if (instrument->by_frame) {
+    put(kTVMFFIInt, static_cast<int64_t>(reinterpret_cast<uintptr_t>(args)));
+    put(kTVMFFIInt, insn.func);
+  } else {
+    const std::string& name = program_->functions[static_cast<size_t>(insn.func)].name;
+    call.push_back(*raw(&function_values_[static_cast<size_t>(insn.func)]));
+    put(kTVMFFIRawStr, static_cast<int64_t>(reinterpret_cast<uintptr_t>(name.c_str())));
+    put(kTVMFFIBool, 1);
+    put(kTVMFFINone, 0);
+  }
+  call.insert(call.end(), args, args + insn.num_args);
+  TVMFFIObject* function = raw(&instrument->function)->v_obj;
+  TVMFFISafeCallType f = TVMFFIFunctionGetCellPtr(function)->safe_call;
   TVMFFIAny answer{};
-  if (int rc = f(instrument, call.data(), static_cast<int32_t>(call.size()), &answer)) return rc;
+  if (int rc = f(function, call.data(), static_cast<int32_t>(call.size()), &answer)) return rc;
   bool skip = (answer.type_index == kTVMFFIInt || answer.type_index == kTVMFFIBool) && answer.v_int64 == 1;
   release(answer);
   if (skip) return 0;
   if (int rc = call_insn(insn, args, ret)) return rc;
-  call[2].v_int64 = 0;
-  call[3] = *ret;
+  if (instrument->by_frame) {
+    call.resize(3);
+    call[1].v_int64 = -1;
+    call[2] = *ret;
+  } else {
+    call[2].v_int64 = 0;
+    call[3] = *ret;
+  }
   answer = TVMFFIAny{};
-  int rc = f(instrument, call.data(), static_cast<int32_t>(call.size()), &answer);
+  int rc = f(function, call.data(), static_cast<int32_t>(call.size()), &answer);
   release(answer);
   if (rc != 0) {
     release(*ret);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,7 +69,12 @@ class VM {
   const DLDevice* device(int64_t index) const;
   Allocator allocator(int64_t index) const { return allocators_[static_cast<size_t>(index)]; }
 
-  void set_instrument(tvm::ffi::Any function);
+  // Calls `function` before and after each call; anything but a function removes the instrument. Called by frame it
+  // gets (frame, function index, args...) before, which answers 1 to skip the call, and (frame, -1, ret_value) after;
+  // else (func, name, before_run, ret_value, args...) both times.
+  void set_instrument(tvm::ffi::Any function, bool by_frame);
+  // What `func` of an instrument is.
+  const tvm::ffi::Any* function_value(int64_t index) const;
 
   // Stateful interface, guarded by `state_mutex`.
   std::mutex state_mutex;
@@ -119,8 +125,12 @@ class VM {
   std::vector<int32_t> arg_index_;            // >= 0: register; < 0: ~index into pool_
   std::vector<TVMFFIAny> pool_;               // constants, immediates, functions; borrowed from pool_owner_
   std::vector<tvm::ffi::Any> pool_owner_;
-  std::atomic<TVMFFIObject*> instrument_{nullptr};
-  std::vector<tvm::ffi::Any> instruments_kept_;  // also old ones: a running call may still use them
+  struct Instrument {
+    tvm::ffi::Any function;
+    bool by_frame;
+  };
+  std::atomic<const Instrument*> instrument_{nullptr};
+  std::deque<Instrument> instruments_kept_;  // also old ones: a running call may still use them
 };
 
 // The VM whose code is running on this thread, or null.

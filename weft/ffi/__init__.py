@@ -8,7 +8,15 @@ import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
 from weft.ffi.convert import convert, convert_func
-from weft.ffi.function import Function, PackedFunc, convert_argument, register_argument, register_wrapper, wrap
+from weft.ffi.function import (
+    Function,
+    PackedFunc,
+    convert_argument,
+    register_argument,
+    register_wrapper,
+    wrap,
+    wrappers,
+)
 from weft.ffi.registry import (
     builtin,
     get_global_func,
@@ -38,6 +46,7 @@ __all__ = [
     "remove_global_func",
     "symbol_address",
     "wrap",
+    "wrappers",
 ]
 
 # An error that crosses the border comes back as its own class; a group is made of errors, not of a message.

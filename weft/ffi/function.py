@@ -11,12 +11,24 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap"]
+__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap", "wrappers"]
 
 Wrapper = Callable[[Any], Any]
 
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
-_WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
+
+
+class _Wrappers(dict[type, Wrapper | None]):
+    """The same for every class that was met."""
+
+    def __missing__(self, cls: type) -> Wrapper | None:
+        # Another package may have put its subclass in the place of a tvm-ffi class.
+        found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
+        self[cls] = found
+        return found
+
+
+wrappers = _Wrappers()
 _ARGUMENTS: list[Callable[[Any], Any]] = []
 _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
@@ -24,8 +36,8 @@ _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.b
 def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
     """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``."""
     _BASE_WRAPPERS[cls] = wrapper
-    _WRAPPERS.clear()
-    _WRAPPERS.update(_BASE_WRAPPERS)
+    wrappers.clear()
+    wrappers.update(_BASE_WRAPPERS)
 
 
 def register_argument(converter: Callable[[Any], Any]) -> None:
@@ -40,20 +52,9 @@ def convert_argument(value: Any) -> Any:
     return value
 
 
-def _find_wrapper(cls: type) -> Wrapper | None:
-    # Another package may have put its subclass in the place of a tvm-ffi class; the answer is kept per class.
-    found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
-    _WRAPPERS[cls] = found
-    return found
-
-
 def wrap(value: Any) -> Any:
     """A value that came out of tvm-ffi, in Weft's class."""
-    cls: type = type(value)
-    try:
-        wrapper = _WRAPPERS[cls]
-    except KeyError:
-        wrapper = _find_wrapper(cls)
+    wrapper = wrappers[type(value)]
     return value if wrapper is None else wrapper(value)
 
 
@@ -76,10 +77,7 @@ class PackedFunc(tvm_ffi.Function):
             if all(a is b for a, b in zip(args, converted, strict=True)):
                 raise
             value = self._plain(*converted)
-        try:
-            wrapper = _WRAPPERS[type(value)]
-        except KeyError:
-            wrapper = _find_wrapper(type(value))
+        wrapper = wrappers[type(value)]
         return value if wrapper is None else wrapper(value)
 
 
@@ -99,5 +97,5 @@ def packed(function: tvm_ffi.Function) -> PackedFunc:
 for _plain in (type(None), int, float, bool, str, bytes):
     _BASE_WRAPPERS[_plain] = None
 _BASE_WRAPPERS[PackedFunc] = None
-_WRAPPERS.update(_BASE_WRAPPERS)
+wrappers.update(_BASE_WRAPPERS)
 register_wrapper(tvm_ffi.Function, packed)

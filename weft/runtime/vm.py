@@ -9,10 +9,11 @@ from typing import Any
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.ffi import PackedFunc, convert_argument, convert_func, get_global_func, wrap
+from weft.ffi import PackedFunc, convert_argument, get_global_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
+from weft.runtime.instrument import set_instrument
 from weft.runtime.module import Module
 from weft.runtime.opcodes import FuncKind
 from weft.runtime.profiler import Profiler, Report
@@ -27,7 +28,6 @@ _get_output = tvm_ffi.get_global_func("weft.vm_get_output")
 _get_output_arity = tvm_ffi.get_global_func("weft.vm_get_output_arity")
 _invoke_closure = tvm_ffi.get_global_func("weft.vm_invoke_closure")
 _save_function = tvm_ffi.get_global_func("weft.vm_save_function")
-_set_instrument = tvm_ffi.get_global_func("weft.vm_set_instrument")
 
 
 class VMInstrumentReturnKind(IntEnum):
@@ -199,7 +199,7 @@ class VirtualMachine:
             raise InvalidArgument("an instrument is a function", found=f"{type(instrument).__name__}: {instrument!r}",
                                   expected="instrument(func, func_symbol, before_run, ret_value, *args)")  # fmt: skip
         self._instrument = instrument
-        _set_instrument(self._handle, None if instrument is None else convert_func(instrument))
+        set_instrument(self._handle, self._executable.functions, instrument)
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Run a function once and tell how long each call in it took.
