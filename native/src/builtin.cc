@@ -166,8 +166,8 @@ int alloc_storage(const Call& c) {
   return 0;
 }
 
-// alloc_tensor(storage, offset_in_bytes, shape, dtype)
-int alloc_tensor(const Call& c) {
+template <bool kTake>
+inline int make_tensor(const Call& c) {
   if (c.n < 4) return c.wrong_count(4);
   static const int32_t storage_type = StorageObj::RuntimeTypeIndex();
   if (c.args[0].type_index != storage_type) return c.wrong(0, "a storage");
@@ -185,12 +185,15 @@ int alloc_tensor(const Call& c) {
                 dtype_name(c.args[3].v_dtype).c_str(), shape_text(shape->data, ndim).c_str(),
                 static_cast<long long>(offset), storage->nbytes);
   }
-  TVMFFIObject* tensor = tensor_new(c.args[0].v_obj, static_cast<char*>(storage->data) + offset, storage->device,
-                                    c.args[3].v_dtype, shape->data, ndim);
+  TVMFFIObject* tensor = (kTake ? tensor_new_taking : tensor_new)(
+      c.args[0].v_obj, static_cast<char*>(storage->data) + offset, storage->device, c.args[3].v_dtype, shape->data, ndim);
   if (tensor == nullptr) return -1;
   c.give(tensor);
   return 0;
 }
+
+// alloc_tensor(storage, offset_in_bytes, shape, dtype)
+int alloc_tensor(const Call& c) { return make_tensor<false>(c); }
 
 int null_value(const Call&) { return 0; }
 
@@ -661,6 +664,10 @@ constexpr Entry kBuiltins[] = {
 };
 
 }  // namespace
+
+int alloc_tensor_taking(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
+  return make_tensor<true>(Call{"alloc_tensor", args, n, ret});
+}
 
 TVMFFISafeCallType find_builtin(const std::string& name) {
   if (name.compare(0, std::strlen(kPrefix), kPrefix) != 0) return nullptr;

@@ -396,13 +396,15 @@ void function_ends() {
   cache_ptr->cool();
 }
 
-TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
-                         int32_t ndim) {
+template <bool kTake>
+static inline TVMFFIObject* make_tensor(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype,
+                                        const int64_t* shape, int32_t ndim) {
   Cache* local = ndim <= kInlineDims ? cache() : nullptr;
   TensorHeader* header;
   if (local != nullptr && local->warm != nullptr && local->warm->owner == owner) {
     header = local->warm;
     local->warm = nullptr;
+    if (kTake) decref(owner);
   } else {
     if (local != nullptr && local->headers != nullptr) {
       header = local->headers;
@@ -419,7 +421,7 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
       }
     }
     header->owner = owner;
-    __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
+    if (!kTake) __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
   }
   init_header(&header->object, kTVMFFITensor, tensor_delete);
   header->tensor = DLTensor{data, device, ndim, dtype, header->dims, header->dims + ndim, 0};
@@ -432,6 +434,16 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
   return &header->object;
 }
 
+TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
+                         int32_t ndim) {
+  return make_tensor<false>(owner, data, device, dtype, shape, ndim);
+}
+
+TVMFFIObject* tensor_new_taking(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
+                                int32_t ndim) {
+  return make_tensor<true>(owner, data, device, dtype, shape, ndim);
+}
+
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind) {
   int64_t nbytes = 0;
   if (!tensor_nbytes(shape, ndim, dtype, &nbytes)) {
@@ -441,8 +453,9 @@ TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype,
   }
   TVMFFIObject* storage = storage_new(nbytes, device, kind);
   if (storage == nullptr) return nullptr;
-  TVMFFIObject* tensor = tensor_new(storage, reinterpret_cast<StorageObj*>(storage)->data, device, dtype, shape, ndim);
-  decref(storage);
+  TVMFFIObject* tensor =
+      tensor_new_taking(storage, reinterpret_cast<StorageObj*>(storage)->data, device, dtype, shape, ndim);
+  if (tensor == nullptr) decref(storage);
   return tensor;
 }
 

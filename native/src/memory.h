@@ -35,6 +35,9 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind);
 // A tensor inside `owner` (any object kept alive, borrowed here), with contiguous strides. `data` points at element 0.
 TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
                          int32_t ndim);
+// The same, and with it passes the caller's reference to the owner.
+TVMFFIObject* tensor_new_taking(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
+                                int32_t ndim);
 // A fresh contiguous tensor on the CPU.
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind);
 

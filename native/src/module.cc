@@ -633,11 +633,13 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("weft.vm_create", vm_create)
       .def("weft.vm_set_instrument", [](const Module& m, Any f, bool by_frame) { as_vm(m).set_instrument(std::move(f), by_frame); })
-      .def("weft.vm_function_value",
-           [](const Module& m, int64_t index) {
-             const Any* value = as_vm(m).function_value(index);
-             if (value == nullptr) raise("IndexError", "the executable has no function " + std::to_string(index));
-             return *value;
+      .def("weft.vm_call_values",
+           [](int64_t pc) {  // of the machine that runs on this thread, so that an instrument need not hold it
+             std::vector<int64_t> registers;
+             VM* vm = current_vm();
+             std::vector<Any> values = vm != nullptr ? vm->call_values(pc, &registers) : std::vector<Any>();
+             if (values.empty()) raise("IndexError", "the executable has no Call at instruction " + std::to_string(pc));
+             return Array<Any>({Array<Any>(values.begin(), values.end()), Array<int64_t>(registers.begin(), registers.end())});
            })
       .def_packed("weft.vm_set_input", vm_set_input)
       .def("weft.vm_invoke_stateful", vm_invoke_stateful)

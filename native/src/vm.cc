@@ -203,9 +203,23 @@ void VM::set_instrument(Any function, bool by_frame) {
   instrument_.store(&instruments_kept_.back());
 }
 
-const Any* VM::function_value(int64_t index) const {
-  return index < 0 || index >= static_cast<int64_t>(function_values_.size()) ? nullptr
-                                                                              : &function_values_[static_cast<size_t>(index)];
+std::vector<Any> VM::call_values(int64_t pc, std::vector<int64_t>* registers) const {
+  if (pc < 0 || pc >= static_cast<int64_t>(code_.size())) return {};
+  const Insn& insn = code_[static_cast<size_t>(pc)];
+  if (insn.func < 0) return {};
+  std::vector<Any> out{function_values_[static_cast<size_t>(insn.func)],
+                       tvm::ffi::String(program_->functions[static_cast<size_t>(insn.func)].name)};
+  for (int32_t i = 0; i < insn.num_args; ++i) {
+    int32_t k = arg_index_[static_cast<size_t>(insn.args + i)];
+    out.emplace_back();
+    if (k >= 0) {
+      registers->push_back(i);
+    } else {
+      *raw(&out.back()) = pool_[static_cast<size_t>(~k)];
+      retain(*raw(&out.back()));
+    }
+  }
+  return out;
 }
 
 Callee VM::find_in_imports(const std::string& name, std::vector<Any>* keep) const {
@@ -305,6 +319,7 @@ void VM::decode() {
   frames_.resize(p.functions.size());
   TVMFFISafeCallType null_value = find_builtin("vm.builtin.null_value");
   TVMFFISafeCallType copy = find_builtin("vm.builtin.copy");
+  TVMFFISafeCallType alloc_tensor = find_builtin("vm.builtin.alloc_tensor");
   for (size_t i = 0; i < p.functions.size(); ++i) {
     const FuncInfo& f = p.functions[i];
     if (f.kind != FuncKind::kVM) continue;
@@ -328,7 +343,16 @@ void VM::decode() {
           insn.call = callee.call;
           insn.self = callee.self;
           insn.op = callee.call == nullptr ? Op::kCallVM : Op::kCall;
-          if (callee.call == null_value && insn.num_args == 0) insn.op = Op::kKill;
+          if (callee.call == null_value && insn.num_args == 0) {
+            insn.op = Op::kKill;
+            // The last tensor of a storage takes the register's reference with it, which this instruction would give back.
+            Insn* before = pc > f.start_instr ? &insn - 1 : nullptr;
+            if (before != nullptr && before->op == Op::kCall && before->call == alloc_tensor && before->num_args == 4 &&
+                insn.dst >= f.num_args && before->dst >= 0 && before->dst != insn.dst &&
+                arg_index_[static_cast<size_t>(before->args)] == insn.dst) {
+              before->op = Op::kCarve;
+            }
+          }
           if (callee.call == copy && insn.num_args == 1 && insn.dst >= 0) insn.op = Op::kMove;
           break;
         }
@@ -400,15 +424,18 @@ int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
   };
   if (instrument->by_frame) {
     put(kTVMFFIInt, static_cast<int64_t>(reinterpret_cast<uintptr_t>(args)));
-    put(kTVMFFIInt, insn.func);
+    put(kTVMFFIInt, &insn - code_.data());
+    for (int32_t i = 0; i < insn.num_args; ++i) {
+      if (arg_index_[static_cast<size_t>(insn.args + i)] >= 0) call.push_back(args[i]);
+    }
   } else {
     const std::string& name = program_->functions[static_cast<size_t>(insn.func)].name;
     call.push_back(*raw(&function_values_[static_cast<size_t>(insn.func)]));
     put(kTVMFFIRawStr, static_cast<int64_t>(reinterpret_cast<uintptr_t>(name.c_str())));
     put(kTVMFFIBool, 1);
     put(kTVMFFINone, 0);
+    call.insert(call.end(), args, args + insn.num_args);
   }
-  call.insert(call.end(), args, args + insn.num_args);
   TVMFFIObject* function = raw(&instrument->function)->v_obj;
   TVMFFISafeCallType f = TVMFFIFunctionGetCellPtr(function)->safe_call;
   TVMFFIAny answer{};
@@ -497,6 +524,21 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
         } else {
           release(result);
         }
+        ++pc;
+        break;
+      }
+      // Call dst, vm.builtin.alloc_tensor, storage, ... : the same, and storage := None
+      case Op::kCarve: {
+        if (__builtin_expect(instrumented, 0)) goto generic_call;
+        const int32_t* index = arg_index + insn.args;
+        for (int32_t i = 0; i < 4; ++i) set_any(area + i, index[i] >= 0 ? regs[index[i]] : pool[~index[i]]);
+        TVMFFIAny result{};
+        int rc = alloc_tensor_taking(nullptr, area, 4, &result);
+        if (__builtin_expect(rc != 0, 0)) return add_frame_to_error(func, pc, rc);
+        regs[index[0]] = TVMFFIAny{};
+        TVMFFIAny old = regs[insn.dst];
+        set_any(regs + insn.dst, result);
+        release(old);
         ++pc;
         break;
       }

@@ -35,6 +35,8 @@ class CodeModule : public tvm::ffi::ModuleObj {
 // Builtins of the runtime's own table ("vm.builtin.x"), or null.
 TVMFFISafeCallType find_builtin(const std::string& name);
 std::vector<std::string> builtin_names();
+// vm.builtin.alloc_tensor, which on success also takes the reference to the storage from its first argument.
+int alloc_tensor_taking(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret);
 
 // A function value: a VM function or packed function with arguments bound at the end.
 class ClosureObj : public tvm::ffi::Object {
@@ -70,11 +72,12 @@ class VM {
   Allocator allocator(int64_t index) const { return allocators_[static_cast<size_t>(index)]; }
 
   // Calls `function` before and after each call; anything but a function removes the instrument. Called by frame it
-  // gets (frame, function index, args...) before, which answers 1 to skip the call, and (frame, -1, ret_value) after;
-  // else (func, name, before_run, ret_value, args...) both times.
+  // gets (frame, instruction, values of registers...) before, which answers 1 to skip the call, and (frame, -1,
+  // ret_value) after; else (func, name, before_run, ret_value, args...) both times.
   void set_instrument(tvm::ffi::Any function, bool by_frame);
-  // What `func` of an instrument is.
-  const tvm::ffi::Any* function_value(int64_t index) const;
+  // What the other instrument gets for an instruction: func, name, args... with None for registers, whose positions
+  // are added to `registers`. Empty when there is no such Call.
+  std::vector<tvm::ffi::Any> call_values(int64_t pc, std::vector<int64_t>* registers) const;
 
   // Stateful interface, guarded by `state_mutex`.
   std::mutex state_mutex;
@@ -83,7 +86,7 @@ class VM {
   std::map<std::string, tvm::ffi::Function> saved;
 
  private:
-  enum class Op : uint8_t { kCall, kCallVM, kMove, kKill, kRet, kGoto, kIf };
+  enum class Op : uint8_t { kCall, kCallVM, kCarve, kMove, kKill, kRet, kGoto, kIf };
   struct Insn {
     Op op;
     int32_t dst;       // destination, result or condition register; -1: nobody reads the result

@@ -15,7 +15,6 @@ from weft.ffi.function import (
     register_argument,
     register_wrapper,
     wrap,
-    wrappers,
 )
 from weft.ffi.registry import (
     builtin,
@@ -46,7 +45,6 @@ __all__ = [
     "remove_global_func",
     "symbol_address",
     "wrap",
-    "wrappers",
 ]
 
 # An error that crosses the border comes back as its own class; a group is made of errors, not of a message.

@@ -11,24 +11,14 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap", "wrappers"]
+__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap"]
 
 Wrapper = Callable[[Any], Any]
 
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
 
 
-class _Wrappers(dict[type, Wrapper | None]):
-    """The same for every class that was met."""
-
-    def __missing__(self, cls: type) -> Wrapper | None:
-        # Another package may have put its subclass in the place of a tvm-ffi class.
-        found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
-        self[cls] = found
-        return found
-
-
-wrappers = _Wrappers()
+_WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
 _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
@@ -36,8 +26,8 @@ _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.b
 def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
     """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``."""
     _BASE_WRAPPERS[cls] = wrapper
-    wrappers.clear()
-    wrappers.update(_BASE_WRAPPERS)
+    _WRAPPERS.clear()
+    _WRAPPERS.update(_BASE_WRAPPERS)
 
 
 def register_argument(converter: Callable[[Any], Any]) -> None:
@@ -52,9 +42,20 @@ def convert_argument(value: Any) -> Any:
     return value
 
 
+def find_wrapper(cls: type) -> Wrapper | None:
+    """What makes values of a tvm-ffi class Weft's; None where nothing is to be done."""
+    try:
+        return _WRAPPERS[cls]
+    except KeyError:
+        # Another package may have put its subclass in the place of a tvm-ffi class; the answer is kept per class.
+        found = next((_BASE_WRAPPERS[base] for base in cls.__mro__ if base in _BASE_WRAPPERS), None)
+        _WRAPPERS[cls] = found
+        return found
+
+
 def wrap(value: Any) -> Any:
     """A value that came out of tvm-ffi, in Weft's class."""
-    wrapper = wrappers[type(value)]
+    wrapper = find_wrapper(type(value))
     return value if wrapper is None else wrapper(value)
 
 
@@ -77,7 +78,10 @@ class PackedFunc(tvm_ffi.Function):
             if all(a is b for a, b in zip(args, converted, strict=True)):
                 raise
             value = self._plain(*converted)
-        wrapper = wrappers[type(value)]
+        try:  # an exact dict: looking up in one takes a third of what a call does
+            wrapper = _WRAPPERS[type(value)]
+        except KeyError:
+            wrapper = find_wrapper(type(value))
         return value if wrapper is None else wrapper(value)
 
 
@@ -97,5 +101,5 @@ def packed(function: tvm_ffi.Function) -> PackedFunc:
 for _plain in (type(None), int, float, bool, str, bytes):
     _BASE_WRAPPERS[_plain] = None
 _BASE_WRAPPERS[PackedFunc] = None
-wrappers.update(_BASE_WRAPPERS)
+_WRAPPERS.update(_BASE_WRAPPERS)
 register_wrapper(tvm_ffi.Function, packed)

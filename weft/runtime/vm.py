@@ -199,7 +199,7 @@ class VirtualMachine:
             raise InvalidArgument("an instrument is a function", found=f"{type(instrument).__name__}: {instrument!r}",
                                   expected="instrument(func, func_symbol, before_run, ret_value, *args)")  # fmt: skip
         self._instrument = instrument
-        set_instrument(self._handle, self._executable.functions, instrument)
+        set_instrument(self._handle, instrument)
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Run a function once and tell how long each call in it took.
