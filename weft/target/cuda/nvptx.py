@@ -100,7 +100,7 @@ def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> d
     """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
     if not all(f.attrs.get("tir.is_global_func") for f in functions.values()):
         functions = lower_for_gpu(IRModule(dict(functions)), target or Target("nvptx")).device
-    lowered = t.lower_math()(IRModule(dict(functions)))
+    lowered = t.lower_math(library=False)(IRModule(dict(functions)))
     return {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
 
 

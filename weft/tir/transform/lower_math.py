@@ -7,13 +7,14 @@ from typing import Any
 from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, function_pass, rewrite, with_lanes
 from weft.tir.function import PrimFunc
 from weft.tir.transform.math_float32 import POLYNOMIALS
+from weft.tir.transform.math_float64 import POLYNOMIALS64
 from weft.tir.transform.math_scaled import SCALED
 
 __all__ = ["lower_math"]
 
 
 @function_pass(kind=PrimFunc)
-def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] = ()) -> PrimFunc:
+def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] = (), library: bool = True) -> PrimFunc:
     """Write out exp, log, tanh, erf, ... of float32, scalar or vector; of 16-bit floats through float32.
 
     Requires
@@ -56,31 +57,35 @@ def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] =
     Parameters
     ----------
         ``scaled_lanes``: lengths of float32 vectors that the target multiplies by powers of two in one instruction.
+        ``library``: whether the target has a C library; without it, functions of float64 are written out as well, but
+        for sin, cos and tan.
     Cost
         Linear; some 20 to 60 nodes for each call.
     Source
         Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
-    body = rewrite(func.body, lambda node: _rule(node, scaled_lanes))
+    body = rewrite(func.body, lambda node: _rule(node, scaled_lanes, library))
     return func if body is func.body else func.replace(body=body)
 
 
-def _rule(node: Any, scaled_lanes: tuple[int, ...]) -> Any:
+def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool) -> Any:
     if type(node) is not CallIntrin or not isinstance(node.op, Op):
         return node
     polynomial = POLYNOMIALS.get(node.op.name)
     if polynomial is None:
         return node
     dt = DataType(node.dtype)
-    if not dt.is_float or dt.bits > 32:
+    if not dt.is_float or (dt.bits > 32 and (library or node.op.name not in POLYNOMIALS64)):
         return node
-    if dt.lanes in scaled_lanes:
+    if dt.bits > 32:
+        polynomial = POLYNOMIALS64[node.op.name]
+    elif dt.lanes in scaled_lanes:
         polynomial = SCALED.get(node.op.name, polynomial)
-    wide = with_lanes("float32", dt.lanes)
-    args = [a if dt.bits == 32 else Cast(wide, a) for a in node.args]
+    wide = with_lanes("float32" if dt.bits <= 32 else "float64", dt.lanes)
+    args = [a if dt.bits >= 32 else Cast(wide, a) for a in node.args]
     variables = [a if isinstance(a, Var) else Var("x", wide) for a in args]
     result = polynomial(*variables)
     for v, a in zip(reversed(variables), reversed(args), strict=True):
         if v is not a:
             result = Let(v, a, result)
-    return result if dt.bits == 32 else Cast(dt, result)
+    return result if dt.bits >= 32 else Cast(dt, result)

@@ -218,7 +218,7 @@ def log10(x: PrimExpr) -> PrimExpr:
     return _log_base(x, math.log10(math.e), 0.434326171875, 0.301025390625, 4.605038981195214e-06)
 
 
-def log1p(x: PrimExpr) -> PrimExpr:
+def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> PrimExpr:
     """``log(1 + x)``, exact for small `x`. At most 3 ULP."""
 
     def shifted(u: Var) -> PrimExpr:
@@ -268,7 +268,7 @@ def _half_exponentials(a: Var, sign: float) -> PrimExpr:
     return Select(above(a, 89.41598), number(math.inf, a), result)
 
 
-def asinh(x: PrimExpr) -> PrimExpr:
+def asinh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
     """The inverse hyperbolic sine. At most 4 ULP."""
 
     def value(a: Var) -> PrimExpr:
@@ -281,7 +281,7 @@ def asinh(x: PrimExpr) -> PrimExpr:
     return let(absolute(x), value, "a")
 
 
-def acosh(x: PrimExpr) -> PrimExpr:
+def acosh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
     """The inverse hyperbolic cosine; NaN below 1. At most 4 ULP."""
 
     def value(t: Var) -> PrimExpr:
@@ -293,7 +293,7 @@ def acosh(x: PrimExpr) -> PrimExpr:
     return let(Sub(x, number(1.0, x)), value, "t")
 
 
-def atanh(x: PrimExpr) -> PrimExpr:
+def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
     """The inverse hyperbolic tangent; NaN outside of -1 ... 1. At most 4 ULP."""
 
     def value(a: Var) -> PrimExpr:
@@ -303,7 +303,7 @@ def atanh(x: PrimExpr) -> PrimExpr:
     return let(absolute(x), value, "a")
 
 
-def sigmoid(x: PrimExpr) -> PrimExpr:
+def sigmoid(x: PrimExpr, *, exp: Callable[..., PrimExpr] = exp) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
     return Div(number(1.0, x), Add(number(1.0, x), let(negated(x), exp, "m")))
 

@@ -33,7 +33,7 @@ from weft.tir.transform.math_terms import (
     shift_left,
 )
 
-__all__ = ["power"]
+__all__ = ["power", "signed_power"]
 
 _LOG2 = (
     2.88539008177785, 0.9617966941139339, 0.5770779421864547, 0.41220927101589794, 0.3199049150369277,
@@ -97,14 +97,14 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         clamped = let(t, lambda t: let(Max(Min(t, number(1000.0, t)), number(-1000.0, t)), _exp2, "c"), "t")
         magnitude = convert("float32", clamped)
         magnitude = Select(equal(a, 1.0), number(1.0, x), magnitude)  # also for an infinite exponent
-        return let(magnitude, lambda m: _signed(x, y, m), "p")
+        return let(magnitude, lambda m: signed_power(x, y, m), "p")
 
     result = let(absolute(x), value, "a")
     result = Select(is_nan(x), x, Select(is_nan(y), y, result))
     return Select(Or(equal(y, 0.0), equal(x, 1.0)), number(1.0, x), result)
 
 
-def _signed(x: PrimExpr, y: PrimExpr, magnitude: Var) -> PrimExpr:
+def signed_power(x: PrimExpr, y: PrimExpr, magnitude: Var) -> PrimExpr:
     """Give the result the sign that an odd exponent keeps; a negative base with a broken exponent has no power."""
     half = Mul(y, number(0.5, y))
     is_whole = EQ(call("floor", y), y)

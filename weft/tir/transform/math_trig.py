@@ -125,17 +125,17 @@ def _atan_unit(z: PrimExpr) -> PrimExpr:
     return let(z, lambda z: let(Mul(z, z), lambda s: fma(Mul(s, z), horner(_ATAN, s), z), "s"), "z")
 
 
-def atan(x: PrimExpr) -> PrimExpr:
+def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
     """The inverse tangent. At most 3 ULP."""
 
     def value(a: Var) -> PrimExpr:
-        inner = _atan_unit(Select(above(a, 1.0), Div(number(1.0, x), a), a))
+        inner = unit(Select(above(a, 1.0), Div(number(1.0, x), a), a))
         return let(inner, lambda p: with_sign_of(Select(above(a, 1.0), Sub(number(math.pi / 2, x), p), p), x), "p")
 
     return let(absolute(x), value, "a")
 
 
-def atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
+def atan2(y: PrimExpr, x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
     """The angle of the point (x, y). At most 4 ULP."""
 
     def value(ay: Var, ax: Var) -> PrimExpr:
@@ -149,7 +149,7 @@ def atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
 
             return let(Select(GT(ay, ax), Sub(number(math.pi / 2, x), p), p), folded, "q")
 
-        return let(_atan_unit(ratio), quadrant, "p")
+        return let(unit(ratio), quadrant, "p")
 
     result = let(absolute(y), lambda ay: let(absolute(x), lambda ax: value(ay, ax), "ax"), "ay")
     return Select(NE(x, x), x, Select(NE(y, y), y, result))
@@ -165,28 +165,28 @@ def _asin_small(a: Var, s: Var) -> PrimExpr:
     return fma(Mul(s, a), horner(_ASIN, s), a)
 
 
-def _asin_parts(a: Var, value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
     """``value(p, is_small)`` with ``p`` the inverse sine of `a` up to 0.5, and of ``sqrt((1 - a) / 2)`` above."""
     small = below(a, 0.5)
     s = Select(small, Mul(a, a), fma(a, number(-0.5, a), number(0.5, a)))
 
     def root(s: Var) -> PrimExpr:
         z = Select(small, a, call("sqrt", s))
-        return let(z, lambda z: let(_asin_small(z, s), lambda p: value(p, small), "p"), "z")
+        return let(z, lambda z: let(small_arc(z, s), lambda p: value(p, small), "p"), "z")
 
     return let(s, root, "s")
 
 
-def asin(x: PrimExpr) -> PrimExpr:
+def asin(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
     """The inverse sine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
         return with_sign_of(Select(small, p, fma(p, number(-2.0, x), number(math.pi / 2, x))), x)
 
-    return let(absolute(x), lambda a: _asin_parts(a, value), "a")
+    return let(absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
 
 
-def acos(x: PrimExpr) -> PrimExpr:
+def acos(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
     """The inverse cosine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
@@ -195,4 +195,4 @@ def acos(x: PrimExpr) -> PrimExpr:
         outer = Select(below(x, 0.0), Sub(number(math.pi, x), twice), twice)
         return Select(small, middle, outer)
 
-    return let(absolute(x), lambda a: _asin_parts(a, value), "a")
+    return let(absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
