@@ -42,6 +42,7 @@ from weft.relax.core_ops import CORE_OPS, shape_of
 from weft.relax.expr import SeqExpr
 
 __all__ = [
+    "bind_type",
     "derive_call_type",
     "function_type",
     "get_shape_of",
@@ -189,11 +190,12 @@ def derive_call_type(ty: FuncType, call: Call) -> Type:
         )
     binding: dict[Var, Any] = {}
     for param, arg in zip(ty.params, call.args, strict=True):
-        _bind(param, type_of(arg), binding, call)
+        bind_type(param, type_of(arg), binding, call)
     return substitute(ty.ret, binding)
 
 
-def _bind(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
+def bind_type(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
+    """Bind the symbolic sizes of a parameter's type to those of an argument's; what is constant must agree."""
     if isinstance(param, TensorType) and isinstance(arg, TensorType):
         if param.dtype and arg.dtype and param.dtype != arg.dtype:
             raise TypeInferenceError(
@@ -206,7 +208,7 @@ def _bind(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
             unify_dims(param.values, arg.values, binding, call)
     elif isinstance(param, TupleType) and isinstance(arg, TupleType) and len(param.fields) == len(arg.fields):
         for p, a in zip(param.fields, arg.fields, strict=True):
-            _bind(p, a, binding, call)
+            bind_type(p, a, binding, call)
     elif (
         isinstance(param, PrimType)
         and isinstance(arg, PrimType)

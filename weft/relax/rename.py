@@ -7,7 +7,7 @@ from typing import Any
 from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Tuple, TupleGetItem
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["rename_vars", "variables"]
+__all__ = ["copy_with_new_vars", "rename_vars", "variables"]
 
 
 def rename_vars(expr: Any, renamed: dict[int, Expr]) -> Any:
@@ -89,6 +89,38 @@ def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:
 def _rename_function(expr: Function, renamed: dict[int, Expr]) -> Any:
     body = _RENAME(expr.body, renamed)
     return expr if body is expr.body else expr.replace(body=body)
+
+
+def copy_with_new_vars(func: Function) -> Function:
+    """Return a function with variables of its own: parameters, bindings, those of branches and inner functions."""
+    renamed: dict[int, Expr] = {}
+
+    def fresh(var: Any) -> Any:
+        renamed[id(var)] = new = type(var)(var.name_hint, var.ty, span=var.span)
+        return new
+
+    def value_of(expr: Any) -> Any:
+        if isinstance(expr, SeqExpr):
+            blocks = tuple(type(b)(tuple(binding(x) for x in b.bindings), span=b.span) for b in expr.blocks)
+            return SeqExpr(blocks, value_of(expr.body), span=expr.span, ty=expr.ty)
+        if isinstance(expr, If):
+            parts = [value_of(e) for e in (expr.cond, expr.true_branch, expr.false_branch)]
+            return If(*parts, span=expr.span, ty=expr.ty)
+        return function(expr) if isinstance(expr, Function) else rename_vars(expr, renamed)
+
+    def binding(b: Any) -> Any:
+        if isinstance(b.value, Function):  # it may call itself
+            var = fresh(b.var)
+            return VarBinding(var, value_of(b.value), span=b.span)
+        value = value_of(b.value)
+        if isinstance(b, MatchCast):
+            return MatchCast(fresh(b.var), value, b.ty, span=b.span)
+        return VarBinding(fresh(b.var), value, span=b.span)
+
+    def function(f: Function) -> Function:
+        return f.replace(params=tuple(fresh(p) for p in f.params), body=value_of(f.body))
+
+    return function(func)
 
 
 def variables(expr: Any) -> list[ExprVar]:

@@ -129,6 +129,10 @@ PASSES = {
     "ConvertToDataflow 1": transform.ConvertToDataflow(1),
     "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
     "DeadCodeElimination": transform.DeadCodeElimination(),
+    "ExpandTupleArguments": transform.ExpandTupleArguments(),
+    "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
+    "RemoveUnusedParameters": transform.RemoveUnusedParameters(),
+    "RemoveUnusedOutputs": transform.RemoveUnusedOutputs(),
 } | {
     f"TopologicalSort {order} {direction}": transform.TopologicalSort(order, direction)
     for order in ("depth-first", "breadth-first")
@@ -246,3 +250,108 @@ def test_parameters_of_other_types():
     assert transform.UpdateParamType(lambda p: None)(mod) is mod
     assert isinstance(new, Function)
     assert_structural_equal(new.ty.ret, new.ret_ty)
+
+
+PRIVATE = from_source(HEAD + PROGRAMS["private"])
+
+
+def test_interfaces_of_private_functions():
+    expanded = transform.ExpandTupleArguments()(PRIVATE)
+    assert [p.name_hint for p in expanded["taker"].params] == ["t_0", "t_1_0", "t_1_1", "y"]
+    fewer = transform.RemoveUnusedParameters()(transform.CanonicalizeBindings()(expanded))
+    fewer = transform.RemoveUnusedParameters()(transform.DeadCodeElimination()(fewer))
+    assert [p.name_hint for p in fewer["taker"].params] == ["t_0", "t_1_1"]
+    assert [p.name_hint for p in fewer["helper"].params] == ["x", "z"]
+    one = transform.RemoveUnusedOutputs()(fewer)
+    assert isinstance(one["helper"].ret_ty, relax.TensorType)
+    for found, wanted in zip(run(one), run(PRIVATE), strict=True):
+        np.testing.assert_allclose(found, wanted)
+
+
+def test_parameters_that_sizes_come_from_stay():
+    mod = from_source(
+        HEAD
+        + """
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        a = Module.ones(x, y, x)
+        return a
+
+    @R.function(private=True)
+    def ones(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("m", 3), "float32"), z: R.Tensor(("n", 3), "float32")):
+        n = T.int64()
+        a = R.ones((n, n), "float32")
+        return a
+"""
+    )
+    new = transform.RemoveUnusedParameters()(mod)
+    assert [p.name_hint for p in new["ones"].params] == ["x"]
+    np.testing.assert_array_equal(run(new)[0], np.ones((2, 2)))
+
+
+def test_functions_used_as_values_stay_as_they_are():
+    mod = from_source(
+        HEAD
+        + f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        f = R.call_pure_packed("vm.builtin.make_closure", Module.helper, y, ty_args=R.Object)
+        a = R.invoke_pure_closure(f, (x,), ty_args={T})
+        return a
+
+    @R.function(private=True)
+    def helper(x: {T}, y: {T}):
+        a = R.exp(x)
+        return a
+"""
+    )
+    for p in (transform.RemoveUnusedParameters(), transform.InlinePrivateFunctions()):
+        assert p(mod) is mod
+
+
+def test_inlining_keeps_what_it_must():
+    source = (
+        HEAD
+        + f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        a = Module.branch(x)
+        with R.dataflow():
+            b = Module.branch(a)
+            c = Module.count(b)
+            R.output(c)
+        return c
+
+    @R.function(private=True)
+    def branch(x: {T}):
+        p = R.less(R.sum(x), R.const(1.0, "float32"))
+        if p:
+            r = R.exp(x)
+        else:
+            r = R.sin(x)
+        return r
+
+    @R.function(private=True)
+    def count(x: {T}) -> {T}:
+        p = R.less(R.sum(x), R.const(100.0, "float32"))
+        if p:
+            y = R.add(x, R.const(9.0, "float32"))
+            r = Module.count(y)
+        else:
+            r = x
+        return r
+"""
+    )
+    mod = from_source(source)
+    new = transform.InlinePrivateFunctions()(mod)
+    check_well_formed(new)
+    assert {v.name_hint for v in new} == {"main", "branch", "count"}
+    for found, wanted in zip(run(new), run(mod), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_copies_have_variables_of_their_own():
+    func = from_source(HEAD + PROGRAMS["branches"])["main"]
+    copy = relax.copy_with_new_vars(func)
+    assert_structural_equal(copy, func, map_free_vars=True)
+    assert not {id(v) for v in relax.analysis.all_vars(copy)} & {id(v) for v in relax.analysis.all_vars(func)}

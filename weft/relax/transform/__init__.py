@@ -10,9 +10,11 @@ from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
 from weft.relax.transform.decompose_ops import decompose_ops
+from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
 from weft.relax.transform.fuse_ops import fuse_ops
+from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
@@ -22,6 +24,7 @@ from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
 from weft.relax.transform.topological_sort import topological_sort
+from weft.relax.transform.unused_interface import remove_unused_outputs, remove_unused_parameters
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
 
 AttachGlobalSymbol = attach_global_symbol
@@ -32,9 +35,11 @@ ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
 DecomposeOpsForInference = decompose_ops
 EliminateCommonSubexpr = eliminate_common_subexpr
+ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
 FuseOps = fuse_ops
+InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use
 LambdaLift = lambda_lift
 LegalizeOps = legalize_ops
@@ -42,6 +47,8 @@ LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin
 Normalize = normalize
 RemovePurityChecking = remove_purity_checking
+RemoveUnusedOutputs = remove_unused_outputs
+RemoveUnusedParameters = remove_unused_parameters
 RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 StaticPlanBlockMemory = plan_memory

@@ -1,0 +1,45 @@
+"""Private functions and where they are called: what passes that change a function and its callers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import Call, Expr, Function, GlobalVar, IRModule, children, walk
+from weft.relax.infer import function_type
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["called_only", "change_calls", "with_params"]
+
+
+def called_only(mod: IRModule) -> dict[str, Function]:
+    """List by name the private Relax functions that are called directly and never used as values."""
+    private = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and not f.attrs.get("global_symbol")}
+    for _, f in mod.items():
+        for n in walk(f) if isinstance(f, Function) else ():
+            values = n.args if isinstance(n, Call) else children(n)
+            for child in values:
+                if isinstance(child, GlobalVar):
+                    private.pop(child.name_hint, None)
+    return private
+
+
+def change_calls(mod: IRModule, functions: dict[str, Function], change: Callable[[str, Call], Expr | None]) -> IRModule:
+    """Replace functions, and every call of them by what ``change(name, call)`` returns."""
+    if not functions:
+        return mod
+    out = mod.with_functions({v: functions.get(v.name_hint, f) for v, f in mod.items()})
+
+    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+        if isinstance(value, Call) and isinstance(value.op, GlobalVar) and value.op.name_hint in functions:
+            return change(value.op.name_hint, value)
+        return None
+
+    new = {v: rewrite_bindings(f, out, rule) if isinstance(f, Function) else f for v, f in out.items()}
+    return out.with_functions(new)
+
+
+def with_params(func: Function, params: tuple[Any, ...], body: Any = None) -> Function:
+    """Return a function with other parameters, and perhaps another body."""
+    new = func.replace(params=params, body=func.body if body is None else body)
+    return new.replace(ty=function_type(new))
