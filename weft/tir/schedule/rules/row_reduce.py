@@ -335,11 +335,7 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
         for iv in ctx.block(BlockRV(name)).iter_vars:
             if iv.iter_type == "reduce" and iv.dom is not None:
                 per_output *= as_int(iv.dom.extent) or 64
-    tile = lanes
-    for u in (4, 2):
-        if width is not None and width >= u * lanes and width % (u * lanes) == 0:
-            tile = u * lanes
-            break
+    tile = lanes * _vectors_a_strip(ctx, width, lanes, len(names))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     inner = [x for i, x in enumerate(loops) if i not in rows]
     if width is not None and width <= lanes:
@@ -361,6 +357,20 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     row = ctx.fuse([*outer_part, column])
     assert row is not None
     ctx.parallel(row, max(1, cost * per_output * tile // lanes))
+
+
+def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results: int) -> int:
+    """Choose how many vectors of columns go down the rows together.
+
+    Wide strips read whole stretches of memory in a row; they end where results fill half of the registers, or where
+    cores would be left without a strip.
+    """
+    for u in (16, 8, 4, 2):
+        if width is None or width % (u * lanes):
+            continue
+        if u <= 4 or (u * n_results <= ctx.registers // 2 and width // (u * lanes) >= ctx.cores):
+            return u
+    return 1
 
 
 def _vector_tail(ctx: RuleContext, vector: LoopRV, lanes: int) -> None:
