@@ -307,6 +307,8 @@ def cases() -> list[RowCase]:
         function_case("log", True),
         softmax_case(1000, 37),
         reduce_case("sum", (4096, 1024), (0,)),
+        reduce_case("sum", (4096, 1000), (0,)),
+        reduce_case("max", (4000, 777), (0,)),
         reduce_case("mean", (64, 197, 768), (1,)),
         reduce_case("mean", (32, 512, 7, 7), (2, 3)),
         reduce_case("max", (1000, 333), (1,)),

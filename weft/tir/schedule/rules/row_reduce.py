@@ -366,7 +366,7 @@ def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results:
     cores would be left without a strip.
     """
     for u in (16, 8, 4, 2):
-        if width is None or width % (u * lanes):
+        if (width or 4 * lanes) < u * lanes:
             continue
         if u <= 4 or (u * n_results <= ctx.registers // 2 and width // (u * lanes) >= ctx.cores):
             return u
