@@ -21,6 +21,12 @@ __all__ = ["build", "compile_func", "get_source", "load_objects"]
 _FORMATS = {"c": "c", "cuda": "cuda"}
 
 
+def _registered(what: str, kind: str) -> Any:
+    """Find the function that a kind of target registered: Weft's own under a name that TVM does not take, too."""
+    found = get_global_func(f"weft.target.{what}.{kind}", allow_missing=True)
+    return found if found is not None else get_global_func(f"target.{what}.{kind}", allow_missing=True)
+
+
 def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     if isinstance(mod, PrimFunc):
         mod = IRModule({mod.attrs.get("global_symbol") or "main": mod})
@@ -63,9 +69,7 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
     """
     target = target if isinstance(target, Target) else Target(target or "llvm")
     kind = target.kind.name
-    generator = get_global_func(f"weft.target.build.{kind}", allow_missing=True)
-    if generator is None:
-        generator = get_global_func(f"target.build.{kind}", allow_missing=True)
+    generator = _registered("build", kind)
     if generator is None:
         raise CodegenError(
             f"target '{kind}' has no code generator",
@@ -81,12 +85,23 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
 def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") -> str:
     """Return the LLVM IR (``"ll"``) or assembly (``"asm"``) of TIR functions, or the text of another kind of target.
 
-    Other kinds register ``weft.target.source.<kind>``, a function of the module, the target and `fmt`.
+    Other kinds register ``target.source.<kind>``, a function of the module, the target and `fmt`.
+
+    Raises
+    ------
+    CodegenError
+        When the target has no source of that kind.
     """
     target = target if isinstance(target, Target) else Target(target or "llvm")
-    writer = get_global_func(f"weft.target.source.{target.kind.name}", allow_missing=True)
+    kind = target.kind.name
+    writer = _registered("source", kind)
     if writer is not None:
         return str(writer(IRModule({f.attrs["global_symbol"]: f for f in _named(mod)}), target, fmt))
+    if kind != "llvm":
+        raise CodegenError(
+            f"target '{kind}' shows no source",
+            help=f"register a writer, writer(mod, target, fmt) -> str, as 'target.source.{kind}'",
+        )
     lowered = [lower(f, target) for f in _named(mod)]
     if fmt == "ll":
         return emit_ir(lowered, target)

@@ -1,0 +1,263 @@
+"""A code generator outside of the compiler: TIR to plain C, found by its name in the registry and nowhere else.
+
+    import examples.c_source.backend
+    weft.build(s, [A, B, C], target="csource")
+
+One table says what each statement becomes, one what each expression does. `weft/target/c` is the whole house that
+stands on this plan: other error messages, symbolic strides, arithmetic that C leaves open, memory from the heap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi.libinfo
+
+import weft
+from weft import ir, tir
+from weft.error import CodegenError
+from weft.ir import DataType, Dispatch
+from weft.runtime import Module, jit_module
+from weft.tir import transform as t
+from weft.tir.pipeline import host_phases, is_lowered
+
+TYPES = {"bool": "uint8_t", "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t",
+         "int32": "int32_t", "int64": "int64_t"}  # fmt: skip
+CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}  # as DLPack numbers them
+PRELUDE = """#include <math.h>
+#include <stdint.h>
+#include <tvm/ffi/c_api.h>
+#define FLOORDIV(a, b) ((a) / (b) - ((a) % (b) != 0 && ((a) % (b) < 0) != ((b) < 0)))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+static const DLTensor* tensor(const TVMFFIAny* a) {
+  if (a->type_index == kTVMFFIDLTensorPtr) return (const DLTensor*)a->v_ptr;
+  return a->type_index == kTVMFFITensor ? (const DLTensor*)((char*)a->v_obj + sizeof(TVMFFIObject)) : 0;
+}
+static int fail(const char* kind, const char* message) { TVMFFIErrorSetRaisedFromCStr(kind, message); return -1; }
+"""
+
+
+class Emitter:
+    """Lines of C, and the names of variables."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+
+    def name(self, var: Any) -> str:
+        """The name of a variable; a number makes it unique."""
+        clean = "".join(c if c.isalnum() else "_" for c in var.name)
+        return self.names.setdefault(id(var), f"{clean}_{len(self.names)}")
+
+    def block(self, head: str, body: Any) -> None:
+        """A statement in braces."""
+        self.lines.append(head + " {")
+        STMT(body, self)
+        self.lines.append("}")
+
+    def element(self, buffer: Any, indices: Sequence[Any]) -> str:
+        """An element in memory."""
+        return f"(({c_type(buffer.dtype)}*){self.name(buffer.data)})[{EXPR(indices[0], self)}]"
+
+
+def c_type(dtype: str) -> str:
+    """The type of a value."""
+    if str(dtype) not in TYPES:
+        raise CodegenError(f"csource has no type '{dtype}'", expected=", ".join(TYPES))
+    return TYPES[str(dtype)]
+
+
+def missing(node: Any, s: Emitter) -> Any:
+    """Say that there is no rule."""
+    raise CodegenError(f"csource has no code for {type(node).__name__}", where=node.span, found=str(node)[:80])
+
+
+STMT = Dispatch("example: C statement", (tir.Stmt,), default=missing)
+EXPR = Dispatch("example: C expression", (ir.PrimExpr,), default=missing)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+@STMT.on(tir.SeqStmt)
+def _seq(node: tir.SeqStmt, s: Emitter) -> None:
+    for part in node.seq:
+        STMT(part, s)
+
+
+@STMT.on(tir.BufferStore)
+def _store(node: tir.BufferStore, s: Emitter) -> None:
+    s.lines.append(f"{s.element(node.buffer, node.indices)} = {EXPR(node.value, s)};")
+
+
+@STMT.on(tir.For)
+def _for(node: tir.For, s: Emitter) -> None:
+    i, of = s.name(node.loop_var), c_type(node.loop_var.dtype)
+    low, high = EXPR(node.min, s), EXPR(node.min + node.extent, s)
+    s.block(f"for ({of} {i} = {low}; {i} < {high}; ++{i})", node.body)
+
+
+@STMT.on(tir.IfThenElse)
+def _if(node: tir.IfThenElse, s: Emitter) -> None:
+    s.block(f"if ({EXPR(node.condition, s)})", node.then_case)
+    if node.else_case is not None:
+        s.block("else", node.else_case)
+
+
+@STMT.on(tir.While)
+def _while(node: tir.While, s: Emitter) -> None:
+    s.block(f"while ({EXPR(node.condition, s)})", node.body)
+
+
+@STMT.on(tir.LetStmt)
+def _let(node: tir.LetStmt, s: Emitter) -> None:
+    value = EXPR(node.value, s)
+    s.lines.append(f"{c_type(node.var.dtype)} {s.name(node.var)} = {value};")
+    STMT(node.body, s)
+
+
+@STMT.on(tir.AllocBuffer)
+def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
+    size = EXPR(node.buffer.shape[0], s)
+    s.lines.append(f"{c_type(node.buffer.dtype)} {s.name(node.buffer.data)}[{size}];")
+    STMT(node.body, s)
+
+
+@STMT.on(tir.AttrStmt, tir.DeclBuffer)
+def _around(node: Any, s: Emitter) -> None:
+    STMT(node.body, s)
+
+
+@STMT.on(tir.Evaluate)
+def _evaluate(node: tir.Evaluate, s: Emitter) -> None:
+    s.lines.append(f"(void){EXPR(node.value, s)};")
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+@EXPR.on(ir.Var)
+def _var(e: ir.Var, s: Emitter) -> str:
+    return s.name(e)
+
+
+@EXPR.on(ir.IntImm, ir.FloatImm)
+def _number(e: Any, s: Emitter) -> str:
+    return f"(({c_type(e.dtype)}){str(e.value).replace('inf', 'INFINITY').replace('nan', 'NAN')})"
+
+
+@EXPR.on(ir.Cast)
+def _cast(e: ir.Cast, s: Emitter) -> str:
+    return f"(({c_type(e.dtype)}){EXPR(e.value, s)})"
+
+
+@EXPR.on(tir.BufferLoad)
+def _load(e: tir.BufferLoad, s: Emitter) -> str:
+    return s.element(e.buffer, e.indices)
+
+
+INFIX = {ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.Mod: "%", ir.EQ: "==", ir.NE: "!=", ir.LT: "<",
+         ir.LE: "<=", ir.GT: ">", ir.GE: ">=", ir.And: "&&", ir.Or: "||"}  # fmt: skip
+
+
+@EXPR.on(*INFIX)
+def _infix(e: Any, s: Emitter) -> str:
+    if isinstance(e, ir.Mod) and DataType(e.dtype).is_float:
+        return f"fmod({EXPR(e.a, s)}, {EXPR(e.b, s)})"
+    return f"({EXPR(e.a, s)} {INFIX[type(e)]} {EXPR(e.b, s)})"
+
+
+@EXPR.on(ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)
+def _of_two(e: Any, s: Emitter) -> str:
+    a, b = EXPR(e.a, s), EXPR(e.b, s)
+    if isinstance(e, ir.FloorMod):
+        return f"({a} - FLOORDIV({a}, {b}) * {b})"
+    return f"{type(e).__name__.upper()}({a}, {b})"
+
+
+@EXPR.on(ir.Not)
+def _not(e: ir.Not, s: Emitter) -> str:
+    return f"!({EXPR(e.a, s)})"
+
+
+@EXPR.on(ir.Select)
+def _select(e: ir.Select, s: Emitter) -> str:
+    return f"({EXPR(e.condition, s)} ? {EXPR(e.true_value, s)} : {EXPR(e.false_value, s)})"
+
+
+@EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: Emitter) -> str:
+    name, args = e.op.name.removeprefix("tir."), [EXPR(a, s) for a in e.args]
+    if name == "likely":
+        return args[0]
+    if name == "if_then_else":
+        return f"({args[0]} ? {args[1]} : {args[2]})"
+    if DataType(e.dtype).is_float and name in tir.intrin.INTRINSICS:
+        return f"{name}{'f' if str(e.dtype) == 'float32' else ''}({', '.join(args)})"  # as math.h names it
+    return missing(e, s)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def lower(func: tir.PrimFunc) -> tir.PrimFunc:
+    """Bring a function to flat loops over scalars, by the compiler's own passes."""
+    name = func.attrs["global_symbol"]
+    passes = [] if is_lowered(func) else [p for _, p in host_phases()]
+    passes += [t.lower_intrin(target="c"), t.scalarize(), t.simplify()]
+    return ir.Sequential(passes)(ir.IRModule({name: func}))[name]  # type: ignore[return-value]
+
+
+def function(func: tir.PrimFunc) -> str:
+    """A function in the calling convention of tvm-ffi: arguments are checked, extents bound, then comes the body."""
+    s, name, buffers = Emitter(), func.attrs["global_symbol"], {id(p): b for p, b in func.buffer_map}
+    s.lines.append(f"int __tvm_ffi_{name}(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {{")
+    s.lines.append(f'if (n != {len(func.params)}) return fail("TypeError", "{name}: {len(func.params)} arguments");')
+    for i, p in enumerate(func.params):
+        if id(p) not in buffers:
+            field = "v_float64" if DataType(p.dtype).is_float else "v_int64"
+            s.lines.append(f"{c_type(p.dtype)} {s.name(p)} = ({c_type(p.dtype)})args[{i}].{field};")
+            continue
+        b, x, dt = buffers[id(p)], f"t{i}", DataType(buffers[id(p)].dtype)
+        wrong = f"!{x} || {x}->ndim != {len(b.shape)} || {x}->dtype.code != {CODES[dt.code]}"
+        s.lines.append(f"const DLTensor* {x} = tensor(args + {i});")
+        message = f"{name}: argument {i} is no {dt} tensor of {len(b.shape)} axes"
+        s.lines.append(f'if ({wrong} || {x}->dtype.bits != {dt.bits}) return fail("TypeError", "{message}");')
+        s.lines.append(f"void* {s.name(b.data)} = (char*){x}->data + {x}->byte_offset;")
+        for axis, extent in enumerate(b.shape):
+            if isinstance(extent, ir.Var) and id(extent) not in s.names:
+                s.lines.append(f"{c_type(extent.dtype)} {s.name(extent)} = {x}->shape[{axis}];")
+            else:
+                message = f"{name}: argument {i}: extent of axis {axis}"
+                s.lines.append(f'if ({x}->shape[{axis}] != {EXPR(extent, s)}) return fail("ValueError", "{message}");')
+    STMT(func.body, s)
+    return "\n".join([*s.lines, "return 0;", "}", ""])
+
+
+def source(mod: ir.IRModule) -> str:
+    """The functions of a module as a file of C."""
+    return PRELUDE + "\n".join(function(lower(f)) for _, f in mod.items() if isinstance(f, tir.PrimFunc))
+
+
+def build(mod: ir.IRModule, target: Any) -> Module:
+    """Compile the functions of a module; the system's compiler does the rest."""
+    names = [f.attrs["global_symbol"] for _, f in mod.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        c, o, so = (Path(folder, f"module.{suffix}") for suffix in ("c", "o", "so"))
+        c.write_text(source(mod))
+        includes = [f"-I{p}" for p in tvm_ffi.libinfo.include_paths()]
+        subprocess.run(["cc", "-O2", "-fPIC", "-w", *includes, "-c", c, "-o", o], check=True)
+        subprocess.run(["cc", "-shared", o, "-o", so, "-lm"], check=True)
+        library, objects = ctypes.CDLL(str(so)), [o.read_bytes()]
+    addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
+    return jit_module(names, addresses, objects, library)
+
+
+weft.register_global_func("target.build.csource", build, override=True)
+weft.register_global_func("target.source.csource", lambda mod, target, fmt: source(mod), override=True)
