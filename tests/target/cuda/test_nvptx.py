@@ -308,9 +308,9 @@ def test_every_function_of_floats_has_code_without_a_library(dtype):
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def _refused(func, match):
+def _refused(func, match, target="nvptx -mcpu=sm_80"):
     with pytest.raises(WeftError, match="(?s)" + match) as caught:
-        emit_ptx({"f": func}, "nvptx -mcpu=sm_80")
+        emit_ptx({"f": func}, target)
     return caught.value
 
 
@@ -361,6 +361,7 @@ def test_too_many_threads_and_too_much_shared_memory():
             A[tx] = S[12999 - tx] + S[tx]
 
     _refused(wide, "too many threads.*at most 1024, found 4096")
+    _refused(large, "too many threads.*at most 32, found 64", "nvptx -max_num_threads=32")
     _refused(large, "'S' does not fit into the memory of a block.*at most 49152")
 
 
@@ -427,3 +428,37 @@ def test_a_built_module_has_the_texts_of_its_kernels():
     (kernels,) = built.imported_modules
     assert ".entry add_one_kernel" in kernels.get_source("ptx") and ".target sm_86" in built.get_source("ptx")
     assert "define ptx_kernel void @add_one_kernel" in kernels.get_source("ll")
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_statements_and_scalar_parameters(flag):
+    """Loops that end early, arrays of a thread, branches, narrow integers and Booleans in memory and as parameters."""
+
+    @T.prim_func
+    def f(A: T.Buffer((64,), "int8"), B: T.Buffer((64,), "bool"), C: T.Buffer((64,), "uint8"),
+          flag: T.bool, k: T.int64, x: T.float32, limit: T.int32):  # fmt: skip
+        for bx in T.thread_binding(2, thread="blockIdx.x"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                L = T.alloc_buffer((16,), "int32", scope="local")
+                n = T.alloc_buffer((1,), "int32", scope="local")
+                for i in range(16):
+                    L[i] = i * T.Cast("int32", A[bx * 32 + tx])
+                n[0] = T.int32(0)
+                while n[0] < limit and L[n[0]] < 40:
+                    n[0] = n[0] + 1
+                at = T.floormod(T.Cast("int32", A[bx * 32 + tx]), 16)
+                B[bx * 32 + tx] = flag and (T.Cast("float32", L[at]) > x)
+                if tx % 2 == 0:
+                    C[bx * 32 + tx] = T.Cast("uint8", n[0] + T.Cast("int32", k))
+                else:
+                    C[bx * 32 + tx] = T.Select(B[bx * 32 + tx], T.uint8(7), T.uint8(250))
+
+    a = np.random.default_rng(0).integers(-100, 100, 64).astype("int8")
+    b, c = np.zeros(64, "bool"), np.zeros(64, "uint8")
+    scalars = dict(flag=("bool", flag), k=("int64", 3), x=("float32", 5.0), limit=("int32", 16))
+    emulate({"f": f}, dict(A=a, B=b, C=c, **scalars), (2, 1, 1), (32, 1, 1))
+    table = np.arange(16) * a[:, None].astype("int32")
+    above = flag & (table[np.arange(64), a % 16] > 5)
+    steps = np.where((table >= 40).any(1), (table >= 40).argmax(1), 16)
+    np.testing.assert_array_equal(b, above)
+    np.testing.assert_array_equal(c, np.where(np.arange(64) % 2 == 0, steps + 3, np.where(above, 7, 250)))

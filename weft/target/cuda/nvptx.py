@@ -106,7 +106,7 @@ def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> d
 
 def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:
     """Emit one device function."""
-    extents = launch_extents(func)
+    extents = launch_extents(func, int(module.target.attrs.get("max_num_threads", 1024)))
     symbol = re.sub(r"\W", "_", name)
     s = KernelEmitter(module, symbol)
     s.noalias = bool(func.attrs.get("tir.noalias", False))

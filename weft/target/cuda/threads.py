@@ -30,8 +30,6 @@ __all__ = ["AXES", "launch_extents"]
 AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 """The thread axes, in the order in which a launch takes their extents."""
 
-_MAX_THREADS = 1024
-
 
 class _Claim(NamedTuple):
     """Something that must belong to one thread alone, and the axes that tell its threads apart."""
@@ -57,13 +55,15 @@ class _State:
         return found
 
 
-def launch_extents(func: PrimFunc) -> dict[str, PrimExpr]:
+def launch_extents(func: PrimFunc, max_threads: int = 1024) -> dict[str, PrimExpr]:
     """Return the extent of each thread axis of a device function.
 
     Parameters
     ----------
     func : PrimFunc
         Lowered: one nest of loops bound to thread axes.
+    max_threads : int
+        How many threads a block may have.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def launch_extents(func: PrimFunc) -> dict[str, PrimExpr]:
     s = _State(func)
     _visit(func.body, {}, frozenset(), s)
     _check_claims(s)
-    _check_block(func, s.extents)
+    _check_block(func, s.extents, max_threads)
     return {tag: s.extents[tag] for tag in AXES if tag in s.extents}
 
 
@@ -164,7 +164,7 @@ def _check_claims(s: _State) -> None:
             )
 
 
-def _check_block(func: PrimFunc, extents: Mapping[str, PrimExpr]) -> None:
+def _check_block(func: PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
     inside = {id(n.loop_var) for n in walk(func.body) if isinstance(n, For)}
     threads = 1
     for tag, extent in extents.items():
@@ -172,11 +172,11 @@ def _check_block(func: PrimFunc, extents: Mapping[str, PrimExpr]) -> None:
             raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
         if tag.startswith("threadIdx"):
             threads *= as_int(extent) or 1
-    if threads > _MAX_THREADS:
+    if threads > max_threads:
         raise CodegenError(
             "a block has too many threads",
             where=func.span,
-            expected=f"at most {_MAX_THREADS}",
+            expected=f"at most {max_threads}",
             found=str(threads),
             help="split the axis and bind its outer part to blockIdx",
         )
