@@ -13,6 +13,7 @@ from weft.op import (
     layout,
     manipulate,
     matmul,
+    multinomial,
     norm,
     pool,
     quant,
@@ -28,6 +29,6 @@ from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops
 
 __all__ = [
     "Fusion", "Input", "OpDef", "activation", "attention", "conv", "create", "declare", "elementwise", "get_op_def",
-    "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "norm", "pool", "quant", "reduce", "resize",
-    "rnn", "sample", "scatter", "slice", "sort",
+    "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "multinomial", "norm", "pool", "quant",
+    "reduce", "resize", "rnn", "sample", "scatter", "slice", "sort",
 ]  # fmt: skip

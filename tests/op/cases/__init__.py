@@ -1,3 +1,17 @@
 """Calls of every operator, by family."""
 
-from tests.op.cases import conv, elementwise, index, manipulate, matmul, norm, pool, quant, reduce, resize, rnn, sort  # noqa: F401
+from tests.op.cases import (  # noqa: F401
+    conv,
+    elementwise,
+    index,
+    manipulate,
+    matmul,
+    multinomial,
+    norm,
+    pool,
+    quant,
+    reduce,
+    resize,
+    rnn,
+    sort,
+)

@@ -58,9 +58,8 @@ def multinomial_from_uniform(
     Tensor
         (n, 1): the first index at which the probabilities up to it add up to more than the sample.
     """
-    total = _rows("multinomial_from_uniform", cumsum(prob, axis=1), uniform_sample, sample_indices)
-    index = _first_false(greater_equal(uniform_sample, total), prob.shape[1])
-    return astype(index, dtype, name)
+    samples = [uniform_sample] if sample_indices is None else [uniform_sample, sample_indices]
+    return apply("multinomial_from_uniform", prob, *samples, dtype=dtype, name=name)
 
 
 def sample_top_p_top_k_from_sorted_prob(

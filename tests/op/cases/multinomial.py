@@ -1,0 +1,22 @@
+"""Drawing indices by probability."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.op.contract import Array, Case, Sizes, call, cases
+
+
+def _rows(s: Sizes, batch: int, vocabulary: int) -> Array:
+    values = s.rng.dirichlet(np.ones(vocabulary), batch).astype("float32")
+    return Array(values.reshape(batch, vocabulary), (batch, vocabulary))
+
+
+@cases("multinomial_from_uniform")
+def _own_rows(s: Sizes) -> Case:
+    return call(_rows(s, s.a, s.c), s.real(s.a, 1, low=0.0, high=1.0), dtype="int32")
+
+
+@cases("multinomial_from_uniform")
+def _chosen_rows(s: Sizes) -> Case:
+    return call(_rows(s, s.a, s.c), s.real(s.b, 1, low=0.0, high=1.0), s.integer(s.b, 1, low=0, high=int(s.a)))
