@@ -8,8 +8,9 @@ from typing import Any
 from weft.error import InvalidArgument, require
 from weft.frontend.nn import spec as _spec
 from weft.frontend.nn.parameter import Parameter
-from weft.ir import IRModule
+from weft.ir import Constant, IRModule, constant
 from weft.relax import VirtualMachine, build
+from weft.relax.transform import BindParams
 from weft.runtime import Device, ShapeTuple, Tensor, from_dlpack, tensor
 from weft.runtime import device as as_device
 
@@ -19,7 +20,8 @@ __all__ = ["JITModule"]
 class JITModule:
     """What :meth:`Module.jit` returns: ``jitted["method"](x, ...)``, or ``jitted(x, ...)`` for ``forward``.
 
-    Effects are kept: each call continues where the one before it ended.
+    Parameters are constants of the program, so that the compiler lays them out as its kernels read them. Effects are
+    kept: each call continues where the one before it ended.
     """
 
     def __init__(
@@ -44,8 +46,11 @@ class JITModule:
         self.spec = spec
         self.device = as_device(device) if isinstance(device, str) else device
         kind = "cuda" if self.device.device_type == Device.kDLCUDA else "llvm"
+        values = [constant(p.data) for _, p in params]
+        for name, method in spec:
+            if method.param_mode != "none":
+                mod = _bound(mod, name, values)
         self.vm = VirtualMachine(build(mod, kind, relax_pipeline=pipeline), self.device)
-        self.params = [tensor(p.data, device=self.device) for _, p in params]
         self.effects: list[Any] = list(self.vm["_initialize_effect"]()) if "_initialize_effect" in mod else []
 
     def __getitem__(self, method_name: str) -> Callable[..., Any]:
@@ -72,7 +77,7 @@ class JITModule:
             )
         inputs = [self._input(s, a, n) for s, a, n in zip(method.arg_specs, args, method.arg_names, strict=True)]
         effects = self.effects if method.effect_mode != "none" else []
-        out = self.vm[name](*inputs, *_passed(method.effect_mode, effects), *_passed(method.param_mode, self.params))
+        out = self.vm[name](*inputs, *effects)
         if effects:
             out, after = out
             self.effects = list(after)
@@ -105,8 +110,10 @@ class JITModule:
         return value
 
 
-def _passed(mode: str, values: list[Any]) -> list[Any]:
-    return [] if mode == "none" else [values] if mode == "packed" else values
+def _bound(mod: IRModule, name: str, values: list[Constant]) -> IRModule:
+    """Put values in the place of a function's parameters, which are its last arguments."""
+    arguments = mod[name].params  # type: ignore[attr-defined]
+    return BindParams(name, dict(zip(arguments[len(arguments) - len(values) :], values, strict=True)))(mod)
 
 
 def _to_torch() -> Callable[[Tensor], Any]:

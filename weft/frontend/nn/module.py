@@ -167,7 +167,7 @@ class Module(SubroutineMixin):
         Parameters
         ----------
         spec : dict or ModuleSpec
-            As for :meth:`export_tvm`.
+            As for :meth:`export_tvm`; ``"packed"`` is the same as ``"plain"`` here.
         device : str or Device
             Where it runs.
         pipeline : str or Pass, optional
@@ -182,7 +182,7 @@ class Module(SubroutineMixin):
         InvalidArgument
             When a parameter has no value.
         """
-        spec = ModuleSpec.from_raw(spec, self)
+        spec = ModuleSpec.from_raw(spec, self).unpacked()
         mod, params = self.export_tvm(spec, debug=debug)
         return JITModule(spec, mod, params, device, pipeline, out_format)
 

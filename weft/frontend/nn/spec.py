@@ -221,6 +221,15 @@ class ModuleSpec:
             methods.append(MethodSpec.from_raw(raw, method))
         return ModuleSpec(module, list(spec), methods)
 
+    def unpacked(self) -> ModuleSpec:
+        """Return the same methods with parameters and effects as an argument each, where there are any."""
+        plain = {"none": "none", "plain": "plain", "packed": "plain"}
+        methods = [
+            MethodSpec(s.method, s.arg_names, s.arg_specs, plain[s.param_mode], plain[s.effect_mode])
+            for s in self.method_specs
+        ]
+        return ModuleSpec(self.module, self.method_names, methods)
+
     def __iter__(self) -> Any:
         return iter(zip(self.method_names, self.method_specs, strict=True))
 
