@@ -9,19 +9,27 @@ from weft.ir import Call, Expr, Function, GlobalVar, IRModule, children, walk
 from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 
-__all__ = ["called_only", "change_calls", "with_params"]
+__all__ = ["called_only", "change_calls", "used_as_values", "with_params"]
+
+
+def used_as_values(mod: IRModule) -> set[str]:
+    """Collect the names of functions that Relax functions mention without calling them."""
+    found: set[str] = set()
+    for _, f in mod.items():
+        for n in walk(f) if isinstance(f, Function) else ():
+            values = n.args if isinstance(n, Call) else children(n)
+            found |= {child.name_hint for child in values if isinstance(child, GlobalVar)}
+    return found
 
 
 def called_only(mod: IRModule) -> dict[str, Function]:
     """List by name the private Relax functions that are called directly and never used as values."""
-    private = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and not f.attrs.get("global_symbol")}
-    for _, f in mod.items():
-        for n in walk(f) if isinstance(f, Function) else ():
-            values = n.args if isinstance(n, Call) else children(n)
-            for child in values:
-                if isinstance(child, GlobalVar):
-                    private.pop(child.name_hint, None)
-    return private
+    values = used_as_values(mod)
+    return {
+        v.name_hint: f
+        for v, f in mod.items()
+        if isinstance(f, Function) and not f.attrs.get("global_symbol") and v.name_hint not in values
+    }
 
 
 def change_calls(mod: IRModule, functions: dict[str, Function], change: Callable[[str, Call], Expr | None]) -> IRModule:

@@ -38,6 +38,7 @@ from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.te_bridge import undefined_vars
+from weft.relax.transform.call_sites import used_as_values
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
 
@@ -93,29 +94,47 @@ def legalize_ops(mod: IRModule) -> IRModule:
     bb = BlockBuilder(mod)
     state = _Legalizer(bb, mod)
     for gvar, func in mod.items():
-        if isinstance(func, Function) and not func.attrs.get("Primitive"):
+        if isinstance(func, Function) and gvar.name_hint not in state.kernels:
             new = rewrite_bindings(func, mod, state.rule, bb)
             if new is not func:
                 bb.update_func(gvar, new)
     out = bb.get()
-    for gvar, func in mod.items():
-        if isinstance(func, Function) and func.attrs.get("Primitive"):
+    for gvar in mod:
+        if gvar.name_hint in state.kernels:
             del out[gvar]
     return mod.with_functions(out.functions)
+
+
+def _is_kernel(func: Any) -> bool:
+    """Whether a function is a group that becomes one kernel: all of it are operators that can be lowered."""
+    if not isinstance(func, Function) or not func.attrs.get("Primitive"):
+        return False
+    blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
+    values = [b.value for block in blocks for b in block.bindings]
+    return len(blocks) == 1 and all(
+        isinstance(v, Call)
+        and isinstance(v.op, Op)
+        and v.op.name.removeprefix("relax.") not in CORE_OPS
+        and get_op_def(v.op).lower is not None
+        and not isinstance(v.ty, TupleType)
+        for v in values
+    )
 
 
 class _Legalizer:
     def __init__(self, bb: BlockBuilder, mod: IRModule) -> None:
         self.bb, self.mod = bb, mod
         self.names: dict[str, GlobalVar] = {}
+        primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
+        self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
     def rule(self, binding: Any, value: Expr, _bb: Any) -> Expr | None:
         if not isinstance(value, Call):
             return None
         if isinstance(value.op, GlobalVar) and value.op in self.mod:
             func = self.mod[value.op]
-            if isinstance(func, Function) and func.attrs.get("Primitive"):
-                assert isinstance(func.body, SeqExpr)
+            if value.op.name_hint in self.kernels:
+                assert isinstance(func, Function) and isinstance(func.body, SeqExpr)
                 calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
                 env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
                 return self.lower(calls, env, value, value.op.name_hint)

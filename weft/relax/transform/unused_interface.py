@@ -165,7 +165,7 @@ def _callee(value: Any) -> str | None:
 def _collect(func: Function, taken: dict[str, set[int]]) -> None:
     """Note which elements of results a caller takes; all where a result is used as a whole."""
     source = {id(b.var): name for b in all_bindings(func) if (name := _callee(b.value)) in taken}
-    whole = [func.body.body] if isinstance(func.body, SeqExpr) else [func.body]
+    whole: list[Any] = [func.body.body] if isinstance(func.body, SeqExpr) else [func.body]
     for b in all_bindings(func):
         for seq in (getattr(b.value, f, None) for f in ("true_branch", "false_branch", "body")):
             whole += [seq.body] if isinstance(seq, SeqExpr) else []
