@@ -10,7 +10,7 @@ from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import SizeVar, floordiv, floormod, int64
 from weft.target import Target, build
-from weft.tir.pipeline import lowering_passes
+from weft.tir.pipeline import lower, lowering_passes
 from weft.tir.schedule import default_schedule
 
 RNG = np.random.default_rng(0)
@@ -106,3 +106,34 @@ def test_a_wrong_shape_is_an_error():
         tir.interpret(func, np.zeros((3, 8), np.float32), np.zeros((4, 8), np.float32))
     with pytest.raises(InvalidArgument):
         tir.interpret(func, np.zeros((4, 8), np.float32))
+
+
+@pytest.mark.parametrize("n", [0, 3])
+@pytest.mark.parametrize("how", ["plain", "split", "fused", "outside", "decomposed"])
+def test_sums_of_nothing_are_the_identity(n, how):
+    """Scheduled, lowered and native code leave the reducer's identity where nothing is added up."""
+    rows, inner = SizeVar("rows", "int64"), int64(4)
+    x = te.placeholder((rows, N, inner), "float32", "x")
+    a, b = te.reduce_axis((int64(0), N), "a"), te.reduce_axis((int64(0), inner), "b")
+    total = te.compute((rows,), lambda i: te.sum(x[i, a, b], axis=[a, b]), "total")
+    c, d = te.reduce_axis((int64(0), N), "c"), te.reduce_axis((int64(0), inner), "d")
+    top = te.compute((rows,), lambda i: te.max(x[i, c, d], axis=[c, d]), "top")
+    sch = tir.Schedule(te.create_prim_func([x, total, top]))
+    for name in ("total", "top"):
+        loops = sch.get_loops(name)
+        if how == "split":
+            sch.split(loops[1], [None, 2])
+        elif how == "fused":
+            sch.fuse(*loops[1:])
+        elif how == "outside":
+            sch.reorder(loops[2], loops[1], loops[0])
+        elif how == "decomposed":
+            sch.decompose_reduction(name, loops[1])
+    given = RNG.standard_normal((5, n, 4), np.float32)
+    expected = [given.sum((1, 2)), given.max((1, 2), initial=-np.inf)]
+    run = build(sch.func, target="llvm")
+    for execute in (lambda *v: tir.interpret(sch.func, *v), lambda *v: tir.interpret(lower(sch.func), *v), run):
+        found = [np.full(5, 7, np.float32), np.full(5, 7, np.float32)]
+        execute(given, *found)
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(found[1], expected[1])

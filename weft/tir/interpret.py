@@ -47,6 +47,7 @@ from weft.ir import (
     Var,
     numpy_dtype,
 )
+from weft.tir.analysis.structure import empty_inits
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import INTRINSICS
@@ -115,6 +116,7 @@ def interpret(func: PrimFunc, *args: Any) -> None:
             expected = tuple(int(state.expr(d)) for d in buffer.shape)
             if expected != a.shape:
                 raise ShapeMismatch(f"'{buffer.name}' has another shape", expected=str(expected), found=str(a.shape))
+        state.note_inits(func.body)
         state.stmt(func.body)
 
 
@@ -125,6 +127,12 @@ class _State:
         self.env: dict[int, Any] = {}
         self.memory: dict[int, np.ndarray] = {}
         self.padded: dict[int, list[int]] = {}
+        self.inits: dict[int, list[tuple[list[PrimExpr], Stmt]]] = {}
+
+    def note_inits(self, body: Stmt) -> None:
+        """Note by loop which reductions below it may be empty, and what stores their identities before it."""
+        for extents, loop, nest in empty_inits(body):
+            self.inits.setdefault(id(loop), []).append((extents, nest))
 
     def expr(self, e: Any) -> Any:
         """Evaluate an expression."""
@@ -359,6 +367,9 @@ def _store(node: BufferStore, s: _State) -> None:
 @_STMT.on(For)
 def _for(node: For, s: _State) -> None:
     low, dtype = int(s.expr(node.min)), numpy_dtype(node.loop_var.dtype).type
+    for extents, init in s.inits.get(id(node), ()):
+        if any(s.expr(e) == 0 for e in extents):
+            s.stmt(init)
     for i in range(low, low + int(s.expr(node.extent))):
         s.env[id(node.loop_var)] = dtype(i)
         s.stmt(node.body)
@@ -414,6 +425,8 @@ def _block(node: BlockRealize, s: _State) -> None:
         part if part is None else lower_match_buffers(part, block.match_buffers, block.span)
         for part in (block.body, block.init)
     )
+    if body is not block.body:
+        s.note_inits(body)  # type: ignore[arg-type]
     values = [s.expr(v) for v in node.iter_values]
     for iv, v in zip(block.iter_vars, values, strict=True):
         s.env[id(iv.var)] = v

@@ -25,8 +25,8 @@ from weft.tir.buffer import BufferRegion
 from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = [
-    "blocks_in", "child_realizes", "clone_fresh", "conjuncts", "init_nest", "map_children", "path_to", "remove_stmt",
-    "replace_node", "replace_stmt", "statements", "stmt_children", "subst_stmt", "used_vars",
+    "blocks_in", "child_realizes", "clone_fresh", "conjuncts", "empty_inits", "init_nest", "map_children", "path_to",
+    "remove_stmt", "replace_node", "replace_stmt", "statements", "stmt_children", "subst_stmt", "used_vars",
 ]  # fmt: skip
 
 replace_node = msgspec.structs.replace
@@ -247,3 +247,26 @@ def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
     for f in reversed(chosen):
         body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
     return body
+
+
+def empty_inits(stmt: Stmt) -> Iterator[tuple[list[PrimExpr], For, Stmt]]:
+    """Yield for each reduction that may be empty its extents, its outermost loop, and the nest that runs its init.
+
+    Where an extent is 0 the block itself never runs; the nest leaves the identity that the sum of nothing is.
+    """
+    stack: list[tuple[Stmt, tuple[For, ...]]] = [(stmt, ())]
+    while stack:
+        s, loops = stack.pop()
+        if isinstance(s, BlockRealize) and s.block.init is not None:
+            reducing = [
+                (iv.dom.extent, value)
+                for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)
+                if iv.iter_type == "reduce" and iv.dom is not None
+            ]
+            extents = [e for e, _ in reducing if not isinstance(e, IntImm) or e.value == 0]
+            fed = used_vars(*[v for _, v in reducing])
+            at = next((i for i, f in enumerate(loops) if f.loop_var in fed), None)
+            if extents and at is not None:
+                yield extents, loops[at], init_nest(s, list(loops[at:]), s.block.name_hint)
+        inner = () if isinstance(s, Block) else (*loops, s) if isinstance(s, For) else loops
+        stack.extend((c, inner) for c in stmt_children(s))
