@@ -1,7 +1,7 @@
 """Tensor expressions: say what each element is, schedule later.
 
-Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``bound``, ``schedule_ops``,
-``realize`` for ``create_schedule``.
+Read in this order: ``tensor``, ``compute``, ``create_prim_func``; then ``stage``, ``stages``, ``bound``,
+``schedule_ops``, ``realize`` for ``create_schedule``.
 """
 
 from weft.ir import all_of as all

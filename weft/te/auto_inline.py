@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.ir import PrimExpr, Var, walk
-from weft.te.stage import Schedule, Stage
+from weft.te.stage import Stage
+from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad
 

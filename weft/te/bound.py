@@ -14,7 +14,8 @@ from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
 from weft.error import ScheduleError
 from weft.ir import IntImm, IterVar, PrimExpr, Range, cast, const, floordiv, floormod, substitute, walk
-from weft.te.stage import Schedule, Split, Stage
+from weft.te.stage import Split, Stage
+from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
 from weft.tir import ProducerLoad
 
@@ -65,7 +66,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         axis, first = scan.scan_axis, stage.axis[0]
         assert axis is not None and axis.dom is not None
         row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
-        return {**whole, first: Range(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
+        return {**whole, first: Range.from_min_extent(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
     fixed = {id(iv) for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for consumer in sch.consumers(stage):
@@ -85,7 +86,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         if merged.has_lower_bound and merged.has_upper_bound:
             low = merged.min_value
             extent = an.simplify(merged.max_value - low + 1)
-            result[iv] = _within(iv.dom, Range(low, extent), an)  # type: ignore[arg-type]
+            result[iv] = _within(iv.dom, Range.from_min_extent(low, extent), an)  # type: ignore[arg-type]
     return result  # type: ignore[return-value]
 
 
@@ -135,7 +136,7 @@ def _region_read(
     if not isinstance(consumer.op, ComputeOp):
         return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
     running = {
-        iv.var: Range(const(0, iv.var.dtype), bounds[iv].extent)  # every loop counts from zero
+        iv.var: Range.from_min_extent(const(0, iv.var.dtype), bounds[iv].extent)  # every loop counts from zero
         for iv in (*consumer.leaf_iter_vars, *[iv for _, iv in enclosing_loops(consumer)])
         if id(iv) not in fixed
     }
@@ -156,11 +157,11 @@ def _pass_down(stage: Stage, bounds: Bounds, an: Analyzer) -> None:
             extent = bounds[r.parent].extent
             outer, inner = _split_extents(stage, r, extent, an)
             zero = const(0, r.parent.var.dtype)
-            bounds[r.outer], bounds[r.inner] = Range(zero, outer), Range(zero, inner)
+            bounds[r.outer], bounds[r.inner] = Range.from_min_extent(zero, outer), Range.from_min_extent(zero, inner)
         else:
             dtype = r.fused.var.dtype
             extent = an.simplify(cast(dtype, bounds[r.outer].extent) * cast(dtype, bounds[r.inner].extent))
-            bounds[r.fused] = Range(const(0, dtype), extent)
+            bounds[r.fused] = Range.from_min_extent(const(0, dtype), extent)
 
 
 def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tuple[PrimExpr, PrimExpr]:

@@ -88,7 +88,7 @@ def compute(
     """
     dims = _dims(shape)
     names = _index_names(fcompute, len(dims), varargs_names)
-    axis = tuple(IterVar(Range(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True))
+    axis = tuple(IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True))
     body = fcompute(*[iv.var for iv in axis])
     several = isinstance(body, (tuple, list))
     exprs = tuple(b.asobject() if isinstance(b, TensorSlice) else as_expr(b) for b in (body if several else (body,)))
@@ -123,7 +123,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
         begin, end = (as_expr(d) for d in dom)
         if end.dtype != begin.dtype:
             begin = s.cast(end.dtype, begin)
-        dom = Range(begin, s.sub(end, begin))
+        dom = Range.from_min_extent(begin, s.sub(end, begin))
     return IterVar(dom, Var(name, dom.extent.dtype), "reduce", thread_tag)
 
 
@@ -135,7 +135,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
         raise InvalidArgument("thread_axis needs a tag", expected="'blockIdx.x', 'threadIdx.x', 'vthread', ...")
     if dom is not None and not isinstance(dom, Range):
         extent = as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
-        dom = Range(const(0, extent.dtype), extent)
+        dom = Range.from_min_extent(const(0, extent.dtype), extent)
     return IterVar(dom, Var(name or tag, "int32"), "thread", tag)
 
 
@@ -229,7 +229,7 @@ def scan(
         tuple(v) if isinstance(v, (list, tuple)) else (v,) for v in (init, update, state_placeholder)
     )
     first = inits[0].shape[0]
-    axis = IterVar(Range(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered")
+    axis = IterVar(Range.from_min_extent(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered")
     op = ScanOp(
         name,
         tag,

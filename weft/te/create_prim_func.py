@@ -218,7 +218,7 @@ def _nest(
     kinds = [*[(iv, "data_par") for iv in axis], *[(iv, "reduce") for iv in reduce_axis]]
     dtype = state.index_dtype or ("int64" if any(iv.dom.extent.dtype == "int64" for iv, _ in kinds) else "int32")  # type: ignore[union-attr]
     for iv, kind in kinds:
-        dom = Range(cast(dtype, iv.dom.min), cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
+        dom = Range.from_min_extent(cast(dtype, iv.dom.min), cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
         var = Var("v_" + iv.var.name, dtype)
         loops.append((Var(iv.var.name, dtype), dom.min, dom.extent))
         block_vars.append(IterVar(dom, var, kind))
@@ -256,7 +256,7 @@ def _region(buffer: Buffer, points: list[tuple[PrimExpr, ...]]) -> BufferRegion:
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
         same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in walk(first))
-        ranges.append(Range(first, const(1, first.dtype)) if same else Range(const(0, extent.dtype), extent))
+        ranges.append(Range.from_min_extent(first, const(1, first.dtype)) if same else Range.from_min_extent(const(0, extent.dtype), extent))
     return BufferRegion(buffer, tuple(ranges))
 
 
@@ -277,7 +277,7 @@ def _extern(op: ExternOp, state: _State) -> list[Stmt]:
 
 
 def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))
+    return BufferRegion(buffer, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in buffer.shape))
 
 
 @_STAGE.on(ScanOp)

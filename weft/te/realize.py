@@ -21,12 +21,14 @@ from weft.tir import (
 
 __all__ = ["realize_buffers"]
 
+_NOTES = ("double_buffer_scope", "buffer_dim_align")
+
 
 def realize_buffers(stmt: Stmt) -> Stmt:
     """Replace every :class:`~weft.tir.BufferRealize` by an allocation.
 
     Requires each buffer to be realized once. Ensures that indices into it start at zero; a mark
-    ``double_buffer_scope`` becomes a note on the allocation.
+    ``double_buffer_scope`` or ``buffer_dim_align`` becomes a note on the allocation.
     """
     analyzer = Analyzer()
     regions: dict[int, tuple[Buffer, tuple[Range, ...]]] = {}
@@ -64,11 +66,14 @@ def realize_buffers(stmt: Stmt) -> Stmt:
             small, bounds = regions[id(node.buffer)]
             ranges = node.region if isinstance(node, BufferRegion) else node.bounds
             moved = shift(tuple(r.min for r in ranges), bounds)
-            return type(node)(small, tuple(Range(m, r.extent) for m, r in zip(moved, ranges, strict=True)))
+            return type(node)(small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True)))
         if isinstance(node, BufferRealize):
             return AllocBuffer(regions[id(node.buffer)][0], node.body)
-        if isinstance(node, AttrStmt) and node.attr_key == "double_buffer_scope" and isinstance(node.body, AllocBuffer):
-            return AllocBuffer(node.body.buffer, node.body.body, Attrs.of({node.attr_key: node.value}))
+        if isinstance(node, AttrStmt) and node.attr_key in _NOTES and isinstance(alloc := node.body, AllocBuffer):
+            value: Any = node.value
+            if node.attr_key == "buffer_dim_align":
+                value = (*(alloc.annotations.get(node.attr_key) or ()), tuple(map(int, node.value.value.split(","))))
+            return AllocBuffer(alloc.buffer, alloc.body, Attrs.of(alloc.annotations, **{node.attr_key: value}))
         return node
 
     return rewrite(stmt, replace)

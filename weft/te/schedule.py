@@ -4,7 +4,8 @@ from weft.ir import IterVar
 from weft.te.auto_inline import AutoInlineBroadcast, AutoInlineElemWise, AutoInlineInjective
 from weft.te.bound import Bounds, InferBound
 from weft.te.schedule_ops import ScheduleOps, schedule_to_prim_func
-from weft.te.stage import Fuse, Schedule, Split, Stage, create_schedule
+from weft.te.stage import Fuse, Split, Stage
+from weft.te.stages import Schedule, create_schedule
 from weft.tir import Buffer
 
 __all__ = [

@@ -26,7 +26,8 @@ from weft.ir import (
 )
 from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
 from weft.te.realize import realize_buffers
-from weft.te.stage import Schedule, Stage
+from weft.te.stage import Stage
+from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
 from weft.tir import (
@@ -118,16 +119,14 @@ class _Writer:
                     continue
                 dims = ()
                 tensor = scan
-            dims = dims or tuple(Range(const(0, d.dtype), d) for d in tensor.shape)
+            dims = dims or tuple(Range.from_min_extent(const(0, d.dtype), d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
             body = BufferRealize(buffer, dims, TRUE, body)
             if stage.double_buffered:
                 body = AttrStmt(buffer, "double_buffer_scope", as_expr(1), body)
-        for axis, factor, offset in stage.alignments:
-            where = next(i for i, iv in enumerate(stage.axis) if iv is axis)
-            body = AttrStmt(
-                self.sch.buffer(stage.op.output(0)), "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body
-            )
+            for axis, factor, offset in stage.alignments:
+                where = next(n for n, iv in enumerate(stage.axis) if iv is axis)
+                body = AttrStmt(buffer, "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body)
         return body
 
     # --- one stage ---
@@ -225,7 +224,7 @@ class _Writer:
         if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an):
             raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
                                 help="split by factors that divide it")  # fmt: skip
-        running = {iv.var: Range(const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
+        running = {iv.var: Range.from_min_extent(const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
         axes = [(iv, self._covered(values[iv], running, an)) for iv in stage.axis]
         reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
@@ -261,7 +260,7 @@ class _Writer:
         if not box.has_lower_bound or not box.has_upper_bound:
             raise ScheduleError(f"the index {index} has no range")
         low = an.simplify(box.min_value)
-        return Range(low, an.simplify(box.max_value - low + 1))
+        return Range.from_min_extent(low, an.simplify(box.max_value - low + 1))
 
     def _prefetches(self, stage: Stage, iv: IterVar) -> list[Stmt]:
         """Write what a loop asks for in advance."""
@@ -270,7 +269,7 @@ class _Writer:
             return []
         place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is iv)
         inner = stage.leaf_iter_vars[place + 1 :]
-        running = {x.var: Range(const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
+        running = {x.var: Range.from_min_extent(const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
         an = self._analyzer(stage)
         out: list[Stmt] = []
         for tensor, offset in wanted:
@@ -310,7 +309,7 @@ class _Writer:
         an = Analyzer()
         for iv in (*[iv for _, iv in reversed(enclosing_loops(stage))], *stage.leaf_iter_vars):
             dom = self.bounds[iv]
-            an.bind(iv.var, Range(const(0, iv.var.dtype), dom.extent), allow_override=True)
+            an.bind(iv.var, Range.from_min_extent(const(0, iv.var.dtype), dom.extent), allow_override=True)
         return an
 
     def _conditions(
@@ -348,7 +347,7 @@ class _Writer:
         loose = {k: v for k, v in attr.pragmas}
         zero = const(0, var.dtype)
         if attr.bind_thread is not None:
-            thread = IterVar(Range(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
+            thread = IterVar(Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
             return For(
                 var,
                 zero,

@@ -1,4 +1,4 @@
-"""Schedules of tensor expressions: one stage per operation, and the primitives that shape its loops.
+"""Stages of schedules: the loops of one operation, and the primitives that shape them.
 
 A stage starts with one loop per axis of its operation. ``split`` and ``fuse`` record relations between loops;
 ``compute_at`` says inside which loop of another stage this one runs. Nothing is computed here: ``bound`` finds how far
@@ -8,15 +8,27 @@ stage's own copy of the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, const, floordiv, if_then_else, rewrite, substitute, walk
-from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, ScanOp, Tensor
-from weft.tir import Buffer, ProducerLoad, Reduce, decl_buffer
+from weft.ir import IterVar, PrimExpr, Var, as_expr, walk
+from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
+from weft.te.tensor_intrin import TensorIntrin
+from weft.tir import ProducerLoad, Reduce
 
-__all__ = ["Fuse", "IterAttr", "Schedule", "Split", "Stage", "create_schedule"]
+if TYPE_CHECKING:
+    from weft.te.stages import Schedule
+
+__all__ = ["Fuse", "IterAttr", "Split", "Stage", "check_scope"]
+
+_SCOPES = ("global", "shared", "local", "warp", "wmma", "texture")
+_THREADS = ("blockIdx", "threadIdx", "vthread", "cthread")
+
+
+def check_scope(scope: Any, what: str) -> None:
+    """Raise where a memory scope is unknown (``shared.dyn``, ``local.x``: what follows the point is free)."""
+    if not isinstance(scope, str) or scope.split(".")[0] not in _SCOPES:
+        raise ScheduleError(f"{what}: unknown memory scope {scope!r}", expected=", ".join(_SCOPES))
 
 
 class Split:
@@ -181,16 +193,11 @@ class Stage:
         """
         if (factor is None) == (nparts is None):
             raise ScheduleError(
-                f"split of '{parent.var.name}' takes either factor or nparts",
+                f"split of '{getattr(parent, 'var', parent)}' takes either factor or nparts",
                 found="both" if factor is not None else "neither",
             )
         position = self._position(parent, "split")
-        amount = as_expr(nparts if factor is None else factor, parent.var.dtype)
-        if getattr(amount, "value", 1) <= 0:
-            raise ScheduleError(
-                f"split of '{parent.var.name}' by a size that is not positive",
-                found=str(getattr(amount, "value", amount)),
-            )
+        amount = self._size(parent, nparts if factor is None else factor)
         outer = IterVar(None, Var(parent.var.name + "_outer", parent.var.dtype), parent.iter_type)
         inner = IterVar(None, Var(parent.var.name + "_inner", parent.var.dtype), parent.iter_type)
         self.relations.append(
@@ -199,6 +206,18 @@ class Stage:
         self.all_iter_vars += [outer, inner]
         self.leaf_iter_vars[position : position + 1] = [outer, inner]
         return outer, inner
+
+    def _size(self, parent: IterVar, given: Any) -> PrimExpr:
+        """Return the factor or number of parts of a split."""
+        wrong = ScheduleError(f"split of '{parent.var.name}' by a size that is not a positive integer",
+                              found=str(given), expected="an int, or an expression of parameters")  # fmt: skip
+        if isinstance(given, (float, str, bool)) or getattr(given, "dtype", "int32")[:3] not in ("int", "uin"):
+            raise wrong
+        amount = as_expr(given, parent.var.dtype)
+        loops = {id(iv.var) for stage in self.schedule.stages for iv in stage.all_iter_vars}
+        if getattr(amount, "value", 1) <= 0 or any(isinstance(n, ProducerLoad) or id(n) in loops for n in walk(amount)):
+            raise wrong
+        return amount
 
     def fuse(self, *args: IterVar) -> IterVar:
         """Fuse adjacent loops, outermost first, into one."""
@@ -272,11 +291,20 @@ class Stage:
         """Spread the iterations of a loop over threads."""
         self._set_kind(var, "parallel", "parallel")
 
-    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
         """Bind a loop to a hardware thread index made by ``te.thread_axis``."""
         self._position(ivar, "bind")
-        if not thread_ivar.thread_tag:
-            raise ScheduleError(f"bind: '{thread_ivar.var.name}' is no thread axis", help="make it with te.thread_axis")
+        tag = getattr(thread_ivar, "thread_tag", "")
+        if not tag:
+            name = thread_ivar.var.name if isinstance(thread_ivar, IterVar) else repr(thread_ivar)
+            raise ScheduleError(f"bind: '{name}' is no thread axis", help="make it with te.thread_axis")
+        kind, _, dim = tag.partition(".")
+        if kind not in _THREADS or (dim or "x") not in "xyz" or (not dim and "Idx" in kind):
+            raise ScheduleError(f"bind: there are no threads '{tag}'",
+                                expected="blockIdx.x, threadIdx.x (.y, .z), vthread")  # fmt: skip
+        if ivar.iter_type in ("reduce", "ordered") and "Idx" not in kind:
+            raise ScheduleError(f"bind: '{ivar.var.name}' of stage '{self.op.name}' is a reduction, whose iterations "
+                                "virtual threads cannot do apart", help="use rfactor")  # fmt: skip
         self.attr(ivar).bind_thread = thread_ivar
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
@@ -297,13 +325,19 @@ class Stage:
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Compute the loop `var` and all inside it by an intrinsic made by :func:`~weft.te.decl_tensor_intrin`."""
         self._position(var, "tensorize")
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise ScheduleError("tensorize takes a tensor intrinsic", found=repr(tensor_intrin),
+                                help="declare it with te.decl_tensor_intrin")  # fmt: skip
         self.attr(var).kind = "tensorized"
         self.tensorized = (var, tensor_intrin)
 
-    def compute_at(self, parent: Stage, scope: IterVar) -> None:
+    def compute_at(self, parent: Any, scope: IterVar) -> None:
         """Compute, inside loop `scope` of `parent`, just what its iterations need."""
-        if self.is_output:
-            raise ScheduleError(f"compute_at: '{self.op.name}' is an output", help="only intermediate stages can move")
+        if not isinstance(parent, Stage):
+            raise ScheduleError("compute_at takes a stage", found=repr(parent), help="s[B].compute_at(s[C], i)")
+        if self.is_output or isinstance(self.op, PlaceholderOp):
+            kind = "output" if self.is_output else "input"
+            raise ScheduleError(f"compute_at: '{self.op.name}' is an {kind}", help="only intermediate stages can move")
         if parent is self:
             raise ScheduleError(f"compute_at: stage '{self.op.name}' cannot run inside itself")
         parent._position(scope, f"compute_at in stage '{parent.op.name}'")
@@ -327,293 +361,35 @@ class Stage:
 
     def set_scope(self, scope: str) -> None:
         """Set the memory scope of the output: ``global``, ``local``, ``shared``."""
+        check_scope(scope, "set_scope")
+        if scope != "global":
+            self._intermediate("set_scope")
         self.given_scope = scope
 
     def double_buffer(self) -> None:
         """Ask for two copies of the output, so that the next tile is filled while this one is read."""
+        self._intermediate("double_buffer")
         self.double_buffered = True
 
-    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Ask that the stride of an axis is ``factor * k + offset`` elements."""
-        self.alignments.append((axis, factor, offset))
-
-
-class Schedule:
-    """The stages of a tensor-expression graph, producers first. Index it by a tensor or an operation."""
-
-    def __init__(self, outputs: Sequence[Operation]) -> None:
-        self.outputs = list(outputs)
-        self.stages: list[Stage] = []
-        self.stage_map: dict[int, Stage] = {}
-        self._buffers: dict[int, Buffer] = {}
-        for op in _operations(self.outputs):
-            stage = Stage(self, op)
-            self.stages.append(stage)
-            self.stage_map[id(op)] = stage
-        for op in self.outputs:
-            self.stage_map[id(op)].is_output = True
-        self._states: dict[int, Tensor] = {}  # by tensor: the output of a scan whose memory it shares
-        for stage in list(self.stages):
-            if isinstance(stage.op, ScanOp):
-                self._lay_out_scan(stage, stage.op)
-
-    def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
-        """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
-        for i, (state, init, update) in enumerate(zip(op.state_placeholder, op.init, op.update, strict=True)):
-            out = op.output(i)
-            self._states[id(state)] = self._states[id(update)] = out
-            first = self[init]
-            alone = isinstance(init.op, ComputeOp) and not first.is_output and self.consumers(first) == [scan]
-            if alone and init.op.num_outputs == 1:
-                self._states[id(init)] = out
-        states = [self[t] for t in op.state_placeholder]
-        updates = [self[t] for t in op.update]
-        for stage in self.stages:
-            step = any(stage is u for u in updates)
-            if step or (any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)):
-                stage.attach_type, stage.attach_stage, stage.attach_ivar = "scope", scan, op.scan_axis
-
-    def state_of(self, tensor: Tensor) -> Tensor | None:
-        """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
-        return self._states.get(id(tensor))
-
-    def __getitem__(self, key: Any) -> Stage:
-        op = key.op if isinstance(key, Tensor) else key
-        stage = self.stage_map.get(id(op))
-        if stage is None:
-            raise ScheduleError(
-                f"the schedule has no stage for '{getattr(op, 'name', op)}'",
-                expected=", ".join(s.op.name for s in self.stages),
-            )
-        return stage
-
-    def producer(self, tensor: Tensor) -> Stage:
-        """Return the stage that computes a tensor."""
-        return self[tensor]
-
-    def buffer(self, tensor: Tensor) -> Buffer:
-        """Return the buffer of a tensor in the statements of this schedule."""
-        tensor = self._states.get(id(tensor), tensor)
-        known = self._buffers.get(id(tensor))
-        if known is None:
-            taken = {b.name for b in self._buffers.values()}
-            name, n = tensor.name, 0
-            while name in taken:
-                n += 1
-                name = f"{tensor.name}_{n}"
-            known = self._buffers[id(tensor)] = decl_buffer(tensor.shape, tensor.dtype, name, scope=self[tensor].scope)
-        return known
-
-    def set_buffer(self, tensor: Tensor, buffer: Buffer) -> None:
-        """Use `buffer` for a tensor in the statements of this schedule."""
-        self._buffers[id(tensor)] = buffer
-
-    def depends(self, consumer: Stage, producer: Stage) -> bool:
-        """Whether a stage reads another one, directly or through others."""
-        seen: set[int] = set()
-        stack = [consumer]
-        while stack:
-            stage = stack.pop()
-            for t in stage.reads():
-                other = self.stage_map.get(id(t.op))
-                if other is producer:
-                    return True
-                if other is not None and id(other) not in seen:
-                    seen.add(id(other))
-                    stack.append(other)
-        return False
-
-    def consumers(self, stage: Stage) -> list[Stage]:
-        """List the stages that read what `stage` computes."""
-        return [s for s in self.stages if any(t.op is stage.op for t in s.reads())]
-
-    def normalize(self) -> Schedule:
-        """Substitute inlined stages into their consumers; returns the schedule itself."""
-        for stage in self.stages:
-            if stage.attach_type == "inline":
-                self._inline(stage)
-        return self
-
-    def _inline(self, stage: Stage) -> None:
-        axis = [iv.var for iv in stage.axis]
-
-        def replace(node: Any) -> Any:
-            if isinstance(node, ProducerLoad) and node.producer.op is stage.op:
-                return substitute(stage.body[node.producer.value_index], dict(zip(axis, node.indices, strict=True)))
-            return node
-
-        for consumer in self.consumers(stage):
-            if not isinstance(consumer.op, ComputeOp):
-                raise ScheduleError(
-                    f"compute_inline: '{consumer.op.name}' reads '{stage.op.name}' as memory, so it cannot be inlined"
-                )
-            consumer.body = rewrite(consumer.body, replace)
-
-    # --- caches ---
-
-    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """Copy a tensor to `scope` before `readers` (stages' operations or tensors) read it; returns the copy."""
-        stages = [self[r] for r in (readers if isinstance(readers, (list, tuple)) else [readers])]
-        axis = tuple(IterVar(Range(const(0, d.dtype), d), Var(f"ax{i}", d.dtype)) for i, d in enumerate(tensor.shape))
-        op = ComputeOp(f"{tensor.name}_{scope}", axis=axis, body=(ProducerLoad(tensor, tuple(iv.var for iv in axis)),))
-        copy = op.output(0)
-        for stage in stages:
-            if not any(t is tensor for t in stage.reads()):
-                raise ScheduleError(f"cache_read: stage '{stage.op.name}' does not read '{tensor.name}'")
-            if not isinstance(stage.op, ComputeOp):
-                raise ScheduleError(f"cache_read: '{stage.op.name}' is no compute operation")
-            stage.body = rewrite(
-                stage.body,
-                lambda n: ProducerLoad(copy, n.indices) if isinstance(n, ProducerLoad) and n.producer is tensor else n,
-            )
-        self._insert(op, scope, after=self[tensor])
-        return copy
-
-    def cache_write(self, tensor: Any, scope: str) -> Tensor:
-        """Compute a tensor in `scope` first and copy it to its place; returns the tensor that is computed."""
-        if isinstance(tensor, (list, tuple)):
-            if len(tensor) != 1:
-                raise ScheduleError("cache_write takes one output at a time")
-            tensor = tensor[0]
-        stage = self[tensor]
-        if not isinstance(stage.op, ComputeOp) or len(stage.body) != 1:
-            raise ScheduleError(f"cache_write: '{tensor.name}' is not the only output of a compute operation")
-        if stage.relations:
-            raise ScheduleError(
-                f"cache_write: the loops of '{tensor.name}' are scheduled already",
-                help="call cache_write before split, fuse and tile",
-            )
-        axis = tuple(IterVar(iv.dom, Var(f"{iv.var.name}_c", iv.var.dtype)) for iv in stage.axis)
-        mapping = {iv.var: new.var for iv, new in zip(stage.axis, axis, strict=True)}
-        op = ComputeOp(f"{stage.op.name}_{scope}", axis=axis, body=substitute(stage.body, mapping))
-        cached = op.output(0)
-        before = self.stages[self.stages.index(stage) - 1] if self.stages.index(stage) else None
-        stage.body = (ProducerLoad(cached, tuple(iv.var for iv in stage.axis)),)
-        stage.reset_loops()
-        self._insert(op, scope, after=before)
-        return cached
-
-    def _insert(self, op: Operation, scope: str, after: Stage | None) -> Stage:
-        stage = Stage(self, op)
-        stage.given_scope = scope
-        self.stages.insert(0 if after is None else self.stages.index(after) + 1, stage)
-        self.stage_map[id(op)] = stage
-        return stage
-
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Compute a reduction in parts, one for each value of `axis`; the tensor then reduces the parts.
+    def storage_align(self, axis: IterVar, factor: Any, offset: Any) -> None:
+        """Ask that the stride of an axis is ``factor * k + offset`` elements.
 
         Parameters
         ----------
-        tensor : Tensor
-            A reduction.
         axis : IterVar
-            A reduction loop of its stage (an axis, or what ``split`` made of one).
-        factor_axis : int
-            Where the new dimension of the partial results goes.
-
-        Returns
-        -------
-        Tensor
-            The partial results.
+            An axis of the operation.
         """
-        return factor_reduction(self, tensor, axis, factor_axis)
+        self._intermediate("storage_align")
+        if not any(iv is axis for iv in self.axis):
+            raise ScheduleError(f"storage_align: this is no axis of '{self.op.name}'", found=repr(axis),
+                                expected=", ".join(iv.var.name for iv in self.axis))  # fmt: skip
+        if not (isinstance(factor, int) and isinstance(offset, int) and factor > 0 and 0 <= offset < factor):
+            raise ScheduleError("storage_align takes a positive factor, and an offset below it",
+                                found=f"{factor}, {offset}")  # fmt: skip
+        self.alignments.append((axis, factor, offset))
 
-
-def _operations(outputs: Iterable[Operation]) -> list[Operation]:
-    """List all operations, producers first (iterative: graphs may be deep)."""
-    done: set[int] = set()
-    order: list[Operation] = []
-    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(list(outputs))]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            order.append(op)
-        elif id(op) not in done:
-            done.add(id(op))
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
-    return order
-
-
-def create_schedule(ops: Any) -> Schedule:
-    """Make a schedule for operations (or tensors) and all that they depend on."""
-    listed = list(ops) if isinstance(ops, (list, tuple)) else [ops]
-    return Schedule([o.op if isinstance(o, Tensor) else o for o in listed])
-
-
-def factor_reduction(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int) -> Tensor:
-    """Carry out :meth:`Schedule.rfactor`."""
-    stage = schedule[tensor]
-    if not stage.reduce_axis or len(stage.body) != 1:
-        raise ScheduleError(f"rfactor: '{tensor.name}' is not a reduction with one output")
-    stage._position(axis, "rfactor")
-    if axis.iter_type != "reduce":
-        raise ScheduleError(f"rfactor: '{axis.var.name}' is no reduction loop")
-    reduce: Any = stage.body[0]
-    values, extents, guards = _reduce_loops(stage)
-    leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
-    part = IterVar(Range(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype))
-    inner = {
-        id(iv): IterVar(Range(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce")
-        for iv in leaves
-        if iv is not axis
-    }
-    spatial = [IterVar(iv.dom, Var(iv.var.name + "_rf", iv.var.dtype)) for iv in stage.axis]
-    rename: dict[Any, Any] = {iv.var: new.var for iv, new in zip(stage.axis, spatial, strict=True)}
-    to_leaf = {axis.var: part.var, **{iv.var: inner[id(iv)].var for iv in leaves if iv is not axis}}
-    rename |= {iv.var: substitute(values[id(iv)], to_leaf) for iv in stage.reduce_axis}
-    condition = substitute(reduce.condition, rename)
-    for guard in guards:
-        condition = condition & substitute(guard, to_leaf)
-    axes = tuple(inner[id(iv)] for iv in leaves if iv is not axis)
-    source = tuple(substitute(x, rename) for x in reduce.source)
-    if axes:
-        part_body: PrimExpr = Reduce(reduce.combiner, source, axes, condition)
-    else:
-        part_body = (
-            source[0]
-            if getattr(condition, "value", 0)
-            else if_then_else(condition, source[0], reduce.combiner.identity_element[0])
-        )
-    position = factor_axis if factor_axis >= 0 else len(spatial) + 1 + factor_axis
-    part_axis = (*spatial[:position], part, *spatial[position:])
-    op = ComputeOp(f"{stage.op.name}_rf", axis=part_axis, body=(part_body,))
-    partial = op.output(0)
-    outer = IterVar(part.dom, Var(axis.var.name + "_v", axis.var.dtype), "reduce")
-    at = [iv.var for iv in stage.axis]
-    indices = (*at[:position], outer.var, *at[position:])
-    before = schedule.stages[schedule.stages.index(stage) - 1] if schedule.stages.index(stage) else None
-    stage.body = (Reduce(reduce.combiner, (ProducerLoad(partial, indices),), (outer,), init=reduce.init),)
-    stage.reset_loops()
-    schedule._insert(op, "global", after=before)
-    return partial
-
-
-def _reduce_loops(stage: Stage) -> tuple[dict[int, PrimExpr], dict[int, PrimExpr], list[PrimExpr]]:
-    """Return the values of reduction loops in terms of the leaves, all extents, and what must hold of the axes."""
-    extents: dict[int, PrimExpr] = {id(iv): iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
-    values: dict[int, PrimExpr] = {id(iv): iv.var for iv in stage.leaf_iter_vars}
-    for r in stage.relations:
-        if isinstance(r, Split) and id(r.parent) in extents:
-            whole = extents[id(r.parent)]
-            amount = r.factor if r.factor is not None else r.nparts
-            rest = floordiv(whole + amount - 1, amount)
-            extents[id(r.inner)], extents[id(r.outer)] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
-        elif isinstance(r, Fuse) and id(r.outer) in extents:
-            extents[id(r.fused)] = extents[id(r.outer)] * extents[id(r.inner)]
-    for r in reversed(stage.relations):
-        if isinstance(r, Split):
-            values[id(r.parent)] = (
-                values[id(r.outer)] * extents[id(r.inner)] + values[id(r.inner)]
-                if id(r.inner) in extents
-                else r.parent.var
-            )
-        else:
-            fused = values[id(r.fused)]
-            if id(r.inner) in extents:
-                values[id(r.outer)] = floordiv(fused, extents[id(r.inner)])
-                values[id(r.inner)] = fused % extents[id(r.inner)]
-    guards = [values[id(iv)] < iv.dom.extent for iv in stage.reduce_axis]  # type: ignore[union-attr]
-    shifted = {id(iv): values[id(iv)] + iv.dom.min for iv in stage.reduce_axis}  # type: ignore[union-attr]
-    return {**values, **shifted}, extents, guards
+    def _intermediate(self, what: str) -> None:
+        if self.is_output or isinstance(self.op, PlaceholderOp):
+            kind = "output" if self.is_output else "input"
+            raise ScheduleError(f"{what}: '{self.op.name}' is an {kind}, memory of the caller",
+                                help="use cache_write or cache_read, and schedule the copy")  # fmt: skip

@@ -14,6 +14,7 @@ from weft.ir import IntImm, IRModule, PrimExpr, Range, as_int, const, function_p
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
+from weft.tir.transform.dim_align import DIM_ALIGN, aligned
 from weft.tir.transform.extent import bound_over
 
 __all__ = ["compact_buffer"]
@@ -26,7 +27,7 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Requires
         No blocks; buffers with their dimensions.
     Ensures
-        The same form.
+        The same form; strides that ``storage_align`` asked for.
     Example
         Before::
 
@@ -57,16 +58,16 @@ def compact_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
 
 def _walk(node: Any, analyzer: Analyzer) -> Any:
     if isinstance(node, For):
-        analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+        analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     if isinstance(node, Stmt):
         node = rebuild(node, lambda n: _walk(n, analyzer) if isinstance(n, Stmt) else n)
     own = isinstance(node, AllocBuffer) and not node.buffer.scope.startswith("shared")  # others use what is shared
     if isinstance(node, AllocBuffer) and own and not node.buffer.strides:
-        return _compact(node, analyzer)
-    return node
+        node = _compact(node, analyzer)
+    return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
 
 
-def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> Stmt:
+def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> AllocBuffer:
     buffer = alloc.buffer
     loops = [n for n in walk(alloc.body) if isinstance(n, For)]
     domains: dict[int, tuple[PrimExpr, PrimExpr] | None] = {

@@ -18,6 +18,7 @@ from weft.ir import (
     const,
     function_pass,
     int64,
+    max_,
     rebuild,
     with_lanes,
 )
@@ -82,13 +83,17 @@ class _Flatten:
         self.flat: dict[int, Buffer] = {}
         self.keep: list[Buffer] = []
 
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """Return the one-dimensional twin of a buffer."""
+    def buffer(self, buffer: Buffer, allocated: bool = False) -> Buffer:
+        """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
         twin = self.flat.get(id(buffer))
         if twin is None:
             size: PrimExpr = int64(1)
-            for d in buffer.shape:
-                size = size * cast("int64", d)
+            if allocated and buffer.strides:
+                for d, s in zip(buffer.shape, buffer.strides, strict=True):
+                    size = size + cast("int64", max_(d - 1, 0)) * cast("int64", s)
+            else:
+                for d in buffer.shape:
+                    size = size * cast("int64", d)
             twin = Buffer(
                 buffer.data,
                 buffer.dtype,
@@ -149,11 +154,11 @@ class _Flatten:
                 span=node.span,
             )
         if isinstance(node, AllocBuffer):
-            return AllocBuffer(self.buffer(node.buffer), self.visit(node.body), node.annotations, span=node.span)
+            return AllocBuffer(self.buffer(node.buffer, True), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):
             return self.visit(node.body)
         if isinstance(node, For):
-            self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
             return rebuild(node, self.visit)
         if isinstance(node, (Buffer, Attrs)):
             return node

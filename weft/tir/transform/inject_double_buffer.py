@@ -24,6 +24,7 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.transform.dim_align import behind_new_axis
 from weft.tir.transform.remove_no_op import is_pure
 
 __all__ = ["inject_double_buffer"]
@@ -117,7 +118,7 @@ def _ahead(loop: For, allocs: list[AllocBuffer], parts: list[Stmt], split: int) 
             kept.append(plain)
             continue
         buffer, start, parts = made
-        doubled.append(replace_node(plain, buffer=buffer))
+        doubled.append(replace_node(plain, buffer=buffer, annotations=behind_new_axis(plain.annotations)))
         starts += start
     body = _around(kept, seq(*parts))
     if not doubled:

@@ -30,6 +30,7 @@ from weft.tir.stmt import (
     While,
     seq,
 )
+from weft.tir.transform.dim_align import behind_new_axis
 from weft.tir.transform.remove_no_op import is_pure
 
 __all__ = ["inject_virtual_thread", "is_virtual"]
@@ -137,7 +138,7 @@ class _Injector:
             if isinstance(n, Prefetch) and id(n.buffer) in copies:
                 return seq()
             if isinstance(n, AllocBuffer) and id(n.buffer) in copies:
-                return replace_node(n, buffer=copies[id(n.buffer)])
+                return replace_node(n, buffer=copies[id(n.buffer)], annotations=behind_new_axis(n.annotations))
             return n
 
         self.inside |= {id(b) for b in copies.values()}

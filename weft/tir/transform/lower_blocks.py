@@ -7,14 +7,17 @@ from typing import Any
 from weft.arith import Analyzer
 from weft.ir import (
     TRUE,
+    Attrs,
     IntImm,
     IRModule,
     IterVar,
     PrimExpr,
     Var,
+    as_int,
     function_pass,
     logical_and,
     rebuild,
+    rewrite,
     substitute,
     walk,
 )
@@ -23,6 +26,7 @@ from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.match_buffer import lower_match_buffers
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.transform.dim_align import DIM_ALIGN
 
 __all__ = ["lower_blocks"]
 
@@ -65,7 +69,7 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
     body = state.stmt(func.body)
     for buffer in state.allocated:
         body = _place(body, buffer, state.carried.get(id(buffer), frozenset()))
-    return func.replace(body=body)
+    return func.replace(body=rewrite(body, state.noted) if state.notes else body)
 
 
 class _Lower:
@@ -74,6 +78,7 @@ class _Lower:
     def __init__(self) -> None:
         self.allocated: list[Buffer] = []
         self.carried: dict[int, frozenset[int]] = {}
+        self.notes: dict[int, tuple[Any, ...]] = {}  # by buffer: strides that were asked for
         self.loops: list[For] = []
         self.before: dict[int, list[Stmt]] = {}  # by loop: inits that run ahead of it
 
@@ -111,6 +116,9 @@ class _Lower:
             for region in block.writes:
                 self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
         self.opaque_loops(block)
+        for index, *note in block.annotations.get(DIM_ALIGN) or ():
+            written = id(block.writes[as_int(index) or 0].buffer)
+            self.notes[written] = (*self.notes.get(written, ()), tuple(note))
         at = self.first_reduction_loop(reduce_values) if block.init is not None else None
         if at is not None:
             nest = init_nest(realize, self.loops[at:], block.name_hint)
@@ -126,6 +134,12 @@ class _Lower:
         body = substitute(body, env)
         predicate = realize.predicate
         return body if isinstance(predicate, IntImm) and predicate.value else IfThenElse(predicate, body)
+
+    def noted(self, node: Any) -> Any:
+        """Write down at an allocation what strides were asked for."""
+        if not isinstance(node, AllocBuffer) or id(node.buffer) not in self.notes:
+            return node
+        return replace_node(node, annotations=Attrs.of(node.annotations, **{DIM_ALIGN: self.notes[id(node.buffer)]}))
 
     def first_reduction_loop(self, reduce_values: list[tuple[IterVar, PrimExpr]]) -> int | None:
         """Return the place of the outermost loop of a reduction that may be empty; None where it never is."""

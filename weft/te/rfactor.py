@@ -1,0 +1,107 @@
+"""rfactor: a reduction in parts, which another reduction puts together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.error import ScheduleError
+from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, const, floordiv, if_then_else, substitute
+from weft.te.stage import Fuse, Split, Stage
+from weft.te.tensor import ComputeOp, Tensor
+from weft.tir import ProducerLoad, Reduce
+
+if TYPE_CHECKING:
+    from weft.te.stages import Schedule
+
+__all__ = ["factor_reduction"]
+
+
+def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis: int) -> Any:
+    """Carry out :meth:`~weft.te.Schedule.rfactor`."""
+    several = isinstance(tensor, (list, tuple))
+    outputs = list(tensor) if several else [tensor]
+    if not outputs or any(not isinstance(t, Tensor) or t.op is not outputs[0].op for t in outputs):
+        raise ScheduleError("rfactor takes a tensor, or the outputs of one operation", found=repr(tensor))
+    stage = schedule[outputs[0]]
+    name = stage.op.name
+    if not stage.reduce_axis:
+        raise ScheduleError(f"rfactor: '{outputs[0].name}' is not a reduction")
+    stage._position(axis, "rfactor")
+    if axis.iter_type != "reduce":
+        raise ScheduleError(f"rfactor: '{axis.var.name}' is no reduction loop")
+    rank = len(stage.axis)
+    if not -rank - 1 <= factor_axis <= rank:
+        raise ScheduleError(f"rfactor: the parts of '{name}' have no axis {factor_axis}",
+                            expected=f"{-rank - 1} to {rank}")  # fmt: skip
+    reduce: Any = stage.body[0]
+    part, part_axis, part_body = _parts(stage, reduce, axis, factor_axis % (rank + 1))
+    op = ComputeOp(f"{name}_rf", axis=part_axis, body=part_body)
+    partial = [op.output(i) for i in range(op.num_outputs)]
+    outer = IterVar(part.dom, Var(axis.var.name + "_v", axis.var.dtype), "reduce")
+    indices = [iv.var for iv in stage.axis]
+    indices.insert(factor_axis % (rank + 1), outer.var)
+    before = schedule.stages[schedule.stages.index(stage) - 1] if schedule.stages.index(stage) else None
+    loads = tuple(ProducerLoad(p, tuple(indices)) for p in partial)
+    stage.body = tuple(Reduce(reduce.combiner, loads, (outer,), TRUE, i, reduce.init) for i in range(len(loads)))
+    stage.reset_loops()
+    schedule._insert(op, "", after=before)
+    return partial if several or len(partial) > 1 else partial[0]
+
+
+def _parts(
+    stage: Stage, reduce: Any, axis: IterVar, position: int
+) -> tuple[IterVar, tuple[IterVar, ...], tuple[PrimExpr, ...]]:
+    """Return the axis of the parts, all axes of them, and what each part is."""
+    values, extents, guards = _reduce_loops(stage)
+    leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
+    part = IterVar(Range.from_min_extent(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype))
+    inner = {
+        id(iv): IterVar(Range.from_min_extent(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce")
+        for iv in leaves
+        if iv is not axis
+    }
+    spatial = [IterVar(iv.dom, Var(iv.var.name + "_rf", iv.var.dtype)) for iv in stage.axis]
+    rename: dict[Any, Any] = {iv.var: new.var for iv, new in zip(stage.axis, spatial, strict=True)}
+    to_leaf = {axis.var: part.var, **{iv.var: inner[id(iv)].var for iv in leaves if iv is not axis}}
+    rename |= {iv.var: substitute(values[id(iv)], to_leaf) for iv in stage.reduce_axis}
+    condition = substitute(reduce.condition, rename)
+    for guard in guards:
+        condition = condition & substitute(guard, to_leaf)
+    axes = tuple(inner[id(iv)] for iv in leaves if iv is not axis)
+    source = tuple(substitute(x, rename) for x in reduce.source)
+    body: tuple[PrimExpr, ...] = source
+    if axes:
+        body = tuple(Reduce(reduce.combiner, source, axes, condition, i) for i in range(len(source)))
+    elif not getattr(condition, "value", 0):
+        identity = reduce.combiner.identity_element
+        body = tuple(if_then_else(condition, x, e) for x, e in zip(source, identity, strict=True))
+    return part, (*spatial[:position], part, *spatial[position:]), body
+
+
+def _reduce_loops(stage: Stage) -> tuple[dict[int, PrimExpr], dict[int, PrimExpr], list[PrimExpr]]:
+    """Return the values of reduction loops in terms of the leaves, all extents, and what must hold of the axes."""
+    extents: dict[int, PrimExpr] = {id(iv): iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
+    values: dict[int, PrimExpr] = {id(iv): iv.var for iv in stage.leaf_iter_vars}
+    for r in stage.relations:
+        if isinstance(r, Split) and id(r.parent) in extents:
+            whole = extents[id(r.parent)]
+            amount = r.factor if r.factor is not None else r.nparts
+            rest = floordiv(whole + amount - 1, amount)
+            extents[id(r.inner)], extents[id(r.outer)] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
+        elif isinstance(r, Fuse) and id(r.outer) in extents:
+            extents[id(r.fused)] = extents[id(r.outer)] * extents[id(r.inner)]
+    for r in reversed(stage.relations):
+        if isinstance(r, Split):
+            values[id(r.parent)] = (
+                values[id(r.outer)] * extents[id(r.inner)] + values[id(r.inner)]
+                if id(r.inner) in extents
+                else r.parent.var
+            )
+        else:
+            fused = values[id(r.fused)]
+            if id(r.inner) in extents:
+                values[id(r.outer)] = floordiv(fused, extents[id(r.inner)])
+                values[id(r.inner)] = fused % extents[id(r.inner)]
+    guards = [values[id(iv)] < iv.dom.extent for iv in stage.reduce_axis]  # type: ignore[union-attr]
+    shifted = {id(iv): values[id(iv)] + iv.dom.min for iv in stage.reduce_axis}  # type: ignore[union-attr]
+    return {**values, **shifted}, extents, guards

@@ -1,0 +1,241 @@
+"""Schedules of tensor expressions: the stages of a graph, and the primitives that add stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft.error import ScheduleError
+from weft.ir import IterVar, Range, Var, const, rewrite, substitute
+from weft.te.rfactor import factor_reduction
+from weft.te.stage import Stage, check_scope
+from weft.te.tensor import ComputeOp, Operation, ScanOp, Tensor
+from weft.tir import Buffer, ProducerLoad, decl_buffer
+
+__all__ = ["Schedule", "create_schedule"]
+
+
+class Schedule:
+    """The stages of a tensor-expression graph, producers first. Index it by a tensor or an operation."""
+
+    def __init__(self, outputs: Sequence[Operation]) -> None:
+        self.outputs = list(outputs)
+        self.stages: list[Stage] = []
+        self.stage_map: dict[int, Stage] = {}
+        self._buffers: dict[int, Buffer] = {}
+        for op in _operations(self.outputs):
+            stage = Stage(self, op)
+            self.stages.append(stage)
+            self.stage_map[id(op)] = stage
+        for op in self.outputs:
+            self.stage_map[id(op)].is_output = True
+        self._states: dict[int, Tensor] = {}  # by tensor: the output of a scan whose memory it shares
+        for stage in list(self.stages):
+            if isinstance(stage.op, ScanOp):
+                self._lay_out_scan(stage, stage.op)
+
+    def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
+        """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
+        for i, (state, init, update) in enumerate(zip(op.state_placeholder, op.init, op.update, strict=True)):
+            out = op.output(i)
+            self._states[id(state)] = self._states[id(update)] = out
+            first = self[init]
+            alone = isinstance(init.op, ComputeOp) and not first.is_output and self.consumers(first) == [scan]
+            if alone and init.op.num_outputs == 1:
+                self._states[id(init)] = out
+        states = [self[t] for t in op.state_placeholder]
+        updates = [self[t] for t in op.update]
+        for stage in self.stages:
+            step = any(stage is u for u in updates)
+            if step or (any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)):
+                stage.attach_type, stage.attach_stage, stage.attach_ivar = "scope", scan, op.scan_axis
+
+    def state_of(self, tensor: Tensor) -> Tensor | None:
+        """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
+        return self._states.get(id(tensor))
+
+    def __getitem__(self, key: Any) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        stage = self.stage_map.get(id(op))
+        if stage is None:
+            raise ScheduleError(
+                f"the schedule has no stage for '{getattr(op, 'name', op)}'",
+                expected=", ".join(s.op.name for s in self.stages),
+            )
+        return stage
+
+    def producer(self, tensor: Tensor) -> Stage:
+        """Return the stage that computes a tensor."""
+        return self[tensor]
+
+    def buffer(self, tensor: Tensor) -> Buffer:
+        """Return the buffer of a tensor in the statements of this schedule."""
+        tensor = self._states.get(id(tensor), tensor)
+        known = self._buffers.get(id(tensor))
+        if known is None:
+            taken = {b.name for b in self._buffers.values()}
+            name, n = tensor.name, 0
+            while name in taken:
+                n += 1
+                name = f"{tensor.name}_{n}"
+            known = self._buffers[id(tensor)] = decl_buffer(tensor.shape, tensor.dtype, name, scope=self[tensor].scope)
+        return known
+
+    def set_buffer(self, tensor: Tensor, buffer: Buffer) -> None:
+        """Use `buffer` for a tensor in the statements of this schedule."""
+        self._buffers[id(tensor)] = buffer
+
+    def depends(self, consumer: Stage, producer: Stage) -> bool:
+        """Whether a stage reads another one, directly or through others."""
+        seen: set[int] = set()
+        stack = [consumer]
+        while stack:
+            stage = stack.pop()
+            for t in stage.reads():
+                other = self.stage_map.get(id(t.op))
+                if other is producer:
+                    return True
+                if other is not None and id(other) not in seen:
+                    seen.add(id(other))
+                    stack.append(other)
+        return False
+
+    def consumers(self, stage: Stage) -> list[Stage]:
+        """List the stages that read what `stage` computes."""
+        return [s for s in self.stages if any(t.op is stage.op for t in s.reads())]
+
+    def normalize(self) -> Schedule:
+        """Substitute inlined stages into their consumers; returns the schedule itself."""
+        for stage in self.stages:
+            if stage.attach_type == "inline":
+                self._inline(stage)
+        return self
+
+    def _inline(self, stage: Stage) -> None:
+        axis = [iv.var for iv in stage.axis]
+
+        def replace(node: Any) -> Any:
+            if isinstance(node, ProducerLoad) and node.producer.op is stage.op:
+                return substitute(stage.body[node.producer.value_index], dict(zip(axis, node.indices, strict=True)))
+            return node
+
+        for consumer in self.consumers(stage):
+            if not isinstance(consumer.op, ComputeOp):
+                raise ScheduleError(
+                    f"compute_inline: '{consumer.op.name}' reads '{stage.op.name}' as memory, so it cannot be inlined"
+                )
+            consumer.body = rewrite(consumer.body, replace)
+
+    # --- caches ---
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """Copy a tensor to `scope` before `readers` (stages' operations or tensors) read it; returns the copy."""
+        check_scope(scope, "cache_read")
+        stages = [self[r] for r in (readers if isinstance(readers, (list, tuple)) else [readers])]
+        if not stages:
+            raise ScheduleError(f"cache_read of '{tensor.name}' needs readers", help="pass the tensors that read it")
+        for stage in stages:
+            if not any(t is tensor for t in stage.reads()):
+                raise ScheduleError(f"cache_read: stage '{stage.op.name}' does not read '{tensor.name}'")
+            if not isinstance(stage.op, ComputeOp):
+                raise ScheduleError(f"cache_read: '{stage.op.name}' is no compute operation")
+        axis = tuple(IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype)) for i, d in enumerate(tensor.shape))
+        op = ComputeOp(f"{tensor.name}_{scope}", axis=axis, body=(ProducerLoad(tensor, tuple(iv.var for iv in axis)),))
+        copy = op.output(0)
+        for stage in stages:
+            stage.body = rewrite(
+                stage.body,
+                lambda n: ProducerLoad(copy, n.indices) if isinstance(n, ProducerLoad) and n.producer is tensor else n,
+            )
+        self._insert(op, scope, after=self[tensor])
+        return copy
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute a tensor in `scope` first and copy it to its place.
+
+        Parameters
+        ----------
+        tensor : Tensor or list of Tensor
+            All outputs of one compute operation.
+
+        Returns
+        -------
+        Tensor or list of Tensor
+            What is computed in `scope`; a list where a list was given.
+        """
+        check_scope(scope, "cache_write")
+        given = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
+        if not given or any(not isinstance(t, Tensor) or t.op is not given[0].op for t in given):
+            raise ScheduleError("cache_write takes a tensor, or the outputs of one operation", found=repr(tensor))
+        stage, name = self[given[0]], given[0].op.name
+        if not isinstance(stage.op, ComputeOp):
+            raise ScheduleError(f"cache_write: '{name}' is no compute operation")
+        if sorted(t.value_index for t in given) != list(range(stage.op.num_outputs)):
+            raise ScheduleError(f"cache_write: '{name}' computes {stage.op.num_outputs} outputs together",
+                                found=str(len(given)), help="pass a list of all of them")  # fmt: skip
+        if stage.relations:
+            raise ScheduleError(
+                f"cache_write: the loops of '{name}' are scheduled already",
+                help="call cache_write before split, fuse and tile",
+            )
+        axis = tuple(IterVar(iv.dom, Var(f"{iv.var.name}_c", iv.var.dtype)) for iv in stage.axis)
+        mapping = {iv.var: new.var for iv, new in zip(stage.axis, axis, strict=True)}
+        op = ComputeOp(f"{name}_{scope}", axis=axis, body=substitute(stage.body, mapping))
+        before = self.stages[self.stages.index(stage) - 1] if self.stages.index(stage) else None
+        at = tuple(iv.var for iv in stage.axis)
+        stage.body = tuple(ProducerLoad(op.output(i), at) for i in range(op.num_outputs))
+        stage.reset_loops()
+        self._insert(op, scope, after=before)
+        cached = [op.output(t.value_index) for t in given]
+        return cached if isinstance(tensor, (list, tuple)) else cached[0]
+
+    def _insert(self, op: Operation, scope: str, after: Stage | None) -> Stage:
+        stage = Stage(self, op)
+        stage.given_scope = scope
+        self.stages.insert(0 if after is None else self.stages.index(after) + 1, stage)
+        self.stage_map[id(op)] = stage
+        return stage
+
+    def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
+        """Compute a reduction in parts, one for each value of `axis`; the tensor then reduces the parts.
+
+        Parameters
+        ----------
+        tensor : Tensor or list of Tensor
+            A reduction; all outputs of its operation are reduced in parts.
+        axis : IterVar
+            A reduction loop of its stage (an axis, or what ``split`` made of one).
+        factor_axis : int
+            Where the new dimension of the partial results goes; below zero, from the end.
+
+        Returns
+        -------
+        Tensor or list of Tensor
+            The partial results; a list where the operation has several outputs.
+        """
+        return factor_reduction(self, tensor, axis, factor_axis)
+
+
+def _operations(outputs: Iterable[Operation]) -> list[Operation]:
+    """List all operations, producers first (iterative: graphs may be deep)."""
+    done: set[int] = set()
+    order: list[Operation] = []
+    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(list(outputs))]
+    while stack:
+        op, ready = stack.pop()
+        if ready:
+            order.append(op)
+        elif id(op) not in done:
+            done.add(id(op))
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors()))
+    return order
+
+
+def create_schedule(ops: Any) -> Schedule:
+    """Make a schedule for operations (or tensors) and all that they depend on."""
+    listed = [o.op if isinstance(o, Tensor) else o for o in (ops if isinstance(ops, (list, tuple)) else [ops])]
+    wrong = [o for o in listed if not isinstance(o, Operation)]
+    if wrong or not listed:
+        raise ScheduleError("create_schedule takes operations or tensors", found=repr(wrong[0]) if wrong else "nothing")
+    return Schedule(listed)
