@@ -66,14 +66,18 @@ register_func = register_global_func
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """Look a global function up.
 
+    Weft keeps those of its own whose names Apache TVM takes too under ``weft.``: both may live in one process. They
+    are found under the common name as long as nobody else took it.
+
     Raises
     ------
     InvalidArgument
         When there is none and `allow_missing` is false.
     """
-    found = tvm_ffi.get_global_func(name, allow_missing=True)
-    if found is not None:
-        return packed(found)
+    for known in (name, f"weft.{name}"):
+        found = tvm_ffi.get_global_func(known, allow_missing=True)
+        if found is not None:
+            return packed(found)
     if allow_missing:
         return None
     raise InvalidArgument(f"there is no global function '{name}'", help="register it with register_global_func")

@@ -5,6 +5,7 @@ for GPUs.
 """
 
 import weft.target.c
+import weft.target.codegen
 import weft.target.cuda
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule

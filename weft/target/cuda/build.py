@@ -162,5 +162,5 @@ def _source(mod: IRModule, target: Target, fmt: str) -> str:
 
 
 for _kind in DEVICE_CODE:
-    register_global_func(f"target.build.{_kind}", build_gpu, override=True)
+    register_global_func(f"weft.target.build.{_kind}", build_gpu, override=True)
     register_global_func(f"weft.target.source.{_kind}", _source, override=True)
