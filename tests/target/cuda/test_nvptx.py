@@ -462,3 +462,19 @@ def test_statements_and_scalar_parameters(flag):
     steps = np.where((table >= 40).any(1), (table >= 40).argmax(1), 16)
     np.testing.assert_array_equal(b, above)
     np.testing.assert_array_equal(c, np.where(np.arange(64) % 2 == 0, steps + 3, np.where(above, 7, 250)))
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("llvm.nvvm.read.ptx.sreg.cluster.ctaid.x", r"sm_70 has no code for one of llvm\.nvvm.*Cannot select"),
+        ("llvm.nvvm.nonsense", r"a device has no function 'llvm\.nvvm\.nonsense'"),
+    ],
+)
+def test_instructions_that_the_architecture_lacks_are_refused(name, match):
+    @T.prim_func
+    def f(A: T.Buffer((4,), "int32")):
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            A[tx] = T.call_llvm_pure_intrin("int32", name)
+
+    _refused(f, match, "nvptx -mcpu=sm_70")

@@ -15,6 +15,7 @@ from weft.ir import DataType, IRModule, as_int, walk
 from weft.target.cuda.lower import lower_for_gpu
 from weft.target.cuda.nvptx_math import MATH, float_remainder
 from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
+from weft.target.cuda.nvptx_trial import check_instructions
 from weft.target.cuda.threads import AXES, launch_extents
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.memory import alignment
@@ -36,6 +37,7 @@ class _DeviceModule(ModuleEmitter):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
+        self.named: set[str] = set()  # instructions that the program names itself
         self.has_scalar_loop = True  # code of one thread: LLVM's whole pipeline is for it
 
     def declare(self, name: str, signature: str) -> None:
@@ -72,7 +74,14 @@ def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -
     CodegenError
         For what the device cannot do; the message names the function and shows the line.
     """
-    return assemble(_emitted(functions, target))
+    module = _emitted(functions, target)
+    if module.named:
+        check_instructions(module.text(), module.named, module.target)
+    ptx = assemble(module)
+    missing = re.search(r"^\.extern \.func\s+(?:\(.*?\)\s*)?([\w$.]+)", ptx, re.MULTILINE)
+    if missing is not None:
+        raise CodegenError(f"a device has no function '{missing[1]}'", help="does LLVM name it so?")
+    return ptx
 
 
 def emit_nvvm(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -> str:
@@ -80,7 +89,7 @@ def emit_nvvm(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) 
     return _emitted(functions, target).text()
 
 
-def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> ModuleEmitter:
+def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> _DeviceModule:
     target = target if isinstance(target, Target) else Target(target or "nvptx")
     if target.kind.name != "nvptx":
         raise CodegenError("PTX is made for targets of kind nvptx", found=str(target), help="Target('nvptx')")
@@ -104,7 +113,7 @@ def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> d
     return {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
 
 
-def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:
+def _emit_kernel(module: _DeviceModule, name: str, func: PrimFunc) -> None:
     """Emit one device function."""
     extents = launch_extents(func, int(module.target.attrs.get("max_num_threads", 1024)))
     symbol = re.sub(r"\W", "_", name)
@@ -133,6 +142,7 @@ def _emit_kernel(module: ModuleEmitter, name: str, func: PrimFunc) -> None:
                 _bound_dimension(func, p, s)
     STMT(func.body, s)
     s.emit("ret void")
+    module.named |= s.named
     threads = [as_int(extents[a]) if a in extents else 1 for a in AXES[3:]]
     launch = f' "nvvm.maxntid"="{",".join(map(str, threads))}"' if None not in threads else ""
     module.functions.append(finish(s, f"define ptx_kernel void @{symbol}({', '.join(params)}) #0{launch}"))

@@ -12,13 +12,14 @@ from weft.ir import CallIntrin, DataType, PrimExpr, Range, StringImm, as_int
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.expr import guarded
+from weft.target.llvm.intrin import llvm_intrinsic
 from weft.target.llvm.stmt import STMT
 from weft.target.llvm.types import llvm_type, memory_type
 from weft.tir import AllocBuffer, AssertStmt, For, ForKind, Prefetch
 
 __all__ = ["INTRINSICS", "STATEMENTS", "KernelEmitter"]
 
-INTRINSICS: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {}
+INTRINSICS: dict[str, Callable[[CallIntrin, Any], str]] = {}
 """Intrinsic to the rule that comes before that of target llvm."""
 STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}
 """Kind of statement to the rule that comes before that of target llvm."""
@@ -34,6 +35,7 @@ class KernelEmitter(FunctionEmitter):
         super().__init__(module, name)
         self.bound_axes: frozenset[str] = frozenset()
         self.shared_bytes = 0
+        self.named: set[str] = set()  # instructions that the program names itself
 
 
 def _on(*names: str) -> Callable[[Any], Any]:
@@ -64,7 +66,7 @@ def _loop(node: For, s: KernelEmitter) -> None:
     if as_int(node.min) != 0:
         index = s.value(f"add {llvm_type(dtype)} {index}, {s.expr(node.min)}")
     s.env[id(node.loop_var)] = index
-    s.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    s.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     outer = s.bound_axes
     s.bound_axes = outer | {tag}
     if tag in outer:
@@ -219,6 +221,13 @@ def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
 def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
     """Evaluate only the side that is taken, by a branch that becomes a predicate."""
     return guarded(s, s.expr(e.args[0]), e.args[1], e.args[2])
+
+
+@_on("call_llvm_intrin", "call_llvm_pure_intrin")
+def _named(e: CallIntrin, s: KernelEmitter) -> str:
+    if e.args and isinstance(e.args[0], StringImm):
+        s.named.add(e.args[0].value)
+    return llvm_intrinsic(e, s)
 
 
 @_on("call_extern", "call_pure_extern", "tvm_call_packed", "call_packed", "tvm_call_cpacked")

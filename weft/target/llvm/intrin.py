@@ -31,7 +31,7 @@ from weft.target.llvm.memory import alignment, element_pointer
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 from weft.tir import INTRINSICS, BufferLoad
 
-__all__ = ["lanewise", "on"]
+__all__ = ["lanewise", "llvm_intrinsic", "on"]
 
 _LLVM = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
@@ -402,7 +402,8 @@ def _extern(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("call_llvm_intrin", "call_llvm_pure_intrin")
-def _llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
+def llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
+    """Emit a call of the intrinsic of LLVM that the first argument names; its suffix may be left out."""
     name = e.args[0]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
         raise CodegenError(
