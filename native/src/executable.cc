@@ -43,7 +43,7 @@ bool is_utf8(const std::string& text) {
 // A cursor over untrusted bytes: every read is checked against what is left, errors name section and offset.
 class Reader {
  public:
-  Reader(const char* data, size_t size) : data_(data), size_(size) {}
+  Reader(const char* data, size_t size, TVMFFIObject* keep) : data_(data), size_(size), keep_(keep) {}
 
   void section(const char* name) { section_ = name; }
 
@@ -94,10 +94,13 @@ class Reader {
   }
 
   size_t left() const { return size_ - at_; }
+  // What keeps the bytes in place, or null.
+  TVMFFIObject* keep() const { return keep_; }
 
  private:
   const char* data_;
   size_t size_;
+  TVMFFIObject* keep_;
   size_t at_ = 0;
   const char* section_ = "header";
 };
@@ -133,6 +136,12 @@ Any read_tensor(Reader* in) {
   }
   const char* data = in->take(static_cast<uint64_t>(nbytes), "tensor data");
   (void)device;  // constants are stored as host data; the VM moves them to its device
+  if (in->keep() != nullptr && nbytes != 0 && reinterpret_cast<uintptr_t>(data) % kAlignment == 0) {
+    TVMFFIObject* view =
+        tensor_new(in->keep(), const_cast<char*>(data), DLDevice{kDLCPU, 0}, dtype, shape.data(), ndim);
+    if (view == nullptr) in->error("no memory for a tensor");
+    return own(view);
+  }
   TVMFFIObject* tensor = tensor_empty(shape.data(), ndim, dtype, DLDevice{kDLCPU, 0}, Allocator::kNaive);
   if (tensor == nullptr) in->error("no memory for a tensor of " + std::to_string(nbytes) + " bytes");
   if (nbytes != 0) std::memcpy(TVMFFITensorGetDLTensorPtr(tensor)->data, data, static_cast<size_t>(nbytes));
@@ -318,12 +327,17 @@ class Verifier {
 
   void check_function(const FuncInfo& f) {
     bool terminated = false;
-    for (int64_t pc = f.start_instr; pc < f.end_instr; ++pc) {
-      at_ = "section code: function \"" + f.name + "\", instruction " + std::to_string(pc - f.start_instr) + " (word " +
-            std::to_string(p_.instr_offset[static_cast<size_t>(pc)]) + "): ";
-      terminated = check_instruction(f, pc);
-    }
-    if (!terminated) error(at_ + "falls off the end of the function");
+    function_ = &f;
+    for (pc_ = f.start_instr; pc_ < f.end_instr; ++pc_) terminated = check_instruction(f, pc_);
+    pc_ = f.end_instr - 1;
+    if (!terminated) error_here("falls off the end of the function");
+  }
+
+  // An error in the instruction that is being checked.
+  void error_here(const std::string& text) {
+    error("section code: function \"" + function_->name + "\", instruction " +
+          std::to_string(pc_ - function_->start_instr) + " (word " +
+          std::to_string(p_.instr_offset[static_cast<size_t>(pc_)]) + "): " + text);
   }
 
   // True when control never passes to the next instruction.
@@ -338,22 +352,22 @@ class Verifier {
   case number: operands = ops; break;
 #include "relax_ops.def"
 #undef WEFT_RELAX_OP
-      default: error(at_ + "unknown opcode " + std::to_string(w[0])); return false;
+      default: error_here("unknown opcode " + std::to_string(w[0])); return false;
     }
     int64_t i = 1;
     for (const char* op = operands; *op != '\0'; ++op) {
       if (*op == 'a') continue;
-      if (i >= n) return error(at_ + "cut short"), false;
+      if (i >= n) return error_here("cut short"), false;
       check_operand(f, pc, *op, w[i]);
       if (*op == 'n') {
         if (w[i] < 0 || w[i] != n - i - 1) {
-          return error(at_ + std::to_string(w[i]) + " arguments in " + std::to_string(n - i - 1) + " words"), false;
+          return error_here(std::to_string(w[i]) + " arguments in " + std::to_string(n - i - 1) + " words"), false;
         }
         for (int64_t k = i + 1; k < n; ++k) check_argument(f, w[k]);
         if (f.kind == FuncKind::kVM && w[2] >= 0 && w[2] < static_cast<int64_t>(p_.functions.size())) {
           const FuncInfo& callee = p_.functions[static_cast<size_t>(w[2])];
           if (callee.kind != FuncKind::kPacked && callee.num_args != w[i]) {
-            error(at_ + "calls \"" + callee.name + "\" with " + std::to_string(w[i]) + " arguments, it takes " +
+            error_here("calls \"" + callee.name + "\" with " + std::to_string(w[i]) + " arguments, it takes " +
                   std::to_string(callee.num_args));
           }
         }
@@ -362,23 +376,23 @@ class Verifier {
       }
       ++i;
     }
-    if (i != n) error(at_ + std::to_string(n) + " words, expected " + std::to_string(i));
+    if (i != n) error_here(std::to_string(n) + " words, expected " + std::to_string(i));
     return w[0] == static_cast<int64_t>(Opcode::kRet) || w[0] == static_cast<int64_t>(Opcode::kGoto);
   }
 
   void check_operand(const FuncInfo& f, int64_t pc, char op, int64_t word) {
     switch (op) {
       case 'd':
-        if (word != kVoidRegister && (word < 0 || word >= f.register_file_size)) error(at_ + "destination register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
+        if (word != kVoidRegister && (word < 0 || word >= f.register_file_size)) error_here("destination register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
         break;
       case 'r':
-        if (word < 0 || word >= f.register_file_size) error(at_ + "register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
+        if (word < 0 || word >= f.register_file_size) error_here("register " + std::to_string(word) + " of " + std::to_string(f.register_file_size));
         break;
       case 'f':
-        if (word < 0 || word >= static_cast<int64_t>(p_.functions.size())) error(at_ + "function " + std::to_string(word) + " of " + std::to_string(p_.functions.size()));
+        if (word < 0 || word >= static_cast<int64_t>(p_.functions.size())) error_here("function " + std::to_string(word) + " of " + std::to_string(p_.functions.size()));
         break;
       case 'o':
-        if (word < f.start_instr - pc || word >= f.end_instr - pc) error(at_ + "jump by " + std::to_string(word) + " leaves the function");
+        if (word < f.start_instr - pc || word >= f.end_instr - pc) error_here("jump by " + std::to_string(word) + " leaves the function");
         break;
       default: break;
     }
@@ -388,21 +402,22 @@ class Verifier {
     int64_t value = arg_value(word);
     switch (arg_kind(word)) {
       case ArgKind::kRegister:
-        if (value != kVMRegister && value != kVoidRegister && (value < 0 || value >= f.register_file_size)) error(at_ + "register " + std::to_string(value) + " of " + std::to_string(f.register_file_size));
+        if (value != kVMRegister && value != kVoidRegister && (value < 0 || value >= f.register_file_size)) error_here("register " + std::to_string(value) + " of " + std::to_string(f.register_file_size));
         return;
       case ArgKind::kImmediate: return;
       case ArgKind::kConstant:
-        if (value < 0 || value >= static_cast<int64_t>(p_.constants.size())) error(at_ + "constant " + std::to_string(value) + " of " + std::to_string(p_.constants.size()));
+        if (value < 0 || value >= static_cast<int64_t>(p_.constants.size())) error_here("constant " + std::to_string(value) + " of " + std::to_string(p_.constants.size()));
         return;
       case ArgKind::kFunction:
-        if (value < 0 || value >= static_cast<int64_t>(p_.functions.size())) error(at_ + "function " + std::to_string(value) + " of " + std::to_string(p_.functions.size()));
+        if (value < 0 || value >= static_cast<int64_t>(p_.functions.size())) error_here("function " + std::to_string(value) + " of " + std::to_string(p_.functions.size()));
         return;
     }
-    error(at_ + "unknown argument kind " + std::to_string(static_cast<int64_t>(arg_kind(word))));
+    error_here("unknown argument kind " + std::to_string(static_cast<int64_t>(arg_kind(word))));
   }
 
   Program& p_;
-  std::string at_;
+  const FuncInfo* function_ = nullptr;
+  int64_t pc_ = 0;
   std::vector<std::string> errors_;
   size_t total_ = 0;
 };
@@ -411,9 +426,9 @@ class Verifier {
 
 void verify_program(Program* program) { Verifier(program).run(); }
 
-std::shared_ptr<Program> read_program(const char* data, size_t size) {
+std::shared_ptr<Program> read_program(const char* data, size_t size, TVMFFIObject* keep) {
   auto program = std::make_shared<Program>();
-  Reader in(data, size);
+  Reader in(data, size, keep);
   auto magic = in.pod<uint64_t>("magic number");
   if (magic != kExecutableMagic && magic != kExecutableMagicOld) {
     in.error("not an executable: expected magic number 0xD225DE2F4214151E, found another");
@@ -458,10 +473,11 @@ std::shared_ptr<Program> read_program(const char* data, size_t size) {
   program->instr_data = in.words("instruction words");
   if (in.left() != 0) in.error(std::to_string(in.left()) + " bytes after the end");
   verify_program(program.get());
+  remove_padding(program.get());
   return program;
 }
 
-static void write_to(const Program& program, Writer* out) {
+static void write_to(const Program& program, Writer* out, int64_t at) {
   out->pod(kExecutableMagic);
   out->str(kExecutableVersion);
   out->pod<uint64_t>(program.functions.size());
@@ -475,20 +491,46 @@ static void write_to(const Program& program, Writer* out) {
     out->pod<uint64_t>(f.params.size());
     for (const auto& p : f.params) out->str(p);
   }
+  // Each section before the code says how many constants there are, so the padding is found first.
+  std::vector<std::string> padding(program.constants.size());
+  std::vector<int64_t> shift(program.constants.size());
+  int64_t pads = 0;
+  if (at != kNoPadding) {
+    Writer count(static_cast<std::FILE*>(nullptr));
+    count.pod<uint64_t>(program.memory_scopes.size());
+    for (const auto& scope : program.memory_scopes) {
+      count.pod(scope.first);
+      count.str(scope.second);
+    }
+    count.pod<uint64_t>(0);
+    size_t begin = static_cast<size_t>(at) + out->size();
+    for (size_t i = 0; i < program.constants.size(); ++i) {
+      padding[i] = padding_before(program.constants[i], begin + count.size());
+      if (!padding[i].empty()) {
+        write_constant(&count, Any(tvm::ffi::String(padding[i])));
+        ++pads;
+      }
+      shift[i] = pads;
+      write_constant(&count, program.constants[i]);
+    }
+  }
   out->pod<uint64_t>(program.memory_scopes.size());
   for (const auto& [index, scope] : program.memory_scopes) {
-    out->pod<int64_t>(index);
+    out->pod<int64_t>(index + shift[static_cast<size_t>(index)]);
     out->str(scope);
   }
-  out->pod<uint64_t>(program.constants.size());
-  for (const auto& c : program.constants) write_constant(out, c);
+  out->pod<uint64_t>(program.constants.size() + static_cast<uint64_t>(pads));
+  for (size_t i = 0; i < program.constants.size(); ++i) {
+    if (!padding[i].empty()) write_constant(out, Any(tvm::ffi::String(padding[i])));
+    write_constant(out, program.constants[i]);
+  }
   out->words(program.instr_offset);
-  out->words(program.instr_data);
+  out->words(pads == 0 ? program.instr_data : pad_words(program, shift));
 }
 
-size_t program_size(const Program& program) {
+size_t program_size(const Program& program, int64_t at) {
   Writer count(static_cast<std::FILE*>(nullptr));
-  write_to(program, &count);
+  write_to(program, &count, at);
   return count.size();
 }
 
@@ -496,16 +538,16 @@ std::string write_program(const Program& program) {
   std::string text;
   text.reserve(program_size(program));
   Writer out(&text);
-  write_to(program, &out);
+  write_to(program, &out, kNoPadding);
   return text;
 }
 
-void append_program(const Program& program, const std::string& path) {
+void append_program(const Program& program, const std::string& path, int64_t at) {
   std::FILE* file = std::fopen(path.c_str(), "ab");
   if (file == nullptr) throw tvm::ffi::Error("OSError", "cannot open \"" + path + "\": " + std::strerror(errno), "");
   try {
     Writer out(file);
-    write_to(program, &out);
+    write_to(program, &out, at);
   } catch (...) {
     std::fclose(file);
     throw;

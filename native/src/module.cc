@@ -1,5 +1,6 @@
 // Modules: executables, virtual machines, JIT-made code, shared libraries. The only user of tvm-ffi's ModuleObj class.
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
@@ -97,11 +98,39 @@ class JitModuleObj final : public CodeModule {
   Any keep_alive_;
 };
 
+// A name for dlopen, which returns the library that it opened before under a name although the file there may be
+// another by now: each file that was met under a path has a spelling of its own.
+static std::string spelling_of(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return path;
+  using Identity = std::pair<dev_t, ino_t>;
+  static std::mutex mutex;
+  static auto* met = new std::map<std::string, std::vector<Identity>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<Identity>& files = (*met)[path];
+  Identity identity{info.st_dev, info.st_ino};
+  size_t slash = path.rfind('/');
+  std::string name = slash == std::string::npos ? "./" + path : path;
+  slash = slash == std::string::npos ? 1 : slash;
+  for (Identity& file : files) {
+    if (file == identity) return name;
+    void* open = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (open == nullptr) {  // nobody uses the file that had this spelling
+      file = identity;
+      return name;
+    }
+    dlclose(open);
+    name.insert(slash, "/.");
+  }
+  files.push_back(identity);
+  return name;
+}
+
 // A shared library with functions `__tvm_ffi_<name>`.
 class LibraryModuleObj final : public CodeModule {
  public:
   explicit LibraryModuleObj(const std::string& path) : path_(path) {
-    handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    handle_ = dlopen(spelling_of(path).c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (handle_ == nullptr) raise("ExecutableError", "cannot open the library \"" + path + "\": " + dlerror());
     context_ = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"));
     if (context_ != nullptr) {
@@ -254,8 +283,8 @@ static T* as(const Module& module, const char* what) {
 static ExecutableObj* as_executable(const Module& m) { return as<ExecutableObj>(m, "an executable"); }
 static VM& as_vm(const Module& m) { return as<VMModuleObj>(m, "a virtual machine")->vm; }
 
-static Module executable_from_bytes(const char* data, size_t size) {
-  return Module(tvm::ffi::make_object<ExecutableObj>(read_program(data, size)));
+static Module executable_from_bytes(const char* data, size_t size, TVMFFIObject* keep = nullptr) {
+  return Module(tvm::ffi::make_object<ExecutableObj>(read_program(data, size, keep)));
 }
 
 static std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor) {
@@ -369,8 +398,10 @@ class Blob {
   const char* end_;
 };
 
-static Module module_from_bytes(const std::string& kind, const char* data, uint64_t size) {
-  if (kind == "weft.Executable" || kind == "relax.VMExecutable") return executable_from_bytes(data, static_cast<size_t>(size));
+static Module module_from_bytes(const std::string& kind, const char* data, uint64_t size, TVMFFIObject* keep) {
+  if (kind == "weft.Executable" || kind == "relax.VMExecutable") {
+    return executable_from_bytes(data, static_cast<size_t>(size), keep);
+  }
   std::string name = "ffi.Module.load_from_bytes." + kind;
   auto loader = Function::GetGlobal(name);
   if (!loader.has_value()) {
@@ -379,8 +410,8 @@ static Module module_from_bytes(const std::string& kind, const char* data, uint6
   return (*loader)(Bytes(data, static_cast<size_t>(size))).cast<Module>();
 }
 
-// The root of the import tree in a blob; `code` stands where the blob says `_lib`.
-static Module load_tree(const char* data, const Module& code) {
+// The root of the import tree in a blob; `code` stands where the blob says `_lib`, and `keep` keeps the blob in place.
+static Module load_tree(const char* data, const Module& code, TVMFFIObject* keep = nullptr) {
   Blob blob(data);
   std::vector<uint64_t> indptr = blob.indices(), children = blob.indices();
   if (indptr.empty()) raise("ExecutableError", "library: the import tree is empty");
@@ -392,7 +423,7 @@ static Module load_tree(const char* data, const Module& code) {
       modules.push_back(code);
     } else {
       uint64_t size = blob.u64();
-      modules.push_back(module_from_bytes(kind, blob.bytes(size), size));
+      modules.push_back(module_from_bytes(kind, blob.bytes(size), size, keep));
     }
   }
   if (modules.empty()) raise("ExecutableError", "library: it holds no modules");
@@ -411,7 +442,10 @@ static Module load_library(const String& path) {
   auto library = tvm::ffi::make_object<LibraryModuleObj>(std::string(path));
   auto* blob = static_cast<const char*>(library->symbol("__tvm_ffi__library_bin"));
   Module code{library};
-  return blob == nullptr ? code : load_tree(blob, code);
+  if (blob == nullptr) return code;
+  // Weights are used where the library is mapped, and each keeps it open.
+  Any keep = code;
+  return load_tree(blob, code, raw(&keep)->v_obj);
 }
 
 // ---- the stateful interface -----------------------------------------------------------------------------------------
@@ -582,9 +616,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.executable_from_parts", executable_from_parts)
       .def("weft.module_to_bytes", [](const Module& m) { return m->SaveToBytes(); })
       .def("weft.executable_to_bytes", [](const Module& m) { return as_executable(m)->SaveToBytes(); })
-      .def("weft.executable_size", [](const Module& m) { return static_cast<int64_t>(program_size(*as_executable(m)->program)); })
+      .def("weft.executable_size", [](const Module& m, int64_t at) { return static_cast<int64_t>(program_size(*as_executable(m)->program, at)); })
       .def("weft.executable_append",
-           [](const Module& m, const String& path) { append_program(*as_executable(m)->program, path); })
+           [](const Module& m, const String& path, int64_t at) { append_program(*as_executable(m)->program, path, at); })
       .def("weft.executable_functions", executable_functions)
       .def("weft.executable_constants",
            [](const Module& m) {

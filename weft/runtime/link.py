@@ -14,13 +14,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 
-__all__ = ["Blob", "join_objects", "link_library", "load_objects", "read_container", "register_object_loader"]
+__all__ = [
+    "Blob",
+    "BlobEntry",
+    "join_objects",
+    "link_library",
+    "load_objects",
+    "read_container",
+    "register_object_loader",
+]
 
 CONTAINER_MAGIC = b"WEFTLIB\x01"
 
@@ -48,13 +57,17 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str], where: Path) ->
     return _object_loader[0](list(objects), list(names))
 
 
+BlobEntry = tuple[str, Callable[[int], int], Callable[[Path, int], None]]
+
+
 class Blob:
     """The bytes of ``__tvm_ffi__library_bin``, written piece by piece so that large constants are not copied.
 
     Parameters
     ----------
     entries : sequence of (kind, size, write)
-        The modules, the root first: their kind, their bytes' number, and a function that appends them to a file.
+        The modules, the root first: their kind, a function that says how many bytes they have, and one that appends
+        them to a file. Both get the place of the first byte in the blob, since weights are aligned in it.
     children : sequence of sequences of int
         Imports of each module in the order in which they come to lie, the library's code among them.
     code_at : int, optional
@@ -63,7 +76,7 @@ class Blob:
 
     def __init__(
         self,
-        entries: Sequence[tuple[str, int, Callable[[Path], None]]],
+        entries: Sequence[BlobEntry],
         children: Sequence[Sequence[int]],
         *,
         code_at: int | None,
@@ -76,10 +89,12 @@ class Blob:
         self._parts: list[bytes | Callable[[Path], None]] = [_vector(indptr) + _vector(flat)]
         body = len(self._parts[0])  # pyright: ignore[reportArgumentType]
         code = _string(b"_lib")
-        for i, (kind, size, write) in enumerate(entries):
-            head = (code if i == code_at else b"") + _string(kind.encode()) + struct.pack("<Q", size)
-            self._parts += [head, write]
-            body += len(head) + size
+        for i, (kind, size_at, write) in enumerate(entries):
+            head = (code if i == code_at else b"") + _string(kind.encode())
+            at = 8 + body + len(head) + 8
+            size = size_at(at)
+            self._parts += [head + struct.pack("<Q", size), partial(write, at=at)]
+            body += len(head) + 8 + size
         if code_at == len(entries):
             self._parts.append(code)
             body += len(code)
@@ -244,10 +259,14 @@ def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, 
 
 
 def _assembly(data: Path, target: str | None) -> str:
-    """Assembly that puts a file into read-only data under the blob's symbol."""
+    """Assembly that puts a file under the blob's symbol, on a cache line.
+
+    Weights are used where they are mapped, so the section can be written: as with memory of one's own, a write to a
+    constant is seen by this process alone.
+    """
     apple = (target or sys.platform).find("darwin") >= 0 or "macos" in (target or "")
     symbol = ("_" if apple else "") + "__tvm_ffi__library_bin"
-    section = ".const" if apple else '.section .rodata,"a"'
+    section = ".section __DATA,__weft" if apple else '.section .weft,"aw"'
     note = "" if apple else '.section .note.GNU-stack,"",%progbits\n'
     return f'{section}\n.globl {symbol}\n.balign 64\n{symbol}:\n.incbin "{data}"\n{note}'
 

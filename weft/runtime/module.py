@@ -298,24 +298,29 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
     return objects, names, link.Blob(entries, children, code_at=code_at)
 
 
-def _entry(module: tvm_ffi.Module, executable_kind: str) -> tuple[str, int, Callable[[Path], None]]:
+def _entry(module: tvm_ffi.Module, executable_kind: str) -> link.BlobEntry:
     """Return the kind of a module, the number of its bytes, and what appends them to a file."""
     kind = str(module.kind)
     if kind in ("weft.Executable", "relax.VMExecutable"):
-        return executable_kind, int(_size(module)), partial(_append_module, module)
+        aligned = executable_kind == "weft.Executable"
+        return executable_kind, partial(_module_size, module, aligned), partial(_append_module, module, aligned)
     if kind == "library" or not module.is_binary_serializable():
         raise ExecutableError(f"a module of kind '{kind}' cannot be put into a library")
     data = bytes(_to_bytes(module))
-    return kind, len(data), partial(_append_bytes, data)
+    return kind, lambda at: len(data), partial(_append_bytes, data)
 
 
-def _append_bytes(data: bytes, path: Path) -> None:
+def _append_bytes(data: bytes, path: Path, at: int) -> None:
     with path.open("ab") as file:
         file.write(data)
 
 
-def _append_module(module: tvm_ffi.Module, path: Path) -> None:
-    _append(module, str(path))
+def _module_size(module: tvm_ffi.Module, aligned: bool, at: int) -> int:
+    return int(_size(module, at if aligned else -1))
+
+
+def _append_module(module: tvm_ffi.Module, aligned: bool, path: Path, at: int) -> None:
+    _append(module, str(path), at if aligned else -1)
 
 
 def _visit(module: tvm_ffi.Module, order: list[tvm_ffi.Module]) -> None:
