@@ -19,6 +19,7 @@ _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
 _CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")
 _PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+))?$")
 _DEFAULT_BITS = {"bool": 8, "handle": 64, "void": 0, "int": 32, "uint": 32, "float": 32, **dict.fromkeys(_FLOAT8, 8)}
+_WIDTHS = {"float": (8, 16, 32, 64), "bfloat": (16,), "int": range(1, 129), "uint": range(1, 129)}
 _EXTENDED = {
     "bfloat16": ml_dtypes.bfloat16,
     **{name: getattr(ml_dtypes, name) for name in _FLOAT8},
@@ -103,6 +104,9 @@ def _parse(text: str) -> DataType:
     dt.code = code
     dt.bits = int(bits) if bits else _DEFAULT_BITS[code]
     dt.lanes = int(lanes) if lanes else 1
+    allowed = _WIDTHS.get(code)
+    if (allowed is not None and dt.bits not in allowed) or dt.lanes < 1:
+        raise InvalidArgument(f"unknown data type '{text}'", help=f"there is no {code} of this width")
     return dt
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
 from weft.error import ScheduleError
-from weft.ir import IntImm, IterVar, PrimExpr, Range, cast, const, floordiv, floormod, substitute, walk
+from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, floormod, substitute, walk
 from weft.te.stage import Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
@@ -48,7 +48,23 @@ def InferBound(sch: Schedule) -> Bounds:
         for iv, dom in _axis_ranges(sch, stage, bounds, analyzer).items():
             bounds[iv] = dom
         _pass_down(stage, bounds, analyzer)
+        _check_threads(stage, bounds)
     return bounds
+
+
+def _check_threads(stage: Stage, bounds: Bounds) -> None:
+    """Refuse loops with more iterations than the threads that they are bound to."""
+    for iv in stage.leaf_iter_vars:
+        thread = stage.attr(iv).bind_thread
+        if thread is None or thread.dom is None:
+            continue
+        wanted, there = as_int(bounds[iv].extent), as_int(thread.dom.extent)
+        if wanted is not None and there is not None and wanted > there:
+            raise ScheduleError(
+                f"'{iv.var.name}' of stage '{stage.op.name}' has {wanted} iterations, "
+                f"and '{thread.thread_tag}' was made with {there} threads",
+                help="split it by the number of threads, or make the axis without a domain",
+            )
 
 
 def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> dict[IterVar, Range]:

@@ -19,6 +19,7 @@ from weft.ir import (
     Var,
     as_expr,
     const,
+    structural_equal,
 )
 from weft.ir import scalar as s
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
@@ -55,7 +56,14 @@ def tag_scope(tag: str) -> Generator[None, None, None]:
 
 
 def _dims(shape: Any) -> tuple[PrimExpr, ...]:
-    return tuple(as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    return tuple(_extent(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+
+
+def _extent(given: Any) -> PrimExpr:
+    dim = None if isinstance(given, (float, str, bool)) else as_expr(given)
+    if dim is None or not DataType(dim.dtype).is_integer or getattr(dim, "value", 0) < 0:
+        raise InvalidArgument("the extents of a shape are integers, none below zero", found=repr(given))
+    return dim
 
 
 def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
@@ -88,13 +96,49 @@ def compute(
     """
     dims = _dims(shape)
     names = _index_names(fcompute, len(dims), varargs_names)
-    axis = tuple(IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True))
+    axis = tuple(
+        IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True)
+    )
     body = fcompute(*[iv.var for iv in axis])
     several = isinstance(body, (tuple, list))
-    exprs = tuple(b.asobject() if isinstance(b, TensorSlice) else as_expr(b) for b in (body if several else (body,)))
-    op = ComputeOp(name, tag or (_TAGS[-1] if _TAGS else ""), Attrs.of(attrs), axis=axis, body=exprs)
+    exprs = tuple(_element(name, b) for b in (body if several else (body,)))
+    if len(exprs) != 1:
+        _check_outputs(name, exprs)
+    op = ComputeOp(name, _tagged(tag), Attrs.of(attrs), axis=axis, body=exprs)
     outs = tuple(op.output(i) for i in range(len(exprs)))
     return outs if several else outs[0]
+
+
+def _element(name: str, body: Any) -> PrimExpr:
+    """Return what an element is, of what a compute function gave."""
+    if isinstance(body, TensorSlice):
+        return body.asobject()
+    if body is None or isinstance(body, (str, Tensor)):
+        raise InvalidArgument(f"the function of compute '{name}' gives no scalar expression", found=repr(body),
+                              help="return what one element is, such as A[i, j] + 1")  # fmt: skip
+    return as_expr(body)
+
+
+def _check_outputs(name: str, exprs: tuple[PrimExpr, ...]) -> None:
+    """Refuse no outputs at all, and reductions that do not belong together."""
+    if not exprs:
+        raise InvalidArgument(f"compute '{name}' has no outputs", found="()")
+    first = exprs[0]
+    reductions = [e for e in exprs if isinstance(e, Reduce)]
+    if reductions and not (isinstance(first, Reduce) and len(reductions) == len(exprs) and all(
+        e.combiner is first.combiner and e.source == first.source and e.axis == first.axis and e.value_index == i
+        for i, e in enumerate(reductions)
+    )):  # fmt: skip
+        raise InvalidArgument(
+            f"the outputs of compute '{name}' are not the components of one reduction",
+            help="reduce a tuple by te.comm_reducer, or compute each by itself",
+        )
+
+
+def _tagged(tag: str) -> str:
+    if tag and _TAGS:
+        raise InvalidArgument("an operation has one tag", found=f"tag='{tag}' inside tag_scope('{_TAGS[-1]}')")
+    return tag or (_TAGS[-1] if _TAGS else "")
 
 
 def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) -> list[str]:
@@ -120,6 +164,8 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) ->
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """Make a reduction variable over ``(begin, end)`` or a Range."""
     if not isinstance(dom, Range):
+        if not isinstance(dom, (tuple, list)) or len(dom) != 2:
+            raise InvalidArgument("a reduction runs over (begin, end)", found=repr(dom), help="te.reduce_axis((0, n))")
         begin, end = (as_expr(d) for d in dom)
         if end.dtype != begin.dtype:
             begin = s.cast(end.dtype, begin)
@@ -165,18 +211,18 @@ def comm_reducer(
         dtypes = [e.dtype for e in source]
         lhs = tuple(Var(f"x{i}", d) for i, d in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}", d) for i, d in enumerate(dtypes))
-        result = fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0])
-        identity = fidentity(*dtypes)
-        combiner = CommReducer(
-            lhs,
-            rhs,
-            tuple(as_expr(r) for r in (result if several else (result,))),
-            tuple(as_expr(i) for i in (identity if isinstance(identity, (tuple, list)) else (identity,))),
-        )
+        result = _listed(fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0]))
+        identity = _listed(_called(fidentity, f"the identity of {name}", *dtypes))
+        for what, got in (("combination", result), ("identity", identity)):
+            if len(got) != len(source):
+                raise InvalidArgument(f"the {what} of {name} has another number of components than what it reduces",
+                                      expected=str(len(source)), found=str(len(got)))  # fmt: skip
+        combiner = CommReducer(lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-        inits = (
-            () if init is None else tuple(as_expr(i) for i in (init if isinstance(init, (tuple, list)) else (init,)))
-        )
+        wrong = next((a for a in axes if not isinstance(a, IterVar) or a.iter_type != "reduce"), None)
+        if wrong is not None or not axes:
+            raise InvalidArgument(f"{name} runs over axes of te.reduce_axis", found=repr(wrong) if axes else "none")
+        inits = () if init is None else tuple(as_expr(i) for i in _listed(init))
         parts = tuple(
             Reduce(combiner, source, axes, TRUE if where is None else as_expr(where), i, inits)
             for i in range(len(source))
@@ -185,6 +231,21 @@ def comm_reducer(
 
     reducer.__name__ = name
     return reducer
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _called(function: Callable[..., Any], what: str, *args: Any) -> Any:
+    """Call a function of the user's own that may take another number of arguments."""
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError as e:
+        raise InvalidArgument(f"{what} takes another number of arguments", expected=str(len(args)), found=str(e)) from e
+    except ValueError:  # of functions that have no signature
+        pass
+    return function(*args)
 
 
 def lowest(dtype: str) -> PrimExpr:
@@ -225,14 +286,15 @@ def scan(
     init, update, state_placeholder : Tensor or list of Tensor
         ``update`` computes row t from row t - 1 of ``state_placeholder``; ``init`` gives the first rows.
     """
-    inits, updates, states = (
-        tuple(v) if isinstance(v, (list, tuple)) else (v,) for v in (init, update, state_placeholder)
-    )
+    inits, updates, states = (_listed(v) for v in (init, update, state_placeholder))
+    _check_scan(name, inits, updates, states)
     first = inits[0].shape[0]
-    axis = IterVar(Range.from_min_extent(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered")
+    axis = IterVar(
+        Range.from_min_extent(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered"
+    )
     op = ScanOp(
         name,
-        tag,
+        _tagged(tag),
         Attrs.of(attrs),
         scan_axis=axis,
         init=inits,
@@ -242,6 +304,29 @@ def scan(
     )
     outs = [op.output(i) for i in range(len(updates))]
     return outs[0] if len(outs) == 1 else outs
+
+
+def _check_scan(name: str, inits: Sequence[Any], updates: Sequence[Any], states: Sequence[Any]) -> None:
+    """Refuse states whose first rows or updates are of another shape or type."""
+    if not len(inits) == len(updates) == len(states) or not states:
+        raise InvalidArgument(f"scan '{name}' needs first rows and an update for each state",
+                              found=f"{len(inits)} init, {len(updates)} update, {len(states)} states")  # fmt: skip
+    for init, update, state in zip(inits, updates, states, strict=True):
+        if not isinstance(state.op, PlaceholderOp):
+            raise InvalidArgument(f"scan '{name}': the state '{state.name}' is no placeholder")
+        for t in (init, update):
+            if t.dtype != state.dtype or not structural_equal(t.shape[1:], state.shape[1:]) or (
+                t is update and not structural_equal(t.shape, state.shape)
+            ):  # fmt: skip
+                raise InvalidArgument(
+                    f"scan '{name}': '{t.name}' does not fit the state '{state.name}'",
+                    expected=f"{state.dtype}, {_shown(state.shape)}",
+                    found=f"{t.dtype}, {_shown(t.shape)}",
+                )
+
+
+def _shown(shape: Sequence[PrimExpr]) -> str:
+    return f"({', '.join(map(str, shape))})"
 
 
 def extern(
@@ -265,7 +350,7 @@ def extern(
         ``fcompute(inputs, outputs)`` from lists of buffers to a statement (or an expression, evaluated for its effect).
     """
     shapes = [_dims(shape)] if not shape or not isinstance(shape[0], (tuple, list)) else [_dims(x) for x in shape]
-    dtypes = [dtype] if isinstance(dtype, str) else list(dtype or [])
+    dtypes = [dtype] * len(shapes) if isinstance(dtype, str) else list(dtype or [])
     if not dtypes:
         if len({t.dtype for t in inputs}) != 1:
             raise InvalidArgument("extern cannot tell the data type of its outputs", help="give dtype=")
@@ -279,11 +364,14 @@ def extern(
         ]
     )
     body = fcompute(ins, outs)
+    if not isinstance(body, (Stmt, PrimExpr)):
+        raise InvalidArgument(f"the function of extern '{name}' gives no statement", found=repr(body),
+                              help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
     if not isinstance(body, Stmt):
         body = Evaluate(body)
     op = ExternOp(
         name,
-        tag,
+        _tagged(tag),
         Attrs.of(attrs),
         inputs=tuple(inputs),
         input_placeholders=tuple(ins),

@@ -256,7 +256,11 @@ def _region(buffer: Buffer, points: list[tuple[PrimExpr, ...]]) -> BufferRegion:
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
         same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in walk(first))
-        ranges.append(Range.from_min_extent(first, const(1, first.dtype)) if same else Range.from_min_extent(const(0, extent.dtype), extent))
+        ranges.append(
+            Range.from_min_extent(first, const(1, first.dtype))
+            if same
+            else Range.from_min_extent(const(0, extent.dtype), extent)
+        )
     return BufferRegion(buffer, tuple(ranges))
 
 

@@ -66,7 +66,9 @@ def realize_buffers(stmt: Stmt) -> Stmt:
             small, bounds = regions[id(node.buffer)]
             ranges = node.region if isinstance(node, BufferRegion) else node.bounds
             moved = shift(tuple(r.min for r in ranges), bounds)
-            return type(node)(small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True)))
+            return type(node)(
+                small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True))
+            )
         if isinstance(node, BufferRealize):
             return AllocBuffer(regions[id(node.buffer)][0], node.body)
         if isinstance(node, AttrStmt) and node.attr_key in _NOTES and isinstance(alloc := node.body, AllocBuffer):

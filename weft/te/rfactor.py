@@ -54,9 +54,13 @@ def _parts(
     """Return the axis of the parts, all axes of them, and what each part is."""
     values, extents, guards = _reduce_loops(stage)
     leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
-    part = IterVar(Range.from_min_extent(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype))
+    part = IterVar(
+        Range.from_min_extent(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype)
+    )
     inner = {
-        id(iv): IterVar(Range.from_min_extent(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce")
+        id(iv): IterVar(
+            Range.from_min_extent(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce"
+        )
         for iv in leaves
         if iv is not axis
     }

@@ -17,6 +17,7 @@ from weft.ir import (
     StringImm,
     Var,
     as_expr,
+    as_int,
     cast,
     const,
     logical_and,
@@ -347,7 +348,9 @@ class _Writer:
         loose = {k: v for k, v in attr.pragmas}
         zero = const(0, var.dtype)
         if attr.bind_thread is not None:
-            thread = IterVar(Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
+            thread = IterVar(
+                Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
+            )
             return For(
                 var,
                 zero,
@@ -393,6 +396,10 @@ def schedule_to_prim_func(
     """
     sch = sch.normalize()
     for tensor, buffer in (binds or {}).items():
+        if buffer.dtype != tensor.dtype or not _same_shape(buffer, tensor):
+            raise InvalidArgument(f"the buffer '{buffer.name}' does not fit '{tensor.name}'",
+                                  expected=f"{tensor.dtype}, ({', '.join(map(str, tensor.shape))})",
+                                  found=f"{buffer.dtype}, ({', '.join(map(str, buffer.shape))})")  # fmt: skip
         sch.set_buffer(tensor, buffer)
     params: list[Var] = []
     buffer_map: list[tuple[Var, Buffer]] = []
@@ -404,6 +411,8 @@ def schedule_to_prim_func(
         if not isinstance(arg, (Tensor, Buffer)):
             raise InvalidArgument("a scheduled function takes tensors, buffers and variables", found=repr(arg))
         buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
+        if id(buffer) in given:
+            raise InvalidArgument(f"'{buffer.name}' is an argument twice")
         handle = Var(f"{buffer.name}_handle", "handle")
         params.append(handle)
         buffer_map.append((handle, buffer))
@@ -415,6 +424,13 @@ def schedule_to_prim_func(
     return PrimFunc(
         tuple(params), body, None, tuple(buffer_map), Attrs.of({"global_symbol": name, "tir.noalias": True})
     )
+
+
+def _same_shape(buffer: Buffer, tensor: Tensor) -> bool:
+    """Whether shapes agree where both are known; a dimension of the buffer that is a variable may be any."""
+    pairs = zip(buffer.shape, tensor.shape, strict=True) if len(buffer.shape) == len(tensor.shape) else [(0, 1)]
+    known = [(as_int(a), as_int(b)) for a, b in pairs]
+    return all(a == b for a, b in known if a is not None and b is not None)
 
 
 def _check_arguments(sch: Schedule, given: set[int]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, PrimExpr, Var, as_expr, walk
+from weft.ir import IterVar, PrimExpr, Var, as_expr, as_int, walk
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin
 from weft.tir import ProducerLoad, Reduce
@@ -215,7 +215,10 @@ class Stage:
             raise wrong
         amount = as_expr(given, parent.var.dtype)
         loops = {id(iv.var) for stage in self.schedule.stages for iv in stage.all_iter_vars}
-        if getattr(amount, "value", 1) <= 0 or any(isinstance(n, ProducerLoad) or id(n) in loops for n in walk(amount)):
+        known = as_int(amount)
+        if (known is not None and known <= 0) or any(
+            isinstance(n, ProducerLoad) or id(n) in loops for n in walk(amount)
+        ):
             raise wrong
         return amount
 

@@ -139,7 +139,10 @@ class Schedule:
                 raise ScheduleError(f"cache_read: stage '{stage.op.name}' does not read '{tensor.name}'")
             if not isinstance(stage.op, ComputeOp):
                 raise ScheduleError(f"cache_read: '{stage.op.name}' is no compute operation")
-        axis = tuple(IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype)) for i, d in enumerate(tensor.shape))
+        axis = tuple(
+            IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype))
+            for i, d in enumerate(tensor.shape)
+        )
         op = ComputeOp(f"{tensor.name}_{scope}", axis=axis, body=(ProducerLoad(tensor, tuple(iv.var for iv in axis)),))
         copy = op.output(0)
         for stage in stages:

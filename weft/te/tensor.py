@@ -310,7 +310,12 @@ class Tensor(_ScalarOperators):
                 expected=str(len(self.shape)),
                 found=str(len(flat)),
             )
-        return ProducerLoad(self, tuple(as_expr(i) for i in flat))
+        at = tuple(as_expr(i) for i in flat)
+        for i in at:
+            if i.dtype[:3] not in ("int", "uin", "boo"):
+                raise InvalidArgument(f"an index of tensor '{self.name}' is no integer", found=f"{i}: {i.dtype}",
+                                      help="convert it, i.astype('int32')")  # fmt: skip
+        return ProducerLoad(self, at)
 
     def __getitem__(self, indices: Any) -> TensorSlice:
         return TensorSlice(self, indices)
