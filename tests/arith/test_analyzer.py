@@ -24,7 +24,7 @@ from weft.ir import (
 
 
 def rng(extent, start=0):
-    return Range(as_expr(start), as_expr(extent))
+    return Range.from_min_extent(as_expr(start), as_expr(extent))
 
 
 f, i, j, k = (Var(n, "int32") for n in "fijk")
@@ -35,7 +35,7 @@ n, H, W, N = (SizeVar(s, "int32") for s in ("n", "H", "W", "N"))
 @pytest.mark.parametrize(("h", "w"), [(H, W), (as_expr(14), as_expr(28)), (H, as_expr(28)), (as_expr(7), W)])
 def test_fused_index_reassembles(h, w):
     an = Analyzer()
-    an.bind(f, Range(as_expr(0), N * h * w))
+    an.bind(f, Range.from_min_extent(as_expr(0), N * h * w))
     e = FloorDiv(f, h * w) * (h * w) + FloorMod(FloorDiv(f, w), h) * w + FloorMod(f, w)
     assert an.simplify(e) is f
     assert an.can_prove_equal(FloorDiv(f, h * w), FloorDiv(FloorDiv(f, w), h))
@@ -46,7 +46,7 @@ def test_fused_index_reassembles(h, w):
 @pytest.mark.parametrize("w", [W, as_expr(8)])
 def test_split_index_comes_apart(w):
     an = Analyzer()
-    an.bind(j, Range(as_expr(0), w))
+    an.bind(j, Range.from_min_extent(as_expr(0), w))
     assert an.simplify(FloorDiv(i * w + j, w)) is i
     assert an.simplify(FloorMod(i * w + j, w)) is j
     assert an.simplify(FloorDiv((k * H + i) * w + j, w) - i - k * H).value == 0
@@ -66,7 +66,7 @@ def test_constant_division():
 def test_proofs_with_symbolic_ranges():
     an = Analyzer()
     an.bind(ii, rng(8))
-    an.bind(io, Range(as_expr(0), n // 8))
+    an.bind(io, Range.from_min_extent(as_expr(0), n // 8))
     assert an.can_prove(io * 8 + ii < n)
     assert not an.can_prove(io * 8 + ii < n - 1)
     assert an.can_prove((n + 7) // 8 * 8 >= n)
@@ -138,13 +138,13 @@ def test_nothing_to_do_returns_the_same_object_quickly():
 
 def test_int_set():
     an = Analyzer()
-    dom = {io: Range(as_expr(0), n // 8), ii: rng(8)}
+    dom = {io: Range.from_min_extent(as_expr(0), n // 8), ii: rng(8)}
     s = an.int_set(io * 8 + ii, dom)
     assert an.can_prove_equal(s.min_value, 0)
     assert an.can_prove_equal(s.max_value, n // 8 * 8 - 1)
     s = an.int_set((io * 8 + ii) // 4 + j, dom)
     assert an.can_prove_equal(s.min_value, j)
-    s = an.int_set(min_(io * 8 + ii, n - 1), {io: Range(as_expr(0), (n + 7) // 8), ii: rng(8)})
+    s = an.int_set(min_(io * 8 + ii, n - 1), {io: Range.from_min_extent(as_expr(0), (n + 7) // 8), ii: rng(8)})
     assert an.can_prove(s.max_value <= n - 1)
     assert not an.int_set(Var("free", "int32") * ii, dom).has_upper_bound
 
@@ -172,6 +172,6 @@ def test_infinite_limits_stay_infinite_when_constants_are_added():
     w, x = SizeVar("w", "int64"), Var("x", "int64")
     an.mark_global_non_neg(w)
     assert an.const_int_bound(x + int64(5)).min_value == an.const_int_bound(x + int64(5)).NEG_INF
-    an.bind(x, Range(int64(0), w * (w - int64(1))))
+    an.bind(x, Range.from_min_extent(int64(0), w * (w - int64(1))))
     even = x % (w - int64(1)) % int64(2) == int64(0)
     assert not isinstance(an.simplify(even), IntImm)  # w = 4, x = 1 says otherwise

@@ -26,7 +26,7 @@ an = Analyzer()
 
 def dom(**extents):
     names = {"x": x, "y": y, "z": z}
-    return {names[k]: Range(as_expr(0), as_expr(v)) for k, v in extents.items()}
+    return {names[k]: Range.from_min_extent(as_expr(0), as_expr(v)) for k, v in extents.items()}
 
 
 def value(e, env):
@@ -72,10 +72,10 @@ def test_detect_and_invert(indices, iters, bijective, surjective):
 
 
 def test_symbolic_and_predicated_maps():
-    iters = {x: Range(as_expr(0), n), y: Range(as_expr(0), as_expr(8))}
+    iters = {x: Range.from_min_extent(as_expr(0), n), y: Range.from_min_extent(as_expr(0), as_expr(8))}
     found = detect_iter_map([x * 8 + y], iters, TRUE, "bijective")
     assert found.indices
-    iters = {x: Range(as_expr(0), (n + 7) // 8), y: Range(as_expr(0), as_expr(8))}
+    iters = {x: Range.from_min_extent(as_expr(0), (n + 7) // 8), y: Range.from_min_extent(as_expr(0), as_expr(8))}
     found = detect_iter_map([x * 8 + y], iters, x * 8 + y < n, "bijective")
     assert found.indices and an.can_prove_equal(found.indices[0].args[0].extent, n)
     assert iter_map_simplify([(x * 8 + y) // 8, (x * 8 + y) % 8], iters) == [x, y]
@@ -83,14 +83,19 @@ def test_symbolic_and_predicated_maps():
 
 def test_regions():
     iters = dom(x=3, y=4)
-    region = [Range(x * 4 + y, as_expr(1))]
+    region = [Range.from_min_extent(x * 4 + y, as_expr(1))]
     (s,) = estimate_region_strict_bound(region, iters, TRUE, Analyzer())
     assert (s.min_value.value, s.max_value.value) == (0, 11)
-    assert estimate_region_strict_bound([Range(x * 5 + y, as_expr(1))], iters, TRUE, Analyzer()) is None
-    assert estimate_region_strict_bound([Range(x, as_expr(1)), Range(x, as_expr(1))], iters, TRUE, Analyzer()) is None
+    assert estimate_region_strict_bound([Range.from_min_extent(x * 5 + y, as_expr(1))], iters, TRUE, Analyzer()) is None
+    assert (
+        estimate_region_strict_bound(
+            [Range.from_min_extent(x, as_expr(1)), Range.from_min_extent(x, as_expr(1))], iters, TRUE, Analyzer()
+        )
+        is None
+    )
     (s,) = estimate_region_upper_bound(region, iters, x * 4 + y < 10, Analyzer())
     assert s.max_value.value == 9
-    (s,) = estimate_region_upper_bound([Range(x * 5 + y, as_expr(2))], iters, TRUE, Analyzer())
+    (s,) = estimate_region_upper_bound([Range.from_min_extent(x * 5 + y, as_expr(2))], iters, TRUE, Analyzer())
     assert (s.min_value.value, s.max_value.value) == (0, 14)
 
 

@@ -83,8 +83,8 @@ DOMAIN = {X: (0, 5), Y: (-3, 4), N: (1, 6)}
 def fresh():
     an = Analyzer()
     for v, (lo, extent) in DOMAIN.items():
-        an.bind(v, Range(as_expr(lo), as_expr(extent)))
-    an.bind(Z, Range(as_expr(0), N))
+        an.bind(v, Range.from_min_extent(as_expr(lo), as_expr(extent)))
+    an.bind(Z, Range.from_min_extent(as_expr(0), N))
     return an
 
 
@@ -159,9 +159,9 @@ def test_constraints_are_only_used_where_they_hold(condition, e):
 @given(ints)
 def test_intervals_hold_all_values(e):
     an = Analyzer()
-    an.bind(N, Range(as_expr(1), as_expr(6)))
-    dom = {v: Range(as_expr(lo), as_expr(extent)) for v, (lo, extent) in DOMAIN.items() if v is not N}
-    dom[Z] = Range(as_expr(0), N)
+    an.bind(N, Range.from_min_extent(as_expr(1), as_expr(6)))
+    dom = {v: Range.from_min_extent(as_expr(lo), as_expr(extent)) for v, (lo, extent) in DOMAIN.items() if v is not N}
+    dom[Z] = Range.from_min_extent(as_expr(0), N)
     s = an.int_set(e, dom)
     for env in POINTS:
         if s.has_lower_bound:

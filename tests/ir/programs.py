@@ -14,13 +14,13 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
     loops = [Var(x, "int32") for x in names]
     vs = [Var("v" + x, "int32") for x in names]
     ivs = tuple(
-        IterVar(Range(const(0), const(e)), v, t)
+        IterVar(Range.from_min_extent(const(0), const(e)), v, t)
         for v, e, t in zip(vs, (m, n, k), ("data_par", "data_par", "reduce"), strict=True)
     )
     one = const(1)
 
     def region(buf, idx):
-        return BufferRegion(buf, tuple(Range(i, one) for i in idx))
+        return BufferRegion(buf, tuple(Range.from_min_extent(i, one) for i in idx))
 
     body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
     block = Block(

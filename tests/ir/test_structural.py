@@ -133,3 +133,15 @@ def test_lists_are_taken_for_tuples():
 def test_dimensions_are_numbers():
     with pytest.raises(InvalidArgument, match=r"tir.Var\('n', 'int64'\)"):
         ir.tensor_type(("n", 3), "float32")
+
+
+def test_ranges_take_both_ends():
+    n = ir.Var("n", "int64")
+    cases = [(ir.Range(2, 5), 2, 3), (ir.Range(7), 0, 7), (ir.Range(begin=1, end=4), 1, 3), (ir.Range(5, 5), 5, 0),
+             (ir.Range.from_min_extent(2, 5), 2, 5), (ir.Range(min=ir.const(2), extent=ir.const(9)), 2, 9)]  # fmt: skip
+    for found, low, extent in cases:
+        assert (found.min.value, found.extent.value) == (low, extent)
+        assert ir.structural_equal(ir.load_json(ir.save_json(found)), found)
+    assert ir.Range(0, n).extent is n and ir.Range(n, n + 4).extent.value == 4 and ir.Range(1, n).min.dtype == "int64"
+    with pytest.raises(InvalidArgument, match="a range needs its ends"):
+        ir.Range()

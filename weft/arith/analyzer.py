@@ -141,7 +141,7 @@ class Analyzer:
         low, high = info
         if low > NEG_INF and high < POS_INF:
             start = const(low, var.dtype)
-            self.bind(var, Range(start, const(high - low + 1, var.dtype)), allow_override=override)
+            self.bind(var, Range.from_min_extent(start, const(high - low + 1, var.dtype)), allow_override=override)
         elif low > NEG_INF or high < POS_INF:
             self._assume(var >= const(low, var.dtype) if low > NEG_INF else var <= const(high, var.dtype))
             self.context.clear_memos()

@@ -93,7 +93,7 @@ class IntervalSet(Node):
 
     def to_range(self) -> Range:
         """Return the interval as a range; both ends must be known."""
-        return Range(self.min_value, self.max_value - self.min_value + 1)
+        return Range.from_min_extent(self.min_value, self.max_value - self.min_value + 1)
 
 
 Ends = tuple["Poly | None", "Poly | None"]

@@ -11,11 +11,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import msgspec
-
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
-from weft.ir.node import NO_ATTRS, Attrs, Node
+from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta
 
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin", "Cast", "CmpOp", "Div",
@@ -398,26 +396,46 @@ class CallIntrin(PrimExpr):
     attrs: Attrs = NO_ATTRS
 
 
-class Range(Node):
-    """The integers from `min` up to, not including, ``min + extent``; ``Range(n)`` starts at zero."""
+def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return ``a - b``, for ``b + c`` and numbers without writing it out."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return IntImm(a.dtype, a.value - b.value)
+    return a.b if isinstance(a, Add) and a.a is b else a - b
+
+
+class _RangeMeta(NodeMeta):
+    """Lets ``Range(begin, end)`` take both ends, as TVM's does, and fields by name."""
+
+    def __call__(
+        cls, begin: Any = None, end: Any = None, *, min: Any = None, extent: Any = None, span: Any = None
+    ) -> Any:
+        """Make a range of two ends, of an end alone, or of a start and a length given by name."""
+        if min is None or extent is None:
+            if begin is None:
+                raise InvalidArgument("a range needs its ends", expected="Range(begin, end) or Range(end)")
+            begin, end = (0, begin) if end is None else (begin, end)
+            min = as_expr(begin, getattr(end, "dtype", None))
+            last = as_expr(end, min.dtype)
+            extent = last if is_const_int(min, 0) else _difference(last, min)
+        return super().__call__(min, extent, span=span)
+
+
+class Range(Node, metaclass=_RangeMeta):
+    """The integers from `min` up to, not including, ``min + extent``.
+
+    ``Range(begin, end)`` takes both ends and ``Range(end)`` starts at zero; :meth:`from_min_extent` takes the length.
+    """
 
     min: PrimExpr
-    extent: PrimExpr = None  # type: ignore[assignment] - filled below
-
-    def __post_init__(self) -> None:
-        """Make expressions of numbers."""
-        start: Any = self.min
-        length: Any = self.extent
-        if isinstance(start, PrimExpr) and isinstance(length, PrimExpr):
-            return
-        start, length = (0, start) if length is None else (start, length)
-        msgspec.structs.force_setattr(self, "min", as_expr(start, getattr(length, "dtype", None)))
-        msgspec.structs.force_setattr(self, "extent", as_expr(length, getattr(start, "dtype", None)))
+    extent: PrimExpr
 
     @staticmethod
-    def from_min_extent(min_value: Any, extent: Any) -> Range:
+    def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
         """Make a range from its start and length."""
-        return Range(as_expr(min_value), as_expr(extent))
+        if not (isinstance(min_value, PrimExpr) and isinstance(extent, PrimExpr)):
+            min_value = as_expr(min_value, getattr(extent, "dtype", None))
+            extent = as_expr(extent, min_value.dtype)
+        return NodeMeta.__call__(Range, min_value, extent, span=span)
 
 
 class IterVar(Node):

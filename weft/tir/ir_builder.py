@@ -146,7 +146,7 @@ class IRBuilder:
         if attr_key == "thread_extent" and isinstance(node, IterVar):
             var, extent = node.var, as_expr(value).astype(node.var.dtype)
             zero = const(0, var.dtype)
-            bound = IterVar(Range(zero, extent), var, "thread", node.thread_tag)
+            bound = IterVar(Range.from_min_extent(zero, extent), var, "thread", node.thread_tag)
             self.emit(lambda body: For(var, zero, extent, ForKind.THREAD_BINDING, body, bound))
             return
         data = as_expr(value)

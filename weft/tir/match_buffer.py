@@ -67,7 +67,9 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is target:
             return replace_node(node, buffer=source, indices=moved(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is target:
-            ranges = (Range(r.min + x.min, x.extent) for r, x in zip(region[lead:], node.region, strict=True))
+            ranges = (
+                Range.from_min_extent(r.min + x.min, x.extent) for r, x in zip(region[lead:], node.region, strict=True)
+            )
             return BufferRegion(source, (*region[:lead], *ranges))
         return node
 

@@ -236,8 +236,8 @@ def slice_of(start: Any, stop: Any) -> s.Range:
     if not isinstance(stop, s.PrimExpr):
         stop = s.as_expr(stop, start.dtype)
     if type(stop) is s.Add and (same(stop.a, start) or structural_equal(stop.a, start)):
-        return s.Range(start, stop.b)
-    return s.Range(start, s.sub(stop, start))
+        return s.Range.from_min_extent(start, stop.b)
+    return s.Range.from_min_extent(start, s.sub(stop, start))
 
 
 def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:

@@ -110,7 +110,7 @@ def _task_function(
     for i, v in enumerate(scalars):
         inner.env[id(v)] = f"%s{i}"
         params.append(f"{llvm_type(v.dtype)} %s{i}")
-    inner.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    inner.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     t, low = llvm_type(node.loop_var.dtype), inner.expr(node.min)
     ends = ["%begin", "%end"]
     if t != "i64":

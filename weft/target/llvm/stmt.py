@@ -186,7 +186,7 @@ LOOPS[ForKind.THREAD_BINDING] = _device_threads
 
 @STMT.on(For)
 def _for(node: For, s: FunctionEmitter) -> None:
-    s.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+    s.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     streamed = streamed_buffers(node, s)
     if streamed:
         _versions(node, streamed, s)

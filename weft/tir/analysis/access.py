@@ -67,7 +67,7 @@ def accessed_buffers(node: Any) -> list[Buffer]:
 
 def point_region(buffer: Buffer, indices: Iterable[PrimExpr]) -> BufferRegion:
     """Return the region of one element."""
-    return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
+    return BufferRegion(buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in indices))
 
 
 def evaluate_interval(expr: PrimExpr, domain: Mapping[Var, Interval]) -> Interval | None:
@@ -152,7 +152,7 @@ def relax_region(
             result.append(None)
         else:
             low = analyzer.simplify(lo[0])
-            result.append(Range(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
+            result.append(Range.from_min_extent(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
     return tuple(result)
 
 
@@ -183,7 +183,7 @@ def union_regions(
             continue
         low = analyzer.simplify(min_(x.min, y.min))
         high = analyzer.simplify(max_(x.min + x.extent, y.min + y.extent))
-        result.append(Range(low, analyzer.simplify(high - low)))
+        result.append(Range.from_min_extent(low, analyzer.simplify(high - low)))
     return tuple(result)
 
 
@@ -226,7 +226,7 @@ class _Accesses:
         """Note what a statement or an expression touches while the loops of `domain` run."""
         if isinstance(s, For):
             self.visit(s.extent, domain)
-            self.visit(s.body, {**domain, s.loop_var: Range(s.min, s.extent)})
+            self.visit(s.body, {**domain, s.loop_var: Range.from_min_extent(s.min, s.extent)})
         elif isinstance(s, BufferStore):
             self.note(self.writes, s.buffer, point_region(s.buffer, s.indices).region, domain)
             for e in (s.value, *s.indices):
@@ -279,7 +279,11 @@ def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]
 def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
     return tuple(
         BufferRegion(
-            b, tuple(r if r is not None else Range(const(0, d.dtype), d) for r, d in zip(box, b.shape, strict=True))
+            b,
+            tuple(
+                r if r is not None else Range.from_min_extent(const(0, d.dtype), d)
+                for r, d in zip(box, b.shape, strict=True)
+            ),
         )
         for b, box in table.values()
     )

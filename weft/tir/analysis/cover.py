@@ -33,7 +33,7 @@ def covers(path: list[Stmt], values: tuple[PrimExpr, ...], box: tuple[Range, ...
     variables = {f.loop_var for f in loops}
     if any(not used_vars(f.min, f.extent).isdisjoint(variables) for f in loops):
         return False
-    ranges = {f.loop_var: Range(f.min, f.extent) for f in loops}
+    ranges = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in loops}
     if not _trivial(values, box, ranges, analyzer):
         sums = detect_iter_map(values, ranges).indices
         if len(sums) != len(values):

@@ -58,7 +58,9 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
                     loops=[other, loop],
                     help="bind one of the two to another axis, or fuse the two loops and bind the result",
                 )
-    axis = IterVar(Range(const(0, var.dtype), loop.extent), Var(thread_tag, var.dtype), "thread", thread_tag)
+    axis = IterVar(
+        Range.from_min_extent(const(0, var.dtype), loop.extent), Var(thread_tag, var.dtype), "thread", thread_tag
+    )
     state.replace(loop, replace_node(loop, kind=ForKind.THREAD_BINDING, thread_binding=axis))
 
 

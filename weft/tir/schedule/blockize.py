@@ -35,7 +35,7 @@ def blockize(state: ScheduleState, var: Var) -> str:
     path = state.path_to_loop(var)
     nest, realize = _perfect_nest(path[-1])
     name = realize.block.name_hint
-    inner = {f.loop_var: Range(f.min, f.extent) for f in nest}
+    inner = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in nest}
     analyzer = state.analyzer_at([*path, *nest[1:], realize])
     intervals = {v: (r.min, r.min + r.extent - 1) for v, r in inner.items()}
     outer_pred = TRUE
@@ -63,13 +63,17 @@ def blockize(state: ScheduleState, var: Var) -> str:
         extent = analyzer.simplify(box[1] + 1)
         if not analyzer.can_prove_equal(floormod(base, extent), 0):
             raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
-        low = IterVar(Range(const(0, iv.dtype), extent), replace_node(iv.var, name=f"{iv.var.name}_i"), iv.iter_type)
+        low = IterVar(
+            Range.from_min_extent(const(0, iv.dtype), extent),
+            replace_node(iv.var, name=f"{iv.var.name}_i"),
+            iv.iter_type,
+        )
         inner_iters.append((low, part))
         split[iv.var] = low.var
         if not is_const_int(base, 0):
             count = analyzer.simplify(ceildiv(iv.dom.extent, extent))
-            high = IterVar(Range(const(0, iv.dtype), count), replace_node(iv.var, name=f"{iv.var.name}_o"),
-                           iv.iter_type)  # fmt: skip
+            outside = replace_node(iv.var, name=f"{iv.var.name}_o")
+            high = IterVar(Range.from_min_extent(const(0, iv.dtype), count), outside, iv.iter_type)
             outer_iters.append((high, analyzer.simplify(base // extent)))
             split[iv.var] = high.var * extent + low.var
     block = subst_stmt(realize.block, split)
@@ -126,5 +130,5 @@ def _with_own(block: Block) -> tuple[BufferRegion, ...]:
 
 def _relax(region: BufferRegion, domain: dict[Var, Range], analyzer: Any) -> BufferRegion:
     box = relax_region(region.region, domain, analyzer)
-    whole = (Range(const(0, d.dtype), d) for d in region.buffer.shape)
+    whole = (Range.from_min_extent(const(0, d.dtype), d) for d in region.buffer.shape)
     return BufferRegion(region.buffer, tuple(w if r is None else r for r, w in zip(box, whole, strict=True)))

@@ -100,7 +100,7 @@ def cache_read(
         where = "in the same loop nest" if len(users) == 1 else "in the loop nests of the blocks or between them"
         raise refuse("cache_read", f"'{old.name}' is written {where}", block=name)
     box = (
-        tuple(Range(const(0, d.dtype), d) for d in old.shape)
+        tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
         if len(users) > 1
         else _whole_region(state, path, realize, region)
     )
@@ -151,12 +151,12 @@ def _whole_region(
     """Return what all instances of a block touch, cut to the buffer."""
     at = max(i for i, s in enumerate(path[:-1]) if isinstance(s, Block))
     analyzer = state.analyzer_at(path)
-    loops = {s.loop_var: Range(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
+    loops = {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), loops, analyzer)
     result = []
     for r, d in zip(box, region.buffer.shape, strict=True):
         inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
-        result.append(r if r is not None and inside else Range(const(0, d.dtype), d))
+        result.append(r if r is not None and inside else Range.from_min_extent(const(0, d.dtype), d))
     return tuple(result)
 
 
@@ -170,7 +170,7 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
     ]
     values = substitute_ranges(
         tuple(
-            Range(r.min + v, r.extent) if not is_const_int(r.extent, 1) else r
+            Range.from_min_extent(r.min + v, r.extent) if not is_const_int(r.extent, 1) else r
             for v, r in zip(inner, region.region, strict=True)
         ),
         iter_values_of(realize),
@@ -182,7 +182,8 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
     """Build the loops and the block that copy a box of one buffer to the same place of another."""
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
     iters = [
-        IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par") for i, d in enumerate(source.shape)
+        IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")
+        for i, d in enumerate(source.shape)
     ]
     index = tuple(iv.var for iv in iters)
     block = Block(

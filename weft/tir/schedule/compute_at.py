@@ -255,7 +255,7 @@ def _add_region(
     """Add to `table` what a block touches while the loops between `loop` and the block run."""
     path = path_to(loop, lambda s: s is realize)
     assert path is not None
-    inner = {s.loop_var: Range(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
+    inner = {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
@@ -339,7 +339,7 @@ def _move(
         if unit_loops or not is_const_int(extent, 1):
             v = Var(f"ax{n}", dtype)
             new_loops.append((v, extent))
-            analyzer.bind(v, Range(const(0, dtype), extent))
+            analyzer.bind(v, Range.from_min_extent(const(0, dtype), extent))
             value = analyzer.simplify(start + v)
         values.append(value)
         if needed is not dom:
@@ -412,7 +412,7 @@ def _roundup(
     local = Analyzer()
     for iv in block.iter_vars:
         if iv.dom is not None:
-            local.bind(iv.var, iv.dom if iv.var is not var else Range(iv.dom.min, end))
+            local.bind(iv.var, iv.dom if iv.var is not var else Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
     return end if all(_loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
@@ -435,7 +435,9 @@ def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
     """Enlarge the domains of block variables and the buffer that they index."""
     block = state.realize(name).block
     iter_vars = tuple(
-        replace_node(iv, dom=Range(iv.dom.min, larger[iv.var])) if iv.var in larger and iv.dom is not None else iv
+        replace_node(iv, dom=Range.from_min_extent(iv.dom.min, larger[iv.var]))
+        if iv.var in larger and iv.dom is not None
+        else iv
         for iv in block.iter_vars
     )
     state.replace(block, replace_node(block, iter_vars=iter_vars))

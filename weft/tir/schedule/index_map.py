@@ -61,7 +61,7 @@ class IndexMap(Node):
         """Return the shape that holds the image of a box of the given shape."""
         analyzer = Analyzer()
         for v, d in zip(self.initial_indices, shape, strict=True):
-            analyzer.bind(v, Range(const(0, v.dtype), as_expr(d, v.dtype)))
+            analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), as_expr(d, v.dtype)))
         last = {v: as_expr(d, v.dtype) - 1 for v, d in zip(self.initial_indices, shape, strict=True)}
         out = []
         for e in self.final_indices:

@@ -55,7 +55,7 @@ def transform_layout(
     analyzer = Analyzer()
     sources = [Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
-        analyzer.bind(v, Range(const(0, v.dtype), d))
+        analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), d))
     image = [as_expr(e, "int64") for e in index_map(*sources)]
     _check_injective(image, sources, old, name)
     new = replace_node(old, data=Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
@@ -68,7 +68,7 @@ def transform_layout(
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=indices(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(Range(const(0, d.dtype), d) for d in new.shape))
+            return BufferRegion(new, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in new.shape))
         return node
 
     users = [b.name_hint for b in blocks_in(state.body) if any(r.buffer is old for r in (*b.reads, *b.writes))]

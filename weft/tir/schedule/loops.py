@@ -74,7 +74,7 @@ def split(
     if not preserve_unit_iters:
         index = subst_stmt(index, unit)
     for v, s in zip(new_vars, sizes, strict=True):
-        analyzer.bind(v, Range(const(0, dtype), s))
+        analyzer.bind(v, Range.from_min_extent(const(0, dtype), s))
     index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = subst_stmt(loop.body, {var: index})
@@ -198,7 +198,7 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
         )
         rest = rest // size
     mapping[outer.loop_var] = rest
-    analyzer.bind(fused, Range(const(0, dtype), extent))
+    analyzer.bind(fused, Range.from_min_extent(const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = subst_stmt(chain[-1].body, mapping)
     new = For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
@@ -309,7 +309,7 @@ def loop_partition(
         if is_const_int(length, 0):
             continue
         inner_analyzer = state.analyzer_at(path[:-1])
-        inner_analyzer.bind(new, Range(const(0, dtype), length))
+        inner_analyzer.bind(new, Range.from_min_extent(const(0, dtype), length))
         body = subst_stmt(piece.body, {piece.loop_var: inner_analyzer.simplify(start + new)})
         body = _drop_proven(body, inner_analyzer)
         if is_const_int(length, 1) and not preserve_unit_iters:
@@ -360,7 +360,7 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
-            analyzer.bind(s.loop_var, Range(s.min, s.extent))
+            analyzer.bind(s.loop_var, Range.from_min_extent(s.min, s.extent))
         if isinstance(s, BlockRealize):
             if isinstance(s.predicate, IntImm):
                 return s

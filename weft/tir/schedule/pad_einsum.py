@@ -76,7 +76,9 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
             return replace_node(node, buffer=swap[id(node.buffer)])
         return node
 
-    iters = tuple(replace_node(iv, dom=Range(const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars)
+    iters = tuple(
+        replace_node(iv, dom=Range.from_min_extent(const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars
+    )
     nest: Stmt = replace_stmt(top, realize, replace_node(realize, block=replace_node(rewrite(block, rule),
                                                                                      iter_vars=iters)))  # fmt: skip
     for loop, iv in zip(loops, block.iter_vars, strict=True):
@@ -147,7 +149,7 @@ def _copy(
 ) -> Stmt:
     """Copy a box at the origin; what lies outside of `inside` becomes zero."""
     name = state.fresh_name(target.name if inside is not None else f"{target.name}_crop")
-    axes = [IterVar(Range(const(0, d.dtype), d), Var(f"v{i}", d.dtype)) for i, d in enumerate(shape)]
+    axes = [IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype)) for i, d in enumerate(shape)]
     index = tuple(iv.var for iv in axes)
     value: PrimExpr = BufferLoad(source, index)
     if inside is not None:

@@ -250,7 +250,9 @@ def _partial_block(
     block = realize.block
     extents = {f.loop_var: f for f in loops}
     dtype = var.dtype
-    factored = IterVar(Range(const(0, dtype), extents[var].extent), Var(f"v{var.name}", dtype), "data_par")
+    factored = IterVar(
+        Range.from_min_extent(const(0, dtype), extents[var].extent), Var(f"v{var.name}", dtype), "data_par"
+    )
     mapping: dict[Var, PrimExpr] = {}
     iter_vars, values = [], []
     inner: dict[Var, PrimExpr] = {var: factored.var}
@@ -265,7 +267,9 @@ def _partial_block(
             (v for v in used_vars(value) if v in extents and v not in inner),
             key=lambda v: [f.loop_var for f in loops].index(v),
         ):
-            new = IterVar(Range(const(0, v.dtype), extents[v].extent), Var(f"v{v.name}", v.dtype), "reduce")
+            new = IterVar(
+                Range.from_min_extent(const(0, v.dtype), extents[v].extent), Var(f"v{v.name}", v.dtype), "reduce"
+            )
             iter_vars.append(new)
             values.append(v)
             inner[v] = new.var
@@ -309,7 +313,7 @@ def _final_nest(
         (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"
     ]
     over = IterVar(
-        Range(const(0, loop.loop_var.dtype), loop.extent),
+        Range.from_min_extent(const(0, loop.loop_var.dtype), loop.extent),
         replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
         "reduce",
     )

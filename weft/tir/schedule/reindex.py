@@ -96,7 +96,7 @@ def reindex(
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=mine)
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(Range(v, const(1, v.dtype)) for v in mine))
+            return BufferRegion(new, tuple(Range.from_min_extent(v, const(1, v.dtype)) for v in mine))
         return node
 
     current = state.realize(name).block

@@ -201,7 +201,7 @@ class ScheduleState:
             analyzer.mark_global_non_neg(v)
         for outer, inner in zip(path, [*path[1:], path[-1]] if inside else path[1:], strict=False):
             if isinstance(outer, For):
-                analyzer.bind(outer.loop_var, Range(outer.min, outer.extent))
+                analyzer.bind(outer.loop_var, Range.from_min_extent(outer.min, outer.extent))
             elif isinstance(outer, IfThenElse):
                 fact = analyzer.constraint_scope(
                     outer.condition if inner is outer.then_case else logical_not(outer.condition)

@@ -191,7 +191,7 @@ def _form(body: Any) -> PrimFunc:
         if isinstance(node, For):
             return For(node.loop_var, _wide(node.min), _wide(node.extent), ForKind.SERIAL, node.body)
         if isinstance(node, Range):
-            return Range(_wide(node.min), _wide(node.extent))
+            return Range.from_min_extent(_wide(node.min), _wide(node.extent))
         if isinstance(node, (BufferLoad, BufferStore)):
             return replace_node(node, indices=tuple(_wide(i) for i in node.indices))
         return node

@@ -266,7 +266,7 @@ def match_buffer(
             raise InvalidArgument("match_buffer: a parameter needs a shape")
         shape, dtype = tuple(r.extent for r in param.region), param.buffer.dtype
     if isinstance(param, BufferLoadNode):
-        one = [Range(i, const(1, i.dtype)) for i in param.indices]
+        one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
     return MatchBuffer(param, _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor))
 
@@ -393,7 +393,7 @@ def _loop_range(start: Any, stop: Any) -> Range:
         return start
     if stop is None:
         extent = as_expr(start)
-        return Range(const(0, extent.dtype), extent)
+        return Range.from_min_extent(const(0, extent.dtype), extent)
     return slice_of(start, stop)
 
 
@@ -467,7 +467,9 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
 
     def make(value: Any, body: Stmt, p: Any) -> Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[id(thread)]
-        return AttrStmt(s.IterVar(Range(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body)
+        return AttrStmt(
+            s.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
+        )
 
     return Scope(var, make, "thread", thread)
 
@@ -477,7 +479,7 @@ def realize(region: Any, condition: Any = True) -> Scope:
     r = (
         region
         if isinstance(region, BufferRegion)
-        else BufferRegion(region.buffer, tuple(Range(i, const(1, i.dtype)) for i in region.indices))
+        else BufferRegion(region.buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in region.indices))
     )
     return Scope(None, lambda _, body, __: BufferRealize(r.buffer, r.region, as_expr(condition), body))
 

@@ -376,7 +376,7 @@ def _domain(axis: Axis, p: Parser, target: ast.Name) -> Range | None:
     like = axis.value.dtype if DataType(axis.value.dtype).is_integer else None
     low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
     if isinstance(low, int) and isinstance(high, int):
-        return Range(const(low, like), const(high - low, like))
+        return Range.from_min_extent(const(low, like), const(high - low, like))
     return slice_of(low, high)
 
 
@@ -558,9 +558,9 @@ def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
     if isinstance(value, BufferRegion):
         return value
     if isinstance(value, BufferLoad):
-        return BufferRegion(value.buffer, tuple(Range(i, const(1, i.dtype)) for i in value.indices))
+        return BufferRegion(value.buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in value.indices))
     if isinstance(value, Buffer):
-        return BufferRegion(value, tuple(Range(const(0, d.dtype), d) for d in value.shape))
+        return BufferRegion(value, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in value.shape))
     raise p.fail(node, "a region of a buffer is expected", found=repr(value))
 
 
@@ -623,7 +623,12 @@ def _for(p: Parser, node: ast.For) -> None:
 def _thread(loops: Loops, r: Range, var: Var) -> IterVar | None:
     if loops.binding is not None or loops.kind != ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
-    return IterVar(Range(const(0, var.dtype), r.extent), Var(loops.thread, DataType(var.dtype)), "thread", loops.thread)
+    return IterVar(
+        Range.from_min_extent(const(0, var.dtype), r.extent),
+        Var(loops.thread, DataType(var.dtype)),
+        "thread",
+        loops.thread,
+    )
 
 
 def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
@@ -805,14 +810,14 @@ def _range_of(index: Any, dim: PrimExpr) -> Range:
         return index
     if not isinstance(index, slice):
         start = as_expr(index)
-        return Range(start, const(1, start.dtype))
+        return Range.from_min_extent(start, const(1, start.dtype))
     if index.step is not None:
         raise ParseError("regions have no steps")
     low = index.start if index.start is not None else const(0, dim.dtype)
     r = slice_of(low, index.stop if index.stop is not None else dim)
     if isinstance(r.extent, s.IntImm) or not isinstance(r.extent, s.Sub):
         return r
-    return Range(r.min, Analyzer().simplify(r.extent))
+    return Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _call_global(func: GlobalVar, args: list[Any], **_: Any) -> Any:

@@ -455,7 +455,7 @@ def _plain_nest(node: Stmt) -> list[For]:
 
 def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
     kwargs: list[tuple[str, Doc]] = []
-    r = s.Range(node.min, node.extent)
+    r = s.Range.from_min_extent(node.min, node.extent)
     docs = None if _starts_at_zero(node) else slice_docs(r, p)
     if _starts_at_zero(node):
         args = [argument(node.extent, p)]

@@ -161,7 +161,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
             node = replace_node(node, then_case=then_case, else_case=else_case)
         return _guarded(node, (node.condition,), analyzer)
     if isinstance(node, For):
-        analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+        analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
         body = _stmt(node.body, analyzer)
         if body is not node.body:
             plain = node.kind in (ForKind.VECTORIZED, ForKind.UNROLLED) and any(

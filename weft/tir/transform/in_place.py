@@ -57,5 +57,5 @@ def _once_each(stmt: Stmt, store: BufferStore) -> bool:
         if isinstance(n, While):
             return False
         if isinstance(n, For) and any(m is store for m in walk(n.body)):
-            loops[n.loop_var] = Range(n.min, n.extent)
+            loops[n.loop_var] = Range.from_min_extent(n.min, n.extent)
     return not loops or bool(detect_iter_map(store.indices, loops, check_level="bijective").indices)

@@ -114,7 +114,7 @@ class _Partition:
                 return node
             return IfThenElse(condition, then_case, else_case, span=node.span)
         if isinstance(node, For):
-            self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
             self.around.append(node)
             body = node.body if _is_tile(node) else self.version(node.body)
             body = self.visit(body)

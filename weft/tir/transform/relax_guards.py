@@ -89,7 +89,7 @@ class _Relax:
         if isinstance(node, AllocBuffer) and node.buffer.scope == "local":
             self.local.add(id(node.buffer))
         if isinstance(node, For):
-            self.analyzer.bind(node.loop_var, Range(node.min, node.extent), allow_override=True)
+            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
             if node.kind == ForKind.VECTORIZED:
                 self.lanes.add(id(node.loop_var))
         if isinstance(node, IfThenElse) and node.else_case is None and self._scratch(node.then_case):

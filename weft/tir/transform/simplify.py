@@ -124,7 +124,7 @@ def _loop(node: For, analyzer: Analyzer) -> Any:
         return node if any(isinstance(n, Block) and n.init is not None for n in walk(node.body)) else None
     if isinstance(extent, IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
         return _stmt(substitute(node.body, {node.loop_var: low}), analyzer)
-    analyzer.bind(node.loop_var, Range(low, extent), allow_override=True)
+    analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
     body = _stmt(node.body, analyzer)
     if body is None:
         return None

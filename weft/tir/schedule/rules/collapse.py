@@ -215,7 +215,7 @@ class _Collapse:
                 extent = self.analyzer.simplify(new_loops[-1][1] * f.extent)
                 new_loops[-1] = (new_loops[-1][0], extent)
                 last = block_vars[-1]
-                block_vars[-1] = IterVar(Range(last.dom.min, extent), last.var, last.iter_type)  # type: ignore[union-attr]
+                block_vars[-1] = IterVar(Range.from_min_extent(last.dom.min, extent), last.var, last.iter_type)  # type: ignore[union-attr]
             else:
                 new_loops.append((f.loop_var, f.extent))
                 block_vars.append(iv)
@@ -261,7 +261,9 @@ class _Collapse:
                 last = out[-1]
                 point = as_int(last.extent) == 1 and as_int(r.extent) == 1
                 out[-1] = (
-                    last if point else Range(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
+                    last
+                    if point
+                    else Range.from_min_extent(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
                 )
             else:
                 out.append(r)
