@@ -322,8 +322,14 @@ void VM::decode() {
   TVMFFISafeCallType alloc_tensor = find_builtin("vm.builtin.alloc_tensor");
   for (size_t i = 0; i < p.functions.size(); ++i) {
     const FuncInfo& f = p.functions[i];
-    if (f.kind != FuncKind::kVM) continue;
     Frame& frame = frames_[i];
+    if (f.kind == FuncKind::kVMTIR) {  // instruments see an instruction also where the call comes from outside
+      frame.entry = static_cast<int32_t>(code_.size());
+      code_.push_back(Insn{Op::kCallVM, -1, static_cast<int32_t>(f.num_args), static_cast<int32_t>(arg_index_.size()),
+                           static_cast<int32_t>(i), 0, nullptr, nullptr});
+      for (int64_t k = 0; k < f.num_args; ++k) arg_index_.push_back(static_cast<int32_t>(k));
+    }
+    if (f.kind != FuncKind::kVM) continue;
     frame.num_regs = static_cast<int32_t>(f.register_file_size);
     frame.borrowed = static_cast<int32_t>(f.num_args);
     for (int64_t pc = f.start_instr; pc < f.end_instr; ++pc) {
@@ -469,11 +475,8 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     if (__builtin_expect(instrument_.load(std::memory_order_relaxed) == nullptr, 1)) {
       return run_compiled(func, args, num_args, ret);
     }
-    Insn insn{};
-    insn.op = Op::kCallVM;
-    insn.func = func;
-    insn.num_args = num_args;
-    return run_instrumented(insn, args, ret);
+    FrameGuard none(&stack(), this, 0, 0, 0);  // says which machine runs here
+    return run_instrumented(code_[static_cast<size_t>(frames_[static_cast<size_t>(func)].entry)], args, ret);
   }
   Stack& st = stack();
   if (__builtin_expect(st.depth >= kMaxDepth, 0)) {

@@ -101,6 +101,7 @@ class VM {
     int32_t num_regs = 0;
     int32_t borrowed = 0;  // registers of parameters that the caller's references keep alive: all, or none when written
     int32_t max_args = 0;
+    int32_t entry = -1;    // of a compiled function: the instruction in code_ that stands for calls from outside
   };
 
   Callee find_in_imports(const std::string& name, std::vector<tvm::ffi::Any>* keep) const;
@@ -124,7 +125,7 @@ class VM {
   std::vector<tvm::ffi::Any> compiled_kept_;  // owners of them
   std::vector<tvm::ffi::Any> function_values_;  // by function index: Function or closure, as arguments see it
   std::vector<Frame> frames_;
-  std::vector<Insn> code_;
+  std::vector<Insn> code_;                    // the program's instructions, then one for each compiled function
   std::vector<int32_t> arg_index_;            // >= 0: register; < 0: ~index into pool_
   std::vector<TVMFFIAny> pool_;               // constants, immediates, functions; borrowed from pool_owner_
   std::vector<tvm::ffi::Any> pool_owner_;
