@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.op.infer import broadcast, same_as
+from weft.error import ShapeMismatch
+from weft.ir import Expr, TensorType, as_int
+from weft.op.infer import broadcast, equal_dims, normalize_axis, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.activation import ACTIVATIONS, prelu
 from weft.topi.broadcast import elementwise
@@ -114,14 +116,39 @@ _activation(
     lambd=0.5,
 )
 
+
+def _prelu_infer(x: Expr, alpha: Expr, axis: int | None = 1) -> TensorType:
+    ty, slope = tensor_arg("nn.prelu", "x", x), tensor_arg("nn.prelu", "alpha", alpha)
+    if axis is None or slope.ndim != 1 or slope.shape is None or as_int(slope.shape[0]) == 1:
+        return broadcast("nn.prelu", x, alpha)
+    dtype = same_dtype("nn.prelu", x, alpha)
+    if ty.shape is not None:
+        channels = ty.shape[normalize_axis("nn.prelu", axis, ty.ndim)]
+        if None not in (as_int(channels), as_int(slope.shape[0])) and not equal_dims(channels, slope.shape[0]):
+            raise ShapeMismatch(
+                "nn.prelu: 'alpha' has one value for each channel",
+                expected=str(channels),
+                found=str(slope.shape[0]),
+                where=x.span,
+            )
+    return TensorType(ty.shape, dtype, ty.ndim)
+
+
+def _prelu_ref(x: Any, alpha: Any, axis: int | None) -> Any:
+    if axis is not None and alpha.ndim == 1 and alpha.size != 1:
+        alpha = alpha.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)])
+    return np.where(x > 0, x, x * alpha).astype(x.dtype)
+
+
 declare(
     "nn.prelu",
     "x alpha",
-    infer=lambda x, alpha: broadcast("nn.prelu", x, alpha),
+    {"axis": 1},
+    infer=_prelu_infer,
     lower=prelu,
-    reference=lambda x, alpha: np.where(x > 0, x, x * alpha).astype(x.dtype),
+    reference=_prelu_ref,
     fusion=Fusion.BROADCAST,
-    doc="``x`` where positive, else ``alpha * x``; `alpha` broadcasts from the right.",
+    doc="``x`` where positive, else ``alpha * x``; a vector `alpha` lies along `axis`, others broadcast.",
 )
 
 declare(

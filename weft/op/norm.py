@@ -126,7 +126,15 @@ declare(
 
 
 def _group_norm_ref(
-    x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int,
+    channel_axis: int,
+    axes: Any,
+    epsilon: float,
+    center: bool,
+    scale: bool,
 ) -> Any:
     c = channel_axis % x.ndim
     y = np.moveaxis(x.astype(np.float64), c, 1)
@@ -137,7 +145,8 @@ def _group_norm_ref(
     )
     grouped = y.reshape(y.shape[0], num_groups, -1, *y.shape[2:])
     grouped = (grouped - grouped.mean(over, keepdims=True)) / np.sqrt(grouped.var(over, keepdims=True) + epsilon)
-    y = grouped.reshape(y.shape) * gamma.reshape(1, -1, *[1] * (x.ndim - 2)) + beta.reshape(1, -1, *[1] * (x.ndim - 2))
+    column = (1, -1, *[1] * (x.ndim - 2))
+    y = grouped.reshape(y.shape) * (gamma.reshape(column) if scale else 1) + (beta.reshape(column) if center else 0)
     return np.ascontiguousarray(np.moveaxis(y, 1, c)).astype(x.dtype)
 
 
@@ -148,7 +157,8 @@ def _after_split(axes: Any, channel: int) -> tuple[int, ...]:
 
 
 declare(
-    "nn.group_norm", "data gamma beta", {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5},
+    "nn.group_norm", "data gamma beta",
+    {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5, "center": True, "scale": True},
     infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm, reference=_group_norm_ref,
     fusion=Fusion.REDUCTION, rtol=1e-4,
     doc="Normalise groups of channels over channels and space.",

@@ -200,8 +200,13 @@ def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
                 raise InvalidArgument(f"{definition.name}: missing input '{spec.name}'")
             break
         inputs.append(_convert(spec, value, like))
-    attrs = {k: values.get(k, default) for k, default in definition.attrs.items()}
+    attrs = {k: _attribute(values.get(k, default), default) for k, default in definition.attrs.items()}
     return tuple(inputs), attrs
+
+
+def _attribute(value: Any, default: Any) -> Any:
+    """An attribute's value; data types that are left open have one spelling."""
+    return "" if default == "" and (value is None or value == "void") else value
 
 
 def _dtype(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Expr, TensorType
+from weft.ir import DataType, Expr, TensorType, numpy_dtype
 from weft.op.conv import pair
 from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, declare
@@ -137,25 +137,30 @@ declare(
 
 
 def _resize2d_infer(
-    data: Expr, size: Expr, scales: Any = None, roi: Any = None, layout: str = "NCHW", **_: Any
-) -> TensorType:
+    data: Expr, size: Expr, scales: Any = None, roi: Any = None, layout: str = "NCHW", out_dtype: str = "",
+    **_: Any
+) -> TensorType:  # fmt: skip
     ty = tensor_arg("image.resize2d", "data", data, ndim=4)
-    values = values_of(size)
+    values, dtype = values_of(size), DataType(out_dtype) if out_dtype else ty.dtype
     if ty.shape is None or values is None:
-        return TensorType(None, ty.dtype, 4)
-    return TensorType(full_size(ty.shape, values if len(values) == 2 else values * 2, layout), ty.dtype, 4)
+        return TensorType(None, dtype, 4)
+    return TensorType(full_size(ty.shape, values if len(values) == 2 else values * 2, layout), dtype, 4)
 
 
-def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, **attrs: Any) -> Any:
+def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_dtype: str, **attrs: Any) -> Any:
     size = pair([int(s) for s in size], 2)
-    return _resize_ref(
+    out = _resize_ref(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs
     )
+    return out.astype(numpy_dtype(out_dtype)) if out_dtype else out
 
 
 declare(
     "image.resize2d", "data size:shape",
-    {"scales": None, "roi": None, "layout": "NCHW", **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}},
+    {
+        "scales": None, "roi": None, "layout": "NCHW",
+        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": "",
+    },
     infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Resize the two spatial axes.",
 )  # fmt: skip

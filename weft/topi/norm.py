@@ -147,9 +147,20 @@ def instance_norm(x: Any, gamma: Any, beta: Any, epsilon: float = 1e-5) -> Any:
 
 
 def group_norm(
-    x: Any, gamma: Any, beta: Any, num_groups: int = 1, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int = 1,
+    channel_axis: int = 1,
+    axes: Any = None,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
 ) -> Any:
-    """Normalise groups of channels, over the channels of a group and over `axes` (None: all axes but the first)."""
+    """Normalise groups of channels, over the channels of a group and over `axes` (None: all axes but the first).
+
+    `scale` and `center` say whether `gamma` and `beta` count.
+    """
     channel = normalize_axis("nn.group_norm", channel_axis, x.ndim)
     rest = [a for a in range(x.ndim) if a not in (0, channel)]
     chosen = rest if axes is None else [a for a in normalize_axes("nn.group_norm", axes, x.ndim) if a in rest]
@@ -168,7 +179,9 @@ def group_norm(
     def element(*i: Any) -> Any:
         c = i[channel]
         at = (i[0], floordiv(c, size), int64(0), *(int64(0) if a in chosen else i[a] for a in rest))
-        return (x(*i) - mean(*at)) * inverse(*at) * cast(x.dtype, gamma(c)) + cast(x.dtype, beta(c))
+        y = (x(*i) - mean(*at)) * inverse(*at)
+        y = y * cast(x.dtype, gamma(c)) if scale else y
+        return y + cast(x.dtype, beta(c)) if center else y
 
     return narrowed(te.compute(x.shape, element, name="T_group_norm"), dtype)
 

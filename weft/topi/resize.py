@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
+from weft.topi.precision import narrowed
 from weft.topi.shape import equal_dims
 
 __all__ = ["full_size", "resize", "resize2d", "spread", "spread_roi"]
@@ -192,9 +193,12 @@ def spread_roi(roi: Any, layout: str) -> Any:
     return (*spread(roi[:2], layout, 0.0), *spread(roi[2:], layout, 1.0))
 
 
-def resize2d(data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", **attrs: Any) -> Any:
+def resize2d(
+    data: Any, size: Any, scales: Any = None, roi: Any = None, layout: str = "NCHW", out_dtype: str = "", **attrs: Any
+) -> Any:
     """Resize the two spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
     size = tuple(size) if len(size) == 2 else tuple(size) * 2
-    return resize(
+    out = resize(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs
     )
+    return narrowed(out, out_dtype or data.dtype)

@@ -103,6 +103,21 @@ def _prelu(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), s.real(s.b, 1))
 
 
+@cases("nn.prelu")
+def _prelu_channels(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), s.real(s.b))
+
+
+@cases("nn.prelu")
+def _prelu_last(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), s.real(s.c), axis=-1)
+
+
+@cases("nn.prelu")
+def _prelu_broadcast(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), s.real(s.c), axis=None)
+
+
 @cases("clip")
 def _clip(s: Sizes) -> Case:
     return call(s.real(s.a, s.b), min=-1.0, max=0.5)

@@ -160,3 +160,11 @@ def _attention_shared_heads(s: Sizes) -> Case | None:
     if s.b == 0:
         return None
     return call(s.real(s.a, s.c, 6, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 3), rtol=1e-4, atol=1e-5)
+
+
+@cases("nn.group_norm")
+def _group_norm_plain(s: Sizes) -> Case | None:
+    return call(
+        s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, rtol=1e-3,
+        atol=1e-4
+    )  # fmt: skip

@@ -90,7 +90,7 @@ def _mod(node: Node) -> Any:
 
 @converter("PRelu")
 def _prelu(node: Node) -> Any:
-    return node.op("nn.prelu", *node.broadcasting(node.x(0), node.x(1)))
+    return node.op("nn.prelu", *node.broadcasting(node.x(0), node.x(1)), axis=None)
 
 
 @converter("LeakyRelu")
