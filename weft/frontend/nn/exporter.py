@@ -96,7 +96,7 @@ class Exporter:
         with bb.function("_initialize_effect", []):
             with bb.dataflow():
                 values = [v for name, effect in effects for v in effect.emit_init(name, bb)]
-                out = bb.emit_output(TupleExpr(tuple(values)))
+                out = bb.emit_output(bb.emit(TupleExpr(tuple(values))))
             bb.emit_func_output(out)
 
     def _emit_method(

@@ -249,4 +249,7 @@ class Embedding(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Append a dimension: one vector for each integer."""
-        return op.take(self.weight, x, axis=0)
+        if x.ndim == 1:
+            return op.take(self.weight, x, axis=0)
+        rows = op.take(self.weight, op.reshape(x, (-1,)), axis=0)
+        return op.reshape(rows, [*x.shape, *self.weight.shape[1:]])

@@ -122,6 +122,8 @@ def _operand(op: str, value: Any, like: Tensor | None) -> Any:
 class _Operators:
     """What Python's operators and methods mean on tensors."""
 
+    _expr: Any
+
     def __add__(self, other: Any) -> Any:
         return apply("add", self, other)
 
@@ -176,9 +178,14 @@ class _Operators:
         """Take the lesser of each pair of elements."""
         return apply("minimum", self, other)
 
-    def reshape(self, *shape: Any) -> Any:
-        """Give the same elements another shape."""
-        return apply("reshape", self, unpacked(shape))
+    def reshape(self, *shape: Any, name: str = "reshape") -> Any:
+        """Give the same elements another shape, in which -1 stands for what is left."""
+        dims = list(unpacked(shape))
+        rest = [i for i, d in enumerate(dims) if as_int(d) == -1]
+        if len(rest) == 1 and self._expr.ty.shape is not None:
+            call = builder().normalize(make_call("reshape")(self._expr, dims), atom=False)
+            dims[rest[0]] = call.ty.shape[rest[0]]  # type: ignore[attr-defined]
+        return apply("reshape", self, tuple(dims), name=name)
 
     def permute_dims(self, *axes: Any) -> Any:
         """Reorder the dimensions; reverse them where none are given."""

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from weft.error import InvalidArgument
 from weft.frontend.nn.exporter import Exporter
-from weft.frontend.nn.op.elementwise import astype, cos, exp, sin
+from weft.frontend.nn.op.elementwise import cos, exp, multiply, sin
 from weft.frontend.nn.op.manipulate import arange, concat, pad, unsqueeze
-from weft.frontend.nn.tensor import Object, Tensor, builder, caller, emit, unwrap_nested, wrap_nested
+from weft.frontend.nn.tensor import Object, Tensor, apply, builder, caller, emit, unwrap_nested, wrap_nested
 from weft.ir import AnyType, ExprStringImm, PrimExpr, ShapeExpr, as_expr
 from weft.relax import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
 from weft.tir import PrimFunc
@@ -161,13 +161,15 @@ def get_timestep_embedding(
     max_period: int = 10000, name: str = "get_timestep_embedding",
 ) -> Tensor:  # fmt: skip
     """Make sinusoidal embeddings of time steps, (n,) to (n, embedding_dim), as diffusion models do."""
-    steps = astype(x, "float32")
+    steps = unsqueeze(apply("astype", x, dtype="float32", name="steps"), 1)
     half = embedding_dim // 2
-    exponent = arange(0, half, dtype="float32") * (-math.log(max_period) / (half - downscale_freq_shift))
-    angles = unsqueeze(steps, 1) * unsqueeze(exp(exponent), 0)
-    angles = angles * float(scale) if scale != 1 else angles
+    exponent = arange(0, half, dtype="float32")
+    exponent = multiply(Tensor.from_scalar(-math.log(max_period), "float32"), exponent)
+    angles = steps * unsqueeze(exp(exponent / float(half - downscale_freq_shift)), 0)
+    if scale != 1:
+        angles = multiply(Tensor.from_scalar(scale, "float32"), angles)
     parts = [cos(angles), sin(angles)] if flip_sin_to_cos else [sin(angles), cos(angles)]
     out = concat(parts, -1)
     if embedding_dim % 2:
         out = pad(out, (0, 0, 0, 1))
-    return astype(out, "float32", name)
+    return apply("astype", out, dtype="float32", name=name)

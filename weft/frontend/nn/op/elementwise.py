@@ -59,7 +59,6 @@ log = _unary("log", "The natural logarithm.")
 logical_not = _unary("logical_not", "Whether `x` does not hold.")
 negative = _unary("negative", "``-x``.", "neg")
 relu = _unary("nn.relu", "``max(x, 0)``.")
-relu6 = _unary("nn.relu6", "``min(max(x, 0), 6)``.")
 rsqrt = _unary("rsqrt", "``1 / sqrt(x)``.")
 sigmoid = _unary("sigmoid", "``1 / (1 + exp(-x))``.")
 silu = _unary("nn.silu", "``x * sigmoid(x)``.")
@@ -81,9 +80,12 @@ def gelu(x: Tensor, approximate: str | None = None, name: str = "gelu") -> Tenso
 
 def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
     """``x`` where positive, else ``alpha * x`` with one `alpha` for each channel, which is dimension 1."""
-    if x.ndim > 2 and alpha.ndim == 1:
-        alpha = apply("reshape", alpha, (alpha.shape[0], *[1] * (x.ndim - 2)))
     return apply("nn.prelu", x, alpha, name=name)
+
+
+def relu6(x: Tensor, name: str = "relu6") -> Tensor:
+    """``min(max(x, 0), 6)``."""
+    return apply("clip", x, 0, 6, name=name)
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus") -> Tensor:

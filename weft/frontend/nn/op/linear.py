@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.frontend.nn.op.elementwise import astype, where
 from weft.frontend.nn.tensor import Tensor, apply, caller
-from weft.ir import as_int
+from weft.ir import as_int, const
 
 __all__ = [
     "conv1d", "conv1d_transpose", "conv2d", "conv3d", "interpolate", "matmul", "scaled_dot_product_attention",
@@ -27,10 +27,21 @@ def _conv(
     if isinstance(padding, str):
         padding = _named_padding(rank, weight, stride, padding, dilation)
     out = apply(
-        f"nn.conv{rank}d", x, weight, strides=stride, padding=padding, dilation=dilation, groups=groups,
-        data_layout=layout, name=name,
+        f"nn.conv{rank}d", x, weight, strides=_each(stride, rank), padding=_pads(padding, rank),
+        dilation=_each(dilation, rank), groups=groups, data_layout=layout, out_layout=layout, name=name,
     )  # fmt: skip
     return out if bias is None else _biased(out, bias, layout, name)
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for each spatial dimension."""
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
+
+
+def _pads(value: Any, rank: int) -> tuple[int, ...]:
+    """The pads before all spatial dimensions, then those after; a pad for a dimension stands for both."""
+    pads = _each(value, rank)
+    return pads * 2 if len(pads) == rank else pads
 
 
 def _biased(out: Tensor, bias: Tensor, layout: str, name: str) -> Tensor:
@@ -85,8 +96,9 @@ def conv1d_transpose(
 ) -> Tensor:  # fmt: skip
     """Convolve backwards, with a weight of (channels, out channels of a group, width)."""
     out = apply(
-        "nn.conv1d_transpose", x, weight, strides=stride, padding=padding, output_padding=output_padding,
-        dilation=dilation, groups=groups, name=name,
+        "nn.conv1d_transpose", x, weight, strides=_each(stride, 1), padding=_pads(padding, 1),
+        output_padding=_each(output_padding, 1), dilation=_each(dilation, 1), groups=groups, kernel_layout="IOW",
+        out_layout="NCW", name=name,
     )  # fmt: skip
     return out if bias is None else _biased(out, bias, "NCW", name)
 
@@ -113,7 +125,8 @@ def scaled_dot_product_attention(
             attn_mask, Tensor.from_scalar(0.0, query.dtype), Tensor.from_scalar(-float("inf"), query.dtype)
         )
     args = [query, key, value] + ([] if attn_mask is None else [astype(attn_mask, query.dtype)])
-    return apply("nn.attention", *args, scale=scale, causal_mask="TopLeft" if is_causal else None, name=name)
+    factor = None if scale is None else const(scale, "float32")
+    return apply("nn.attention", *args, scale=factor, causal_mask="TopLeft" if is_causal else None, name=name)
 
 
 def interpolate(

@@ -19,7 +19,7 @@ __all__ = [
 
 def reshape(x: Tensor, shape: Sequence[Any], name: str = "reshape") -> Tensor:
     """Give the same elements another shape, in which -1 stands for what is left."""
-    return apply("reshape", x, tuple(shape) if isinstance(shape, (list, tuple)) else (shape,), name=name)
+    return x.reshape(*shape, name=name) if isinstance(shape, (list, tuple)) else x.reshape(shape, name=name)
 
 
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:
@@ -39,12 +39,12 @@ def broadcast_to(x: Tensor, shape: Sequence[Any], name: str = "broadcast_to") ->
 
 def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:
     """Insert a dimension of size 1."""
-    return apply("expand_dims", x, axis=dim, name=name)
+    return apply("expand_dims", x, axis=(dim,), name=name)
 
 
 def squeeze(x: Tensor, axis: int = -1, name: str = "squeeze") -> Tensor:
     """Drop a dimension of size 1."""
-    return apply("squeeze", x, axis=axis, name=name)
+    return apply("squeeze", x, axis=(axis,), name=name)
 
 
 def concat(x: Sequence[Tensor], dim: int, name: str = "concat") -> Tensor:

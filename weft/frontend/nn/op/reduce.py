@@ -13,31 +13,35 @@ __all__ = ["cumsum", "group_norm", "layer_norm", "max", "mean", "min", "rms_norm
 Axes = int | Sequence[int] | None
 
 
+def _axes(axis: Axes) -> Any:
+    return (axis,) if isinstance(axis, int) else axis
+
+
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:
     """Add up over axes, by default all."""
-    return apply("sum", x, axis=axis, keepdims=keepdims, name=name)
+    return apply("sum", x, axis=_axes(axis), keepdims=keepdims, name=name)
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
     """Take the mean over axes, by default all."""
-    return apply("mean", x, axis=axis, keepdims=keepdims, name=name)
+    return apply("mean", x, axis=_axes(axis), keepdims=keepdims, name=name)
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:
     """Take the greatest over axes, by default all."""
-    return apply("max", x, axis=axis, keepdims=keepdims, name=name)
+    return apply("max", x, axis=_axes(axis), keepdims=keepdims, name=name)
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:
     """Take the least over axes, by default all."""
-    return apply("min", x, axis=axis, keepdims=keepdims, name=name)
+    return apply("min", x, axis=_axes(axis), keepdims=keepdims, name=name)
 
 
 def cumsum(
     data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None, name: str = "cumsum"
 ) -> Tensor:
     """Add up what comes before each element, and the element unless `exclusive`."""
-    return apply("cumsum", data, axis=axis, dtype=dtype or "", exclusive=bool(exclusive), name=name)
+    return apply("cumsum", data, axis=axis, dtype=dtype, exclusive=bool(exclusive), name=name)
 
 
 def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
@@ -69,12 +73,13 @@ def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5, channel_axis: int = 1,
     axes: Sequence[int] | None = None, name: str = "group_norm",
 ) -> Tensor:  # fmt: skip
-    """Normalise groups of channels over the channels of the group and `axes`, by default all but the batch."""
+    """Normalise groups of channels over the channels of the group and `axes`, by default all but the first."""
     channels = x.shape[channel_axis]
     weight = ones([channels], x.dtype) if weight is None else weight
     bias = zeros([channels], x.dtype) if bias is None else bias
-    over = None if axes is None else tuple(axes)
+    channel = channel_axis % x.ndim
+    over = [d for d in range(x.ndim) if d not in (0, channel)] if axes is None else axes
     return apply(
-        "nn.group_norm", x, weight, bias, num_groups=num_groups, channel_axis=channel_axis, axes=over, epsilon=eps,
-        name=name,
+        "nn.group_norm", x, weight, bias, num_groups=num_groups, channel_axis=channel_axis, axes=tuple(over),
+        epsilon=eps, name=name,
     )  # fmt: skip
