@@ -135,9 +135,17 @@ def verify(mod: IRModule | BaseFunc, spec: Spec | str, after: str | None = None)
     head += f": {count} violation{'s' if count > 1 else ''}" + (f" ({form.doc})" if form.doc else "")
     texts = [_function_text(name, func, bad) for name, func, bad in found]
     errors = [
-        VerifyError(f"{name}: {v.message}", where=getattr(v.node, "span", None)) for name, _, bad in found for v in bad
+        VerifyError(f"{_place(name, v.node)}: {v.message}", where=getattr(v.node, "span", None))
+        for name, _, bad in found
+        for v in bad
     ]
     raise ErrorGroup("\n".join([head, *texts]), errors)
+
+
+def _place(function: str, node: Any) -> str:
+    """Name a function, and the variable that a guilty binding binds."""
+    variable = getattr(getattr(node, "var", None), "name_hint", None)
+    return function if variable is None else f"{function}, '{variable}'"
 
 
 def _function_text(name: str, func: Any, bad: list[Violation]) -> str:

@@ -1,8 +1,9 @@
 """Well-formedness of Relax: what holds at every stage, from import to the virtual machine.
 
 Each variable is bound once, before its uses; a dataflow variable is used in its block only; symbolic variables are
-introduced by parameters, ``match_cast`` or the type of a binding; functions that are called exist; conditions are
-scalar bools; effects stand outside of dataflow blocks and of pure functions.
+introduced by parameters, ``match_cast`` or the type of a binding; functions that are called exist and take what they
+are given; types that are written down do not contradict the values; conditions are scalar bools; effects stand outside
+of dataflow blocks and of pure functions.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from weft.ir import (
     walk,
 )
 from weft.ir.spec import Spec, verify
+from weft.relax.analysis.arguments import argument_errors, contradict
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.infer import is_pure_call
@@ -66,6 +68,10 @@ def well_formed(mod: IRModule | Function, check_ty: bool = True) -> bool:
 
 @WELL_FORMED.on_function
 def _check(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
+    symbol = func.attrs.get("global_symbol")
+    names = [v.name_hint for v, f in mod.items() if f is func]
+    if symbol and names and symbol not in names and not func.attrs.get("Codegen"):
+        yield func, f"the function is named '{names[0]}' and has the global_symbol '{symbol}'"
     checker = _Checker(mod)
     checker.function(func)
     yield from checker.found
@@ -104,6 +110,9 @@ class _Checker:
             # dimensions of the result may be known inside only
             self.symbols |= {id(n) for n in walk(func.ret_ty) if isinstance(n, Var)}
         self.value(func.body)
+        found = getattr(func.body, "ty", None)
+        if contradict(found, func.ret_ty):
+            self.say(f"the result is {found}, the function says {func.ret_ty}")
         self.statement, self.pure, self.dataflow, self.bound, self.symbols = saved
 
     def _symbols_of_param(self, ty: Type | None) -> None:
@@ -128,6 +137,10 @@ class _Checker:
                 self.function(b.value)  # type: ignore[attr-defined]
             else:
                 self.value(b.value)  # type: ignore[attr-defined]
+                found = getattr(b.value, "ty", None)  # type: ignore[attr-defined]
+                if contradict(found, b.ty if isinstance(b, MatchCast) else b.var.ty):
+                    wanted = b.ty if isinstance(b, MatchCast) else b.var.ty
+                    self.say(f"variable '{b.var.name_hint}' is said to be {wanted}, its value is {found}")
                 if isinstance(b, MatchCast):
                     self.symbols |= {id(n) for n in walk(b.ty) if isinstance(n, Var)}
                 self.bind(b.var)
@@ -217,7 +230,11 @@ class _Checker:
     def _call(self, call: Call) -> None:
         if isinstance(call.op, Op) and not _is_known(call.op):
             return
-        if (self.dataflow or self.pure) and not is_pure_call(call) and not _is_bookkeeping(call):
+        callee = self.mod[call.op] if isinstance(call.op, GlobalVar) and call.op in self.mod else None
+        for message in argument_errors(call, self.mod):
+            self.say(message)
+        pure = callee.is_pure if isinstance(callee, Function) else is_pure_call(call)
+        if (self.dataflow or self.pure) and not pure and not _is_bookkeeping(call):
             what = (
                 call.op.name
                 if isinstance(call.op, Op)
