@@ -74,6 +74,7 @@ STAGES = [
     (lambda s: s.rfactor(B, B.op.axis[0]), "'B' is not a reduction"),
     (lambda s: s[C].tensorize(J, "intrin"), "takes a tensor intrinsic"),
     (lambda s: s[C].prefetch(A, I, 1), "'C' does not read 'A'"),
+    (lambda s: (s[B].compute_at(s[C], J), s[C].prefetch(B, I), weft.lower(s, [A, C])), "computed inside of loop 'i'"),
     (lambda s: s[B].storage_align(I, 32, 0), "no axis of 'B'"),
     (lambda s: s[B].storage_align(B.op.axis[0], 0, 0), "positive factor"),
     (lambda s: s[B].storage_align(B.op.axis[0], 32, 32), "an offset below it"),

@@ -274,6 +274,9 @@ class _Writer:
         an = self._analyzer(stage)
         out: list[Stmt] = []
         for tensor, offset in wanted:
+            if any(loop is iv for _, loop in enclosing_loops(self.sch[tensor])):
+                raise ScheduleError(f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
+                                    f"'{stage.op.name}', so it is not there ahead of it")  # fmt: skip
             values = root_values(stage, self.bounds, (iv, offset))
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in walk(stage.body):
