@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parents[3]
-_BEFORE = """
+BEFORE = """
 #include <cmath>
 #include <cstring>
 #include <pthread.h>
@@ -33,7 +33,32 @@ static thread_local dim blockIdx, threadIdx;
 static pthread_barrier_t barrier;
 static void __syncthreads() { pthread_barrier_wait(&barrier); }
 static float __int_as_float(int b) { float f; std::memcpy(&f, &b, 4); return f; }
+static int __float_as_int(float f) { int b; std::memcpy(&b, &f, 4); return b; }
+static int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
+static int __clzll(unsigned long long v) { return v ? __builtin_clzll(v) : 64; }
+alignas(16) static unsigned char weft_shared[232448];
+static float half_to_float(unsigned short h) {
+  unsigned e = h >> 10 & 31, m = h & 1023;
+  float v = e == 31 ? (m ? NAN : INFINITY) : e ? std::ldexp(float(m | 1024), int(e) - 25) : std::ldexp(float(m), -24);
+  return h >> 15 ? -v : v;
+}
+static unsigned short float_to_half(float f) {
+  unsigned short s = std::signbit(f) ? 0x8000 : 0;
+  float v = std::fabs(f);
+  if (v != v) return 0x7fff;
+  if (v >= 65520) return s | 0x7c00;
+  if (v < 0x1p-14f) return s | (unsigned short)std::nearbyint(v * 0x1p24f);
+  int e;
+  float m = std::nearbyint(std::frexp(v, &e) * 2048);  // 1024 to 2048
+  return s | (unsigned short)(((e + 14) << 10) + (int)m - 1024);
+}
 """
+# What only a device understands, and its meaning on the host.
+_DEVICE_ONLY = {
+    "  extern __shared__ __align__(16) unsigned char weft_shared[];": "",
+    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));': "bits = float_to_half(v);",
+    'asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));': "v = half_to_float(bits);",
+}
 _AFTER = """
 template <class P> struct argument { static P of(void* p) { return *(P*)p; } };
 template <class P> struct argument<P*> {  // the stand-in tags addresses of the device
@@ -94,6 +119,13 @@ def build_stub(folder: Path) -> Path:
     return out
 
 
+def for_host(source: str) -> str:
+    """CUDA C as C++ of the host: one thread at a time has its indices, or many wait at one barrier."""
+    for device, host in _DEVICE_ONLY.items():
+        source = source.replace(device, host)
+    return BEFORE + source
+
+
 def host_compile(source: str) -> bytes:
     """Compile CUDA C for the host; return an image that the stand-in loads."""
     folder = Path(tempfile.mkdtemp(dir=os.environ["WEFT_STAND_IN"]))
@@ -104,7 +136,7 @@ def host_compile(source: str) -> bytes:
         f"{{ return run({n}, g, b, a, {together}); }}"
         for n in names
     ]
-    (folder / "kernels.cc").write_text("\n".join([_BEFORE, source, _AFTER, *entries]))
+    (folder / "kernels.cc").write_text("\n".join([for_host(source), _AFTER, *entries]))
     library = folder / "kernels.so"
     command = [compiler(("g++", "clang++")), "-O1", "-w", "-pthread", "-shared", "-fPIC", "-o", str(library)]
     subprocess.run([*command, str(folder / "kernels.cc")], check=True)
@@ -120,7 +152,9 @@ def log() -> list[str]:
 
 def run(program: str, driver: Path, folder: Path) -> None:
     """Run a program against a driver."""
-    env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "WEFT_STAND_IN": str(folder)}
-    command = [sys.executable, "-c", _HEAD + program]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, cwd=_ROOT)
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "WEFT_STAND_IN": str(folder), "PYTHONPATH": path}
+    file = folder / "program.py"  # a file, since functions of TVMScript are read from their source
+    file.write_text(_HEAD + program)
+    done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr

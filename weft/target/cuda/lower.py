@@ -12,7 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, IRModule, PrimExpr, Sequential, StringImm, cast, int64, rebuild, walk
+from weft.ir import CallIntrin, DataType, IRModule, PrimExpr, Sequential, StringImm, as_int, cast, int64, rebuild, walk
 from weft.tir import (
     AllocBuffer,
     Buffer,
@@ -31,9 +31,10 @@ from weft.tir import transform as t
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
 
-__all__ = ["SplitModule", "lower_for_gpu"]
+__all__ = ["SplitModule", "dynamic_bytes", "dynamic_shared", "lower_for_gpu"]
 
 _CUDA = 2  # DLPack's number
+_DYNAMIC = "tir.use_dyn_shared_memory"
 _ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
 
 
@@ -59,7 +60,8 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
         When the host would touch memory of the device: some loop is not bound to threads.
     """
     kind = target.kind.name
-    finishing = Sequential([t.thread_sync("shared"), t.lower_intrin(target=kind)], name=f"{kind}.lower")
+    syncs = [t.thread_sync(scope) for scope in ("shared", "shared.dyn")]
+    finishing = Sequential([*syncs, t.lower_intrin(target=kind)], name=f"{kind}.lower")
     split = t.split_host_device()(_sunk(finishing(lower_module(mod, target))))
     host: dict[str, Any] = {}
     device: dict[str, PrimFunc] = {}
@@ -67,7 +69,7 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
         if not isinstance(func, PrimFunc):
             continue
         if func.attrs.get("tir.is_global_func"):
-            device[var.name_hint] = func
+            device[var.name_hint] = _with_dynamic_shared(func)
         else:
             host[var.name_hint] = func
     host = {name: _host(name, func, device) for name, func in host.items()}
@@ -98,6 +100,29 @@ def _inside(body: Stmt, buffer: Buffer) -> Stmt:
     return AllocBuffer(buffer, body)
 
 
+def dynamic_bytes(buffer: Buffer) -> int:
+    """Return the bytes of dynamic shared memory that a buffer of constant size takes."""
+    size = math.prod((as_int(d) or 0 for d in buffer.shape), start=DataType(buffer.dtype).itemsize)
+    return max(1, -(-size // 16)) * 16
+
+
+def dynamic_shared(func: PrimFunc) -> int:
+    """Return the bytes of dynamic shared memory that a launch of a device function gives each block."""
+    return sum(
+        dynamic_bytes(n.buffer)
+        for n in walk(func.body)
+        if isinstance(n, AllocBuffer) and n.buffer.scope == "shared.dyn"
+    )
+
+
+def _with_dynamic_shared(func: PrimFunc) -> PrimFunc:
+    """A kernel with dynamic shared memory takes its bytes at launch."""
+    tags = tuple(func.attrs["tir.kernel_launch_params"])
+    if not dynamic_shared(func) or _DYNAMIC in tags:
+        return func
+    return func.with_attr("tir.kernel_launch_params", (*tags, _DYNAMIC))
+
+
 # --- the host's half --------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +138,8 @@ def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
             assert isinstance(node.value, CallIntrin)
             kernels.append(kernel)
             args = [a.data if isinstance(a, Buffer) else a for a in node.value.args[1:]]
-            return Evaluate(call_packed(kernel, *args))
+            shared = dynamic_shared(device[kernel])
+            return Evaluate(call_packed(kernel, *args, *([shared] if shared else [])))
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
     body = visit(func.body)

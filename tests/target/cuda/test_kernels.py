@@ -1,0 +1,318 @@
+"""Scheduled programs on CUDA: NVRTC makes machine code of them, and through the stand-in they give NumPy's values."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.target.cuda.stand_in import build_stub, run
+
+# Build for the host's stand-in, and with NVRTC where it is.
+BUILD = """
+from weft.error import MissingDependency
+from weft.target.cuda import compile_cuda
+def build(*args, name="main", target="cuda -arch=sm_90"):
+    f = weft.build(*args, target=target, name=name)
+    text = f.imported_modules[0].get_source()
+    try:
+        assert compile_cuda(text, "cubin", "sm_90")[:4] == b"\\x7fELF"
+    except MissingDependency:
+        pass
+    return f, text
+rng = np.random.default_rng(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_stub(tmp_path_factory.mktemp("cuda"))
+
+
+def test_matmul_with_shared_tiles_and_virtual_threads(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+M, N, K, tile = 48, 32, 20, 4
+A, B = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
+k = te.reduce_axis((0, K), name="k")
+C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+s = te.create_schedule(C.op)
+shared = [s.cache_read(t, "shared", [C]) for t in (A, B)]
+acc = s.cache_write(C, "local")
+axes = [te.thread_axis(tag) for tag in ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")]
+by, bx, ty, tx = axes
+i, j = s[C].op.axis
+yo, yi = s[C].split(i, factor=8)
+xo, xi = s[C].split(j, factor=8)
+vy, yi = s[C].split(yi, nparts=4)
+vx, xi = s[C].split(xi, nparts=4)
+s[C].reorder(yo, xo, vy, vx, yi, xi)
+for axis, tag in zip((yo, xo, vy, vx), axes):
+    s[C].bind(axis, tag)
+s[acc].compute_at(s[C], vx)
+ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=tile)
+s[acc].reorder(ko, ki, *s[acc].op.axis)
+for t in shared:
+    s[t].compute_at(s[acc], ko)
+    fused = s[t].fuse(*s[t].op.axis)
+    a, b = s[t].split(fused, nparts=4)
+    b, rest = s[t].split(b, nparts=4)
+    s[t].bind(a, ty)
+    s[t].bind(b, tx)
+f, text = build(s, [A, B, C])
+assert text.count("__shared__") == 2 and "__syncthreads" in text
+x, y = rng.random((M, K), "float32"), rng.random((K, N), "float32")
+a, b, c = put(x, y, np.zeros((M, N), "float32"))
+f(a, b, c)
+np.testing.assert_allclose(c.numpy(), x @ y, rtol=1e-5)
+assert [c for c in log() if c.startswith("launch")] == ["launch:4,6,1:4,4,1:0:0"]
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_a_reduction_over_the_threads_of_a_block(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+@T.prim_func
+def rowsum(A: T.Buffer((6, 100), "float32"), B: T.Buffer((6,), "float32")):
+    for b in T.thread_binding(6, thread="blockIdx.x"):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            S = T.alloc_buffer((16,), "float32", scope="shared")
+            L = T.alloc_buffer((1,), "float32", scope="local")
+            L[0] = 0.0
+            for k in range(7):
+                if k * 16 + t < 100:
+                    L[0] = L[0] + A[b, k * 16 + t]
+            S[t] = L[0]
+            for step in range(4):
+                if t < T.shift_right(8, step):
+                    S[t] = S[t] + S[t + T.shift_right(8, step)]
+            if t == 0:
+                B[b] = S[0]
+
+f, text = build(rowsum)
+x = rng.random((6, 100), "float32")
+a, b = put(x, np.zeros(6, "float32"))
+f(a, b)
+np.testing.assert_allclose(b.numpy(), x.sum(1), rtol=1e-5)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_tir_schedules_and_several_functions(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+@weft.script.ir_module
+class Mod:
+    @T.prim_func
+    def scale(A: T.Buffer((37, 5), "float32"), s: T.float32, B: T.Buffer((37, 5), "float32")):
+        T.func_attr({"global_symbol": "scale"})
+        for i, j in T.grid(37, 5):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * s
+
+    @T.prim_func
+    def relu(A: T.Buffer((50,), "float64"), B: T.Buffer((50,), "float64")):
+        T.func_attr({"global_symbol": "relu"})
+        for i in range(50):
+            with T.block("B"):
+                vi = T.axis.spatial(50, i)
+                B[vi] = T.max(A[vi], T.float64(0))
+
+sch = tir.Schedule(Mod)
+for name in ("scale", "relu"):
+    loops = sch.get_loops(sch.get_block("B", func_name=name))
+    block, thread = sch.split(sch.fuse(*loops) if len(loops) > 1 else loops[0], [None, 32])
+    sch.bind(block, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+f, text = build(sch.mod)
+assert sorted(f.imported_modules[0].function_names()) == ["relu_kernel", "scale_kernel"]
+x = rng.standard_normal((37, 5)).astype("float32")
+a, b = put(x, x * 0)
+f["scale"](a, 2.5, b)
+np.testing.assert_allclose(b.numpy(), x * np.float32(2.5), rtol=1e-6)
+x = rng.standard_normal(50)
+a, b = put(x, x * 0)
+f["relu"](a, b)
+np.testing.assert_array_equal(b.numpy(), np.maximum(x, 0))
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_nvptx_uses_the_same_host_code(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+A = te.placeholder((100,), name="A")
+B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
+s = te.create_schedule(B.op)
+block, thread = s[B].split(B.op.axis[0], factor=32)
+s[B].bind(block, te.thread_axis("blockIdx.x"))
+s[B].bind(thread, te.thread_axis("threadIdx.x"))
+f = weft.build(s, [A, B], "nvptx -mcpu=sm_80", name="twice")
+code = f.imported_modules[0]
+assert code.kind == "cuda" and code.function_names() == ["twice_kernel"]
+assert ".target sm_80" in code.get_source() and ".entry twice_kernel(" in f.get_source("ptx")
+with pytest.raises(RuntimeError, match="cannot load the ptx code"):  # the stand-in runs no PTX
+    f(*put(np.zeros(100, "float32"), np.zeros(100, "float32")))
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_unbound_loops(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+A = te.placeholder((100,), name="A")
+B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
+for target in ("cuda", "nvptx"):
+    with pytest.raises(weft.error.CodegenError, match="did you forget to bind"):
+        weft.build(te.create_schedule(B.op), [A, B], target)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+# What a kernel computes elementwise: name, dtype, expression, NumPy's meaning.
+ELEMENTWISE = """
+import ml_dtypes
+def elementwise(dtype, out, compute):
+    A = te.placeholder((200,), dtype, name="A")
+    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(B.op.axis[0], factor=32)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    return s, [A, B]
+
+def check(dtype, compute, expected, out=None, x=None, **tolerance):
+    out = out or dtype
+    f, _ = build(*elementwise(dtype, out, compute))
+    if x is None:
+        x = (rng.standard_normal(200) * 20).astype(dtype)
+    a, b = rt.tensor(x, device=dev), rt.empty((200,), out, dev)
+    f(a, b)
+    want = np.asarray(expected(x)).astype(out)
+    if tolerance:
+        np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
+    else:
+        np.testing.assert_array_equal(b.numpy(), want)
+"""
+
+
+def test_integers(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + ELEMENTWISE
+        + """
+i32 = "int32"
+check(i32, lambda v: (v & 12) | (v ^ 5), lambda v: (v & 12) | (v ^ 5))
+check(i32, lambda v: ~v, lambda v: ~v)
+check(i32, lambda v: (v << 3) + (v >> 2), lambda v: (v << 3) + (v >> 2))
+check("int8", lambda v: v + v, lambda v: v + v, x=(np.arange(200) - 100).astype("int8"))
+check("uint8", lambda v: v * v, lambda v: v * v, x=np.arange(200).astype("uint8"))
+check(i32, lambda v: te.abs(v) % 7, lambda v: abs(v) % 7)
+check(i32, lambda v: tir.popcount(v), lambda v: [bin(int(e) & 0xFFFFFFFF).count("1") for e in v])
+check("int64", lambda v: v // 7 * 1000003, lambda v: v // 7 * 1000003)
+def saturated(v):
+    return np.clip(np.nan_to_num(v.astype("float64"), posinf=3e9, neginf=-3e9), -(2.0**31), 2.0**31 - 1).astype("int64")
+x = np.resize(np.float32([np.nan, np.inf, -np.inf, 3e9, -3e9, 1.9]), 200)
+check("float32", lambda v: v, saturated, out=i32, x=x)
+check(i32, lambda v: tir.Select(v > 3, v, 0 - v), lambda v: np.where(v > 3, v, -v))
+check(i32, lambda v: v > 3, lambda v: v > 3, out="bool")
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_floats(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + ELEMENTWISE
+        + """
+f32 = "float32"
+check(f32, lambda v: te.sigmoid(v), lambda v: 1 / (1 + np.exp(-v)), rtol=1e-5)
+check(f32, lambda v: te.abs(v) + te.round(v), lambda v: abs(v) + np.round(v))
+check(f32, lambda v: tir.isnan(v), np.isnan, out="bool", x=np.resize(np.float32([np.nan, 1, np.inf]), 200))
+check(f32, lambda v: tir.isinf(v), np.isinf, out="bool", x=np.resize(np.float32([np.nan, 1, -np.inf]), 200))
+check(f32, lambda v: tir.max(v, 0.0), lambda v: np.maximum(v, 0), x=np.resize(np.float32([np.nan, 1, -1]), 200))
+check(f32, lambda v: tir.reinterpret("int32", v) & 255, lambda v: v.view("int32") & 255, out="int32")
+check("float64", lambda v: te.exp(v / 9) * te.cos(v), lambda v: np.exp(v / 9) * np.cos(v), rtol=1e-12)
+for half in ("float16", "bfloat16"):
+    check(half, lambda v: v, lambda v: v)
+    check(half, lambda v: v * v + v, lambda v: v * v + v)
+    check(half, lambda v: tir.max(v, tir.const(0.5, half)), lambda v: np.maximum(v, v.dtype.type(0.5)))
+    check(half, lambda v: te.exp(v / tir.const(8, half)), lambda v: np.exp(v / v.dtype.type(8)), rtol=1e-2)
+    check(half, lambda v: v, lambda v: v, out="float32")
+    check(half, lambda v: v, lambda v: np.trunc(v.astype("float32")), out="int32")
+x = np.resize(np.float32([65504, 65519, 65520, 1e-8, 6e-8, 3e-5, 0.1, -0.1, np.inf, 1 + 2**-11, 1 + 3 * 2**-11]), 200)
+check(f32, lambda v: v, lambda v: v, out="float16", x=x)
+check(f32, lambda v: v, lambda v: v, out="bfloat16", x=x)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_dynamic_shared_memory(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+@T.prim_func
+def reverse(A: T.Buffer((4, 16), "float32"), I: T.Buffer((4, 16), "int8"), B: T.Buffer((4, 16), "float32")):
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for t in T.thread_binding(16, thread="threadIdx.x"):
+            S = T.alloc_buffer((16,), "int8", scope="shared.dyn")
+            R = T.alloc_buffer((16, 800), "float32", scope="shared.dyn")
+            S[t] = I[b, t]
+            R[t, 0] = A[b, t]
+            B[b, t] = R[15 - t, 0] + T.cast(S[15 - t], "float32")
+
+f, text = build(reverse)
+assert text.count("__syncthreads") >= 1 and "extern __shared__" in text
+x, i = rng.random((4, 16), "float32"), rng.integers(0, 9, (4, 16)).astype("int8")
+a, d, b = put(x, i, x * 0)
+f(a, d, b)
+f(a, d, b)
+np.testing.assert_array_equal(b.numpy(), x[:, ::-1] + i[:, ::-1])
+assert log().count("shared") == 1  # asked for once: more than a block has without it
+assert [c for c in log() if c.startswith("launch")] == ["launch:4,1,1:16,1,1:%d:0" % (16 + 16 * 800 * 4)] * 2
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_warp_shuffles_compile(stub: Path, tmp_path: Path) -> None:
+    """The host has no warps, so this only asks NVRTC."""
+    run(
+        BUILD
+        + """
+from weft.target.cuda import emit_kernel
+@T.prim_func
+def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        B[t] = A[t] + T.call_intrin("float32", "tir.tvm_warp_shuffle_down",
+            T.call_intrin("uint32", "tir.tvm_warp_activemask"), A[t], 16, 32, 32)
+text = emit_kernel(f).source
+assert "__shfl_down_sync(" in text
+try:
+    assert b"SHFL" in compile_cuda(text) or compile_cuda(text)[:4] == b"\\x7fELF"
+except MissingDependency:
+    pass
+""",
+        stub,
+        tmp_path,
+    )
