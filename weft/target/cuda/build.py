@@ -112,7 +112,7 @@ def _host_generator(target: Target) -> Callable[[IRModule, Target], Module]:
 
 
 def _cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
-    text = emit_cuda(functions)
+    text = emit_cuda(functions, int(target.attrs.get("max_num_threads", 1024)))
     post = get_global_func("tvm_callback_cuda_postproc", allow_missing=True)
     if post is not None:
         text = str(post(text, target))

@@ -151,9 +151,9 @@ def _for(node: For, s: Emitter) -> None:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def emit_function(func: PrimFunc) -> str:
+def emit_function(func: PrimFunc, max_threads: int = 1024) -> str:
     """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
-    extents = launch_extents(func)
+    extents = launch_extents(func, max_threads)
     s = Emitter()
     buffers = dict((id(p), b) for p, b in func.buffer_map)
     for p in func.params:
@@ -178,9 +178,9 @@ def emit_function(func: PrimFunc) -> str:
     return "\n".join([head, *shared, *s.lines, "}", ""])
 
 
-def emit_cuda(functions: Mapping[str, PrimFunc]) -> str:
-    """Write device functions as one program of CUDA C."""
-    body = "\n".join(emit_function(f.with_attr("global_symbol", name)) for name, f in functions.items())
+def emit_cuda(functions: Mapping[str, PrimFunc], max_threads: int = 1024) -> str:
+    """Write device functions as one program of CUDA C; a block of a kernel may have `max_threads` threads."""
+    body = "\n".join(emit_function(f.with_attr("global_symbol", name), max_threads) for name, f in functions.items())
     return "\n".join([PRELUDE, *([HALF] if "float16" in body else []), body])
 
 
