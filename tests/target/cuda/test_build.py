@@ -223,7 +223,7 @@ with pytest.raises(RuntimeError, match="out of range"):
     )
 
 
-def test_without_a_driver(tmp_path: Path) -> None:
+def test_without_a_driver(stub: Path, tmp_path: Path) -> None:
     run(
         FADD
         + """
@@ -231,6 +231,6 @@ kernel = fadd().imported_modules[0]["fadd_kernel"]
 with pytest.raises(RuntimeError, match="no CUDA driver.*WEFT_CUDA_DRIVER"):
     kernel(None, None, None, 8, 1, 64)
 """,
-        Path("/nowhere/libcuda.so"),
+        stub.parent / "no_such_libcuda.so",
         tmp_path,
     )

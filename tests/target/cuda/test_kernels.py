@@ -187,27 +187,28 @@ for target in ("cuda", "nvptx"):
 # What a kernel computes elementwise: name, dtype, expression, NumPy's meaning.
 ELEMENTWISE = """
 import ml_dtypes
-def elementwise(dtype, out, compute):
+cases, functions = [], {}
+def check(dtype, compute, expected, out=None, x=None, **tolerance):
+    out, name = out or dtype, f"f{len(cases)}"
     A = te.placeholder((200,), dtype, name="A")
     B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
     s = te.create_schedule(B.op)
     block, thread = s[B].split(B.op.axis[0], factor=32)
     s[B].bind(block, te.thread_axis("blockIdx.x"))
     s[B].bind(thread, te.thread_axis("threadIdx.x"))
-    return s, [A, B]
+    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
+    x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
+    cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
 
-def check(dtype, compute, expected, out=None, x=None, **tolerance):
-    out = out or dtype
-    f, _ = build(*elementwise(dtype, out, compute))
-    if x is None:
-        x = (rng.standard_normal(200) * 20).astype(dtype)
-    a, b = rt.tensor(x, device=dev), rt.empty((200,), out, dev)
-    f(a, b)
-    want = np.asarray(expected(x)).astype(out)
-    if tolerance:
-        np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
-    else:
-        np.testing.assert_array_equal(b.numpy(), want)
+def run_all():
+    f, _ = build(weft.IRModule(functions))
+    for name, x, want, tolerance in cases:
+        a, b = rt.tensor(x, device=dev), rt.empty((200,), str(want.dtype), dev)
+        f[name](a, b)
+        if tolerance:
+            np.testing.assert_allclose(b.numpy().astype("float64"), want.astype("float64"), **tolerance)
+        else:
+            np.testing.assert_array_equal(b.numpy(), want, name)
 """
 
 
@@ -231,6 +232,7 @@ x = np.resize(np.float32([np.nan, np.inf, -np.inf, 3e9, -3e9, 1.9]), 200)
 check("float32", lambda v: v, saturated, out=i32, x=x)
 check(i32, lambda v: tir.Select(v > 3, v, 0 - v), lambda v: np.where(v > 3, v, -v))
 check(i32, lambda v: v > 3, lambda v: v > 3, out="bool")
+run_all()
 """,
         stub,
         tmp_path,
@@ -260,6 +262,7 @@ for half in ("float16", "bfloat16"):
 x = np.resize(np.float32([65504, 65519, 65520, 1e-8, 6e-8, 3e-5, 0.1, -0.1, np.inf, 1 + 2**-11, 1 + 3 * 2**-11]), 200)
 check(f32, lambda v: v, lambda v: v, out="float16", x=x)
 check(f32, lambda v: v, lambda v: v, out="bfloat16", x=x)
+run_all()
 """,
         stub,
         tmp_path,
