@@ -16,7 +16,6 @@ MISSING = {
     "tvm.error": {"DiagnosticError", "RPCError", "RPCSessionTimeoutError"},
     "tvm.runtime.container": {"ADT", "tuple_object"},
     "tvm.runtime.vm.Executable": {"load_exec"},
-    "tvm.s_tir.schedule": {"StmtSRef"},
     "tvm.s_tir.transform": {"DefaultGPUSchedule"},
     "tvm.script.tirx": {"vscale", "get_active_lane_mask", "tvm_stack_make_array", "tvm_stack_make_shape", "assume"},
     "tvm.script.tir": {"assume"},
