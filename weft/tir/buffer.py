@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import CallIntrin, DataType, Node, Op, PrimExpr, Range, Var, as_expr, const, is_const_int
+from weft.error import InvalidArgument
+from weft.ir import (
+    CallIntrin,
+    DataType,
+    IntImm,
+    Node,
+    Op,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    as_expr,
+    const,
+    is_const_int,
+)
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
 
@@ -75,6 +89,16 @@ class BufferRegion(Node):
 
     buffer: Buffer
     region: tuple[Range, ...]
+
+    def asobject(self) -> PrimExpr:
+        """Return the elements as a scalar or vector, which is what a slice stands for in an expression."""
+        indices: list[PrimExpr] = []
+        for r in self.region:
+            if not isinstance(r.extent, IntImm):
+                raise InvalidArgument("a slice of elements has a constant length", found=str(r.extent))
+            one = r.extent.value == 1
+            indices.append(r.min if one else Ramp(r.min, const(1, r.min.dtype), r.extent.value))
+        return BufferLoad(self.buffer, tuple(indices))
 
 
 class MatchBufferRegion(Node):

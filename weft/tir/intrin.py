@@ -17,7 +17,8 @@ from weft.ir import scalar as s
 __all__ = [
     "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
-    "call_llvm_pure_intrin", "call_packed", "ceil", "clz", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2",
+    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "erf",
+    "exp", "exp10", "exp2",
     "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
     "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
@@ -136,6 +137,9 @@ def _make(name: str) -> Callable[..., PrimExpr]:
     op = Op.get("tir." + intrinsic.name)
 
     def build(*args: Any) -> PrimExpr:
+        if len(args) != intrinsic.n_args:
+            raise InvalidArgument(f"{name} takes another number of arguments", expected=str(intrinsic.n_args),
+                                  found=str(len(args)))  # fmt: skip
         exprs = [as_expr(a) for a in args]
         dt = DataType(exprs[0].dtype)
         if (
@@ -246,6 +250,9 @@ def call_packed(name: str, *args: Any) -> PrimExpr:
 def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call a C function by its symbol."""
     return Call(DataType(dtype), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
+
+
+call_pure_extern = call_extern
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:

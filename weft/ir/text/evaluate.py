@@ -69,6 +69,11 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
+def operator_of(name: str) -> Callable[[Any, Any], Any]:
+    """Return what an operator does to scalars, by the name that rules of :data:`BINARY` get."""
+    return next(function for n, function in _BINARY.values() if n == name)
+
+
 class Evaluator:
     """Evaluates expressions of one source in nested scopes.
 

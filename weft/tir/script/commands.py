@@ -17,12 +17,15 @@ __all__ = [
     "Axis",
     "BlockFact",
     "BlockScope",
+    "Branch",
+    "IfScope",
     "InitScope",
     "LetAnnotation",
     "Loops",
     "MatchBuffer",
     "Remap",
     "Scope",
+    "WhileScope",
 ]
 
 
@@ -35,13 +38,14 @@ class Loops(NamedTuple):
     thread: str | None = None
     binding: IterVar | None = None
     var: Any = None
+    step: int = 1
 
     def values(self) -> Iterator[int]:
         """Count through a single constant loop, for comprehensions."""
         (r,) = self.ranges
         assert isinstance(r.min, IntImm)
         assert isinstance(r.extent, IntImm)
-        return iter(range(r.min.value, r.min.value + r.extent.value))
+        return iter(range(r.min.value, r.min.value + r.extent.value, self.step))
 
 
 class Scope(NamedTuple):
@@ -60,6 +64,24 @@ class BlockScope(NamedTuple):
     """``with T.sblock(name)``."""
 
     name: str
+
+
+class IfScope(NamedTuple):
+    """``with T.If(condition)``."""
+
+    condition: PrimExpr
+
+
+class Branch(NamedTuple):
+    """``with T.Then()`` or ``with T.Else()``."""
+
+    holds: bool
+
+
+class WhileScope(NamedTuple):
+    """``with T.While(condition)``."""
+
+    condition: PrimExpr
 
 
 class InitScope(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import tir
 from weft.error import InvalidArgument
-from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, const
+from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
 from weft.ir import scalar as s
 from weft.ir.text.parser import MacroDecorator, MetaVar
@@ -25,13 +25,17 @@ from weft.tir.script.commands import (
     Axis,
     BlockFact,
     BlockScope,
+    Branch,
+    IfScope,
     InitScope,
     LetAnnotation,
     Loops,
     MatchBuffer,
     Remap,
     Scope,
+    WhileScope,
 )
+from weft.tir.script.low_level import CALLS
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -164,7 +168,7 @@ def Broadcast(value: Any, lanes: Any) -> PrimExpr:
 
 def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
     """Build a vector of chosen lanes."""
-    return s.Shuffle(tuple(vectors), tuple(as_expr(i) for i in indices))
+    return s.Shuffle(tuple(as_expr(v) for v in vectors), tuple(as_expr(i) for i in indices))
 
 
 def Call(dtype: str, op: Any, args: Any, attrs: Any = None) -> PrimExpr:
@@ -299,6 +303,22 @@ def decl_buffer(
     return Scope(b, lambda value, body, _: DeclBuffer(value, body))
 
 
+def allocate(
+    extents: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
+) -> Scope:
+    """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
+    if condition is not True and as_int(condition) != 1:
+        raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
+    shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (list, tuple)) else (extents,)))
+    element = DataType(getattr(dtype, "dtype", dtype))
+    notes = Attrs.of(annotations)
+
+    def make(pointer: Any, body: Stmt, _: Any) -> Stmt:
+        return AllocBuffer(declare(shape, element, pointer.name, pointer, scope=scope), body, notes)
+
+    return Scope(Var("", DataType("handle")), make)
+
+
 # --- functions and blocks ---------------------------------------------------------------------------------------------
 
 
@@ -401,9 +421,10 @@ def _loop(kind: ForKind) -> Any:
     def loop(
         start: Any, stop: Any = None, *, annotations: Any = None, var: Any = None, binding: Any = None, step: Any = None
     ) -> Loops:
-        if step is not None and step != 1:
-            raise InvalidArgument("loops count in steps of one", found=f"step={step}")
-        return Loops(kind, (_loop_range(start, stop),), annotations, None, binding, var)
+        r, stride = _loop_range(start, stop), 1 if step is None else as_int(step)
+        if stride is None or stride < 1:
+            raise InvalidArgument("loops count up in constant steps", found=f"step={step}")
+        return Loops(kind, (r,), annotations, None, binding, var, stride)
 
     loop.__doc__ = f"Make a {kind.name.lower()} loop over ``start .. stop``, or ``0 .. start``."
     return loop
@@ -474,8 +495,33 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
     return Scope(var, make, "thread", thread)
 
 
-def realize(region: Any, condition: Any = True) -> Scope:
+def If(condition: Any) -> IfScope:
+    """Open ``with T.Then():`` and ``with T.Else():`` under a condition."""
+    return IfScope(as_expr(condition))
+
+
+def Then() -> Branch:
+    """Open what runs where the condition around holds."""
+    return Branch(True)
+
+
+def Else() -> Branch:
+    """Open what runs where the condition around does not hold."""
+    return Branch(False)
+
+
+def While(condition: Any) -> WhileScope:
+    """Repeat what follows while a condition holds."""
+    return WhileScope(as_expr(condition))
+
+
+def realize(region: Any, storage_scope: Any = "", condition: Any = True) -> Scope:
     """Let a region of a buffer exist for the statements that follow."""
+    if not isinstance(storage_scope, str):
+        storage_scope, condition = "", storage_scope
+    if storage_scope and storage_scope != region.buffer.scope:
+        raise InvalidArgument("realize: the buffer lives in another scope", expected=region.buffer.scope,
+                              found=storage_scope)  # fmt: skip
     r = (
         region
         if isinstance(region, BufferRegion)
@@ -494,7 +540,20 @@ def BufferStore(buffer: BufferNode, value: Any, indices: Any, predicate: Any = N
     return BufferStoreNode(buffer, as_expr(value), tuple(as_expr(i) for i in indices), predicate)
 
 
+def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> Stmt:
+    """Store a value, converted to what the buffer holds."""
+    v = value if isinstance(value, PrimExpr) else const(value, buffer.dtype)
+    places = indices if isinstance(indices, (list, tuple)) else (indices,)
+    return BufferStoreNode(buffer, v, tuple(as_expr(i) for i in places), predicate)
+
+
 _RENAMED: dict[str, Any] = {
+    **CALLS,
+    "broadcast": Broadcast,
+    "ramp": Ramp,
+    "shuffle": Shuffle,
+    "buffer_load": BufferLoad,
+    "boolean": DTypeMaker("bool"),
     "Range": Range_,
     "tvm_call_packed": tir.call_packed,
     "StringImm": StringImm_,
@@ -523,7 +582,7 @@ def _other(name: str) -> Any:
         return maker
     if hasattr(tir, name):
         return getattr(tir, name)
-    near = difflib.get_close_matches(name, [*globals(), *_RENAMED, *dir(tir)], 3)
+    near = difflib.get_close_matches(name, sorted({*globals(), *_RENAMED, *dir(tir)}), 3)
     raise AttributeError(
         f"T has no '{name}'" + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else "")
     )

@@ -30,7 +30,7 @@ from weft.ir import (
 )
 from weft.ir import CallIntrin as Call
 from weft.ir import scalar as s
-from weft.ir.text.evaluate import SUBSCRIPT, Evaluator
+from weft.ir.text.evaluate import BINARY, SUBSCRIPT, Evaluator, operator_of
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.ir.text.scalar import slice_of
 from weft.tir.analysis.access import access_regions
@@ -41,12 +41,15 @@ from weft.tir.script.commands import (
     Axis,
     BlockFact,
     BlockScope,
+    Branch,
+    IfScope,
     InitScope,
     LetAnnotation,
     Loops,
     MatchBuffer,
     Remap,
     Scope,
+    WhileScope,
 )
 from weft.tir.script.language import DTypeMaker, serial
 from weft.tir.stmt import (
@@ -238,6 +241,8 @@ def _statement(p: Parser, node: ast.stmt) -> None:
         if e.where is None:
             e.where = p.span(node)
         raise
+    except (AttributeError, TypeError, ValueError, AssertionError) as e:  # of a program that makes no sense
+        raise p.fail(node, str(e) or f"the statement makes no sense ({type(e).__name__})") from e
 
 
 def _emit(p: Parser, stmt: Any) -> None:
@@ -451,7 +456,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     indices = p.evaluate(target.slice)
     indices = _lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
     if isinstance(value, BufferRegion):  # the elements that a slice names
-        value = BufferLoad(value.buffer, _lanes(value.region, value.buffer))
+        value = value.asobject()
     if len(indices) != len(buffer.shape):
         raise p.fail(
             target,
@@ -602,11 +607,15 @@ def _for(p: Parser, node: ast.For) -> None:
             t.id, DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t)
         )
         variables.append(var)
-        p.state.loops[id(var)] = r
-        p.define(t.id, var)
+        if loops.step == 1:
+            p.state.loops[id(var)] = r
+        p.define(t.id, var if loops.step == 1 else r.min + var * const(loops.step, var.dtype))
     body = _sequence(p, node.body)
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
+        if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
+            count = s.ceildiv(r.extent, const(loops.step, r.extent.dtype))
+            r = Range.from_min_extent(const(0, var.dtype), count)
         body = For(
             var,
             r.min,
@@ -680,10 +689,27 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         body = _sequence(p, inner)
         p.scopes.pop()
         _emit(p, command.make(value, body, p))
+    elif isinstance(command, IfScope):
+        _if_scope(p, node, command.condition, inner)
+    elif isinstance(command, WhileScope):
+        _emit(p, While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
     elif isinstance(command, Loops):
         raise p.fail(item.context_expr, "a loop is written with 'for'")
     else:
         raise p.fail(item.context_expr, "'with' needs a block, T.init or a scope", found=repr(command))
+
+
+def _if_scope(p: Parser, node: ast.With, condition: PrimExpr, inner: list[ast.stmt]) -> None:
+    """Read ``with T.Then():`` and, if there is one, ``with T.Else():``."""
+    cases: dict[bool, Stmt] = {}
+    for n in inner:
+        command = p.evaluate(n.items[0].context_expr) if isinstance(n, ast.With) and len(n.items) == 1 else None
+        if not isinstance(command, Branch) or command.holds in cases or (not command.holds and True not in cases):
+            raise p.fail(n, "T.If holds one T.Then and after it at most one T.Else")
+        cases[command.holds] = _sequence(p, n.body)  # type: ignore[attr-defined]
+    if True not in cases:
+        raise p.fail(node, "T.If holds no T.Then")
+    _emit(p, IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
 
 
 def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
@@ -772,6 +798,15 @@ class _Range:
 
 
 _range = _Range()
+
+
+@BINARY.on(BufferRegion)
+def _slices(a: Any, b: Any, name: str, p: Evaluator) -> Any:
+    """Compute with the elements that slices name."""
+    a, b = (x.asobject() if isinstance(x, BufferRegion) else x for x in (a, b))
+    if b is None:
+        return -a if name == "negative" else ~a
+    return operator_of(name)(a, b)
 
 
 @SUBSCRIPT.on(Buffer)

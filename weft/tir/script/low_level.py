@@ -1,0 +1,82 @@
+"""Calls of lowered programs by TVM's names: stacks of packed arguments, thread primitives, handles.
+
+They build calls of the operator ``tir.<name>``; a target that has no rule for one says so when it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
+from weft.tir.buffer import Buffer
+
+__all__ = ["CALLS"]
+
+
+def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
+    nodes = tuple(a.data if isinstance(a, Buffer) else as_expr(a) for a in args)
+    return CallIntrin(DataType(dtype), Op.get(f"tir.{name}"), nodes)
+
+
+def _of_type(name: str, result: str) -> Callable[..., PrimExpr]:
+    """Make the constructor of a call with one result type, which ``dtype=`` may say otherwise."""
+
+    def build(*args: Any, dtype: str | None = None) -> PrimExpr:
+        return _call(name, dtype or result, args)
+
+    build.__name__ = name
+    build.__doc__ = f"Call ``tir.{name}``."
+    return build
+
+
+def _like(name: str, place: int) -> Callable[..., PrimExpr]:
+    """Make the constructor of a call whose result has the type of an argument."""
+
+    def build(*args: Any) -> PrimExpr:
+        return _call(name, as_expr(args[place]).dtype, args)
+
+    build.__name__ = name
+    build.__doc__ = f"Call ``tir.{name}``."
+    return build
+
+
+def tvm_struct_get(arr: Any, index: Any, field: Any, dtype: str) -> PrimExpr:
+    """Read a field of a structure."""
+    return _call("tvm_struct_get", dtype, (arr, index, field))
+
+
+def tvm_stack_alloca(dtype_str: str, num: Any) -> PrimExpr:
+    """Reserve room on the stack."""
+    return _call("tvm_stack_alloca", "handle", (dtype_str, num))
+
+
+def type_annotation(dtype: Any) -> PrimExpr:
+    """Carry a data type as an argument."""
+    return _call("type_annotation", str(getattr(dtype, "dtype", dtype)), ())
+
+
+def nan(dtype: str) -> PrimExpr:
+    """Return the value that is no number."""
+    return const(float("nan"), dtype)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    **{n: _of_type(n, "handle") for n in (
+        "tvm_stack_make_shape", "tvm_stack_make_array", "tvm_access_ptr", "tvm_thread_allreduce", "tvm_tuple",
+        "tvm_throw_last_error", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_fill_fragment",
+        "lookup_param", "mma_store", "mma_fill", "ptx_mma", "ptx_ldmatrix", "ptx_cp_async", "undef",
+        "start_profile_intrinsic", "end_profile_intrinsic", "mem_copy",
+    )},
+    **{n: _of_type(n, "int32") for n in (
+        "tvm_struct_set", "tvm_storage_sync", "q_multiply_shift", "continue_loop", "break_loop", "thread_return",
+        "call_cpacked", "tvm_call_cpacked", "tvm_context_id", "tvm_check_return", "dp4a", "ignore_loop_partition",
+    )},
+    **{n: _of_type(n, "bool") for n in ("isnullptr", "tvm_thread_invariant", "assume")},
+    **{n: _like(n, 1) for n in ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")},
+    "ptx_commit_group": _of_type("ptx_commit_group", "void"),
+    "ptx_wait_group": _of_type("ptx_wait_group", "void"),
+    "tvm_warp_activemask": _of_type("tvm_warp_activemask", "uint32"),
+    **{f.__name__: f for f in (tvm_struct_get, tvm_stack_alloca, type_annotation, nan)},
+}  # fmt: skip
+"""The constructor of each call."""
