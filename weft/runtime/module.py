@@ -38,7 +38,6 @@ class Module:
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_handle")
 
-    entry_name = "main"
     _source: Callable[[str], str] | None = None
 
     def __init__(self, handle: Any) -> None:
@@ -95,19 +94,22 @@ class Module:
         return self.get_function(name, query_imports=False)
 
     @property
+    def entry_name(self) -> str:
+        """The name of the entry function: that of the only function of the module, else ``main``."""
+        names = self.function_names()
+        return names[0] if len(names) == 1 else "main"
+
+    @property
     def entry_func(self) -> PackedFunc:
         """The function ``main``, or the only function of the module."""
         if self._entry is None:
             name = self.entry_name
             if not self.implements_function(name):
-                names = self.function_names()
-                if len(names) != 1:
-                    raise MissingFunction(
-                        "this module has no entry function",
-                        expected="'main', or one function in all",
-                        found=", ".join(names) or None,
-                    )
-                name = names[0]
+                raise MissingFunction(
+                    "this module has no entry function",
+                    expected="'main', or one function in all",
+                    found=", ".join(self.function_names()) or None,
+                )
             self._entry = self.get_function(name)
         return self._entry
 

@@ -22,7 +22,7 @@ from weft.ir import (
     structural_equal,
 )
 from weft.ir import scalar as s
-from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor, TensorSlice
+from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
 
 __all__ = [
@@ -111,8 +111,6 @@ def compute(
 
 def _element(name: str, body: Any) -> PrimExpr:
     """Return what an element is, of what a compute function gave."""
-    if isinstance(body, TensorSlice):
-        return body.asobject()
     if body is None or isinstance(body, (str, Tensor)):
         raise InvalidArgument(f"the function of compute '{name}' gives no scalar expression", found=repr(body),
                               help="return what one element is, such as A[i, j] + 1")  # fmt: skip
@@ -205,9 +203,7 @@ def comm_reducer(
 
     def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         several = isinstance(expr, (tuple, list))
-        source = tuple(
-            e.asobject() if isinstance(e, TensorSlice) else as_expr(e) for e in (expr if several else (expr,))
-        )
+        source = tuple(map(as_expr, _listed(expr)))
         dtypes = [e.dtype for e in source]
         lhs = tuple(Var(f"x{i}", d) for i, d in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}", d) for i, d in enumerate(dtypes))

@@ -95,7 +95,7 @@ class _Writer:
     def program(self) -> Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
         roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.op, PlaceholderOp)]
-        return self._sequence(roots, None)
+        return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
     def _sequence(self, stages: Sequence[Stage], rest: Stmt | None) -> Stmt:
         """Write stages one after another before `rest`."""
@@ -164,12 +164,12 @@ class _Writer:
 
     def _scalar(self, expr: PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> PrimExpr:
         """Substitute index values and turn reads of tensors into reads of buffers."""
-        sch = self.sch
-        loaded = rewrite(
-            substitute(expr, env),
-            lambda n: BufferLoad(sch.buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n,
-        )
-        return an.simplify(loaded)
+        return an.simplify(self._loaded(substitute(expr, env)))
+
+    def _loaded(self, node: Any) -> Any:
+        """Turn reads of tensors into reads of buffers."""
+        buffer = self.sch.buffer
+        return rewrite(node, lambda n: BufferLoad(buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n)
 
     def _reduction(self, stage: Stage, values: dict[IterVar, PrimExpr], an: Analyzer) -> Stmt:
         reduce: Any = stage.body[0]

@@ -110,6 +110,11 @@ class Stage:
         return f"Stage({self.op.name}, loops=[{loops}], attach={self.attach_type})"
 
     @property
+    def origin_op(self) -> Operation:
+        """The operation as it was given, whatever became of the stage's body (TVM's name)."""
+        return self.op
+
+    @property
     def axis(self) -> tuple[IterVar, ...]:
         """The data-parallel axes of the operation."""
         return self.op.axis if isinstance(self.op, BaseComputeOp) else ()

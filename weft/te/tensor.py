@@ -269,9 +269,9 @@ class TensorSlice(_ScalarOperators):
         self.tensor = tensor
         self.indices = tuple(indices) if isinstance(indices, tuple) else (indices,)
 
-    def __getitem__(self, indices: Any) -> TensorSlice:
+    def __getitem__(self, indices: Any) -> Any:
         more = indices if isinstance(indices, tuple) else (indices,)
-        return TensorSlice(self.tensor, self.indices + more)
+        return self.tensor[self.indices + more]
 
     def asobject(self) -> PrimExpr:
         """Return the element as an expression."""
@@ -317,8 +317,10 @@ class Tensor(_ScalarOperators):
                                       help="convert it, i.astype('int32')")  # fmt: skip
         return ProducerLoad(self, at)
 
-    def __getitem__(self, indices: Any) -> TensorSlice:
-        return TensorSlice(self, indices)
+    def __getitem__(self, indices: Any) -> Any:
+        """Return the element at all of the indices, or what is left to index after the first few."""
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return TensorSlice(self, given) if len(given) < len(self.shape) else self(*given)
 
     @property
     def name(self) -> str:
