@@ -32,6 +32,7 @@ from weft.ir import (
     TupleType,
     Type,
     Var,
+    VDevice,
     shape_expr,
     structural_equal,
     substitute,
@@ -158,7 +159,7 @@ def infer_call(call: Call, module: Any = None) -> Type:
         if core is not None:
             return core[0](call)
         definition = get_op_def(op)
-        return definition.infer(*call.args, **dict(call.attrs.items))
+        return _placed(definition.infer(*call.args, **dict(call.attrs.items)), call)
     if isinstance(op, ExternFunc):
         return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args) if call.ty_args else AnyType()
     if isinstance(op, GlobalVar) and module is not None and op in module:
@@ -166,6 +167,19 @@ def infer_call(call: Call, module: Any = None) -> Type:
     else:
         ty = op.ty  # type: ignore[attr-defined]
     return derive_call_type(ty, call) if isinstance(ty, FuncType) else AnyType()
+
+
+def _placed(ty: Type, call: Call) -> Type:
+    """Put results on the virtual device of the arguments, where these have one."""
+    types = [a.ty for a in call.args if isinstance(a, ExprVar)]
+    where = next((t.vdevice for t in types if isinstance(t, TensorType) and t.vdevice is not None), None)
+    return ty if where is None else _on_device(ty, where)
+
+
+def _on_device(ty: Type, where: VDevice) -> Type:
+    if isinstance(ty, TensorType) and ty.vdevice is None:
+        return TensorType(ty.shape, ty.dtype, ty.ndim, where)
+    return TupleType(tuple(_on_device(f, where) for f in ty.fields)) if isinstance(ty, TupleType) else ty
 
 
 def derive_call_type(ty: FuncType, call: Call) -> Type:

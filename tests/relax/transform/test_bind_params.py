@@ -38,7 +38,13 @@ def test_refused():
         relax.transform.BindParams("main", {"y": np.ones((5, 3), np.float32)})(mod)
     with pytest.raises(InvalidArgument, match="no Relax function 'other'"):
         relax.transform.BindParams("other", {})(mod)
-    with pytest.raises(ShapeMismatch):
+    with pytest.raises(ShapeMismatch, match=r"(?s)parameter 'w' of 'main' has another shape.*found \(5, 4\)"):
         relax.transform.BindParams("main", {"w": np.ones((5, 4), np.float32)})(mod)
+    with pytest.raises(ShapeMismatch, match=r"(?s)parameter 'w' of 'main'.*found \(6, 3\).*other parameters say"):
+        relax.transform.BindParams("main", {"x": np.ones((2, 5), np.float32), "w": np.ones((6, 3), np.float32)})(mod)
+    with pytest.raises(InvalidArgument, match=r"(?s)no parameter 'W'.*one of x, w"):
+        relax.transform.BindParams("main", {"W": np.ones((5, 3), np.float32)})(mod)
+    with pytest.raises(InvalidArgument, match=r"(?s)no parameter 'ww'.*did you mean 'w'"):
+        relax.transform.BindParams("main", {"ww": np.ones((5, 3), np.float32)})(mod)
     with pytest.raises(DTypeMismatch, match="data type"):
         relax.transform.BindParams("main", {"w": np.ones((5, 3), np.float64)})(mod)

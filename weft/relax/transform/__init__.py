@@ -26,6 +26,7 @@ from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.to_non_dataflow import remove_purity_checking, to_non_dataflow
 from weft.relax.transform.topological_sort import topological_sort
 from weft.relax.transform.unused_interface import remove_unused_outputs, remove_unused_parameters
+from weft.relax.transform.vdevice import UpdateVDevice, realize_vdevice
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
 
 AttachGlobalSymbol = attach_global_symbol
@@ -47,6 +48,7 @@ LegalizeOps = legalize_ops
 LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin
 Normalize = normalize
+RealizeVDevice = realize_vdevice
 RemovePurityChecking = remove_purity_checking
 RemoveUnusedOutputs = remove_unused_outputs
 RemoveUnusedParameters = remove_unused_parameters

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
-from weft.error import DTypeMismatch, InvalidArgument
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Constant, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars
@@ -36,7 +37,8 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
         """Bind the parameters."""
         found = [(v, f) for v, f in mod.items() if v.name_hint == func_name and isinstance(f, Function)]
         if not found:
-            raise InvalidArgument(f"the module has no Relax function '{func_name}'")
+            names = [v.name_hint for v, f in mod.items() if isinstance(f, Function)]
+            raise InvalidArgument(f"the module has no Relax function '{func_name}'", expected=", ".join(names) or "one")
         new = _bind(func_name, found[0][1], params)
         return mod.with_functions({v: new if v is found[0][0] else f for v, f in mod.items()})
 
@@ -58,7 +60,7 @@ def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
                     found=found.dtype,
                 )
             if want.shape is not None and found.shape is not None:
-                unify_dims(want.shape, found.shape, symbols)
+                _unify(f"parameter '{param.name_hint}' of '{name}'", want, found, symbols)
         renamed[id(param)] = data
     if not renamed:
         return func
@@ -69,11 +71,29 @@ def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
     return new.replace(ty=function_type(new))
 
 
+def _unify(what: str, want: TensorType, found: TensorType, symbols: dict[Any, Any]) -> None:
+    try:
+        unify_dims(want.shape or (), found.shape or (), symbols)
+    except ShapeMismatch as e:
+        known = [f"{getattr(k, 'name', k)} = {v}" for k, v in symbols.items()]
+        raise ShapeMismatch(
+            f"{what} has another shape", expected=_shape_text(want), found=_shape_text(found),
+            help=f"other parameters say {', '.join(known)}" if known else None,
+        ) from e  # fmt: skip
+
+
+def _shape_text(ty: TensorType) -> str:
+    return f"({', '.join(map(str, ty.shape or ()))})"
+
+
 def _parameter(name: str, func: Function, key: Any) -> ExprVar:
     for p in func.params:
         if p is key or (isinstance(key, str) and p.name_hint == key):
             return p
-    known = ", ".join(p.name_hint for p in func.params)
+    names = [p.name_hint for p in func.params]
+    wanted = getattr(key, "name_hint", str(key))
+    near = get_close_matches(wanted, names, 1)
     raise InvalidArgument(
-        f"'{name}' has no parameter '{getattr(key, 'name_hint', key)}'", expected=f"one of {known or 'none'}"
-    )
+        f"'{name}' has no parameter '{wanted}'", expected=f"one of {', '.join(names) or 'none'}",
+        help=f"did you mean '{near[0]}'?" if near else None,
+    )  # fmt: skip

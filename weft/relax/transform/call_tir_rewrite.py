@@ -18,6 +18,7 @@ from weft.ir import (
     TupleType,
     function_pass,
     prim_value,
+    structural_equal,
 )
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
@@ -58,18 +59,19 @@ def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``CallTIRRewrite``.
     """
+    devices = mod.global_infos.get("vdevice", ())
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
         if is_op(value, "call_tir") or is_op(value, "call_dps_packed"):
-            return _expand(value, bb, binding.var.name_hint)
+            return _expand(value, bb, binding.var.name_hint, devices=devices)
         if is_op(value, "call_tir_inplace"):
-            return _expand(value, bb, binding.var.name_hint, value.attrs["inplace_indices"])  # type: ignore[attr-defined]
+            return _expand(value, bb, binding.var.name_hint, value.attrs["inplace_indices"], devices)  # type: ignore[attr-defined]
         return None
 
     return rewrite_bindings(func, mod, rule)
 
 
-def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Expr:
+def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()) -> Expr:
     callee, args = call.args[0], _arguments(call.args[1], bb)
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
     outs: list[Expr] = []
@@ -80,7 +82,7 @@ def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Exp
             outs.append(args[reuse])
         else:
             assert isinstance(ty, TensorType) and ty.shape is not None
-            outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype), hint))
+            outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype, device_index(ty.vdevice, devices)), hint))
             fresh.append(outs[-1])
     callee_args = (*args, *fresh)
     if len(call.args) > 2 and isinstance(call.args[2], ShapeExpr):
@@ -99,6 +101,13 @@ def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = ()) -> Exp
     else:
         bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
     return outs[0] if len(outs) == 1 and not isinstance(call.ty, TupleType) else Tuple(tuple(outs))
+
+
+def device_index(where: Any, devices: tuple[Any, ...]) -> int:
+    """Return the place of a virtual device among those of the module, which is its place in the machine's list."""
+    return next(
+        (i for i, d in enumerate(devices) if where is not None and (d is where or structural_equal(d, where))), 0
+    )
 
 
 def _arguments(args: Expr, bb: Any) -> list[Expr]:

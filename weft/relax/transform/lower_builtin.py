@@ -31,7 +31,7 @@ from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, 
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
-from weft.relax.transform.plan_memory import size_in_bytes
+from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
 from weft.runtime import device
 
@@ -79,7 +79,7 @@ def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
             return None
         shape, dtype = value.args[0], value.args[1].value  # type: ignore[attr-defined]
         assert isinstance(shape, ShapeExpr)
-        storage = bb.emit(alloc_storage(shape_expr((size_in_bytes(shape, dtype),))), "storage")
+        storage = bb.emit(alloc_storage(shape_expr((size_in_bytes(shape, dtype),)), device_of(value)), "storage")
         return storage_tensor(storage, 0, shape, dtype)
 
     return rewrite_bindings(func, mod, rule)

@@ -119,13 +119,18 @@ def plan_memory(func: Function, mod: IRModule) -> Function:
 
 
 class _Token:
-    """One storage block: its size in bytes, who uses it now, and the variable that holds it."""
+    """One storage block: its size in bytes, its device's place, and the variable that holds it."""
 
-    __slots__ = ("size", "var")
+    __slots__ = ("device", "size", "var")
 
-    def __init__(self, size: PrimExpr) -> None:
-        self.size = size
+    def __init__(self, size: PrimExpr, device: int) -> None:
+        self.size, self.device = size, device
         self.var: Var | None = None
+
+
+def device_of(alloc: Any) -> int:
+    """Return the place of the device that a tensor is allocated on."""
+    return alloc.args[2].value.value
 
 
 def size_in_bytes(shape: ShapeExpr, dtype: str) -> PrimExpr:
@@ -195,7 +200,7 @@ class _Plan:
                 alloc = self.allocs[id(b.var)]
                 size = size_in_bytes(alloc.args[0], alloc.args[1].value)  # type: ignore[attr-defined]
                 end = self.last_use.get(id(b.var), i)
-                token = self._take_over(i, b.var, size, dying) or self._pick(free, size)
+                token = self._take_over(i, b.var, size, dying) or self._pick(free, size, device_of(alloc))
                 self.token_of[id(b.var)] = token
                 dying.setdefault(end, []).append(token)
             free.extend(dying.pop(i, ()))
@@ -211,7 +216,8 @@ class _Plan:
                     if len(roots) != 1 or self.last_use.get(roots[0]) != j or roots[0] not in self.token_of:
                         continue
                     token = self.token_of[roots[0]]
-                    if token in dying.get(j, ()) and self._fits(token.size, size):
+                    same = token.device == device_of(self.allocs[id(out)])
+                    if same and token in dying.get(j, ()) and self._fits(token.size, size):
                         dying[j].remove(token)
                         return token
                 return None
@@ -222,9 +228,10 @@ class _Plan:
             return have.value >= need.value
         return have is need or self.analyzer.can_prove_equal(have, need)
 
-    def _pick(self, free: list[_Token], size: PrimExpr) -> _Token:
+    def _pick(self, free: list[_Token], size: PrimExpr, device: int) -> _Token:
+        here = [t for t in free if t.device == device]
         if isinstance(size, IntImm):
-            constant: list[Any] = [t for t in free if isinstance(t.size, IntImm)]
+            constant: list[Any] = [t for t in here if isinstance(t.size, IntImm)]
             enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
             best = (
                 min(enough, key=lambda t: t.size.value)
@@ -236,11 +243,11 @@ class _Plan:
                 best.size = int64(max(best.size.value, size.value))  # type: ignore[attr-defined]
                 return best
         else:
-            for t in free:
+            for t in here:
                 if not isinstance(t.size, IntImm) and self._fits(t.size, size):
                     free.remove(t)
                     return t
-        return _Token(size)
+        return _Token(size, device)
 
     def rewrite(self) -> SeqExpr:
         """Emit a storage block at its first use and each planned tensor inside its block."""
@@ -251,7 +258,7 @@ class _Plan:
                 out.append(b)
                 continue
             if token.var is None:
-                call = _typed(alloc_storage(shape_expr((token.size,))))
+                call = _typed(alloc_storage(shape_expr((token.size,)), token.device))
                 token.var = Var("storage", call.ty)
                 out.append(VarBinding(token.var, call))
             alloc = self.allocs[id(b.var)]

@@ -1,0 +1,187 @@
+"""RealizeVDevice and UpdateVDevice: on which device each value lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    Call,
+    Expr,
+    ExprVar,
+    Function,
+    IRModule,
+    Op,
+    Pass,
+    TensorType,
+    VDevice,
+    function_pass,
+    structural_equal,
+    substitute,
+    walk,
+)
+from weft.relax.core_ops import as_vdevice, is_op, to_vdevice
+from weft.relax.expr_functor import PyExprMutator
+from weft.relax.rename import variables
+from weft.relax.rewriter import all_bindings, rewrite_bindings
+
+__all__ = ["UpdateVDevice", "realize_vdevice"]
+
+
+@function_pass(kind=Function)
+def realize_vdevice(func: Function, mod: IRModule) -> Function:
+    """Give every tensor that follows from one on a virtual device, or leads to one, its device.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized`` without ``hint_on_device``: a hint on a value that lives elsewhere is a copy.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                a = R.hint_on_device(x, "llvm:1")
+                b = R.exp(a)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32", "llvm:1")) -> R.Tensor((2,), "float32", "llvm:1"):
+                b: R.Tensor((2,), "float32", "llvm:1") = R.exp(x)
+                return b
+    Cost
+        Linear.
+    Source
+        TVM's ``RealizeVDevice``.
+    """
+    places = _places(func)
+    if not places:
+        return func
+    types = {v: d for v, d in places.items() if _vdevice(v) is None}
+    hints = any(is_op(b.value, "hint_on_device") for b in all_bindings(func))
+    if not types and not hints:
+        return func
+    placed: Any = _Place(mod, types).visit_expr(func) if types else func
+    if not hints:
+        return placed
+
+    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+        if not is_op(value, "hint_on_device"):
+            return None
+        source = value.args[0]  # type: ignore[attr-defined]
+        wanted = as_vdevice(value.attrs["dst_vdevice"])  # type: ignore[attr-defined]
+        here = getattr(source.ty, "vdevice", None)
+        return source if here is not None and structural_equal(here, wanted) else to_vdevice(source, wanted)
+
+    return rewrite_bindings(placed, mod, rule)
+
+
+def _vdevice(expr: Any) -> VDevice | None:
+    return expr.ty.vdevice if isinstance(expr.ty, TensorType) else None
+
+
+def _is_tensor(expr: Any) -> bool:
+    return isinstance(getattr(expr, "ty", None), TensorType)
+
+
+def _copied(value: Any) -> VDevice | None:
+    """Return the device that a copy or hint names."""
+    if is_op(value, "to_vdevice") or is_op(value, "hint_on_device"):
+        return as_vdevice(value.attrs["dst_vdevice"])
+    return None
+
+
+def _places(func: Function) -> dict[ExprVar, VDevice]:
+    """Find the device of each tensor variable: from what it is made of, else from what is made of it."""
+    bindings = [b for b in all_bindings(func) if _is_tensor(b.var)]
+    place: dict[Any, VDevice] = {}
+
+    def put(var: Any, where: VDevice | None) -> None:
+        if where is not None and _is_tensor(var) and var not in place:
+            place[var] = where
+
+    def operands(value: Any) -> list[Any]:
+        return [v for v in variables(value) if _is_tensor(v)]
+
+    for var in (*func.params, *(b.var for b in bindings)):
+        put(var, _vdevice(var))
+    forward_first = [b for b in bindings if isinstance(b.value, ExprVar) or _moves_nothing(b.value)]
+    for b in bindings:
+        put(b.var, _copied(b.value))
+        if b in forward_first:
+            put(b.var, next((place[v] for v in operands(b.value) if v in place), None))
+    for b in reversed(bindings):
+        if is_op(b.value, "hint_on_device") or b in forward_first:
+            for v in operands(b.value) if b.var in place else ():
+                put(v, place[b.var])
+    for b in forward_first:
+        put(b.var, next((place[v] for v in operands(b.value) if v in place), None))
+    return place
+
+
+def _moves_nothing(value: Any) -> bool:
+    return isinstance(value, Call) and isinstance(value.op, Op) and _copied(value) is None
+
+
+class _Place(PyExprMutator):
+    """Gives variables the types with their devices."""
+
+    def __init__(self, mod: IRModule, places: dict[ExprVar, VDevice]) -> None:
+        super().__init__(mod)
+        self.places = places
+
+    def visit_var_def(self, var: Any) -> Any:
+        """Return the variable on its device."""
+        where = self.places.get(var)
+        return var if where is None else _on(var, where)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        """Keep the device that inference does not know of."""
+        value = self.builder_.normalize(self.visit_expr(binding.value), atom=False)
+        var = self.visit_var_def(binding.var)
+        self.set_var_remap(binding.var, var)
+        if isinstance(value, Call) and value.ty is not var.ty and _is_tensor(value) and _vdevice(value) is None:
+            value = Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=var.ty)
+        unchanged = value is binding.value and var is binding.var
+        self._emit(binding if unchanged else type(binding)(var, value, span=binding.span))
+
+
+def _on(var: Any, where: VDevice) -> Any:
+    ty = var.ty
+    return type(var)(var.name_hint, TensorType(ty.shape, ty.dtype, ty.ndim, where), span=var.span)
+
+
+def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
+    """Make the pass that replaces one virtual device of a module by another, in all types and copies.
+
+    Parameters
+    ----------
+    new_vdevice : VDevice
+    index : int
+        The place of the old one among the module's.
+
+    Raises
+    ------
+    InvalidArgument
+        When the module has no such virtual device.
+    """
+
+    def run(mod: IRModule) -> IRModule:
+        """Replace the device."""
+        devices: tuple[Any, ...] = tuple(mod.global_infos.get("vdevice", ()))
+        if not 0 <= index < len(devices):
+            raise InvalidArgument(f"the module has no virtual device {index}", found=f"{len(devices)} virtual devices")
+        old = devices[index]
+        if structural_equal(old, new_vdevice):
+            return mod
+        named = [n for _, f in mod.items() for n in walk(f) if isinstance(n, VDevice)]
+        change = {n: new_vdevice for n in named if structural_equal(n, old)}
+        return IRModule(
+            {v: substitute(f, change) for v, f in mod.items()},
+            mod.attrs,
+            {**mod.global_infos, "vdevice": (*devices[:index], new_vdevice, *devices[index + 1 :])},
+        )
+
+    return Pass("UpdateVDevice", run, 0, UpdateVDevice.__doc__)
