@@ -2,8 +2,9 @@
 
 import pytest
 
+from weft import te
 from weft.error import InvalidArgument
-from weft.target import Target, host_features
+from weft.target import Target, get_source, host_features
 
 
 def test_forms():
@@ -81,3 +82,54 @@ def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
 def test_an_unknown_architecture_suggests_the_near_one(text, near):
     with pytest.raises(InvalidArgument, match=f"did you mean '{near}'"):
         Target(text)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("llvm -mcpu", "option '-mcpu' of target 'llvm' has no value"),
+        ("llvm -num-cores=many", "option '-num-cores' of target 'llvm' is a number"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswel", "has no model 'haswel'(.|\n)*-mcpu=haswell"),
+        ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+avx1024", "has no feature 'avx1024'(.|\n)*mattr=[+]avx"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a7", "has no model 'cortex-a7'(.|\n)*cortex-a7"),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+neom", "has no feature 'neom'(.|\n)*[+]neon"),
+    ],
+)
+def test_values_of_options(target, message):
+    with pytest.raises(InvalidArgument, match=message):
+        Target(target)
+
+
+X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "-mattr=+fma",
+        "-mattr=+popcnt",
+        "-mattr=-avx2",
+        "-mattr=-64bit,-sse2",
+        "-mattr=+sse4.2",
+        "-mcpu=x86-64",
+        "-mcpu=znver4",
+        "-mcpu=skylake-avx512 -mattr=-avx512f",
+        "-mcpu=knl",
+        "-mcpu=native",
+    ],
+)
+def test_features_go_to_llvm(more):
+    """Whatever is added or taken away, the baseline of the architecture stays: LLVM ends the process without it."""
+    target = Target(f"{X86} {more}")
+    x = te.placeholder((8,), name="x")
+    func = te.create_prim_func([x, te.compute((8,), lambda i: x[i] * 2)])
+    assert "%xmm" in get_source(func, target, "asm")
+    assert target.vector_bits == (512 if "avx512f" in target.features else 256 if "avx" in target.features else 128)
+
+
+def test_features_that_need_others():
+    assert {"avx2", "avx", "sse4.2", "fma"} <= Target(f"{X86} -mattr=+avx512bw").features
+    assert not {"avx512bw", "avx512f", "avx512vl"} & Target(f"{X86} -mcpu=skylake-avx512 -mattr=-avx512f").features
+    off = Target("llvm -mattr=-avx").features
+    assert not {f for f in off if f.startswith("avx") or f in ("fma", "f16c")}
+    assert off == {f for f in Target("llvm").features if f in off}  # this machine without

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 
-from weft.target.target import host_features
+from weft.target.cpu import host_features
 
 __all__ = ["llvm_cpu_has_features", "llvm_get_system_cpu", "llvm_get_system_triple", "llvm_version_major"]
 

@@ -9,15 +9,23 @@ import difflib
 import os
 import shlex
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func
+from weft.target.cpu import (
+    BASELINE,
+    check_cpu,
+    host_features,
+    known_host_features,
+    model_features,
+    with_implied,
+    without,
+)
 
-__all__ = ["Target", "TargetKind", "host_features"]
+__all__ = ["Target", "TargetKind"]
 
 _OPTIONS = {
     "llvm": (
@@ -63,15 +71,6 @@ _NVPTX_CPUS = {
 """Architecture to the least version of PTX that has it, and shuffles and barriers of warps."""
 _NVPTX_DEFAULT = "sm_70"
 _PTX_VERSIONS = (63, 64, 65, *range(70, 79), *range(80, 89), 90)
-
-
-@lru_cache(maxsize=1)
-def host_features() -> frozenset[str]:
-    """The CPU features of this machine, by LLVM's names.
-
-    The CPU's name is never trusted: hypervisors report wrong ones.
-    """
-    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
 
 
 class TargetKind:
@@ -136,12 +135,18 @@ class Target:
                     expected="one of " + ", ".join("-" + o for o in _OPTIONS[kind]),
                     help=f"did you mean '-{near[0]}'?" if near else None,
                 )
-        if kind == "nvptx":
-            _check_nvptx(attrs)
+        _check_values(kind, attrs)
         self.kind = TargetKind(kind)
         host = host if host is not None else attrs.pop("host", None)
         self.host: Target | None = None if host is None else Target(host)
         self.attrs: dict[str, Any] = attrs
+        if kind == "llvm" and attrs.get("mcpu") == "native":
+            del attrs["mcpu"]
+        if kind == "nvptx":
+            _check_nvptx(attrs)
+        elif kind == "llvm" and ("mcpu" in attrs or "mattr" in attrs):
+            on, off = self._named_features()
+            check_cpu(self.triple, attrs.get("mcpu"), (*on, *off))
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
@@ -186,29 +191,32 @@ class Target:
     @property
     def features(self) -> frozenset[str]:
         """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
-        explicit = self.attrs.get("mattr")
-        names = [a for a in (explicit.split(",") if isinstance(explicit, str) else explicit or ()) if a]
-        base = host_features() if self.is_host and "mcpu" not in self.attrs and not names else frozenset[str]()
-        on = {a.lstrip("+") for a in names if not a.startswith("-")}
-        off = {a[1:] for a in names if a.startswith("-")}
+        on, off = self._named_features()
         if "mcpu" in self.attrs:
-            base |= _CPU_FEATURES.get(self.attrs["mcpu"], frozenset())
-        implied = {f for o in on for f in _IMPLIED.get(o, ())}
-        return frozenset((base | on | implied) - off)
+            base = model_features(self.attrs["mcpu"])
+        elif self.is_host and not on:  # "-mattr=-avx512f" is this machine without
+            base = host_features()
+        else:
+            base = frozenset[str]()
+        if self.triple.startswith("x86_64"):
+            base |= BASELINE
+        return without(base | with_implied(on), set(off) - BASELINE)
+
+    def _named_features(self) -> tuple[list[str], list[str]]:
+        """List what ``-mattr`` adds and what it takes away."""
+        names = [n for n in _text(self.attrs.get("mattr") or ()).split(",") if n]
+        return [n.lstrip("+") for n in names if n[0] != "-"], [n[1:] for n in names if n[0] == "-"]
 
     @property
     def attribute_string(self) -> str:
-        """The features as LLVM's ``+a,-b`` text."""
+        """The features as LLVM's ``+a,-b`` text; what is taken away comes last, where it counts."""
         on = self.features
         if self.kind.name == "nvptx":
             return ",".join("+" + f for f in sorted(on)) or f"+ptx{_NVPTX_CPUS[self.cpu]}"
-        if not self.is_host:
-            return ",".join("+" + f for f in sorted(on))
-        if "mcpu" in self.attrs:  # the model's own features hold; only what the target says on top is named
-            explicit = self.attrs.get("mattr") or ()
-            named = explicit.split(",") if isinstance(explicit, str) else list(explicit)
-            return ",".join([*("+" + f for f in sorted(on)), *(n for n in named if n.startswith("-"))])
-        return ",".join([("+" if f in on else "-") + f for f in sorted(host_features() | on)])
+        off = {f for f in self._named_features()[1] if f not in BASELINE}
+        if self.is_host and "mcpu" not in self.attrs:  # the model behind `cpu` may have more than this machine
+            off = known_host_features() - on
+        return ",".join([*("+" + f for f in sorted(on)), *("-" + f for f in sorted(off))])
 
     @property
     def cpu(self) -> str:
@@ -270,17 +278,19 @@ class Target:
         return {"kind": self.kind.name, **self.attrs}
 
 
-_CPU_FEATURES: dict[str, frozenset[str]] = {
-    "haswell": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
-    "x86-64-v3": frozenset({"avx", "avx2", "fma", "f16c", "bmi2", "sse4.2"}),
-    "skylake-avx512": frozenset(
-        {"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}
-    ),
-    "x86-64-v4": frozenset(
-        {"avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "sse4.2"}
-    ),
-}
-_IMPLIED = {"avx2": ("avx", "sse4.2"), "avx512f": ("avx2", "avx", "fma", "f16c", "sse4.2")}
+_NUMBERS = ("num-cores", "vector-width", "opt-level", "max_num_threads", "thread_warp_size")
+_FLAGS = ("system-lib",)
+
+
+def _check_values(kind: str, attrs: Mapping[str, Any]) -> None:
+    """Refuse options without a value, and what is no number where one is needed."""
+    if kind not in _OPTIONS:
+        return
+    for name, value in attrs.items():
+        if value is True and name not in _FLAGS:
+            raise InvalidArgument(f"option '-{name}' of target '{kind}' has no value", expected=f"-{name}=value")
+        if name in _NUMBERS and not str(value).isdigit():
+            raise InvalidArgument(f"option '-{name}' of target '{kind}' is a number", found=repr(value))
 
 
 def _check_nvptx(attrs: Mapping[str, Any]) -> None:
