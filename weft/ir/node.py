@@ -8,12 +8,13 @@ constants).
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+import difflib
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
 from msgspec.structs import force_setattr
 
-__all__ = ["Attrs", "Node", "NodeMeta", "Span", "kinds", "make_node"]
+__all__ = ["Attrs", "NoField", "Node", "NodeMeta", "Span", "kinds", "make_node", "saved_fields"]
 
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
@@ -50,6 +51,16 @@ def _lists_to_tuples(fields: tuple[str, ...], bases: tuple[type, ...]) -> Any:
             inherited(self)
 
     return convert
+
+
+class NoField(AttributeError):
+    """A node has no such field. What it has is said when the error is shown: most are caught before."""
+
+    def __str__(self) -> str:
+        kind, fields = type(self.obj), [f for f in type(self.obj).__struct_fields__ if f != "span"]
+        near = difflib.get_close_matches(str(self.name), [n for n in dir(kind) if not n.startswith("_")], 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else f"; its fields are {', '.join(fields) or 'none'}"
+        return f"{kind.__name__} has no attribute '{self.name}'{hint}"
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -91,8 +102,22 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Whether `other` is this very node."""
         return self is other
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise NoField(name=name, obj=self)
+
     def __reduce__(self) -> Any:
         raise TypeError("IR nodes are compared by identity and are not pickled; use weft.ir.save_json")
+
+
+def saved_fields(cls: type) -> tuple[str, ...]:
+    """Return the fields with which objects of a class that is no node are saved and compared as nodes are.
+
+    A class that nodes may hold names them in ``__saved_fields__``, and its ``from_saved`` takes them by keyword; () for
+    any other class.
+    """
+    return getattr(cls, "__saved_fields__", ())
 
 
 def plain_text(node: Any, **_: Any) -> str:

@@ -23,7 +23,7 @@ from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, Node, Span
+from weft.ir.node import Attrs, Node, Span, saved_fields
 from weft.ir.scalar import Op
 
 __all__ = ["load_json", "save_json"]
@@ -54,24 +54,24 @@ class _Writer:
             v, ready = stack.pop()
             if type(v) is tuple:
                 stack.extend((x, False) for x in reversed(v))
-            elif isinstance(v, Node) and id(v) not in self._numbers:
+            elif _is_written(v) and id(v) not in self._numbers:
                 if ready:
                     self._add(v)
                 else:
                     stack.append((v, True))
-                    stack.extend((getattr(v, f), False) for f in reversed(v.__struct_fields__))
+                    stack.extend((getattr(v, f), False) for f in reversed(_fields(type(v))))
         return self.value(value)
 
     def _add(self, node: Node) -> None:
         cls = type(node)
-        fields = {f: self.value(x) for f in cls.__struct_fields__ if (x := getattr(node, f)) is not None}
+        fields = {f: self.value(x) for f in _fields(cls) if (x := getattr(node, f)) is not None}
         self._numbers[id(node)] = len(self.nodes)
         self._keep.append(node)
         self.nodes.append([f"{cls.__module__.removeprefix('weft.')}.{cls.__name__}", fields])
 
     def value(self, v: Any) -> Any:
         """Encode a value whose nodes are written."""
-        if isinstance(v, Node):
+        if _is_written(v):
             return {"n": self._numbers[id(v)]}
         if isinstance(v, (tuple, list)):
             return [self.value(x) for x in v]
@@ -104,6 +104,15 @@ class _Writer:
         return known
 
 
+def _is_written(value: Any) -> bool:
+    """Whether a value has an entry of its own in the list of nodes."""
+    return isinstance(value, Node) or bool(saved_fields(type(value)))
+
+
+def _fields(cls: type) -> tuple[str, ...]:
+    return saved_fields(cls) or cls.__struct_fields__  # type: ignore[attr-defined]
+
+
 def save_json(node: Any, indent: int | None = None) -> str:
     """Write a node or a module as JSON, with constants and the sharing of nodes.
 
@@ -133,7 +142,7 @@ def _class_named(name: str) -> type:
         cls = getattr(importlib.import_module("weft." + module), short, None) if module else None
     except ImportError:
         cls = None
-    if not isinstance(cls, type) or not issubclass(cls, (Node, IntEnum)):
+    if not isinstance(cls, type) or not (issubclass(cls, (Node, IntEnum)) or saved_fields(cls)):
         raise _malformed(f"there is no node class '{name}'", help="the text may come from another version of Weft")
     return cls
 
@@ -157,7 +166,7 @@ class _Reader:
         if cls is Op:
             return Op.get(values["name"])
         try:
-            return cls(**values)
+            return getattr(cls, "from_saved", cls)(**values)
         except TypeError as e:
             raise _malformed(f"node {len(self.nodes)} is no {name}", found=str(e)) from None
 

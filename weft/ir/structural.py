@@ -27,7 +27,7 @@ from weft.ir.expr import (
 )
 from weft.ir.expr import Var as ExprVar
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, Node
+from weft.ir.node import Attrs, Node, saved_fields
 from weft.ir.scalar import Op, Var
 
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
@@ -52,8 +52,11 @@ _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
     "VarBinding": (("var", _BIND),),
     "MatchCast": (("var", _BIND), ("ty", _SIGHT)),
     "CommReducer": (("lhs", _BIND), ("rhs", _BIND)),
+    "Reduce": (("axis", _SIGHT),),
+    "IndexMap": (("initial_indices", _BIND),),
     "FuncType": (("params", _SIGHT),),
 }
+_DESCRIBED = {b"Buffer(", b"Tensor("}  # numbered by identity, but known by their fields where nothing defines them
 # Classes whose type follows from their other fields.
 _DERIVED_TYPE = (
     Constant,
@@ -83,7 +86,7 @@ class _Plan:
         name = cls.__name__
         if not issubclass(cls, Node):
             self.binders: tuple[tuple[str, int], ...] = ()
-            self.fields: tuple[str, ...] = ()
+            self.fields: tuple[str, ...] = saved_fields(cls)
             return
         skip = {"span"}
         if self.kind == _NUMBERED or name == "Block":
@@ -107,6 +110,8 @@ def _kind_of(cls: type) -> int:
         return _CONSTANT if issubclass(cls, Constant) else _PLAIN
     if issubclass(cls, tuple):
         return _TUPLE
+    if saved_fields(cls):
+        return _NUMBERED
     return _TENSOR if hasattr(cls, "__dlpack__") else _SCALAR
 
 
@@ -234,7 +239,7 @@ class _Equal:
             if self.forward.get(id(a)) is not b or self.backward.get(id(b)) is not a:
                 raise _Mismatch(where, a, b)
             return
-        if a is not b and not (defining or self.map_free_vars or plan.tag == b"Buffer("):
+        if a is not b and not (defining or self.map_free_vars or plan.tag in _DESCRIBED):
             raise _Mismatch(where, a, b, " (a variable that neither side defines)")
         self.forward[id(a)], self.backward[id(b)] = b, a
         self._push(plan, a, b, where, defining or _SIGHT)

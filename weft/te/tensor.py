@@ -294,9 +294,15 @@ class Tensor(_ScalarOperators):
     """
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
+    __saved_fields__ = ("op", "value_index")
 
     def __init__(self, op: Operation, value_index: int, shape: tuple[PrimExpr, ...], dtype: str) -> None:
         self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
+
+    @staticmethod
+    def from_saved(op: Operation, value_index: int) -> Tensor:
+        """Return the tensor that was saved as an output of `op`."""
+        return op.output(value_index)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape=({', '.join(map(str, self.shape))}), dtype={self.dtype})"
