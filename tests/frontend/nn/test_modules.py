@@ -8,7 +8,9 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled, flat
+from weft import tir
 from weft.error import ErrorGroup, InvalidArgument
+from weft.ir import assert_structural_equal
 
 
 def compare(module, reference, sizes=({},), rtol=1e-4, atol=1e-5, **specs):
@@ -110,6 +112,9 @@ def test_symbolic_parameter():
         {"forward": {"x": spec.Tensor(["n"], "int64"), "scale": spec.Tensor(["vocab"], "float32")}}
     )
     main = mod["forward"]
+    scale = spec.Tensor([tir.Var("vocab", "int64")], "float32")
+    other, _ = Head().export_tvm({"forward": {"x": spec.Tensor(["n"], "int64"), "scale": scale}})
+    assert_structural_equal(mod, other)
     vocab = main.params[1].ty.shape[0]
     assert main.params[2].ty.shape[0] is vocab and main.params[3].ty.shape[0] is vocab
     vm = compiled(mod)

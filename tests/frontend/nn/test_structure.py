@@ -100,7 +100,7 @@ class KVCache:
 
     @R.function
     def forward(x: R.Tensor((2, 2, 4), "float32"), total: R.Shape(["total_1"]), cache: R.Object):
-        total_1 = T.int64()
+        total_1 = T.int64(is_size_var=True)
         R.func_attr({"num_input": 3})
         with R.dataflow():
             lv2: R.Object = R.call_inplace_packed(

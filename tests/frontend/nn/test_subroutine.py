@@ -6,7 +6,10 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import compiled
-from weft.ir import Function
+from weft import tir
+from weft.ir import Function, assert_structural_equal
+from weft.script import ir as I
+from weft.script import relax as R
 
 
 class Block(nn.Module):
@@ -52,6 +55,76 @@ def test_equal_structure_is_one_function():
         for block in model.blocks:
             want = want @ block.linear.weight.data.numpy().T * block.factor
         np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+class Activation(nn.Module):
+    define_subroutine = True
+
+    def forward(self, state):
+        return op.silu(state)
+
+
+class Layer(nn.Module):
+    define_subroutine = True
+
+    def __init__(self):
+        self.weights = nn.Parameter([64, 32])
+        self.activation = Activation()
+
+    def forward(self, input):
+        return self.activation(op.matmul(input, self.weights))
+
+
+@I.ir_module
+class Expected:
+    @R.function
+    def forward(input: R.Tensor(("n", 64), "float32"), _io: R.Object, weights: R.Tensor((64, 32), "float32")):
+        R.func_attr({"num_input": 2})
+        cls = Expected
+        with R.dataflow():
+            state = cls.layer(input, weights)
+            gv = state, (_io,)
+            R.output(gv)
+        return gv
+
+    @R.function
+    def _initialize_effect() -> R.Tuple(R.Object):
+        with R.dataflow():
+            _io = R.null_value()
+            lv: R.Tuple(R.Object) = (_io,)
+            gv: R.Tuple(R.Object) = lv
+            R.output(gv)
+        return gv
+
+    @R.function(private=True)
+    def layer(state: R.Tensor(("n", 64), "float32"), weights: R.Tensor((64, 32), "float32")) -> R.Tensor(
+        ("n", 32), "float32"
+    ):
+        cls = Expected
+        with R.dataflow():
+            a = R.matmul(state, weights)
+            b = cls.activation(a)
+            gv = b
+            R.output(gv)
+        return gv
+
+    @R.function(private=True)
+    def activation(state: R.Tensor(("n", 32), "float32")) -> R.Tensor(("n", 32), "float32"):
+        with R.dataflow():
+            a = R.nn.silu(state)
+            gv = a
+            R.output(gv)
+        return gv
+
+
+def test_structure():
+    """As Apache TVM's: functions within functions, whose parameters are arguments; unused effects are not passed."""
+    batch = tir.Var("n", "int64")
+    mod, _ = Layer().export_tvm({"forward": {"input": spec.Tensor((batch, 64), "float32")}}, debug=True)
+    assert_structural_equal(mod, Expected)
+    x, w = np.ones((2, 64), "float32"), np.ones((64, 32), "float32")
+    out, _ = compiled(mod)["forward"](weft.runtime.tensor(x), None, weft.runtime.tensor(w))
+    np.testing.assert_allclose(out.numpy(), np.full((2, 32), 64.0), rtol=1e-6)
 
 
 def test_sizes_and_nested_arguments():

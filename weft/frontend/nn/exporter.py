@@ -16,15 +16,19 @@ from weft.frontend.nn.tensor import Object, Tensor, dimensions
 from weft.ir import (
     AnyType,
     Expr,
+    Function,
     IRModule,
     PrimExpr,
     ShapeType,
+    SizeVar,
     TupleGetItem,
     TupleType,
     Var,
     prim_value,
     shape_expr,
+    substitute,
     tensor_type,
+    walk,
 )
 from weft.ir import Tuple as TupleExpr
 from weft.relax import BlockBuilder
@@ -89,7 +93,7 @@ class Exporter:
             Exporter._current.pop()
             for (_, param), expr in zip(params, before, strict=True):
                 param._expr = expr
-        return self.builder.get(), params
+        return _with_own_sizes(self.builder.get()), params
 
     def _emit_initial_effects(self, effects: list[tuple[str, Effect]]) -> None:
         bb = self.builder
@@ -125,12 +129,21 @@ class Exporter:
                 for (_, param), var in zip(params, weights, strict=bool(weights)):
                     param._expr = var
                 inputs = [_wrap(bb, s, v) for s, v in zip(method.arg_specs, arguments, strict=True)]
-                result = expression(method.method(*inputs), name)
+                result = expression(_call(method.method, inputs), name)
                 if effects:
                     finals = [v for _, effect in effects for v in effect.finalize()]
                     result = TupleExpr((result, TupleExpr(tuple(finals))))
                 out = bb.emit_output(result)
             bb.emit_func_output(out)
+
+
+def _with_own_sizes(mod: IRModule) -> IRModule:
+    """Give each function its own symbolic sizes, which are never negative."""
+    functions: dict[Any, Any] = {}
+    for gvar, func in mod.items():
+        sizes = {v: SizeVar(v.name, v.dtype) for v in walk(func) if isinstance(v, Var)}
+        functions[gvar] = substitute(func, sizes) if isinstance(func, Function) else func
+    return mod.with_functions(functions)
 
 
 def _argument_var(spec: Any, name: str, names: dict[str, Any]) -> RelaxVar:
@@ -139,9 +152,12 @@ def _argument_var(spec: Any, name: str, names: dict[str, Any]) -> RelaxVar:
 
 def _argument_type(spec: Any, name: str, names: dict[str, Any]) -> Any:
     if isinstance(spec, _spec.Int):
-        return ShapeType((names.setdefault(name, Var(name, "int64")),))
+        return ShapeType((names.setdefault(name, SizeVar(name, "int64")),))
     if isinstance(spec, _spec.Tensor):
-        return tensor_type(dimensions(spec.shape, names), spec.dtype)
+        dims = dimensions(spec.shape, names)
+        for var in (node for d in dims if isinstance(d, PrimExpr) for node in walk(d) if isinstance(node, Var)):
+            names.setdefault(var.name, var)
+        return tensor_type(dims, spec.dtype)
     if isinstance(spec, _spec.Object):
         return AnyType()
     return TupleType(tuple(_argument_type(e, f"{name}_{i}", names) for i, e in enumerate(spec.elements)))
@@ -151,8 +167,9 @@ def _parameter_vars(params: list[tuple[str, Parameter]], names: dict[str, Any]) 
     """Make the variables of parameters, whose named dimensions are those of the arguments where names agree."""
     out = []
     for name, param in params:
-        shape = [names.setdefault(d.name, d) if isinstance(d, Var) else d for d in param.shape]
-        out.append(RelaxVar(name, tensor_type(shape, param.dtype)))
+        ty = param._expr.ty
+        own = {v: names.setdefault(v.name, SizeVar(v.name, v.dtype)) for v in walk(ty) if isinstance(v, Var)}
+        out.append(RelaxVar(name, substitute(ty, own)))
     return out
 
 
@@ -164,6 +181,13 @@ def _as_params(mode: str, name: str, variables: list[Any]) -> list[RelaxVar]:
 
 def _unpack(bb: BlockBuilder, packed: RelaxVar, names: list[str]) -> list[Any]:
     return [bb.emit(TupleGetItem(packed, i), name) for i, name in enumerate(names)]
+
+
+def _call(method: Any, inputs: list[Any]) -> Any:
+    """Call a method; the ``forward`` of a module that is a subroutine is called as one."""
+    owner = getattr(method, "__self__", None)
+    subroutine = getattr(owner, "define_subroutine", False) and method == getattr(owner, "forward", None)
+    return owner(*inputs) if subroutine and owner is not None else method(*inputs)
 
 
 def _wrap(bb: BlockBuilder, spec: Any, var: Any) -> Any:

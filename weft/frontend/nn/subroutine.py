@@ -20,6 +20,7 @@ from weft.ir import (
     PrimExpr,
     ShapeExpr,
     ShapeType,
+    SizeVar,
     TensorType,
     TupleGetItem,
     Var,
@@ -74,7 +75,7 @@ class _Trace:
         if isinstance(value, Object):
             return type(value)(_expr=self._parameter(name, value._expr), _name=name)
         if isinstance(value, PrimExpr):
-            size = value if isinstance(value, Var) else Var(name, "int64")
+            size = value if isinstance(value, Var) else SizeVar(name, "int64")
             self._parameter(name, shape_expr([value]), ShapeType((size,)))
             return size
         if isinstance(value, (list, tuple)):
@@ -93,8 +94,8 @@ class _Trace:
             self._receive_sizes()
             with bb.scope(dataflow=True) as inner:
                 result = expression(body(), type(self.module).__name__)
-                if self.effects:
-                    finals = [v for effect, _ in self.effects for v in effect.finalize()]
+                finals = self._finish_effects([*bb.bindings(), result])
+                if finals:
                     result = TupleExpr((result, TupleExpr(tuple(finals))))
                 seq = bb.finish(inner, bb.emit_output(result))
         finally:
@@ -111,6 +112,24 @@ class _Trace:
             if all(state is not None for state in states):
                 self.effects.append((effect, states))
                 effect.set_state([self._parameter(name, state) for state in states])
+
+    def _finish_effects(self, body: list[Any]) -> list[Any]:
+        """Return the last states of the effects; those that nothing uses are no parameters."""
+        used = {id(node) for part in body for node in walk(part)}
+        finals: list[Any] = []
+        kept: list[tuple[Any, list[Any]]] = []
+        for effect, states in self.effects:
+            last = effect.finalize()
+            received = [i for i, value in enumerate(self.passed) if any(value is state for state in states)]
+            if any(id(self.params[i]) in used for i in received):
+                kept.append((effect, states))
+                finals += last
+                continue
+            effect.set_state(states)
+            for i in reversed(received):
+                del self.params[i], self.passed[i]
+        self.effects = kept
+        return finals
 
     def _receive_sizes(self) -> None:
         """Pass the sizes that appear in types only within expressions, from which they do not follow."""

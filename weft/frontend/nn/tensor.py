@@ -18,11 +18,11 @@ from weft.ir import (
     DataType,
     Expr,
     PrimExpr,
+    SizeVar,
     Span,
     TensorType,
     TupleGetItem,
     TupleType,
-    Var,
     as_int,
     constant,
     tensor_type,
@@ -280,7 +280,7 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
 
 def _named(name: str, names: dict[str, Any]) -> Any:
     if name not in names:
-        names[name] = Var(name, "int64")
+        names[name] = SizeVar(name, "int64")
     return names[name]
 
 
