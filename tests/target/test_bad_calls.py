@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from weft import te
+from weft.error import InvalidArgument
 
 
 @pytest.fixture(scope="module", params=["llvm", "c"])
@@ -69,3 +70,24 @@ def test_what_is_allowed(kernel):
     arguments[0] = np.ones((3, 8), "float32")[:, :4].copy()
     arguments[1] = np.ones((1, 3), "float32")[0]
     kernel(*arguments)
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+def test_outputs_that_cannot_be_written(kernel):
+    """Inputs may be read-only; what is written into one is an error and not lost without a word."""
+    arguments = good()
+    arguments[0], arguments[1] = frozen(arguments[0]), frozen(arguments[1])
+    kernel(*arguments)
+    np.testing.assert_array_equal(arguments[4], np.full((3, 4), 5.5, "float32"))
+    arguments[4] = frozen(np.zeros((3, 4), "float32"))
+    with pytest.raises(InvalidArgument, match="argument 4: the function writes this array, which is read-only"):
+        kernel(*arguments)
+    np.testing.assert_array_equal(arguments[4], 0)
+    arguments[4] = np.zeros((3, 4), ">f4")
+    with pytest.raises(InvalidArgument, match="argument 4: the function writes this array, which has a layout or byte"):
+        kernel(*arguments)
+    kernel(*good(rows=0)[:4], frozen(np.zeros((0, 4), "float32")))

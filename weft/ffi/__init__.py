@@ -13,6 +13,7 @@ from weft.ffi.function import (
     PackedFunc,
     convert_argument,
     register_argument,
+    register_check,
     register_wrapper,
     wrap,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "get_global_func",
     "list_global_func_names",
     "register_argument",
+    "register_check",
     "register_error",
     "register_func",
     "register_global_func",

@@ -11,7 +11,8 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_wrapper", "wrap"]
+__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_check", "register_wrapper",
+           "wrap"]  # fmt: skip
 
 Wrapper = Callable[[Any], Any]
 
@@ -20,6 +21,7 @@ _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class 
 
 _WRAPPERS: dict[type, Wrapper | None] = {}  # the same for every class that was met
 _ARGUMENTS: list[Callable[[Any], Any]] = []
+_CHECKS: list[Callable[[int, Any, Any], None]] = []
 _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
 
@@ -33,6 +35,11 @@ def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
 def register_argument(converter: Callable[[Any], Any]) -> None:
     """`converter` turns arguments that tvm-ffi refuses (read-only arrays, ml_dtypes) into ones that it takes."""
     _ARGUMENTS.append(converter)
+
+
+def register_check(check: Callable[[int, Any, Any], None]) -> None:
+    """After a call, `check` gets the place of an argument that was converted, what was given and what went in."""
+    _CHECKS.append(check)
 
 
 def convert_argument(value: Any) -> Any:
@@ -78,6 +85,9 @@ class PackedFunc(tvm_ffi.Function):
             if all(a is b for a, b in zip(args, converted, strict=True)):
                 raise
             value = self._plain(*converted)
+            for place, (given, taken) in enumerate(zip(args, converted, strict=True)):
+                for check in _CHECKS if taken is not given else ():
+                    check(place, given, taken)
         try:  # an exact dict: looking up in one takes a third of what a call does
             wrapper = _WRAPPERS[type(value)]
         except KeyError:

@@ -16,7 +16,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ffi import register_argument, register_wrapper
+from weft.ffi import register_argument, register_check, register_wrapper
 from weft.runtime.device import Device, device
 
 __all__ = ["DType", "Tensor", "array", "constant_view", "empty", "from_dlpack", "numpy_dtype", "tensor"]
@@ -328,6 +328,24 @@ def _convert_argument(value: Any) -> Any:
     return value
 
 
+def _check_unwritten(place: int, given: Any, taken: Any) -> None:
+    """Refuse to lose what a function wrote into the copy of an array that could not be written itself."""
+    if not isinstance(given, np.ndarray) or not isinstance(taken, tvm_ffi.Tensor):
+        return
+    found = Tensor(taken).numpy()
+    if found.size == 0 or found.ctypes.data == given.ctypes.data:
+        return
+    before = given if given.dtype.isnative else given.astype(given.dtype.newbyteorder("="))
+    if np.ascontiguousarray(before).tobytes() != np.ascontiguousarray(found).tobytes():
+        why = "is read-only" if not given.flags.writeable else "has a layout or byte order that is copied first"
+        raise InvalidArgument(
+            f"argument {place}: the function writes this array, which {why}",
+            expected="an array that can be written in place",
+            found=f"shape {given.shape}, {given.dtype}, writeable={given.flags.writeable}",
+            help="give a copy, array.copy(), and use that afterwards",
+        )
+
+
 def _wrap_array(value: Any) -> tuple[Any, ...]:
     return tuple(_wrap_item(v) for v in value)
 
@@ -343,3 +361,4 @@ def _wrap_item(value: Any) -> Any:
 register_wrapper(tvm_ffi.Tensor, Tensor)
 register_wrapper(tvm_ffi.Array, _wrap_array)
 register_argument(_convert_argument)
+register_check(_check_unwritten)
