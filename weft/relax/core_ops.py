@@ -39,10 +39,9 @@ from weft.ir import (
 
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
-    "call_builtin_with_ctx",
-    "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
-    "const", "hint_on_device", "invoke_closure", "invoke_pure_closure", "is_op", "make_closure", "null_value",
-    "print_", "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
+    "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
+    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "invoke_closure", "invoke_pure_closure",
+    "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[Call], Type]
@@ -232,6 +231,20 @@ def shape_to_tensor(shape: Any) -> Call:
     return Call(Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, Expr) else shape_expr(shape),))
 
 
+def dynamic_strided_slice(x: Expr, begin: Expr, end: Expr, strides: Expr) -> Call:
+    """Take a part of a tensor, between bounds that tensors hold.
+
+    Parameters
+    ----------
+    x : Expr
+        A tensor of known rank.
+    begin, end, strides : Expr
+        ``(rank,) int64``, one bound for each axis; they follow NumPy's rules. ``match_cast`` names the dimensions of
+        the result.
+    """
+    return Call(Op.get("relax.dynamic_strided_slice"), (x, begin, end, strides))
+
+
 def null_value() -> Call:
     """Make the null value."""
     return Call(Op.get("relax.null_value"), ())
@@ -368,6 +381,27 @@ def _shape_to_tensor_type(call: Call) -> Type:
     ty = call.args[0].ty
     ndim = ty.ndim if isinstance(ty, ShapeType) else -1
     return tensor_type((ndim,) if ndim >= 0 else None, "int64", ndim=1)
+
+
+@_core("dynamic_strided_slice")
+def _dynamic_slice_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    if not isinstance(ty, TensorType):
+        raise TypeInferenceError("dynamic_strided_slice: x is no tensor", found=str(ty), where=call.span)
+    for name, arg in zip(("begin", "end", "strides"), call.args[1:], strict=True):
+        bound = arg.ty
+        length = bound.shape[0] if isinstance(bound, TensorType) and bound.shape and bound.ndim == 1 else None
+        if (
+            not isinstance(bound, TensorType)
+            or bound.dtype not in ("int64", "")
+            or bound.ndim not in (1, -1)
+            or (isinstance(length, IntImm) and ty.ndim >= 0 and length.value != ty.ndim)
+        ):
+            raise TypeInferenceError(
+                f"dynamic_strided_slice: {name} has one int64 for each axis of x", where=call.span,
+                expected=f"R.Tensor(({ty.ndim if ty.ndim >= 0 else 'rank'},), 'int64')", found=str(bound),
+            )  # fmt: skip
+    return TensorType(None, ty.dtype, ty.ndim)
 
 
 @_core("null_value")

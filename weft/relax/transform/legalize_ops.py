@@ -39,6 +39,7 @@ from weft.relax.expr import SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import used_as_values
+from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
 
@@ -141,6 +142,8 @@ class _Legalizer:
             return None
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)
+        if is_op(value, "dynamic_strided_slice"):
+            return lower_dynamic_strided_slice(value, self.bb, self.add)
         if (
             not isinstance(value.op, Op)
             or value.op.name in _BUILTIN
