@@ -19,6 +19,7 @@ MODULES = {
     "contrib.nvcc": "weft.target.cuda.nvrtc",
     "contrib": "weft.support",
     "driver.build_module": "weft.driver",
+    "frontend.nn.core": "weft.frontend.nn",
     "ir.base": "weft.ir",
     "nd": "weft.runtime",
     "relax.frontend": "weft.frontend",

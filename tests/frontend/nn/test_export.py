@@ -56,3 +56,14 @@ def test_mlp(mlp, mode):
         with torch.no_grad():
             want = reference(torch.tensor(x)).numpy()
         np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_names_of_apache_tvm():
+    """Modules lie where programs written for Apache TVM import them from."""
+    from weft.relax.frontend.nn import core, exporter, modules, subroutine, visitor
+    from weft.relax.frontend.nn.core import Parameter, wrap_nested
+
+    assert core.Tensor is nn.Tensor and Parameter is nn.Parameter and wrap_nested is nn.wrap_nested
+    assert modules.KVCache is nn.KVCache and modules.IOEffect is nn.IOEffect and modules.Linear is nn.Linear
+    assert exporter.Exporter is nn.Exporter and visitor.Mutator is nn.Mutator
+    assert subroutine.SubroutineMixin is nn.SubroutineMixin and nn.core is core

@@ -4,6 +4,7 @@ Read in this order: ``tensor``, ``parameter``, ``effect``, ``kv_cache``, ``spec`
 ``jit``, ``module``, ``containers``, ``op/``, ``modules``, ``visitor``.
 """
 
+from weft._aliases import names_of
 from weft.frontend.nn import op, spec
 from weft.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from weft.frontend.nn.effect import Effect, IOEffect
@@ -30,3 +31,5 @@ from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.subroutine import SubroutineMixin
 from weft.frontend.nn.tensor import Object, Tensor, get_default_dtype, set_default_dtype
 from weft.frontend.nn.visitor import Mutator
+
+__getattr__ = names_of("weft.frontend.nn")

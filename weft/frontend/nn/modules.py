@@ -7,14 +7,16 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.frontend.nn import op
+from weft.frontend.nn.effect import IOEffect
+from weft.frontend.nn.kv_cache import KVCache
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Tensor
 from weft.ir import as_int
 
 __all__ = [
-    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "Identity", "LayerNorm",
-    "Linear", "RMSNorm", "ReLU", "SiLU",
+    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect", "Identity", "KVCache",
+    "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU",
 ]  # fmt: skip
 
 
