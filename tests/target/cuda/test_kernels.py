@@ -103,6 +103,67 @@ np.testing.assert_allclose(b.numpy(), x.sum(1), rtol=1e-5)
     )
 
 
+def test_reductions_bound_to_threads(stub: Path, tmp_path: Path) -> None:
+    """The axis of a reduction is bound: threads reduce in shared memory."""
+    run(
+        BUILD
+        + """
+def parts(n, m, threads, rows=0, reduce=te.sum, dtype="float32"):
+    A = te.placeholder((n, m), dtype, name="A")
+    k = te.reduce_axis((0, m), "k")
+    B = te.compute((n,), lambda i: reduce(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    ko, ki = s[B].split(B.op.reduce_axis[0], factor=threads)
+    if rows:  # TVM's way: partial sums by rfactor, several rows in a block
+        BF = s.rfactor(B, ki)
+        xo, xi = s[B].split(B.op.axis[0], factor=rows)
+        s[B].bind(xo, te.thread_axis("blockIdx.x"))
+        s[B].bind(xi, te.thread_axis("threadIdx.y"))
+        s[B].bind(s[B].reduce_axis[0], te.thread_axis("threadIdx.x"))
+        s[BF].compute_at(s[B], s[B].reduce_axis[0])
+    else:
+        s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+        s[B].bind(ki, te.thread_axis("threadIdx.x"))
+    return te.schedule.schedule_to_prim_func(s, [A, B], "f")
+
+n, m = te.var("n"), te.var("m")
+cases = [("a", parts(5, 100, 16), (5, 100), np.sum), ("b", parts(3, 70, 7), (3, 70), np.sum),
+         ("c", parts(n, m, 8, rows=4), (6, 45), np.sum), ("d", parts(9, 33, 5, 3, te.max), (9, 33), np.max),
+         ("e", parts(4, 20, 6, 0, te.min, "int32"), (4, 20), np.min), ("g", parts(2, 1, 1), (2, 1), np.sum)]
+f, text = build(weft.IRModule({name: func.with_attr("global_symbol", name) for name, func, _, _ in cases}))
+for name, func, shape, numpy in cases:
+    x = (rng.standard_normal(shape) * 9).astype(func.buffer_map[0][1].dtype)
+    a, b = put(x, x[:, 0] * 0)
+    f[name](a, b)
+    np.testing.assert_allclose(b.numpy(), numpy(x, axis=1), rtol=1e-5, atol=1e-5)
+    assert "bar.sync" in weft.build(func, target="nvptx").get_source("ptx") or name == "g"
+
+# TIR schedules: the initial value is stored inside the nest; two axes of threads reduce together.
+@T.prim_func
+def total(A: T.Buffer((3, 6, 50), "float32"), B: T.Buffer((3,), "float32")):
+    for i, j, k in T.grid(3, 6, 50):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SRR", [i, j, k])
+            with T.init():
+                B[vi] = T.float32(1)
+            B[vi] = B[vi] + A[vi, vj, vk]
+sch = tir.Schedule(total)
+i, j, k = sch.get_loops(sch.get_block("B"))
+outer, inner = sch.split(k, [None, 8])
+sch.reorder(i, j, inner, outer)
+for loop, tag in ((i, "blockIdx.x"), (j, "threadIdx.y"), (inner, "threadIdx.x")):
+    sch.bind(loop, tag)
+f, text = build(sch.mod)
+x = rng.random((3, 6, 50), "float32")
+a, b = put(x, np.zeros(3, "float32"))
+f(a, b)
+np.testing.assert_allclose(b.numpy(), 1 + x.sum((1, 2)), rtol=1e-5)
+""",
+        stub,
+        tmp_path,
+    )
+
+
 def test_tir_schedules_and_several_functions(stub: Path, tmp_path: Path) -> None:
     run(
         BUILD

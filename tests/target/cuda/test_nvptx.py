@@ -370,7 +370,7 @@ def test_several_threads_storing_to_one_element_are_refused_unless_one_is_single
     def race(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
         for bx in T.thread_binding(4, thread="blockIdx.x"):
             for tx in T.thread_binding(8, thread="threadIdx.x"):
-                B[bx] = B[bx] + A[bx, tx]
+                B[bx] = B[bx] - A[bx, tx]
 
     @T.prim_func
     def single(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):

@@ -14,7 +14,7 @@ import pytest
 
 import weft
 from tests.target.cuda.stand_in import for_host
-from weft import te
+from weft import te, tir
 from weft.error import CodegenError, MissingDependency
 from weft.ir import Var
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
@@ -117,10 +117,11 @@ def test_an_unbound_schedule_asks_for_bind() -> None:
         _kernel(te.create_schedule(c.op), [a, c])
 
 
-def test_a_reduction_over_threads_is_refused() -> None:
-    a = te.placeholder((4, 64), name="A")
+def test_a_reduction_over_threads_that_no_tree_can_do_is_refused() -> None:
+    a = te.placeholder((4, 64), "int32", name="A")
     k = te.reduce_axis((0, 64), name="k")
-    c = te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="C")
+    xor = te.comm_reducer(lambda x, y: x ^ y, lambda dtype: tir.const(0, dtype), name="xor")
+    c = te.compute((4,), lambda i: xor(a[i, k], axis=k), name="C")
     s = te.create_schedule(c.op)
     s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
     s[c].bind(k, te.thread_axis("threadIdx.x"))

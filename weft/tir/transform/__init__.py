@@ -5,6 +5,7 @@ from weft.tir.function import PrimFunc as _PrimFunc
 from weft.tir.transform.bound_checkers import instrument_bound_checkers
 from weft.tir.transform.common_subexpr import common_subexpr_elim
 from weft.tir.transform.compact_buffer import compact_buffer
+from weft.tir.transform.cross_thread_reduction import lower_cross_thread_reduction
 from weft.tir.transform.dot_product import dot_product
 from weft.tir.transform.flatten_buffer import flatten_buffer
 from weft.tir.transform.hoist_if_then_else import hoist_if_then_else
@@ -36,6 +37,7 @@ InjectPrefetch = inject_prefetch
 InjectVirtualThread = inject_virtual_thread
 InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition
+LowerCrossThreadReduction = lower_cross_thread_reduction
 LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
 RemoveNoOp = remove_no_op

@@ -1,0 +1,317 @@
+"""LowerCrossThreadReduction: threads that accumulate into one element reduce in shared memory instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, NamedTuple
+
+from weft.ir import (
+    EQ,
+    LT,
+    Add,
+    And,
+    CallIntrin,
+    IRModule,
+    Let,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Var,
+    as_int,
+    const,
+    function_pass,
+    rebuild,
+    structural_equal,
+    walk,
+)
+from weft.tir.analysis.structure import conjuncts, replace_node
+from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
+from weft.tir.function import PrimFunc
+from weft.tir.intrin import max_value, min_value
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+
+__all__ = ["lower_cross_thread_reduction"]
+
+_IDENTITY: dict[type, Callable[[str], PrimExpr]] = {
+    Add: lambda dtype: const(0, dtype),
+    Mul: lambda dtype: const(1, dtype),
+    Max: min_value,
+    Min: max_value,
+}
+
+
+@function_pass(kind=PrimFunc, name="LowerCrossThreadReduction")
+def lower_cross_thread_reduction(func: PrimFunc, mod: IRModule) -> PrimFunc:
+    """Let each thread accumulate on its own, add up what they have in a tree, and let the first thread store it.
+
+    It applies to ``B[i] = B[i] op x`` (sum, product, minimum, maximum) inside a loop that is bound to ``threadIdx`` and
+    that ``i`` does not depend on. Extents of the block's axes have to be constant.
+
+    Requires
+        No blocks.
+    Ensures
+        The same form, without such updates but those of one thread alone. A store of the initial value right before the
+        loop, or inside it, becomes part of the final one.
+        Barriers are not there yet (``ThreadSync``).
+    Example
+        Before::
+
+            @T.prim_func
+            def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
+                for b in T.thread_binding(4, thread="blockIdx.x"):
+                    B[b] = 0.0
+                    for t in T.thread_binding(2, thread="threadIdx.x"):
+                        B[b] = B[b] + A[b, t]
+
+        After::
+
+            @T.prim_func
+            def f(A: T.Buffer((4, 2), "float32"), B: T.Buffer((4,), "float32")):
+                for b in T.thread_binding(4, thread="blockIdx.x"):
+                    for t in T.thread_binding(2, thread="threadIdx.x"):
+                        B_parts = T.alloc_buffer((2,), scope="shared")
+                        B_part = T.alloc_buffer((1,), scope="local")
+                        B_part[0] = 0.0
+                        B_part[0] = B_part[0] + A[b, t]
+                        B_parts[t] = B_part[0]
+                        if t < 1:
+                            B_parts[t] = B_parts[t] + B_parts[t + 1]
+                        if t == 0:
+                            B[b] = B_parts[0]
+    Cost
+        Linear for each nest of loops.
+    Source
+        TVM's ``LowerCrossThreadReduction`` and ``LowerThreadAllreduce``.
+    """
+    body = _Lower().visit(func.body)
+    return func if body is func.body else func.replace(body=body)
+
+
+class _Plan(NamedTuple):
+    """A reduction: its update, the loops of threads that share it, and what must hold for it to count."""
+
+    update: BufferStore
+    threads: tuple[For, ...]
+    guards: tuple[PrimExpr, ...]
+
+
+class _Lower:
+    def __init__(self) -> None:
+        self.around: list[For] = []  # loops over threads of the block around this place
+
+    def visit(self, node: Any) -> Any:
+        """Rewrite reductions below a statement."""
+        if isinstance(node, SeqStmt):
+            return self.sequence(node)
+        if isinstance(node, For):
+            plan = _plan(node)
+            if plan is not None:
+                return self.lower(node, plan, None)
+            if _is_thread(node):
+                self.around.append(node)
+                out = rebuild(node, self.visit)
+                self.around.pop()
+                return out
+        return rebuild(node, self.visit) if isinstance(node, Stmt) else node
+
+    def sequence(self, node: SeqStmt) -> Stmt:
+        """Rewrite a sequence, where the store of an initial value may come right before its reduction."""
+        out: list[Stmt] = []
+        for x in node.seq:
+            plan = _plan(x) if isinstance(x, For) else None
+            if plan is None:
+                out.append(self.visit(x))
+                continue
+            init = _initial(out[-1], plan.update) if out else None
+            if init is not None:
+                out.pop()
+            out.append(self.lower(x, plan, init))
+        return node if len(out) == len(node.seq) and all(map(_same, out, node.seq)) else seq(*out)
+
+    def lower(self, node: For, plan: _Plan, init: PrimExpr | None) -> Stmt:
+        """Make the reduction of one nest of loops."""
+        update, threads = plan.update, plan.threads
+        target, kind, dtype = update.buffer, type(update.value), update.buffer.dtype
+        extents = [as_int(t.extent) for t in (*threads, *self.around)]
+        if None in extents or not all(as_int(t.min) == 0 for t in (*threads, *self.around)):
+            return rebuild(node, self.visit)
+        own = math.prod(e for e in extents[: len(threads)] if e)
+        me, rank = _linear(threads), _linear(self.around)
+        part = decl_buffer((1,), dtype, f"{target.name}_part", scope="local")
+        parts = decl_buffer((math.prod(e or 0 for e in extents),), dtype, f"{target.name}_parts", scope="shared")
+
+        def slot(i: PrimExpr) -> PrimExpr:
+            return i if not self.around else rank * own + i
+
+        zero, found = const(0, "int32"), _Found(init)
+        body = _accumulate(node, plan, part, found)
+        steps: list[Stmt] = [BufferStore(part, _IDENTITY[kind](dtype), (zero,)), body,
+                             BufferStore(parts, part[zero], (slot(me),))]  # fmt: skip
+        width = 1 << max(0, (own - 1).bit_length() - 1)
+        while width and own > 1:
+            inside: PrimExpr = me < width
+            if 2 * width > own:
+                inside = And(inside, me < own - width)
+            joined = kind(parts[slot(me)], parts[slot(me + width)])
+            steps.append(IfThenElse(inside, BufferStore(parts, joined, (slot(me),))))
+            width //= 2
+        first = found.init if found.init is not None else BufferLoad(target, update.indices)
+        whole: PrimExpr = parts[slot(zero)]
+        if not structural_equal(first, _IDENTITY[kind](dtype)):
+            whole = kind(first, whole)
+        last = reduce(And, (*(t.loop_var == 0 for t in threads), *plan.guards))
+        steps.append(IfThenElse(last, BufferStore(target, whole, update.indices)))
+        out: Stmt = AllocBuffer(parts, AllocBuffer(part, seq(*steps)))
+        for loop in reversed(threads):
+            out = replace_node(loop, body=out)
+        return out
+
+
+class _Found:
+    """The initial value, once it is found."""
+
+    def __init__(self, init: PrimExpr | None) -> None:
+        self.init = init
+
+
+def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
+    """Return the nest for one thread, which accumulates in memory of its own."""
+    zero = const(0, "int32")
+    threads = {id(t) for t in plan.threads}
+
+    def visit(n: Any) -> Any:
+        if id(n) in threads:
+            return visit(n.body)
+        if n is plan.update:
+            value = plan.update.value
+            assert isinstance(value, (Add, Mul, Max, Min))
+            other = value.b if _is_load(value.a, plan.update) else value.a
+            return BufferStore(part, type(value)(part[zero], other), (zero,))
+        if isinstance(n, SeqStmt):
+            kept: list[Stmt] = []
+            for x in n.seq:
+                init = _initial(x, plan.update)
+                if init is not None:
+                    found.init = init
+                else:
+                    kept.append(visit(x))
+            return n if len(kept) == len(n.seq) and all(map(_same, kept, n.seq)) else seq(*kept)
+        return rebuild(n, visit) if isinstance(n, Stmt) else n
+
+    return visit(node)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _is_thread(node: Any) -> bool:
+    return (
+        isinstance(node, For)
+        and node.kind is ForKind.THREAD_BINDING
+        and node.thread_binding is not None
+        and node.thread_binding.thread_tag.startswith("threadIdx")
+    )
+
+
+def _linear(loops: Any) -> PrimExpr:
+    """The number of a thread among those of some loops."""
+    out: PrimExpr = const(0, "int32")
+    for i, loop in enumerate(loops):
+        out = loop.loop_var if i == 0 else out * loop.extent + loop.loop_var
+    return out
+
+
+def _plan(node: For) -> _Plan | None:
+    """Find the reduction that a nest of loops is, if the threads of one of them share it."""
+    threads: list[For] = []
+    chain: list[For] = []
+    inner: Any = node
+    guards: list[PrimExpr] = []
+    while True:  # loops over reductions, down to the innermost bound one
+        if isinstance(inner, For):
+            if inner.kind is ForKind.THREAD_BINDING and not _is_thread(inner):
+                return None
+            chain.append(inner)
+            threads += [inner] if _is_thread(inner) else []
+        elif isinstance(inner, IfThenElse) and inner.else_case is None and any(map(_is_thread, walk(inner))):
+            guards += conjuncts(inner.condition)
+            inner = inner.then_case
+            continue
+        else:
+            break
+        if not any(_is_thread(n) for n in walk(inner.body)):
+            break
+        inner = inner.body
+    if not threads:
+        return None
+    variables = {id(loop.loop_var) for loop in chain}
+    inside = {id(n.buffer.data) for n in walk(node) if isinstance(n, AllocBuffer)}
+    found = [u for u in _updates(chain[-1].body, (), variables) if id(u[0].buffer.data) not in inside]
+    if len(found) != 1:
+        return None
+    update, conditions = found[0]
+    if all(any(_is_one(c, t.loop_var) for c in (*guards, *conditions)) for t in threads):
+        return None
+    if any(isinstance(n, BufferLoad) and n.buffer is update.buffer for s in _others(node, update) for n in walk(s)):
+        return None
+    return _Plan(update, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
+
+
+def _updates(node: Any, conditions: tuple[PrimExpr, ...], bound: set[int]) -> list[tuple[BufferStore, Any]]:
+    """List the accumulating stores to one element for all values of some variables, and the conditions around each."""
+    if isinstance(node, BufferStore):
+        value = node.value
+        fits = (
+            type(value) in _IDENTITY
+            and node.predicate is None
+            and (_is_load(value.a, node) != _is_load(value.b, node))  # type: ignore[attr-defined]
+            and not any(id(v) in bound for v in walk(node.indices))
+        )
+        return [(node, conditions)] if fits else []
+    if isinstance(node, For):
+        return _updates(node.body, conditions, bound | {id(node.loop_var)})
+    if isinstance(node, LetStmt):
+        return _updates(node.body, conditions, bound | {id(node.var)})
+    if isinstance(node, IfThenElse):
+        return _updates(node.then_case, (*conditions, *conjuncts(node.condition)), bound)
+    if isinstance(node, SeqStmt):
+        return [u for x in node.seq for u in _updates(x, conditions, bound)]
+    return _updates(node.body, conditions, bound) if isinstance(node, Stmt) and hasattr(node, "body") else []
+
+
+def _others(node: Any, update: BufferStore) -> list[Any]:
+    """List the stores of a nest but for an update and its initial value."""
+    stores = [n for n in walk(node) if isinstance(n, BufferStore) and n is not update]
+    return [s for s in stores if _initial(s, update) is None]
+
+
+def _is_one(condition: PrimExpr, thread: Var) -> bool:
+    """Whether a condition lets one thread pass: ``t == e``, ``t < 1``."""
+    if isinstance(condition, LT):
+        return condition.a is thread and as_int(condition.b) == 1
+    return isinstance(condition, EQ) and (condition.a is thread or condition.b is thread)
+
+
+def _uses(condition: PrimExpr, nest: For) -> bool:
+    """Whether a condition depends on what a nest defines."""
+    own = {id(n.loop_var) for n in walk(nest) if isinstance(n, For)}
+    own |= {id(n.var) for n in walk(nest) if isinstance(n, (LetStmt, Let))}
+    return any(isinstance(n, BufferLoad) or id(n) in own for n in walk(condition))
+
+
+def _is_load(e: Any, store: BufferStore) -> bool:
+    return isinstance(e, BufferLoad) and e.buffer is store.buffer and structural_equal(e.indices, store.indices)
+
+
+def _initial(node: Any, update: BufferStore) -> PrimExpr | None:
+    """Return the value that a statement stores where a reduction goes, if that is all it does."""
+    while isinstance(node, IfThenElse) and node.else_case is None:
+        node = node.then_case
+    if not (isinstance(node, BufferStore) and node.buffer is update.buffer and node is not update):
+        return None
+    constant = not any(isinstance(n, (BufferLoad, Var, CallIntrin)) for n in walk(node.value))
+    return node.value if constant and structural_equal(node.indices, update.indices) else None
