@@ -1,5 +1,6 @@
 """Analyses of Relax programs: ``well_formed`` checks, ``variables`` answers questions."""
 
+from weft.relax.analysis.tir_pattern import has_reshape_pattern, tir_op_pattern
 from weft.relax.analysis.variables import (
     all_global_vars,
     all_vars,
@@ -21,6 +22,6 @@ from weft.relax.unused import remove_all_unused
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time",
     "contains_impure_call", "defined_symbolic_vars", "detect_recursion", "free_symbolic_vars", "free_vars",
-    "get_var2val", "name_to_binding", "post_order_visit", "remove_all_unused", "udchain",
-    "well_formed",
+    "get_var2val", "has_reshape_pattern", "name_to_binding", "post_order_visit", "remove_all_unused",
+    "tir_op_pattern", "udchain", "well_formed",
 ]  # fmt: skip

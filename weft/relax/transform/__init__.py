@@ -1,6 +1,7 @@
 """Relax passes, in the order of the default pipeline (``weft.relax.pipeline``)."""
 
 from weft.ir.pass_decorators import function_pass
+from weft.relax.transform.annotate_pattern import annotate_tir_op_pattern
 from weft.relax.transform.attach_symbol import attach_global_symbol
 from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdateParamType
@@ -29,6 +30,7 @@ from weft.relax.transform.unused_interface import remove_unused_outputs, remove_
 from weft.relax.transform.vdevice import UpdateVDevice, realize_vdevice
 from weft.relax.transform.vm_shape_lower import vm_shape_lower
 
+AnnotateTIROpPattern = annotate_tir_op_pattern
 AttachGlobalSymbol = attach_global_symbol
 CallTIRRewrite = call_tir_rewrite
 CanonicalizeBindings = canonicalize_bindings

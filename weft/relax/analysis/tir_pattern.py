@@ -1,0 +1,123 @@
+"""What a kernel does with its elements: how it may be fused, and whether it only gives memory another shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import PrimExpr, Range, Var, const, walk
+from weft.op import Fusion
+from weft.tir import Block, BufferLoad, BufferStore, PrimFunc
+from weft.tir.analysis import blocks_in, loads_of, stores_of
+
+__all__ = ["has_reshape_pattern", "tir_op_pattern"]
+
+
+def _leaves(func: PrimFunc) -> list[Block]:
+    """List the blocks of a kernel that have no blocks inside."""
+    return [b for b in blocks_in(func.body) if not any(x is not b for x in blocks_in(b.body))]
+
+
+def tir_op_pattern(func: PrimFunc) -> Fusion:
+    """Classify a kernel of blocks, such as TE makes: how it may take part in fusion.
+
+    Element-wise work reads with the indices it writes; a broadcast with some of them, in order; an injective function
+    with any expressions of them. Reductions over plain indices may take element-wise work before them, products,
+    pooling and reductions with work behind them only after them.
+    """
+    blocks = _leaves(func)
+    if not blocks:
+        return Fusion.OPAQUE
+    kinds = [_block_pattern(b) for b in blocks]
+    worst = max(kinds)
+    return Fusion.ANCHOR if worst == Fusion.REDUCTION and len(blocks) > 1 else worst
+
+
+def _block_pattern(block: Block) -> Fusion:
+    stores: list[BufferStore] = stores_of(block.body)
+    reduced = {id(iv.var) for iv in block.iter_vars if iv.iter_type == "reduce"}
+    if block.init is not None or reduced:
+        return _reduction_pattern(stores, reduced)
+    spatial = {id(iv.var) for iv in block.iter_vars}
+    if len(stores) != 1 or not _distinct_vars(stores[0].indices, spatial):
+        return Fusion.OPAQUE
+    written: list[Any] = list(stores[0].indices)
+    kinds = [_load_pattern(load, written, spatial) for load in loads_of(stores[0].value)]
+    if kinds and max(kinds) == Fusion.BROADCAST and Fusion.ELEMENTWISE in kinds:
+        return Fusion.ELEMENTWISE
+    return max(kinds, default=Fusion.ELEMENTWISE)
+
+
+def _distinct_vars(indices: Any, allowed: set[int]) -> bool:
+    names = [id(i) for i in indices if isinstance(i, Var)]
+    fixed = [i for i in indices if not isinstance(i, Var)]
+    return len(set(names)) == len(names) and set(names) <= allowed and all(_is_zero(i) for i in fixed)
+
+
+def _is_zero(e: PrimExpr) -> bool:
+    return getattr(e, "value", None) == 0
+
+
+def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[int]) -> Fusion:
+    read: list[Any] = list(load.indices)
+    same = [a is b or (_is_zero(a) and _is_zero(b)) for a, b in zip(read, written, strict=False)]
+    if len(read) == len(written) and all(same):
+        return Fusion.ELEMENTWISE
+    places = [next((k for k, w in enumerate(written) if w is i), -1) for i in read if not _is_zero(i)]
+    if -1 not in places and places == sorted(set(places)):
+        return Fusion.BROADCAST
+    parts = [n for i in read for n in walk(i)]
+    if any(isinstance(n, BufferLoad) for n in parts):
+        return Fusion.OPAQUE
+    return Fusion.INJECTIVE
+
+
+def _reduction_pattern(stores: list[BufferStore], reduced: set[int]) -> Fusion:
+    """Classify a reduction: plain if each load has its own indices as they are, over one accumulator."""
+    if len(stores) != 1:
+        return Fusion.ANCHOR
+    own = stores[0].buffer
+    loads = [load for load in loads_of(stores[0].value) if load.buffer is not own]
+    buffers = {id(load.buffer) for load in loads}
+    plain = all(isinstance(i, Var) or _is_zero(i) for load in loads for i in load.indices)
+    over = [load for load in loads if any(id(i) in reduced for i in load.indices)]
+    return Fusion.REDUCTION if len(buffers) == 1 and len(over) == len(loads) and plain else Fusion.ANCHOR
+
+
+def has_reshape_pattern(func: PrimFunc) -> bool:
+    """Whether a kernel copies one buffer to another in the order of memory, and so only changes the shape."""
+    blocks = _leaves(func)
+    if len(blocks) != 1 or blocks[0].init is not None or len(func.params) != 2:
+        return False
+    block = blocks[0]
+    stores = stores_of(block.body)
+    if len(stores) != 1 or not isinstance(stores[0].value, BufferLoad):
+        return False
+    target, source = stores[0], stores[0].value
+    if source.buffer.dtype != target.buffer.dtype or source.buffer is target.buffer:
+        return False
+    analyzer = Analyzer()
+    for iv in block.iter_vars:
+        analyzer.bind(iv.var, iv.dom if isinstance(iv.dom, Range) else Range(const(0, iv.var.dtype), iv.dom))
+    if not analyzer.can_prove_equal(_product(source.buffer.shape), _product(target.buffer.shape)):
+        return False
+    return analyzer.can_prove_equal(analyzer.simplify(_offset(source)), analyzer.simplify(_offset(target)))
+
+
+def _product(shape: Any) -> PrimExpr:
+    size: Any = const(1, "int64")
+    for d in shape:
+        size = size * _wide(d)
+    return size
+
+
+def _offset(access: BufferLoad | BufferStore) -> PrimExpr:
+    """Return the place of an element, counted in the order of memory."""
+    place: Any = const(0, "int64")
+    for i, d in zip(access.indices, access.buffer.shape, strict=True):
+        place = place * _wide(d) + _wide(i)
+    return place
+
+
+def _wide(e: Any) -> Any:
+    return const(e.value, "int64") if hasattr(e, "value") and not hasattr(e, "args") else e
