@@ -132,6 +132,10 @@ INTRINSICS: dict[str, Intrinsic] = {
 """Name (without ``tir.``) to intrinsic."""
 
 
+_OF_BITS = frozenset(("popcount", "clz", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
+                      "shift_right"))  # fmt: skip
+
+
 def _make(name: str) -> Callable[..., PrimExpr]:
     intrinsic = INTRINSICS[name]
     op = Op.get("tir." + intrinsic.name)
@@ -142,6 +146,8 @@ def _make(name: str) -> Callable[..., PrimExpr]:
                                   found=str(len(args)))  # fmt: skip
         exprs = [as_expr(a) for a in args]
         dt = DataType(exprs[0].dtype)
+        if intrinsic.name in _OF_BITS and dt.is_float:
+            raise InvalidArgument(f"{intrinsic.name} is for integers", found=str(dt), help="cast or reinterpret first")
         if (
             intrinsic.result == "same"
             and dt.code in ("int", "uint", "bool")

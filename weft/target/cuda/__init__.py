@@ -1,7 +1,7 @@
 """The CUDA targets: kernels, and host code that launches them.
 
 Read in this order: ``lower``, ``source``, ``nvrtc``, ``build``; ``threads``, ``nvptx_rules``, ``nvptx_trig``,
-``nvptx_math``, ``nvptx_trial``, ``nvptx``.
+``nvptx_math``, ``nvptx``.
 """
 
 from weft.target.cuda.build import DEVICE_CODE, DeviceCode, build_gpu, device_module, gpu_arch

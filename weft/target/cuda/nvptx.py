@@ -15,7 +15,6 @@ from weft.ir import DataType, IRModule, as_int, walk
 from weft.target.cuda.lower import lower_for_gpu
 from weft.target.cuda.nvptx_math import MATH, float_remainder
 from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
-from weft.target.cuda.nvptx_trial import check_instructions
 from weft.target.cuda.threads import AXES, launch_extents
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.memory import alignment
@@ -37,7 +36,6 @@ class _DeviceModule(ModuleEmitter):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        self.named: set[str] = set()  # instructions that the program names itself
         self.has_scalar_loop = True  # code of one thread: LLVM's whole pipeline is for it
 
     def declare(self, name: str, signature: str) -> None:
@@ -75,8 +73,6 @@ def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -
         For what the device cannot do; the message names the function and shows the line.
     """
     module = _emitted(functions, target)
-    if module.named:
-        check_instructions(module.text(), module.named, module.target)
     ptx = assemble(module)
     missing = re.search(r"^\.extern \.func\s+(?:\(.*?\)\s*)?([\w$.]+)", ptx, re.MULTILINE)
     if missing is not None:
@@ -142,7 +138,6 @@ def _emit_kernel(module: _DeviceModule, name: str, func: PrimFunc) -> None:
                 _bound_dimension(func, p, s)
     STMT(func.body, s)
     s.emit("ret void")
-    module.named |= s.named
     threads = [as_int(extents[a]) if a in extents else 1 for a in AXES[3:]]
     launch = f' "nvvm.maxntid"="{",".join(map(str, threads))}"' if None not in threads else ""
     module.functions.append(finish(s, f"define ptx_kernel void @{symbol}({', '.join(params)}) #0{launch}"))

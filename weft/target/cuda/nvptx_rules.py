@@ -12,7 +12,6 @@ from weft.ir import CallIntrin, DataType, PrimExpr, Range, StringImm, as_int
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.expr import guarded
-from weft.target.llvm.intrin import llvm_intrinsic
 from weft.target.llvm.stmt import STMT
 from weft.target.llvm.types import llvm_type, memory_type
 from weft.tir import AllocBuffer, AssertStmt, For, ForKind, Prefetch
@@ -35,7 +34,6 @@ class KernelEmitter(FunctionEmitter):
         super().__init__(module, name)
         self.bound_axes: frozenset[str] = frozenset()
         self.shared_bytes = 0
-        self.named: set[str] = set()  # instructions that the program names itself
 
 
 def _on(*names: str) -> Callable[[Any], Any]:
@@ -221,13 +219,6 @@ def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
 def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
     """Evaluate only the side that is taken, by a branch that becomes a predicate."""
     return guarded(s, s.expr(e.args[0]), e.args[1], e.args[2])
-
-
-@_on("call_llvm_intrin", "call_llvm_pure_intrin")
-def _named(e: CallIntrin, s: KernelEmitter) -> str:
-    if e.args and isinstance(e.args[0], StringImm):
-        s.named.add(e.args[0].value)
-    return llvm_intrinsic(e, s)
 
 
 @_on("call_extern", "call_pure_extern", "tvm_call_packed", "call_packed", "tvm_call_cpacked")

@@ -28,6 +28,7 @@ from weft.ir import (
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
+from weft.target.llvm.trial import check_intrinsic
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 from weft.tir import INTRINSICS, BufferLoad
 
@@ -401,6 +402,10 @@ def _extern(e: CallIntrin, s: FunctionEmitter) -> str:
     return s.call(name.value, llvm_type(e.dtype), args)
 
 
+_ARCHITECTURES = frozenset(("aarch64", "amdgcn", "arm", "hexagon", "loongarch", "mips", "nvvm", "ppc", "r600", "riscv",
+                            "s390", "spv", "ve", "wasm", "x86", "xcore"))  # fmt: skip
+
+
 @on("call_llvm_intrin", "call_llvm_pure_intrin")
 def llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
     """Emit a call of the intrinsic of LLVM that the first argument names; its suffix may be left out."""
@@ -412,8 +417,9 @@ def llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
     parts = name.value.split(".")
     is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])
-    is_full |= not {"x86", "aarch64", "nvvm"}.isdisjoint(parts)
-    full = name.value if is_full else f"{name.value}.{suffix(e.dtype)}"
+    of_machine = parts[1] in _ARCHITECTURES
+    full = name.value if is_full or of_machine else f"{name.value}.{suffix(e.dtype)}"
+    check_intrinsic(full, llvm_type(e.dtype), args, s.module.target)
     emit = s.intrinsic if e.op.name == "tir.call_llvm_pure_intrin" else s.call
     return emit(full, llvm_type(e.dtype), args)
 

@@ -1,0 +1,78 @@
+"""Intrinsics of LLVM that a program names itself, tried in a process of their own.
+
+LLVM ends the process over a name that it once had with other types, and over an instruction that the target lacks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import lru_cache
+
+from weft.error import CodegenError
+from weft.target.target import Target
+
+__all__ = ["check_intrinsic"]
+
+_PROGRAM = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+module = llvm.parse_assembly(sys.stdin.read())
+module.verify()
+if "; Unknown intrinsic" in str(module):
+    sys.exit("error: LLVM does not know the name")
+kind = llvm.Target.from_triple(sys.argv[1])
+kind.create_target_machine(cpu=sys.argv[2], features=sys.argv[3]).emit_assembly(module)
+"""
+
+
+def check_intrinsic(name: str, result: str, args: list[tuple[str, str]], target: Target) -> None:
+    """Refuse an intrinsic that LLVM does not know, not with these types, or that the target lacks.
+
+    Parameters
+    ----------
+    name : str
+        With its suffix.
+    result : str
+        LLVM's type of the result.
+    args : list of (str, str)
+        Types and values; constants stay constants, which some intrinsics ask for.
+
+    Raises
+    ------
+    CodegenError
+        With LLVM's reason.
+    """
+    types = ", ".join(t for t, _ in args)
+    is_constant = [v[:1] not in "%@" for _, v in args]
+    values = ", ".join(
+        f"{t} {v if c else f'%a{i}'}" for i, ((t, v), c) in enumerate(zip(args, is_constant, strict=True))
+    )
+    params = ", ".join(f"{t} %a{i}" for i, ((t, _), c) in enumerate(zip(args, is_constant, strict=True)) if not c)
+    value, back = ("", "void") if result == "void" else ("%r = ", f"{result} %r")
+    text = f"""declare {result} @{name}({types})
+define {result} @try({params}) {{
+  {value}call {result} @{name}({values})
+  ret {back}
+}}
+"""
+    problem = _problem(text, target.triple, target.cpu, target.attribute_string)
+    if problem:
+        raise CodegenError(
+            f"target {target.kind}{f' of {target.cpu}' * bool(target.cpu)} has no intrinsic '{name}' of these types",
+            found=f"{result} {name}({types}): {problem}",
+            help="LLVM's language reference lists names and types; -mcpu and -mattr name what the machine has",
+        )
+
+
+@lru_cache(maxsize=256)
+def _problem(text: str, triple: str, cpu: str, features: str) -> str:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, triple, cpu, features], input=text, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    reasons = [line for line in lines if "rror:" in line or "ERROR" in line or "Assertion" in line]
+    return reasons[-1] if reasons else lines[-1] if lines else f"LLVM ended with {done.returncode}"
