@@ -265,3 +265,31 @@ def test_a_failed_export_leaves_the_module_whole():
 def test_scalars_of_results():
     check(lambda x: [op.sum(x * 2.0) / 3, op.where(x > 0, 1, x)], lambda x: [x.sum() * 2 / 3, torch.where(x > 0, 1, x)],
           ({"n": 3},), x=["n"])  # fmt: skip
+
+
+def test_unknown_tensors():
+    """Parameters in plain lists, those of mode "none", and values of another place are named."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            self.layers = [nn.Linear(4, 4)]
+            self.fc = nn.Linear(4, 4, bias=False)
+            self.n = weft.tir.SizeVar("k", "int64")
+
+        def hidden(self, x):
+            return self.layers[0](x)
+
+        def own(self, x):
+            return self.fc(x)
+
+        def size(self, x):
+            return op.reshape(x, (self.n, -1))
+
+    x = spec.Tensor(["n", 4], "float32")
+    for method, mode, text in (
+        ("hidden", "plain", r"a tensor R.Tensor\(\(4, 4\)"),
+        ("own", "none", "found fc.weight"),
+        ("size", "plain", "the size 'k'"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"method '{method}' uses what it does not get[\\s\\S]*{text}"):
+            Model().export_tvm({method: {"x": x, "$": {"param_mode": mode}}})

@@ -31,7 +31,7 @@ from weft.ir import (
     walk,
 )
 from weft.ir import Tuple as TupleExpr
-from weft.relax import BlockBuilder
+from weft.relax import BlockBuilder, analysis
 from weft.relax import Var as RelaxVar
 
 __all__ = ["Exporter", "expression"]
@@ -89,6 +89,7 @@ class Exporter:
                 self._emit_initial_effects(effects)
             for name, method in spec:
                 self._emit_method(name, method, params, effects)
+                _check_closed(name, self.builder.module[name], params)
         finally:
             Exporter._current.pop()
             for (_, param), expr in zip(params, before, strict=True):
@@ -135,6 +136,21 @@ class Exporter:
                     result = TupleExpr((result, TupleExpr(tuple(finals))))
                 out = bb.emit_output(result)
             bb.emit_func_output(out)
+
+
+def _check_closed(name: str, func: Any, params: list[tuple[str, Parameter]]) -> None:
+    """Refuse a function that uses tensors or sizes that it does not get."""
+    unknown = analysis.free_vars(func)
+    known = {id(param._expr): path for path, param in params}
+    names = [known.get(id(v), f"a tensor {v.ty}") for v in unknown]
+    names += [f"the size '{v.name}'" for v in analysis.free_symbolic_vars(func)]
+    if names:
+        raise InvalidArgument(
+            f"method '{name}' uses what it does not get",
+            found=", ".join(names),
+            help="parameters are found in attributes of modules, in nn.ModuleList, nn.ModuleDict, nn.ParameterList and "
+            "nn.ParameterDict, unless param_mode is 'none'; other values are arguments",
+        )
 
 
 def _with_own_sizes(mod: IRModule) -> IRModule:

@@ -15,8 +15,8 @@ from weft.frontend.nn.tensor import Tensor
 from weft.ir import as_int
 
 __all__ = [
-    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect", "Identity", "KVCache",
-    "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU",
+    "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect", "Identity",
+    "KVCache", "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU",
 ]  # fmt: skip
 
 
