@@ -99,9 +99,9 @@ def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr
                 return []
             low, high = bounds[i]
             if split[0][()] == 1:
-                low = _tighter(an, low, scale(split[1], -1), "max")
+                low = _tighter(an, low, scale(split[1], -1), "max", variables[i].dtype)
             else:
-                high = _tighter(an, high, split[1], "min")
+                high = _tighter(an, high, split[1], "min", variables[i].dtype)
             bounds[i] = (low, high)
     return [
         None if p is None else to_expr(an.context, p, v.dtype)
@@ -110,8 +110,8 @@ def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr
     ]
 
 
-def _tighter(an: Analyzer, old: Poly | None, new: Poly, kind: str) -> Poly:
-    return new if old is None else minimum(an.context, kind, old, new, "int32")
+def _tighter(an: Analyzer, old: Poly | None, new: Poly, kind: str, dtype: str) -> Poly:
+    return new if old is None else minimum(an.context, kind, old, new, dtype)
 
 
 def solve_linear_equations(
@@ -199,8 +199,10 @@ def solve_linear_inequalities(
                 lower.append((split[0][()], split[1]))
             else:
                 upper.append((-split[0][()], split[1]))
-        low = _bound_from([floordiv(cx, add(scale(q, -1), {(): c - 1}), {(): c}, v.dtype) for c, q in lower], an, "max")
-        high = _bound_from([floordiv(cx, q, {(): c}, v.dtype) for c, q in upper], an, "min")
+        low = _bound_from(
+            [floordiv(cx, add(scale(q, -1), {(): c - 1}), {(): c}, v.dtype) for c, q in lower], an, "max", v.dtype
+        )
+        high = _bound_from([floordiv(cx, q, {(): c}, v.dtype) for c, q in upper], an, "min", v.dtype)
         result[v] = (
             None if low is None else to_expr(cx, low, v.dtype),
             None if high is None else to_expr(cx, high, v.dtype),
@@ -209,8 +211,8 @@ def solve_linear_inequalities(
     return result
 
 
-def _bound_from(parts: Sequence[Poly], an: Analyzer, kind: str) -> Poly | None:
+def _bound_from(parts: Sequence[Poly], an: Analyzer, kind: str, dtype: str) -> Poly | None:
     result: Poly | None = None
     for p in parts:
-        result = _tighter(an, result, p, kind)
+        result = _tighter(an, result, p, kind, dtype)
     return result
