@@ -20,6 +20,7 @@ from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
+from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
@@ -32,6 +33,7 @@ from weft.relax.transform.vm_shape_lower import vm_shape_lower
 
 AnnotateTIROpPattern = annotate_tir_op_pattern
 AttachGlobalSymbol = attach_global_symbol
+BundleModelParams = bundle_model_params
 CallTIRRewrite = call_tir_rewrite
 CanonicalizeBindings = canonicalize_bindings
 ConvertLayout = convert_layout
@@ -46,7 +48,9 @@ FuseOps = fuse_ops
 InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use
 LambdaLift = lambda_lift
+LazyTransformParams = lazy_transform_params
 LegalizeOps = legalize_ops
+LiftTransformParams = lift_transform_params
 LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin
 Normalize = normalize

@@ -1,0 +1,96 @@
+"""Weights in a tuple, prepared once, or taken one by one: results stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.error import InvalidArgument
+from weft.relax.analysis import check_well_formed
+from weft.relax.transform import BundleModelParams, LazyTransformParams, LiftTransformParams
+from weft.script import from_source
+
+SOURCE = """@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), w: R.Tensor((3, 4), "float32"), b: R.Tensor((4,), "float32"),
+             u: R.Tensor((4,), "float32"), unused: R.Tensor((9,), "float32")):
+        n = T.int64()
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            w2 = R.multiply(w, w)
+            b2 = R.multiply(b, R.const(2.0, "float32"))
+            o = R.ones((n, 4), "float32")
+            y = R.matmul(x, w2)
+            z = R.add(R.add(y, b2), o)
+            v = R.add(z, u)
+            R.output(v)
+        return v
+"""
+MOD = from_source(SOURCE)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((5, 3), np.float32)
+WEIGHTS = [RNG.standard_normal(s, np.float32) for s in ((3, 4), (4,), (4,), (9,))]
+EXPECTED = X @ WEIGHTS[0] ** 2 + WEIGHTS[1] * 2 + 1 + WEIGHTS[2]
+
+
+def machine(mod):
+    check_well_formed(mod)
+    return relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+
+
+@pytest.mark.parametrize("name", ["model_params", "ps"])
+def test_bundle(name):
+    new = BundleModelParams(*([name] if name == "ps" else []))(MOD)
+    assert [p.name_hint for p in new["main"].params] == ["x", name]
+    found = machine(new)["main"](X, tuple(WEIGHTS)).numpy()
+    np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
+    assert BundleModelParams(name)(new)["main"] is new["main"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_lift(shared):
+    new = LiftTransformParams(shared)(MOD)
+    name = "transform_params" if shared else "main_transform_params"
+    assert {v.name_hint for v in new} == {"main", name}
+    assert [p.name_hint for p in new["main"].params] == ["x", "u", "w2", "b2"]
+    assert "ones" in str(new["main"]), "what depends on the size of an input stays"
+    vm = machine(new)
+    prepared = vm[name](tuple(WEIGHTS))
+    np.testing.assert_allclose(prepared[1].numpy(), WEIGHTS[0] ** 2)
+    np.testing.assert_allclose(vm["main"](X, *prepared).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_lift():
+    plain = from_source(SOURCE.replace('R.func_attr({"num_input": 1})', "pass"))
+    assert LiftTransformParams()(plain) is plain
+    assert BundleModelParams()(plain) is plain
+    two = from_source(SOURCE + SOURCE.split("class Module:")[1].replace("def main", "def other"))
+    assert {v.name_hint for v in LiftTransformParams()(two)} == {
+        "main", "other", "main_transform_params", "other_transform_params"
+    }  # fmt: skip
+    with pytest.raises(InvalidArgument, match="several functions have weights"):
+        LiftTransformParams(True)(two)
+
+
+def test_lazy():
+    new = LazyTransformParams("test.params.get", "test.params.set")(LiftTransformParams()(MOD))
+    taken, stored = [], {}
+
+    @weft.register_global_func("test.params.get", override=True)
+    def get(i):
+        taken.append(i)
+        return weft.runtime.tensor(WEIGHTS[i])
+
+    @weft.register_global_func("test.params.set", override=True)
+    def put(i, value):
+        stored[i] = weft.runtime.tensor(value.numpy())
+
+    vm = machine(new)
+    assert vm["main_transform_params"]() == ()
+    assert sorted(taken) == [0, 1, 2]
+    assert sorted(stored) == [0, 1, 2]
+    found = vm["main"](X, *(stored[i] for i in range(3))).numpy()
+    np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,315 @@
+"""Weights apart from inputs: bundled in a tuple, prepared by a function of their own, or taken one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import (
+    AnyType,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    function_pass,
+    module_pass,
+    prim_value,
+    walk,
+)
+from weft.relax.core_ops import call_packed
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Var as RelaxVar
+from weft.relax.infer import function_type, is_pure_call
+from weft.relax.rename import rename_vars, variables
+from weft.relax.rewriter import replace_value
+
+__all__ = ["bundle_model_params", "lazy_transform_params", "lift_transform_params"]
+
+
+def _typed(func: Function) -> Function:
+    return func.replace(ty=function_type(func))
+
+
+def _weights(func: Function) -> int | None:
+    """Return how many parameters come before the weights."""
+    count: Any = func.attrs.get("num_input")
+    return None if count is None else int(count)
+
+
+def _items(
+    bundle: Any, weights: tuple[Any, ...], used: set[int], kind: Any = DataflowVar
+) -> tuple[list[Any], dict[int, Expr]]:
+    """Bind the weights that are used to elements of a tuple."""
+    bindings: list[Any] = []
+    renamed: dict[int, Expr] = {}
+    for i, p in enumerate(weights):
+        if id(p) in used:
+            renamed[id(p)] = var = kind(p.name_hint, p.ty, span=p.span)
+            bindings.append(VarBinding(var, TupleGetItem(bundle, i, ty=p.ty)))
+    return bindings, renamed
+
+
+@function_pass(kind=Function)
+def bundle_model_params(func: Function, mod: IRModule, param_tuple_name: str | None = None) -> Function:
+    """Replace the weights, which are the parameters from ``num_input`` on, by one tuple.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``; functions without ``num_input`` stay.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    y = R.add(x, w)
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(
+                x: R.Tensor((2,), "float32"), model_params: R.Tuple(R.Tensor((2,), "float32"))
+            ) -> R.Tensor((2,), "float32"):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    w: R.Tensor((2,), "float32") = model_params[0]
+                    R.output(w)
+                with R.dataflow():
+                    y: R.Tensor((2,), "float32") = R.add(x, w)
+                    R.output(y)
+                return y
+
+    Parameters
+    ----------
+        ``param_tuple_name``: the name of the tuple.
+    Cost
+        Linear.
+    Source
+        TVM's ``BundleModelParams``.
+    """
+    count = _weights(func)
+    weights = () if count is None else func.params[count:]
+    bundled = len(weights) == 1 and isinstance(weights[0].ty, TupleType)
+    if count is None or bundled or not isinstance(func.body, SeqExpr):
+        return func
+    types: Any = tuple(p.ty for p in weights)
+    bundle = RelaxVar(param_tuple_name or "model_params", TupleType(types))
+    taken, renamed = _items(bundle, weights, {id(v) for v in variables(func.body)}, RelaxVar)
+    seq = rename_vars(func.body, renamed)
+    blocks = (*([DataflowBlock(tuple(taken))] if taken else []), *seq.blocks)
+    body = SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+    return _typed(func.replace(params=(*func.params[:count], bundle), body=body))
+
+
+@module_pass
+def lift_transform_params(mod: IRModule, shared_transform: bool = False) -> IRModule:
+    """Move what can be computed from the weights alone into a function of its own, to be run once.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``. For each function ``f`` with ``num_input`` there is ``f_transform_params``, which takes
+        the tuple of weights and returns the tuple of what ``f`` takes after its inputs.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    v = R.exp(w)
+                    y = R.add(x, v)
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32"), v: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    y: R.Tensor((2,), "float32") = R.add(x, v)
+                    R.output(y)
+                return y
+
+            @R.function
+            def main_transform_params(
+                model_params: R.Tuple(R.Tensor((2,), "float32"))
+            ) -> R.Tuple(R.Tensor((2,), "float32")):
+                R.func_attr({"num_input": 0})
+                with R.dataflow():
+                    w: R.Tensor((2,), "float32") = model_params[0]
+                    v: R.Tensor((2,), "float32") = R.exp(w)
+                    output_tuple: R.Tuple(R.Tensor((2,), "float32")) = (v,)
+                    R.output(output_tuple)
+                return output_tuple
+
+    Parameters
+    ----------
+        ``shared_transform``: the function is named ``transform_params``; the module then has one to lift from.
+    Cost
+        Linear.
+    Source
+        TVM's ``LiftTransformParams``.
+    """
+    found = {
+        v: f for v, f in mod.items()
+        if isinstance(f, Function) and _weights(f) and isinstance(f.body, SeqExpr) and f.attrs.get("global_symbol")
+    }  # fmt: skip
+    if shared_transform and len(found) > 1:
+        raise InvalidArgument("several functions have weights, so none can share its transform",
+                              found=", ".join(v.name_hint for v in found))  # fmt: skip
+    out: dict[Any, Any] = {}
+    for v, f in mod.items():
+        name = "transform_params" if shared_transform else f"{v.name_hint}_transform_params"
+        lifted = _lifted(f) if v in found and name not in mod else None
+        out[v if lifted is None else v.name_hint] = f
+        if lifted is not None:
+            out[v.name_hint], out[name] = _lift(f, lifted, name)
+    return mod.with_functions(out)
+
+
+def _lifted(func: Any) -> list[Any] | None:
+    """List the bindings that follow from weights alone; None where there are none."""
+    weights = func.params[_weights(func) :]
+    known = {id(p) for p in weights}
+    sizes = {id(n) for p in weights for n in walk(p.ty) if isinstance(n, Var)}
+    out: list[Any] = []
+    for b in (b for block in func.body.blocks for b in block.bindings):
+        value = b.value
+        pure = is_pure_call(value) if isinstance(value, Call) else isinstance(value, (Tuple, TupleGetItem, Constant))
+        inside = all(id(v) in known for v in variables(value))
+        if isinstance(b, MatchCast) or not pure or not inside:
+            continue
+        if all(id(n) in sizes for root in (value, b.var.ty) for n in walk(root) if isinstance(n, Var)):
+            known.add(id(b.var))
+            out.append(b)
+    return out or None
+
+
+def _lift(func: Any, lifted: list[Any], name: str) -> tuple[Function, Function]:
+    """Return what is left of a function, and the function that prepares its weights."""
+    count = _weights(func) or 0
+    weights = func.params[count:]
+    gone = {id(b) for b in lifted}
+    blocks = [
+        type(block)(tuple(b for b in block.bindings if id(b) not in gone), span=block.span)
+        for block in func.body.blocks
+    ]
+    rest = SeqExpr(tuple(b for b in blocks if b.bindings), func.body.body, span=func.body.span, ty=func.body.ty)
+    used = {id(v) for v in variables(rest)}
+    outputs = [v for v in (*weights, *(b.var for b in lifted)) if id(v) in used]
+    params = [RelaxVar(v.name_hint, v.ty, span=v.span) for v in outputs]
+    renamed: dict[int, Expr] = {id(v): p for v, p in zip(outputs, params, strict=True)}
+    left = func.replace(params=(*func.params[:count], *params), body=rename_vars(rest, renamed))
+
+    bundle = RelaxVar("model_params", TupleType(tuple(p.ty for p in weights)))
+    inside = {id(v) for b in lifted for v in variables(b.value)} | {id(v) for v in outputs}
+    bindings, names = _items(bundle, weights, inside)
+    for b in lifted:
+        var = DataflowVar(b.var.name_hint, b.var.ty, span=b.var.span)
+        bindings.append(replace_value(b, rename_vars(b.value, names), var))
+        names[id(b.var)] = var
+    fields = tuple(names[id(v)] for v in outputs)
+    result = RelaxVar("output_tuple", TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
+    bindings.append(VarBinding(result, Tuple(fields, ty=result.ty)))
+    body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
+    transform = Function((bundle,), body, result.ty, True, Attrs.of({"num_input": 0, "global_symbol": name}))
+    return _typed(left), _typed(transform)
+
+
+@function_pass(kind=Function)
+def lazy_transform_params(
+    func: Function, mod: IRModule, fget_item: str = "get_item", fset_item: str = "set_item"
+) -> Function:
+    """Let a function that prepares weights take each when it is needed and hand over each result when it is there.
+
+    Requires
+        ``relax.normalized``; functions whose names end in ``transform_params`` take one tuple and return one.
+    Ensures
+        ``relax.normalized``; these functions take nothing, return the empty tuple, and are impure.
+    Example
+        Before::
+
+            @R.function
+            def transform_params(p: R.Tuple(R.Tensor((2,), "float32"))):
+                with R.dataflow():
+                    w = p[0]
+                    v = R.exp(w)
+                    t = (v,)
+                    R.output(t)
+                return t
+
+        After::
+
+            @R.function(pure=False)
+            def transform_params() -> R.Tuple():
+                w: R.Object = R.call_packed("get_item", R.prim_value(0), ty_args=(R.Object,))
+                w1: R.Tensor((2,), "float32") = R.match_cast(w, R.Tensor((2,), "float32"))
+                v: R.Tensor((2,), "float32") = R.exp(w1)
+                _ = R.call_packed("set_item", R.prim_value(0), v, ty_args=(R.Object,))
+                return R.tuple()
+
+    Parameters
+    ----------
+        ``fget_item``, ``fset_item``: the packed functions, which take the number of a weight or result.
+    Cost
+        Linear.
+    Source
+        TVM's ``LazyTransformParams``.
+    """
+    name = str(func.attrs.get("global_symbol") or "")
+    seq: Any = func.body
+    if not name.endswith("transform_params") or len(func.params) != 1 or not isinstance(seq, SeqExpr):
+        return func
+    bundle = func.params[0]
+    bindings = [b for block in seq.blocks for b in block.bindings]
+    values = {id(b.var): b.value for b in bindings}
+    result = values.get(id(seq.body), seq.body)
+    if not isinstance(bundle.ty, TupleType) or not isinstance(result, Tuple):
+        return func
+    places: dict[int, list[int]] = {}
+    for i, f in enumerate(result.fields):
+        places.setdefault(id(f), []).append(i)
+    out: list[Any] = []
+    renamed: dict[int, Expr] = {}
+
+    def hand_over(value: Any, key: int) -> None:
+        for i in places.pop(key, ()):
+            call = call_packed(fset_item, prim_value(i), value, ty_args=AnyType())
+            out.append(VarBinding(RelaxVar("_", AnyType()), _with(call, AnyType())))
+
+    for b in bindings:
+        if b.value is result:
+            continue
+        value = rename_vars(b.value, renamed)
+        var: Any = RelaxVar(b.var.name_hint, b.var.ty, span=b.var.span)
+        wanted: Any = b.var.ty
+        if isinstance(value, TupleGetItem) and value.tuple_value is bundle:
+            item = RelaxVar(b.var.name_hint, AnyType())
+            call = call_packed(fget_item, prim_value(value.index), ty_args=AnyType())
+            out.append(VarBinding(item, _with(call, AnyType())))
+            out.append(MatchCast(var, item, wanted))
+        else:
+            out.append(replace_value(b, value, var))
+        renamed[id(b.var)] = var
+        hand_over(var, id(b.var))
+    for f in result.fields:
+        hand_over(f, id(f))  # constants
+    empty = TupleType(())
+    body = SeqExpr((BindingBlock(tuple(out)),), Tuple((), ty=empty), ty=empty)
+    return _typed(func.replace(params=(), body=body, ret_ty=empty, is_pure=False))
+
+
+def _with(call: Call, ty: Any) -> Call:
+    return Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
