@@ -157,3 +157,17 @@ def test_strides_of_blocks():
     weft.build(sch.mod, target="llvm")["main"](x, out)
     np.testing.assert_allclose(out, 2 * x[::-1] + 1, rtol=1e-6)
     assert b.op.name == "B"
+
+
+def test_the_operation_of_a_stage_is_that_of_its_parts_after_rfactor():
+    x, k = te.placeholder((6, 64), name="x"), te.reduce_axis((0, 64), "k")
+    total = te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    s = te.create_schedule(total.op)
+    _, inner = s[total].split(k, 8)
+    parts = s.rfactor(total, inner)
+    assert s[total].op.reduce_axis[0].dom.extent == 8 and s[total].origin_op is total.op
+    assert s[s[total].op] is s[total] and s[s[total].op.output(0)] is s[total]
+    s[parts].compute_at(s[total], s[total].op.axis[0])
+    a, b = np.random.default_rng(0).random((6, 64), "float32"), np.zeros(6, "float32")
+    weft.build(s, [x, total], "llvm")(a, b)
+    np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)

@@ -19,7 +19,7 @@ def _reads(stage: Stage) -> list[tuple[PrimExpr, ...]]:
 
 def is_injective(stage: Stage) -> bool:
     """Whether each element is computed without a reduction."""
-    return isinstance(stage.op, ComputeOp) and not stage.reduce_axis
+    return isinstance(stage.origin_op, ComputeOp) and not stage.reduce_axis
 
 
 def is_elementwise(stage: Stage) -> bool:

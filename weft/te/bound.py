@@ -42,7 +42,7 @@ def InferBound(sch: Schedule) -> Bounds:
     sch.normalize()
     bounds = Bounds()
     for stage in reversed(sch.stages):
-        if stage.attach_type == "inline" or isinstance(stage.op, PlaceholderOp):
+        if stage.attach_type == "inline" or isinstance(stage.origin_op, PlaceholderOp):
             continue
         analyzer = Analyzer()
         for iv, dom in _axis_ranges(sch, stage, bounds, analyzer).items():
@@ -61,7 +61,7 @@ def _check_threads(stage: Stage, bounds: Bounds) -> None:
         wanted, there = as_int(bounds[iv].extent), as_int(thread.dom.extent)
         if wanted is not None and there is not None and wanted > there:
             raise ScheduleError(
-                f"'{iv.var.name}' of stage '{stage.op.name}' has {wanted} iterations, "
+                f"'{iv.var.name}' of stage '{stage.name}' has {wanted} iterations, "
                 f"and '{thread.thread_tag}' was made with {there} threads",
                 help="split it by the number of threads, or make the axis without a domain",
             )
@@ -70,15 +70,15 @@ def _check_threads(stage: Stage, bounds: Bounds) -> None:
 def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> dict[IterVar, Range]:
     whole = {iv: iv.dom for iv in (*stage.axis, *stage.reduce_axis)}
     if any(dom is None for dom in whole.values()):
-        raise ScheduleError(f"an axis of '{stage.op.name}' has no domain")
-    if isinstance(stage.op, ScanOp):
-        axis = stage.op.scan_axis
+        raise ScheduleError(f"an axis of '{stage.name}' has no domain")
+    if isinstance(stage.origin_op, ScanOp):
+        axis = stage.origin_op.scan_axis
         assert axis is not None and axis.dom is not None
         return {axis: axis.dom}
     if stage.attach_type != "scope":
         return whole  # type: ignore[return-value]
-    scan = stage.attach_stage.op if stage.attach_stage is not None else None
-    if isinstance(scan, ScanOp) and any(t.op is stage.op for t in scan.update):  # one row a step
+    scan = stage.attach_stage.origin_op if stage.attach_stage is not None else None
+    if isinstance(scan, ScanOp) and any(t.op is stage.origin_op for t in scan.update):  # one row a step
         axis, first = scan.scan_axis, stage.axis[0]
         assert axis is not None and axis.dom is not None
         row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
@@ -90,9 +90,9 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
             continue
         if not _is_inside(consumer, stage):
             raise ScheduleError(
-                f"'{stage.op.name}' runs inside '{stage.attach_ivar.var.name}' of '{stage.attach_stage.op.name}', "  # type: ignore[union-attr]
-                f"but '{consumer.op.name}' reads it outside",
-                help=f"compute '{stage.op.name}' around all of them, or '{consumer.op.name}' inside that loop too",
+                f"'{stage.name}' runs inside '{stage.attach_ivar.var.name}' of '{stage.attach_stage.name}', "  # type: ignore[union-attr]
+                f"but '{consumer.name}' reads it outside",
+                help=f"compute '{stage.name}' around all of them, or '{consumer.name}' inside that loop too",
             )
         for dims, interval in zip(regions, _region_read(stage, consumer, fixed, bounds, an), strict=True):
             dims += interval
@@ -129,7 +129,7 @@ def enclosing_loops(stage: Stage) -> list[tuple[Stage, IterVar]]:
         assert parent is not None and at is not None
         if not any(iv is at for iv in parent.leaf_iter_vars):
             raise ScheduleError(
-                f"'{stage.op.name}' runs at '{at.var.name}' of '{parent.op.name}', which was split or fused since",
+                f"'{stage.name}' runs at '{at.var.name}' of '{parent.name}', which was split or fused since",
                 help="call compute_at after the loops of the consumer have their final form",
             )
         position = next(i for i, iv in enumerate(parent.leaf_iter_vars) if iv is at)
@@ -149,7 +149,7 @@ def _region_read(
     stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds, an: Analyzer
 ) -> list[list[IntervalSet]]:
     """Return, per axis of `stage`, the intervals that the loads of one consumer cover."""
-    if not isinstance(consumer.op, ComputeOp):
+    if not isinstance(consumer.origin_op, ComputeOp):
         return [[IntervalSet(iv.dom.min, an.simplify(iv.dom.min + iv.dom.extent - 1))] for iv in stage.axis]  # type: ignore[union-attr]
     running = {
         iv.var: Range.from_min_extent(const(0, iv.var.dtype), bounds[iv].extent)  # every loop counts from zero
@@ -160,7 +160,7 @@ def _region_read(
     mapping = {iv.var: value for iv, value in values.items()}
     result: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for node in walk(consumer.body):
-        if isinstance(node, ProducerLoad) and node.producer.op is stage.op:
+        if isinstance(node, ProducerLoad) and node.producer.op is stage.origin_op:
             for axis, index in enumerate(node.indices):
                 result[axis].append(an.int_set(substitute(index, mapping), running))
     return result

@@ -23,7 +23,7 @@ def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis
     if not outputs or any(not isinstance(t, Tensor) or t.op is not outputs[0].op for t in outputs):
         raise ScheduleError("rfactor takes a tensor, or the outputs of one operation", found=repr(tensor))
     stage = schedule[outputs[0]]
-    name = stage.op.name
+    name = stage.name
     if not stage.reduce_axis:
         raise ScheduleError(f"rfactor: '{outputs[0].name}' is not a reduction")
     stage._position(axis, "rfactor")
@@ -44,6 +44,8 @@ def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis
     loads = tuple(ProducerLoad(p, tuple(indices)) for p in partial)
     stage.body = tuple(Reduce(reduce.combiner, loads, (outer,), TRUE, i, reduce.init) for i in range(len(loads)))
     stage.reset_loops()
+    stage.op = ComputeOp(name, axis=stage.axis, body=stage.body)
+    schedule.stage_map[id(stage.op)] = stage
     schedule._insert(op, "", after=before)
     return partial if several or len(partial) > 1 else partial[0]
 

@@ -94,7 +94,7 @@ class _Writer:
 
     def program(self) -> Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
-        roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.op, PlaceholderOp)]
+        roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.origin_op, PlaceholderOp)]
         return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
     def _sequence(self, stages: Sequence[Stage], rest: Stmt | None) -> Stmt:
@@ -109,9 +109,9 @@ class _Writer:
     def _realize(self, stage: Stage, body: Stmt) -> Stmt:
         if stage.is_output:
             return body
-        for i in range(stage.op.num_outputs):
-            tensor = stage.op.output(i)
-            if isinstance(stage.op, ScanOp) and self.sch.state_of(stage.op.init[i]) is not None:
+        for i in range(stage.origin_op.num_outputs):
+            tensor = stage.origin_op.output(i)
+            if isinstance(stage.origin_op, ScanOp) and self.sch.state_of(stage.origin_op.init[i]) is not None:
                 continue  # alive since its first rows
             dims = tuple(self.bounds[iv] for iv in stage.axis)
             scan = self.sch.state_of(tensor)
@@ -134,11 +134,11 @@ class _Writer:
 
     def stage(self, stage: Stage) -> Stmt:
         """Write the loops of one stage, with those computed inside them."""
-        if isinstance(stage.op, ExternOp):
-            return self._extern(stage.op)
-        if isinstance(stage.op, ScanOp):
-            return self._scan(stage, stage.op)
-        assert isinstance(stage.op, ComputeOp)
+        if isinstance(stage.origin_op, ExternOp):
+            return self._extern(stage.origin_op)
+        if isinstance(stage.origin_op, ScanOp):
+            return self._scan(stage, stage.origin_op)
+        assert isinstance(stage.origin_op, ComputeOp)
         values = root_values(stage, self.bounds)
         analyzer = self._analyzer(stage)
         if stage.tensorized is not None:
@@ -147,7 +147,7 @@ class _Writer:
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, Reduce) for n in walk(stage.body)):
             raise ScheduleError(
-                f"'{stage.op.name}': a reduction must be the whole body of a compute",
+                f"'{stage.name}': a reduction must be the whole body of a compute",
                 help="compute the reduction as a tensor of its own",
             )
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
@@ -159,7 +159,7 @@ class _Writer:
         return self._loops(stage, stage.leaf_iter_vars, body)
 
     def _store(self, stage: Stage, output: int, value: PrimExpr, indices: tuple[PrimExpr, ...]) -> Stmt:
-        buffer = self.sch.buffer(stage.op.output(output))
+        buffer = self.sch.buffer(stage.origin_op.output(output))
         return BufferStore(buffer, cast(buffer.dtype, value), indices)
 
     def _scalar(self, expr: PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> PrimExpr:
@@ -201,7 +201,7 @@ class _Writer:
     def _update(
         self, stage: Stage, reduce: Any, indices: tuple[PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
     ) -> Stmt:
-        buffers = [self.sch.buffer(stage.op.output(i)) for i in range(len(stage.body))]
+        buffers = [self.sch.buffer(stage.origin_op.output(i)) for i in range(len(stage.body))]
         mapping: dict[Any, Any] = {v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)}
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
             mapping[v] = self._scalar(source, env, an)
@@ -219,7 +219,7 @@ class _Writer:
         self, stage: Stage, at: IterVar, intrin: TensorIntrin, values: dict[IterVar, PrimExpr], an: Analyzer
     ) -> Stmt:
         """Write the loops outside of a tensorized one around the intrinsic's statements."""
-        name, leaves = stage.op.name, stage.leaf_iter_vars
+        name, leaves = stage.name, stage.leaf_iter_vars
         place = next(i for i, iv in enumerate(leaves) if iv is at)
         outer, inner = leaves[:place], leaves[place:]
         if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an):
@@ -237,7 +237,7 @@ class _Writer:
         tensors = [inputs[id(t)] for t in intrin.inputs]
         places = [(self.sch.buffer(t), regions[id(t)]) for t in tensors]
         out = tuple(r for _, r in axes)
-        places += [(self.sch.buffer(stage.op.output(i)), out) for i in range(stage.op.num_outputs)]
+        places += [(self.sch.buffer(stage.origin_op.output(i)), out) for i in range(stage.origin_op.num_outputs)]
         first = next((i for i, iv in enumerate(outer) if iv.iter_type == "reduce"), None)
         if first is None:
             if intrin.body is None:
@@ -276,7 +276,7 @@ class _Writer:
         for tensor, offset in wanted:
             if any(loop is iv for _, loop in enclosing_loops(self.sch[tensor])):
                 raise ScheduleError(f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
-                                    f"'{stage.op.name}', so it is not there ahead of it")  # fmt: skip
+                                    f"'{stage.name}', so it is not there ahead of it")  # fmt: skip
             values = root_values(stage, self.bounds, (iv, offset))
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in walk(stage.body):
@@ -438,13 +438,13 @@ def _same_shape(buffer: Buffer, tensor: Tensor) -> bool:
 
 def _check_arguments(sch: Schedule, given: set[int]) -> None:
     for stage in sch.stages:
-        if isinstance(stage.op, PlaceholderOp) or any(stage.op is op for op in sch.outputs):
-            for i in range(stage.op.num_outputs):
-                tensor = stage.op.output(i)
+        if isinstance(stage.origin_op, PlaceholderOp) or any(stage.origin_op is op for op in sch.outputs):
+            for i in range(stage.origin_op.num_outputs):
+                tensor = stage.origin_op.output(i)
                 if sch.state_of(tensor) is not None:
                     continue  # a state is memory of its scan
                 if id(sch.buffer(tensor)) not in given and (
-                    sch.consumers(stage) or any(stage.op is op for op in sch.outputs)
+                    sch.consumers(stage) or any(stage.origin_op is op for op in sch.outputs)
                 ):
-                    kind = "input" if isinstance(stage.op, PlaceholderOp) else "output"
+                    kind = "input" if isinstance(stage.origin_op, PlaceholderOp) else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

@@ -73,7 +73,9 @@ class Stage:
     Attributes
     ----------
     op : Operation
-        What the stage computes.
+        What the stage computes now: after ``rfactor``, the reduction of the parts.
+    origin_op : Operation
+        What it was made for, which the schedule knows it by.
     body : tuple of PrimExpr
         What each element is now (for compute operations), after inlining and caching.
     leaf_iter_vars, all_iter_vars : list of IterVar
@@ -83,7 +85,7 @@ class Stage:
     """
 
     def __init__(self, schedule: Schedule, op: Operation) -> None:
-        self.schedule, self.op = schedule, op
+        self.schedule, self.origin_op, self.op = schedule, op, op
         self.body: tuple[PrimExpr, ...] = op.body if isinstance(op, ComputeOp) else ()
         self.is_output = False
         self.given_scope = ""
@@ -101,23 +103,23 @@ class Stage:
         self.relations: list[Split | Fuse] = []
         self.iter_attrs: dict[int, IterAttr] = {}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
-        if isinstance(self.op, ScanOp) and self.op.scan_axis is not None:
-            self.all_iter_vars = [self.op.scan_axis]
+        if isinstance(self.origin_op, ScanOp) and self.origin_op.scan_axis is not None:
+            self.all_iter_vars = [self.origin_op.scan_axis]
         self.leaf_iter_vars: list[IterVar] = list(self.all_iter_vars)
 
     def __repr__(self) -> str:
         loops = ", ".join(iv.var.name for iv in self.leaf_iter_vars)
-        return f"Stage({self.op.name}, loops=[{loops}], attach={self.attach_type})"
+        return f"Stage({self.name}, loops=[{loops}], attach={self.attach_type})"
 
     @property
-    def origin_op(self) -> Operation:
-        """The operation as it was given, whatever became of the stage's body (TVM's name)."""
-        return self.op
+    def name(self) -> str:
+        """The name of the operation."""
+        return self.origin_op.name
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
         """The data-parallel axes of the operation."""
-        return self.op.axis if isinstance(self.op, BaseComputeOp) else ()
+        return self.origin_op.axis if isinstance(self.origin_op, BaseComputeOp) else ()
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
@@ -146,8 +148,8 @@ class Stage:
 
     def reads(self) -> list[Tensor]:
         """List the tensors that the stage reads, each once."""
-        if not isinstance(self.op, ComputeOp):
-            return self.op.input_tensors()
+        if not isinstance(self.origin_op, ComputeOp):
+            return self.origin_op.input_tensors()
         found: dict[int, Tensor] = {}
         for node in walk(self.body):
             if isinstance(node, ProducerLoad):
@@ -173,7 +175,7 @@ class Stage:
         name = iv.var.name if isinstance(iv, IterVar) else repr(iv)
         known = any(v is iv for v in self.all_iter_vars)
         raise ScheduleError(
-            f"{what}: '{name}' is not a loop of stage '{self.op.name}'" + (" any more" if known else ""),
+            f"{what}: '{name}' is not a loop of stage '{self.name}'" + (" any more" if known else ""),
             expected=f"one of {names}",
             help="it was split or fused; use the loops that gave" if known else None,
         )
@@ -231,7 +233,7 @@ class Stage:
         """Fuse adjacent loops, outermost first, into one."""
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
         if not loops:
-            raise ScheduleError(f"fuse in stage '{self.op.name}' needs at least one loop")
+            raise ScheduleError(f"fuse in stage '{self.name}' needs at least one loop")
         fused = loops[0]
         for iv in loops[1:]:
             fused = self._fuse_pair(fused, iv)
@@ -246,7 +248,7 @@ class Stage:
                 help="reorder them first",
             )
         if "ordered" in (outer.iter_type, inner.iter_type):
-            raise ScheduleError(f"fuse: the scan axis of '{self.op.name}' cannot be fused")
+            raise ScheduleError(f"fuse: the scan axis of '{self.name}' cannot be fused")
         kind = "reduce" if "reduce" in (outer.iter_type, inner.iter_type) else outer.iter_type
         if outer.iter_type != inner.iter_type and kind == "reduce":
             raise ScheduleError(
@@ -272,9 +274,9 @@ class Stage:
         """Put loops in the given order, in the places that they hold together."""
         positions = [self._position(iv, "reorder") for iv in args]
         if len(set(positions)) != len(positions):
-            raise ScheduleError(f"reorder in stage '{self.op.name}' names a loop twice")
+            raise ScheduleError(f"reorder in stage '{self.name}' names a loop twice")
         if any(iv.iter_type == "ordered" for iv in args):
-            raise ScheduleError(f"reorder: the scan axis of '{self.op.name}' cannot move")
+            raise ScheduleError(f"reorder: the scan axis of '{self.name}' cannot move")
         for place, iv in zip(sorted(positions), args, strict=True):
             self.leaf_iter_vars[place] = iv
 
@@ -282,7 +284,7 @@ class Stage:
         self._position(iv, what)
         if kind in ("vectorized", "parallel") and iv.iter_type in ("reduce", "ordered"):
             raise ScheduleError(
-                f"{what}: '{iv.var.name}' of stage '{self.op.name}' is a reduction: iterations depend on each other",
+                f"{what}: '{iv.var.name}' of stage '{self.name}' is a reduction: iterations depend on each other",
                 help="use rfactor to make part of the reduction data-parallel",
             )
         self.attr(iv).kind = kind
@@ -311,7 +313,7 @@ class Stage:
             raise ScheduleError(f"bind: there are no threads '{tag}'",
                                 expected="blockIdx.x, threadIdx.x (.y, .z), vthread")  # fmt: skip
         if ivar.iter_type in ("reduce", "ordered") and "Idx" not in kind:
-            raise ScheduleError(f"bind: '{ivar.var.name}' of stage '{self.op.name}' is a reduction, whose iterations "
+            raise ScheduleError(f"bind: '{ivar.var.name}' of stage '{self.name}' is a reduction, whose iterations "
                                 "virtual threads cannot do apart", help="use rfactor")  # fmt: skip
         self.attr(ivar).bind_thread = thread_ivar
 
@@ -326,7 +328,7 @@ class Stage:
         """Ask, in each iteration of `var`, for what the iteration `offset` later reads of a tensor."""
         self._position(var, "prefetch")
         if not any(t is tensor for t in self.reads()):
-            raise ScheduleError(f"prefetch: '{self.op.name}' does not read '{tensor.name}'",
+            raise ScheduleError(f"prefetch: '{self.name}' does not read '{tensor.name}'",
                                 expected=", ".join(t.name for t in self.reads()) or None)  # fmt: skip
         self.prefetches.append((tensor, var, as_expr(offset, var.var.dtype)))
 
@@ -343,24 +345,24 @@ class Stage:
         """Compute, inside loop `scope` of `parent`, just what its iterations need."""
         if not isinstance(parent, Stage):
             raise ScheduleError("compute_at takes a stage", found=repr(parent), help="s[B].compute_at(s[C], i)")
-        if self.is_output or isinstance(self.op, PlaceholderOp):
+        if self.is_output or isinstance(self.origin_op, PlaceholderOp):
             kind = "output" if self.is_output else "input"
-            raise ScheduleError(f"compute_at: '{self.op.name}' is an {kind}", help="only intermediate stages can move")
+            raise ScheduleError(f"compute_at: '{self.name}' is an {kind}", help="only intermediate stages can move")
         if parent is self:
-            raise ScheduleError(f"compute_at: stage '{self.op.name}' cannot run inside itself")
-        parent._position(scope, f"compute_at in stage '{parent.op.name}'")
+            raise ScheduleError(f"compute_at: stage '{self.name}' cannot run inside itself")
+        parent._position(scope, f"compute_at in stage '{parent.name}'")
         if not parent.schedule.depends(parent, self):
-            raise ScheduleError(f"compute_at: stage '{parent.op.name}' does not use '{self.op.name}'")
+            raise ScheduleError(f"compute_at: stage '{parent.name}' does not use '{self.name}'")
         self.attach_type, self.attach_stage, self.attach_ivar = "scope", parent, scope
 
     def compute_inline(self) -> None:
         """Substitute the body wherever the tensor is read."""
         if self.is_output:
-            raise ScheduleError(f"compute_inline: '{self.op.name}' is an output")
-        if not isinstance(self.op, ComputeOp):
-            raise ScheduleError(f"compute_inline: '{self.op.name}' has no expression to substitute")
+            raise ScheduleError(f"compute_inline: '{self.name}' is an output")
+        if not isinstance(self.origin_op, ComputeOp):
+            raise ScheduleError(f"compute_inline: '{self.name}' has no expression to substitute")
         if self.reduce_axis:
-            raise ScheduleError(f"compute_inline: '{self.op.name}' is a reduction")
+            raise ScheduleError(f"compute_inline: '{self.name}' is a reduction")
         self.attach_type, self.attach_stage, self.attach_ivar = "inline", None, None
 
     def compute_root(self) -> None:
@@ -389,7 +391,7 @@ class Stage:
         """
         self._intermediate("storage_align")
         if not any(iv is axis for iv in self.axis):
-            raise ScheduleError(f"storage_align: this is no axis of '{self.op.name}'", found=repr(axis),
+            raise ScheduleError(f"storage_align: this is no axis of '{self.name}'", found=repr(axis),
                                 expected=", ".join(iv.var.name for iv in self.axis))  # fmt: skip
         if not (isinstance(factor, int) and isinstance(offset, int) and factor > 0 and 0 <= offset < factor):
             raise ScheduleError("storage_align takes a positive factor, and an offset below it",
@@ -397,7 +399,7 @@ class Stage:
         self.alignments.append((axis, factor, offset))
 
     def _intermediate(self, what: str) -> None:
-        if self.is_output or isinstance(self.op, PlaceholderOp):
+        if self.is_output or isinstance(self.origin_op, PlaceholderOp):
             kind = "output" if self.is_output else "input"
-            raise ScheduleError(f"{what}: '{self.op.name}' is an {kind}, memory of the caller",
+            raise ScheduleError(f"{what}: '{self.name}' is an {kind}, memory of the caller",
                                 help="use cache_write or cache_read, and schedule the copy")  # fmt: skip

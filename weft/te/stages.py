@@ -31,8 +31,8 @@ class Schedule:
             self.stage_map[id(op)].is_output = True
         self._states: dict[int, Tensor] = {}  # by tensor: the output of a scan whose memory it shares
         for stage in list(self.stages):
-            if isinstance(stage.op, ScanOp):
-                self._lay_out_scan(stage, stage.op)
+            if isinstance(stage.origin_op, ScanOp):
+                self._lay_out_scan(stage, stage.origin_op)
 
     def _lay_out_scan(self, scan: Stage, op: ScanOp) -> None:
         """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
@@ -60,7 +60,7 @@ class Schedule:
         if stage is None:
             raise ScheduleError(
                 f"the schedule has no stage for '{getattr(op, 'name', op)}'",
-                expected=", ".join(s.op.name for s in self.stages),
+                expected=", ".join(s.name for s in self.stages),
             )
         return stage
 
@@ -102,7 +102,7 @@ class Schedule:
 
     def consumers(self, stage: Stage) -> list[Stage]:
         """List the stages that read what `stage` computes."""
-        return [s for s in self.stages if any(t.op is stage.op for t in s.reads())]
+        return [s for s in self.stages if any(t.op is stage.origin_op for t in s.reads())]
 
     def normalize(self) -> Schedule:
         """Substitute inlined stages into their consumers; returns the schedule itself."""
@@ -115,14 +115,14 @@ class Schedule:
         axis = [iv.var for iv in stage.axis]
 
         def replace(node: Any) -> Any:
-            if isinstance(node, ProducerLoad) and node.producer.op is stage.op:
+            if isinstance(node, ProducerLoad) and node.producer.op is stage.origin_op:
                 return substitute(stage.body[node.producer.value_index], dict(zip(axis, node.indices, strict=True)))
             return node
 
         for consumer in self.consumers(stage):
-            if not isinstance(consumer.op, ComputeOp):
+            if not isinstance(consumer.origin_op, ComputeOp):
                 raise ScheduleError(
-                    f"compute_inline: '{consumer.op.name}' reads '{stage.op.name}' as memory, so it cannot be inlined"
+                    f"compute_inline: '{consumer.name}' reads '{stage.name}' as memory, so it cannot be inlined"
                 )
             consumer.body = rewrite(consumer.body, replace)
 
@@ -136,9 +136,9 @@ class Schedule:
             raise ScheduleError(f"cache_read of '{tensor.name}' needs readers", help="pass the tensors that read it")
         for stage in stages:
             if not any(t is tensor for t in stage.reads()):
-                raise ScheduleError(f"cache_read: stage '{stage.op.name}' does not read '{tensor.name}'")
-            if not isinstance(stage.op, ComputeOp):
-                raise ScheduleError(f"cache_read: '{stage.op.name}' is no compute operation")
+                raise ScheduleError(f"cache_read: stage '{stage.name}' does not read '{tensor.name}'")
+            if not isinstance(stage.origin_op, ComputeOp):
+                raise ScheduleError(f"cache_read: '{stage.name}' is no compute operation")
         axis = tuple(
             IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"ax{i}", d.dtype))
             for i, d in enumerate(tensor.shape)
@@ -171,10 +171,10 @@ class Schedule:
         if not given or any(not isinstance(t, Tensor) or t.op is not given[0].op for t in given):
             raise ScheduleError("cache_write takes a tensor, or the outputs of one operation", found=repr(tensor))
         stage, name = self[given[0]], given[0].op.name
-        if not isinstance(stage.op, ComputeOp):
+        if not isinstance(stage.origin_op, ComputeOp):
             raise ScheduleError(f"cache_write: '{name}' is no compute operation")
-        if sorted(t.value_index for t in given) != list(range(stage.op.num_outputs)):
-            raise ScheduleError(f"cache_write: '{name}' computes {stage.op.num_outputs} outputs together",
+        if sorted(t.value_index for t in given) != list(range(stage.origin_op.num_outputs)):
+            raise ScheduleError(f"cache_write: '{name}' computes {stage.origin_op.num_outputs} outputs together",
                                 found=str(len(given)), help="pass a list of all of them")  # fmt: skip
         if stage.relations:
             raise ScheduleError(
