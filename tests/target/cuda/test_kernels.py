@@ -208,6 +208,40 @@ np.testing.assert_array_equal(b.numpy(), np.maximum(x, 0))
     )
 
 
+def test_axes_bound_by_attributes_and_launches_in_host_control_flow(stub: Path, tmp_path: Path) -> None:
+    run(
+        BUILD
+        + """
+@T.prim_func
+def attributes(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    bx = T.launch_thread("blockIdx.x", 4)
+    tx = T.launch_thread("threadIdx.x", 16)
+    B[bx * 16 + tx] = A[bx * 16 + tx] + 1.0
+
+@T.prim_func
+def repeated(A: T.Buffer((64,), "float32"), k: T.int32, B: T.Buffer((64,), "float32")):
+    if k > 1:
+        for r in range(k):
+            for i in T.thread_binding(4, thread="blockIdx.x"):
+                for j in T.thread_binding(16, thread="threadIdx.x"):
+                    B[i * 16 + j] = B[i * 16 + j] + A[i * 16 + j] * T.cast(r + 1, "float32")
+
+f, _ = build(attributes)
+g, _ = build(repeated)
+x = rng.random(64, "float32")
+a, b = put(x, x * 0)
+f(a, b)
+np.testing.assert_array_equal(b.numpy(), x + 1)
+g(a, 1, b)
+np.testing.assert_array_equal(b.numpy(), x + 1)
+g(a, 3, b)
+np.testing.assert_allclose(b.numpy(), x * 7 + 1, rtol=1e-6)
+""",
+        stub,
+        tmp_path,
+    )
+
+
 def test_nvptx_uses_the_same_host_code(stub: Path, tmp_path: Path) -> None:
     run(
         BUILD

@@ -12,9 +12,25 @@ import math
 from typing import Any, NamedTuple
 
 from weft.error import CodegenError
-from weft.ir import CallIntrin, DataType, IRModule, PrimExpr, Sequential, StringImm, as_int, cast, int64, rebuild, walk
+from weft.ir import (
+    CallIntrin,
+    DataType,
+    IRModule,
+    IterVar,
+    PrimExpr,
+    Sequential,
+    StringImm,
+    as_int,
+    cast,
+    const,
+    int64,
+    rebuild,
+    substitute,
+    walk,
+)
 from weft.tir import (
     AllocBuffer,
+    AttrStmt,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -60,6 +76,7 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
         When the host would touch memory of the device: some loop is not bound to threads.
     """
     kind = target.kind.name
+    mod = mod.with_functions({v.name_hint: _with_bound_loops(f) for v, f in mod.items()})
     syncs = [t.thread_sync(scope) for scope in ("shared", "shared.dyn")]
     finishing = Sequential([*syncs, t.lower_intrin(target=kind)], name=f"{kind}.lower")
     split = t.split_host_device()(_sunk(finishing(lower_module(mod, target))))
@@ -74,6 +91,26 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
             host[var.name_hint] = func
     host = {name: _host(name, func, device) for name, func in host.items()}
     return SplitModule(IRModule(host), device)
+
+
+def _with_bound_loops(func: Any) -> Any:
+    """Attributes that bind a thread axis (``T.launch_thread``) become loops over it."""
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        node = rebuild(node, visit)
+        if not (isinstance(node, AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread")):
+            return node
+        axis: Any = node.node
+        if not isinstance(axis, IterVar) or not axis.thread_tag:
+            return node
+        var = replace_node(axis.var)
+        zero, body = const(0, var.dtype), substitute(node.body, {axis.var: var})
+        return For(var, zero, cast(var.dtype, node.value), ForKind.THREAD_BINDING, body, replace_node(axis, var=var))
+
+    body = visit(func.body) if isinstance(func, PrimFunc) else None
+    return func if body is None or body is func.body else func.replace(body=body)
 
 
 def _sunk(mod: IRModule) -> IRModule:
