@@ -266,3 +266,32 @@ def test_users_generator():
     module["twice"](np.arange(3, dtype=np.int32), out)
     assert out.tolist() == [0, 2, 4]
     assert seen == [(["twice"], "toy", {"speed": "9"})]
+
+
+def test_packed_functions_take_numbers_and_strings():
+    seen = []
+
+    def note(*args):
+        seen.append(args)
+        return args[0] * 2
+
+    weft.register_global_func("test.c_note", note, override=True)
+    out = decl_buffer((3,), "float64", name="out")
+    n = Var("n", "int32")
+    call = tir.call_packed("test.c_note", n, 2.5, "text", tir.const(1, "bool"))
+    half = tir.Call("float64", call.op, (tir.StringImm("test.c_note"), const(0.75, "float64")))
+    stores = tir.SeqStmt((
+        tir.BufferStore(out, cast("float64", call), (const(0, "int32"),)),
+        tir.BufferStore(out, half, (const(1, "int32"),)),
+        tir.Evaluate(call),
+    ))  # fmt: skip
+    handle = Var("out_handle", "handle")
+    f = weft.build(
+        tir.PrimFunc((n, handle), stores, None, ((handle, out),)).with_attr("global_symbol", "f"), target="c"
+    )
+    found = np.zeros(3)
+    f(21, found)
+    assert found.tolist() == [42, 1.5, 0] and seen[0] == (21, 2.5, "text", True) and len(seen) == 3
+    missing = tir.PrimFunc((), tir.Evaluate(tir.call_packed("test.c_missing"))).with_attr("global_symbol", "g")
+    with pytest.raises(ValueError, match="no global function 'test.c_missing'"):
+        weft.build(missing, target="c")()

@@ -46,6 +46,29 @@ assert launches == ["launch:%d,1,1:64,1,1:0:0" % g for g in (1, 1, 1, 16)], laun
     )
 
 
+def test_a_host_in_c(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + f"""
+f = fadd(target=weft.target.Target("cuda -arch=sm_90", host="c"))
+path = {str(tmp_path / "f.so")!r}
+f.export_library(path)
+for module in (f, rt.load_module(path)):
+    x, y = rng.random((2, 100), "float32")
+    a, b, c = put(x, y, x * 0)
+    module["fadd"](a, b, c)
+    np.testing.assert_array_equal(c.numpy(), x + y)
+    with pytest.raises(ValueError, match=r"argument 1 \\(B: .*expected device cuda, found cpu"):
+        module["fadd"](a, rt.tensor(y), c)
+    with pytest.raises(ValueError, match=r"argument 2 .*the device of earlier arguments == 0, found 1"):
+        module["fadd"](a, b, rt.tensor(x, device=rt.cuda(1)))
+assert "weft_call(" in f.get_source("c")
+""",
+        stub,
+        tmp_path,
+    )
+
+
 def test_arguments_are_checked(stub: Path, tmp_path: Path) -> None:
     run(
         FADD

@@ -47,7 +47,15 @@ def build_c(mod: IRModule, target: Target) -> Module:
         code, path = compile_c(emit_c(functions), Path(folder), (f"-march={march}",) if march else ())
         library, objects = ctypes.CDLL(str(path)), [code.read_bytes()]  # stays mapped when the file is gone
     addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
-    return jit_module(names, addresses, objects, library)
+    return jit_module(names, addresses, objects, library, _context(library))
+
+
+def _context(library: ctypes.CDLL) -> int:
+    """The address of the variable that takes the library's module, if it has one."""
+    try:
+        return ctypes.addressof(ctypes.c_void_p.in_dll(library, "__tvm_ffi__library_ctx"))
+    except ValueError:
+        return 0
 
 
 def _source_c(mod: IRModule, target: Target, fmt: str) -> str:

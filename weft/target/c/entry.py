@@ -9,8 +9,9 @@ from weft.arith import detect_linear_equation
 from weft.error import CodegenError
 from weft.ir import DataType, IntImm, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
 from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
-from weft.target.c.prelude import PRELUDE
+from weft.target.c.prelude import CALLS, PRELUDE
 from weft.target.c.source import STMT
+from weft.target.device_entry import bind_device, device_type
 from weft.tir import Buffer, PrimFunc
 from weft.tir import transform as t
 from weft.tir.pipeline import custom_types, is_lowered, requested_checks, with_own_passes
@@ -56,7 +57,8 @@ def emit_c(functions: Sequence[PrimFunc]) -> str:
     CodegenError
         For what target c does not express, and for names that are none in C.
     """
-    return "\n".join([PRELUDE, *(_function(lower_c(f)) for f in functions)])
+    bodies = [_function(lower_c(f)) for f in functions]
+    return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in b for b in bodies) else []), *bodies])
 
 
 def _function(func: PrimFunc) -> str:
@@ -64,8 +66,10 @@ def _function(func: PrimFunc) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
     buffers = {id(p): b for p, b in func.buffer_map}
-    dims = _dimension_vars(func)
+    device, body = bind_device(func)
+    dims = [*_dimension_vars(func), *([device] if device is not None else [])]
     s = Emitter()
+    s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []
     for p in func.params:
@@ -76,9 +80,9 @@ def _function(func: PrimFunc) -> str:
         of = s.pointee[id(buffer.data)] = memory_type(buffer.dtype, buffer)
         params.append(f"{of}*{restrict} {s.fresh(buffer.data)}")
     params += [f"{value_type(v.dtype, v)} {s.fresh(v)}" for v in dims]
-    STMT(func.body, s)
-    body = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
-    return body + "\n" + _Entry(func, name, buffers, dims).text()
+    STMT(body, s)
+    text = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
+    return text + "\n" + _Entry(func, name, buffers, dims, device).text()
 
 
 def _dimension_vars(func: PrimFunc) -> list[Var]:
@@ -101,8 +105,10 @@ def _shown(p: Var, buffer: Buffer | None) -> str:
 class _Entry:
     """The entry point of one function."""
 
-    def __init__(self, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var]) -> None:
-        self.func, self.name, self.buffers, self.dims = func, name, buffers, dims
+    def __init__(
+        self, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var], device: Var | None
+    ) -> None:
+        self.func, self.name, self.buffers, self.dims, self.device = func, name, buffers, dims, device
         self.s = Emitter()
         self.late: list[tuple[str, PrimExpr, Var, str, str]] = []  # where, expected, found, what, unless
 
@@ -198,8 +204,12 @@ class _Entry:
         self.fail(f"{x}->ndim != {rank}", "ValueError", where, f"{rank} dimensions", "%d", f"(int){x}->ndim")
         wrong = f"{x}->dtype.code != {_CODES[dt.code]} || {x}->dtype.bits != {dt.bits} || {x}->dtype.lanes != 1"
         s.emit(f"if ({wrong}) return weft_wrong_dtype({where}, {string(str(dt))}, {x}->dtype);")
-        self.fail(f"{x}->device.type != 1", "ValueError", where, "device cpu", "device type %d",
-                  f"(int){x}->device.type")  # fmt: skip
+        kind = device_type(self.func)
+        name = {1: "cpu", 2: "cuda"}.get(kind, f"type {kind}")
+        found = f'{x}->device.type == 1 ? "cpu" : {x}->device.type == 2 ? "cuda" : "another device"'
+        self.fail(f"{x}->device.type != {kind}", "ValueError", where, f"device {name}", "%s", found)
+        if self.device is not None:
+            self.match(self.device, f"{x}->device.id", where, "the device of earlier arguments")
         for d, extent in enumerate(buffer.shape):
             self.match(extent, f"{x}->shape[{d}]", where, f"shape[{d}]")
         for d, stride in enumerate(buffer.strides):

@@ -57,6 +57,7 @@ _LIBM = frozenset((
     "atan2", "hypot", "fmod", "copysign", "nextafter", "fma",
 ))  # fmt: skip
 _RENAMED = {"round": "nearbyint", "power": "pow"}
+_SPECIAL = ("address_of", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
 _OWN = frozenset(("abs", "rsqrt", "sigmoid"))
 _OWN_INT = frozenset(("abs", "pow", "shift_left", "shift_right", "popcount", "clz"))
 
@@ -71,6 +72,7 @@ class Emitter:
         self.taken: set[str] = set()
         self.pointee: dict[int, str] = {}
         self.cleanup: list[str] = []
+        self.imported: set[str] = set()  # functions of the modules that this one imports
 
     def emit(self, line: str) -> None:
         """Add a line."""
@@ -209,12 +211,12 @@ _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 def _call(e: CallIntrin, s: Emitter) -> str:
     name = (e.op.name if isinstance(e.op, Op) else str(e.op)).removeprefix("tir.")
     name = _RENAMED.get(name, name)
+    if name in _SPECIAL:
+        return _special(e, name, s)
     of = DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], PrimExpr) else DataType("handle")
     args = [EXPR(a, s) if isinstance(a, PrimExpr) and not isinstance(a, StringImm) else "" for a in e.args]
     if name == "likely":
         return args[0]
-    if name == "address_of" and isinstance(e.args[0], BufferLoad):
-        return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
     if name == "prefetch":
         return f"__builtin_prefetch({args[0]})"
     if name == "if_then_else":
@@ -235,3 +237,39 @@ def _call(e: CallIntrin, s: Emitter) -> str:
     if name in _LIBM and e.dtype in ("float32", "float64"):
         return f"{name}{'f' if e.dtype == 'float32' else ''}({', '.join(args)})"
     raise CodegenError(f"target c has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
+
+
+def _special(e: CallIntrin, name: str, s: Emitter) -> str:
+    """Calls with arguments that are no values."""
+    if name != "address_of":
+        return _packed(e, s)
+    if not isinstance(e.args[0], BufferLoad):
+        return _not_expr(e, s)
+    return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
+
+
+def _packed(e: CallIntrin, s: Emitter) -> str:
+    """A call of a packed function by name; its arguments are numbers, strings and pointers."""
+    name, fields = e.args[0], []
+    for a in e.args[1:]:
+        if isinstance(a, StringImm):
+            fields.append(f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}")
+            continue
+        if not isinstance(a, PrimExpr):
+            raise CodegenError("target c passes no tensors to packed functions", where=e.span, help="use target 'llvm'")
+        dt = DataType(a.dtype)
+        index, field = (3, "v_float64") if dt.is_float else (4, "v_ptr") if dt.code == "handle" else (1, "v_int64")
+        fields.append(f"{{ .type_index = {2 if dt.code == 'bool' else index}, .{field} = {EXPR(a, s)} }}")
+    if not isinstance(name, StringImm):
+        raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
+    n, known = len(fields), "NULL" if name.value in s.imported else "&known"
+    free = "".join(f"free({p}); " for p in reversed(s.cleanup))
+    dt = DataType(e.dtype)
+    result = f"a[{n}].{'v_ptr' if dt.code == 'handle' else 'v_int64'}"
+    if dt.is_float:
+        result = f"(a[{n}].type_index == 3 ? a[{n}].v_float64 : (double)a[{n}].v_int64)"
+    value = "(void)0" if dt.code == "void" else f"({value_type(e.dtype, e)}){result}"
+    return (
+        f"({{ static void* known; TVMFFIAny a[] = {{ {', '.join([*fields, '{0}'])} }}; "
+        f"if (weft_call({string(name.value)}, {known}, a, {n})) {{ {free}return -1; }} {value}; }})"
+    )

@@ -6,7 +6,7 @@ integer saturates and turns NaN into 0, shifts by too many bits leave zeros or t
 
 from __future__ import annotations
 
-__all__ = ["PRELUDE"]
+__all__ = ["CALLS", "PRELUDE"]
 
 PRELUDE = r"""#define _GNU_SOURCE
 #include <math.h>
@@ -135,3 +135,29 @@ FN bool weft_min_bool(bool a, bool b) { return a && b; }
 FN bool weft_max_bool(bool a, bool b) { return a || b; }
 FN bool weft_abs_bool(bool a) { return a; }
 """
+
+CALLS = r"""#include <string.h>
+typedef struct { const char* data; size_t size; } TVMFFIByteArray;
+extern int TVMFFIFunctionGetGlobal(const TVMFFIByteArray* name, void** out) __attribute__((weak));
+extern int TVMFFIFunctionCall(void* f, TVMFFIAny* args, int32_t n, TVMFFIAny* out) __attribute__((weak));
+extern int TVMFFIObjectDecRef(void* object) __attribute__((weak));
+extern int TVMFFIEnvModLookupFromImports(void* module, const char* name, void** out) __attribute__((weak));
+__attribute__((weak)) void* __tvm_ffi__library_ctx = NULL;  /* the loader puts the module there */
+
+/* Calls a function of the module's imports, or the global one that `known` keeps; args[n] takes the result. */
+static __attribute__((unused)) int weft_call(const char* name, void** known, TVMFFIAny* args, int32_t n) {
+  void* f = known ? __atomic_load_n(known, __ATOMIC_ACQUIRE) : NULL;
+  if (!known) {
+    if (TVMFFIEnvModLookupFromImports(__tvm_ffi__library_ctx, name, &f)) return -1;
+  } else if (!f) {
+    TVMFFIByteArray key = {name, strlen(name)};
+    if (TVMFFIFunctionGetGlobal(&key, &f) || !f)
+      return weft_fail("ValueError", "there is no global function '%s'; register it before the kernel runs", name);
+    __atomic_store_n(known, f, __ATOMIC_RELEASE);
+  }
+  if (TVMFFIFunctionCall(f, args, n, &args[n])) return -1;
+  if (args[n].type_index >= 64) TVMFFIObjectDecRef(args[n].v_ptr);
+  return 0;
+}
+"""
+"""What modules that call packed functions have besides."""

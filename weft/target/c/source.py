@@ -1,7 +1,7 @@
 """The bodies of TIR functions as C: a rule for each kind of statement.
 
 Loops of every kind run in order on one thread; the C compiler vectorizes. Not expressed, with an error that says so:
-vector expressions, 16-bit floats, calls of packed and external functions, GPU threads.
+vector expressions, 16-bit floats, tensors as arguments of packed functions, external functions, GPU threads.
 """
 
 from __future__ import annotations

@@ -12,20 +12,20 @@ from typing import NamedTuple
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
 from weft.ir import DataType, IntImm, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, raise_error
 from weft.target.llvm.types import llvm_type
-from weft.tir import Buffer, Evaluate, PrimFunc, call_packed, seq
+from weft.tir import Buffer, PrimFunc
 
 __all__ = ["emit_function"]
 
 (_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
  _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
 _ANY = "{ i32, i32, i64 }"
-_CPU = 1
 
 
 class _Late(NamedTuple):
@@ -44,12 +44,9 @@ def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
     name = func.attrs.get("global_symbol")
     if not name:
         raise CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
-    dims, device, body = _dimension_vars(func), None, func.body
+    device, body = bind_device(func)
+    dims = [*_dimension_vars(func), *([device] if device is not None else [])]
     buffers = dict((id(p), b) for p, b in func.buffer_map)
-    if func.attrs.get("tir.device_type", _CPU) != _CPU and buffers:
-        device = Var("device_id", "int32")  # the arguments' own, as a dimension is
-        dims.append(device)
-        body = seq(Evaluate(call_packed("__tvm_set_device", func.attrs["tir.device_type"], device)), body)
     module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
     impl = FunctionEmitter(module, f"{name}_impl")
     impl.noalias = bool(func.attrs.get("tir.noalias", False))
@@ -230,7 +227,7 @@ class _Entry:
         packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 16, 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 20, 'i32')}, {packed}"), i, _DTYPE, -1, str(packed))
-        kind_of = str(self.func.attrs.get("tir.device_type", _CPU))
+        kind_of = str(device_type(self.func))
         self.require(s.value(f"icmp eq i32 {self.at(tensor, 8, 'i32')}, {kind_of}"), i, _DEVICE, -1, kind_of)
         if self.device is not None:
             number = s.value(f"sext i32 {self.at(tensor, 12, 'i32')} to i64")
