@@ -171,3 +171,13 @@ def test_the_operation_of_a_stage_is_that_of_its_parts_after_rfactor():
     a, b = np.random.default_rng(0).random((6, 64), "float32"), np.zeros(6, "float32")
     weft.build(s, [x, total], "llvm")(a, b)
     np.testing.assert_allclose(b, a.sum(1), rtol=1e-5)
+
+
+def test_a_bound_axis_stays_bound_after_rfactor():
+    x, k = te.placeholder((6, 64), name="x"), te.reduce_axis((0, 64), "k")
+    total = te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    s = te.create_schedule(total.op)
+    s[total].bind(total.op.axis[0], te.thread_axis("blockIdx.x"))
+    _, inner = s[total].split(k, 8)
+    s.rfactor(total, inner)
+    assert "blockIdx.x" in str(weft.lower(s, [x, total]))

@@ -96,12 +96,14 @@ class Stage:
         self.prefetches: list[tuple[Tensor, IterVar, PrimExpr]] = []
         self.tensorized: tuple[IterVar, Any] | None = None
         self.alignments: list[tuple[IterVar, int, int]] = []
+        self.iter_attrs: dict[int, IterAttr] = {}
         self.reset_loops()
 
     def reset_loops(self) -> None:
-        """Return to one loop per axis."""
+        """Return to one loop per axis; what was said of a whole axis stays."""
         self.relations: list[Split | Fuse] = []
-        self.iter_attrs: dict[int, IterAttr] = {}
+        whole = {id(iv) for iv in self.axis}
+        self.iter_attrs = {key: attr for key, attr in self.iter_attrs.items() if key in whole}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
         if isinstance(self.origin_op, ScanOp) and self.origin_op.scan_axis is not None:
             self.all_iter_vars = [self.origin_op.scan_axis]
