@@ -20,6 +20,7 @@ from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
+from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.plan_memory import plan_memory
@@ -61,6 +62,7 @@ RemoveUnusedParameters = remove_unused_parameters
 RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 StaticPlanBlockMemory = plan_memory
+ToMixedPrecision = to_mixed_precision
 ToNonDataflow = to_non_dataflow
 TopologicalSort = topological_sort
 UpdateParamStructInfo = UpdateParamType
