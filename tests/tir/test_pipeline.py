@@ -138,6 +138,37 @@ def test_an_own_pass_changes_the_program():
     run(weft.build(mod, target="llvm"), 24)
 
 
+def test_a_pass_over_statements_as_users_write_them():
+    """Inner loops of eight, of statements that no schedule made, become vectors."""
+    a = te.placeholder((128,), name="a")
+
+    def statements(ins, outs):
+        ib = tir.ir_builder.create()
+        source, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 16, name="i") as i, ib.for_range(0, 8, name="j") as j:
+            out[i * 8 + j] = source[i * 8 + j] * 2.0 + 1.0
+        return ib.get()
+
+    c = te.extern((128,), [a], statements, name="c", dtype="float32")
+
+    def split(op):
+        if op.extent.value != 8:
+            return None
+        outer, inner = te.var("outer"), te.var("inner")
+        body = tir.stmt_functor.substitute(op.body, {op.loop_var: outer * 8 + inner})
+        return tir.For(outer, 0, 1, tir.ForKind.SERIAL, tir.For(inner, 0, 8, tir.ForKind.VECTORIZED, body))
+
+    @tir.transform.prim_func_pass(opt_level=0)
+    def vectors(func, mod, ctx):
+        return func.with_body(tir.stmt_functor.ir_transform(func.body, None, split, ["tir.For"]))
+
+    s = te.create_schedule(c.op)
+    with PassContext(config={"tir.add_lower_pass": [(1, vectors)]}):
+        mod = weft.lower(s, [a, c])
+        run(weft.build(s, [a, c], target="llvm"), 128)
+    assert any(isinstance(n, Ramp) and n.lanes == 8 for n in walk(mod["default_function"]))
+
+
 @pytest.mark.parametrize("entry", [(4, lambda f: f), (1, "pass"), lambda f: f, (1,), ("1", lambda f: f)])
 def test_entries_that_are_no_pairs(entry):
     s, a, b = program()

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from msgspec.structs import force_setattr
+
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta
@@ -21,8 +23,8 @@ __all__ = [
     "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "abs_", "add", "all_of",
     "any_of", "as_expr", "as_int", "cast", "ceildiv", "const", "div", "equal", "floordiv", "floormod", "greater",
     "greater_equal", "if_then_else", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "less",
-    "less_equal", "logical_and", "logical_not", "logical_or", "max_", "min_", "mul", "not_equal", "select",
-    "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
+    "less_equal", "logical_and", "logical_not", "logical_or", "make_exprs", "max_", "min_", "mul", "not_equal",
+    "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
 ]  # fmt: skip
 
 
@@ -323,12 +325,31 @@ class Not(PrimExpr):
         return self.a.dtype
 
 
+def make_exprs(node: Any, dtype: str | None, *fields: str) -> None:
+    """Make expressions of numbers in fields of a new node; those of a tuple, where the field holds one."""
+    for f in fields:
+        value = getattr(node, f)
+        if isinstance(value, (tuple, list)):
+            force_setattr(node, f, tuple(as_expr(v, dtype) for v in value))
+        elif not isinstance(value, PrimExpr):
+            force_setattr(node, f, as_expr(value, dtype))
+
+
 class Select(PrimExpr):
     """One of two values, both of which are evaluated."""
 
     condition: PrimExpr
     true_value: PrimExpr
     false_value: PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        given: Any = self
+        if not isinstance(given.true_value, PrimExpr) or not isinstance(given.false_value, PrimExpr):
+            like = getattr(given.true_value, "dtype", None) or getattr(given.false_value, "dtype", None)
+            make_exprs(self, like, "true_value", "false_value")
+        if not isinstance(given.condition, PrimExpr):
+            make_exprs(self, "bool", "condition")
 
     @property
     def dtype(self) -> str:
@@ -356,6 +377,13 @@ class Ramp(PrimExpr):
     stride: PrimExpr
     lanes: int
 
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        given: Any = self
+        if not isinstance(given.base, PrimExpr) or not isinstance(given.stride, PrimExpr):
+            like = getattr(given.base, "dtype", None) or getattr(given.stride, "dtype", None)
+            make_exprs(self, like, "base", "stride")
+
     @property
     def dtype(self) -> str:
         """The data type of the value."""
@@ -367,6 +395,11 @@ class Broadcast(PrimExpr):
 
     value: PrimExpr
     lanes: int
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            make_exprs(self, None, "value")
 
     @property
     def dtype(self) -> str:

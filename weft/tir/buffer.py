@@ -19,9 +19,10 @@ from weft.ir import (
     as_expr,
     const,
     is_const_int,
+    make_exprs,
 )
 
-__all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
+__all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs"]
 
 
 class Buffer(Node):
@@ -67,6 +68,12 @@ class Buffer(Node):
         return len(self.shape)
 
 
+def index_exprs(node: Any) -> None:
+    """Make a tuple of expressions of the indices of a new load or store, where they are numbers or a list."""
+    if type(node.indices) is not tuple or not all(isinstance(i, PrimExpr) for i in node.indices):
+        make_exprs(node, None, "indices")
+
+
 class BufferLoad(PrimExpr):
     """The value at `indices`; a :class:`~weft.ir.Ramp` as last index loads a vector.
 
@@ -76,6 +83,10 @@ class BufferLoad(PrimExpr):
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
     predicate: PrimExpr | None = None
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        index_exprs(self)
 
     @property
     def dtype(self) -> str:

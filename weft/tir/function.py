@@ -32,6 +32,10 @@ class PrimFunc(BaseFunc):
                 return b
         return None
 
+    def with_body(self, new_body: Stmt, span: Any = None) -> PrimFunc:
+        """Return the function with another body."""
+        return self.replace(body=new_body, span=span or self.span)
+
     @property
     def root(self) -> Block:
         """The root block of a scheduled function."""

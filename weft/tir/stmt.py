@@ -9,8 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var
-from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from msgspec.structs import force_setattr
+
+from weft.ir import NO_ATTRS, Attrs, IterVar, Node, PrimExpr, Range, Var, make_exprs
+from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
 
 __all__ = [
     "AllocBuffer", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize", "BufferStore", "DeclBuffer",
@@ -40,6 +42,12 @@ class BufferStore(Stmt):
     indices: tuple[PrimExpr, ...]
     predicate: PrimExpr | None = None
 
+    def __post_init__(self) -> None:
+        """Make expressions of numbers."""
+        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            make_exprs(self, self.buffer.dtype, "value")
+        index_exprs(self)
+
 
 class LetStmt(Stmt):
     """``var = value`` in `body`."""
@@ -47,6 +55,11 @@ class LetStmt(Stmt):
     var: Var
     value: PrimExpr
     body: Stmt
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            make_exprs(self, self.var.dtype, "value")
 
 
 class AttrStmt(Stmt):
@@ -101,6 +114,11 @@ class Evaluate(Stmt):
 
     value: PrimExpr
 
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            make_exprs(self, None, "value")
+
 
 class For(Stmt):
     """A loop of `loop_var` from `min` over `extent` values."""
@@ -112,6 +130,17 @@ class For(Stmt):
     body: Stmt
     thread_binding: IterVar | None = None
     annotations: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        """Make expressions of numbers, and of what TVM's For takes as kind and annotations."""
+        given: Any = self
+        if not (isinstance(given.min, PrimExpr) and isinstance(given.extent, PrimExpr)):
+            like = getattr(given.extent, "dtype", None) or getattr(given.min, "dtype", None) or given.loop_var.dtype
+            make_exprs(self, like, "min", "extent")
+        if type(given.kind) is not ForKind:
+            force_setattr(self, "kind", ForKind(given.kind))
+        if type(given.annotations) is not Attrs:
+            force_setattr(self, "annotations", Attrs.of(given.annotations))
 
 
 class While(Stmt):

@@ -1,0 +1,44 @@
+"""TIR's nodes under their public names take Python numbers and lists where TVM's do."""
+
+import pytest
+
+from weft import te, tir
+from weft.ir import NO_ATTRS, IntImm, PrimExpr
+
+X = te.var("x", "int64")
+BUFFER = tir.decl_buffer((4, 4), "float16", "B")
+NOTHING = tir.Evaluate(0)
+
+MADE = {
+    "For": (lambda: tir.For(X, 0, 8, tir.ForKind.SERIAL, NOTHING), {"min": "int64", "extent": "int64"}),
+    "For of an expression": (lambda: tir.For(X, 0, X * 2, 1, NOTHING), {"min": "int64"}),
+    "BufferStore": (lambda: tir.BufferStore(BUFFER, 1, [0, X]), {"value": "float16"}),
+    "LetStmt": (lambda: tir.LetStmt(X, 3, NOTHING), {"value": "int64"}),
+    "Evaluate": (lambda: tir.Evaluate(2.0), {"value": "float32"}),
+    "Select": (lambda: tir.Select(X > 0, 1, X), {"true_value": "int64"}),
+    "Select of numbers": (lambda: tir.Select(True, 1, 2), {"condition": "bool", "false_value": "int32"}),
+    "Ramp": (lambda: tir.Ramp(X, 1, 4), {"stride": "int64"}),
+    "Ramp of numbers": (lambda: tir.Ramp(0, 1, 4), {"base": "int32"}),
+    "Broadcast": (lambda: tir.Broadcast(1.5, 4), {"value": "float32"}),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_numbers_become_expressions(name):
+    make, fields = MADE[name]
+    node = make()
+    for field, dtype in fields.items():
+        assert isinstance(getattr(node, field), PrimExpr) and getattr(node, field).dtype == dtype
+
+
+def test_indices():
+    for node in (tir.BufferLoad(BUFFER, [1, X]), tir.BufferLoad(BUFFER, (1, X)), tir.BufferStore(BUFFER, 0.0, [1, X])):
+        assert type(node.indices) is tuple and isinstance(node.indices[0], IntImm) and node.indices[1] is X
+    indices = (X, X)
+    assert tir.BufferLoad(BUFFER, indices).indices is indices
+
+
+def test_kind_and_annotations_of_a_loop():
+    loop = tir.For(X, 0, 8, 2, NOTHING, None, {"pragma": 1})
+    assert loop.kind is tir.ForKind.VECTORIZED and loop.annotations["pragma"] == 1
+    assert tir.For(X, 0, 8, 0, NOTHING, None, None).annotations is NO_ATTRS
