@@ -14,7 +14,7 @@ from typing import Any, cast
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IRModule, Pass, PassContext, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
-from weft.relax.transform import BindParams, schedule_tir
+from weft.relax.transform import EXTERNAL_MODULES, BindParams, schedule_tir
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Target, compile_func, emit_object, load_objects
@@ -64,6 +64,7 @@ def build(
     if params:
         mod = BindParams("main", params)(mod)
     metadata = _metadata(mod)
+    external = mod.attrs.get(EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
         mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
     builder = ExecBuilder()
@@ -74,7 +75,7 @@ def build(
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
             builder.emit_ret(builder.r(0))
     modules = [compile_kernels(kernels, target, tir_pipeline, progress), _compile_functions(functions, target)]
-    return builder.get([m for m in modules if m is not None])
+    return builder.get([*(m for m in modules if m is not None), *external])
 
 
 def _compile_functions(functions: IRModule, target: Target) -> Module | None:

@@ -1,7 +1,7 @@
 """Modules in the style of PyTorch that trace themselves into Relax.
 
 Read in this order: ``tensor``, ``parameter``, ``effect``, ``kv_cache``, ``spec``, ``exporter``, ``subroutine``,
-``jit``, ``module``, ``containers``, ``op/``, ``modules``, ``visitor``.
+``jit``, ``module``, ``containers``, ``op/``, ``extern``, ``modules``, ``visitor``.
 """
 
 from weft._aliases import names_of
@@ -9,6 +9,7 @@ from weft.frontend.nn import op, spec
 from weft.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from weft.frontend.nn.effect import Effect, IOEffect
 from weft.frontend.nn.exporter import Exporter
+from weft.frontend.nn.extern import ExternModule, ObjectModule, SourceModule, add_extern
 from weft.frontend.nn.kv_cache import KVCache
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.modules import (

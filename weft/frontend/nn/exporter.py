@@ -52,6 +52,7 @@ class Exporter:
     def __init__(self, debug: bool = False) -> None:
         self.builder = BlockBuilder()
         self.io_effect = IOEffect() if debug else None
+        self.extern_mods: list[Any] = []
 
     @staticmethod
     def current() -> Exporter:
@@ -71,13 +72,28 @@ class Exporter:
         """Return the effect of printing of the exporter at work; None where there is neither."""
         return Exporter._current[-1].io_effect if Exporter._current else None
 
-    def build(self, spec: _spec.ModuleSpec) -> tuple[IRModule, list[tuple[str, Parameter]]]:
+    def add_external_module(self, mod: Any) -> None:
+        """Say that the program calls functions of an external module.
+
+        Raises
+        ------
+        InvalidArgument
+            When another module has a function of the same name.
+        """
+        taken = {name for other in self.extern_mods if other is not mod for name in other.symbols} & set(mod.symbols)
+        if taken:
+            raise InvalidArgument("external modules have functions of the same name", found=", ".join(sorted(taken)))
+        if not any(other is mod for other in self.extern_mods):
+            self.extern_mods.append(mod)
+
+    def build(self, spec: _spec.ModuleSpec) -> tuple[IRModule, list[tuple[str, Parameter]], list[Any]]:
         """Trace the methods of a specification.
 
         Returns
         -------
-        (mod, params)
-            The functions, and the parameters with their names in the order in which the functions take them.
+        (mod, params, extern_mods)
+            The functions, the parameters with their names in the order in which the functions take them, and the
+            external modules that are called.
         """
         params = list(spec.module.named_parameters())
         effects: list[tuple[str, Effect]] = [("", self.io_effect)] if self.io_effect is not None else []
@@ -94,7 +110,7 @@ class Exporter:
             Exporter._current.pop()
             for (_, param), expr in zip(params, before, strict=True):
                 param._expr = expr
-        return _with_own_sizes(self.builder.get()), params
+        return _with_own_sizes(self.builder.get()), params, self.extern_mods
 
     def _emit_initial_effects(self, effects: list[tuple[str, Effect]]) -> None:
         bb = self.builder

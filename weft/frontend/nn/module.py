@@ -12,7 +12,7 @@ from weft.frontend.nn.jit import JITModule
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.spec import ModuleSpec
 from weft.frontend.nn.subroutine import SubroutineMixin
-from weft.ir import IRModule
+from weft.relax.transform import AttachExternModules
 
 __all__ = ["Module"]
 
@@ -131,9 +131,7 @@ class Module(SubroutineMixin):
             if isinstance(member, (Parameter, Effect, Module)):
                 member.to(dtype)
 
-    def export_tvm(
-        self, spec: Any, debug: bool = False, allow_extern: bool = False
-    ) -> tuple[IRModule, list[tuple[str, Parameter]]]:
+    def export_tvm(self, spec: Any, debug: bool = False, allow_extern: bool = False) -> Any:
         """Trace methods into a Relax module.
 
         Parameters
@@ -143,16 +141,27 @@ class Module(SubroutineMixin):
         debug : bool
             Whether programs may print.
         allow_extern : bool
-            Whether the result is a triple whose third part lists external modules, of which there are none.
+            Whether methods may use external modules, which are the third part of the result;
+            ``relax.transform.AttachExternModules`` links them with the program.
 
         Returns
         -------
-        (mod, params)
+        (mod, params) or (mod, params, extern_mods)
             The functions, and the parameters with their names, in the order in which the functions take them after
             their arguments and effects.
+
+        Raises
+        ------
+        InvalidArgument
+            When the specification does not fit, a method uses what it does not get, or external modules are used and
+            not allowed.
         """
-        mod, params = Exporter(debug=debug).build(ModuleSpec.from_raw(spec, self))
-        return (mod, params, []) if allow_extern else (mod, params)  # type: ignore[return-value]
+        mod, params, extern_mods = Exporter(debug=debug).build(ModuleSpec.from_raw(spec, self))
+        if allow_extern:
+            return mod, params, extern_mods
+        if extern_mods:
+            raise InvalidArgument("the model uses external modules", help="export with allow_extern=True")
+        return mod, params
 
     def jit(
         self,
@@ -183,7 +192,8 @@ class Module(SubroutineMixin):
             When a parameter has no value.
         """
         spec = ModuleSpec.from_raw(spec, self).unpacked()
-        mod, params = self.export_tvm(spec, debug=debug)
+        mod, params, extern_mods = self.export_tvm(spec, debug=debug, allow_extern=True)
+        mod = AttachExternModules(extern_mods)(mod) if extern_mods else mod
         return JITModule(spec, mod, params, device, pipeline, out_format)
 
 
