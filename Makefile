@@ -68,6 +68,7 @@ bench: venv ## measure against ONNX Runtime in the same run
 	$(BIN)/python -m benchmarks.onnx_suite
 	$(BIN)/python -m benchmarks.compile_time
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.vm
 
 size: venv ## count lines per folder against docs/size.toml
 	$(BIN)/python tools/size.py

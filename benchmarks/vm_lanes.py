@@ -127,15 +127,17 @@ def measure(lane: Lane) -> dict[str, float]:
         return first, second
 
     x, matrix = lane.tensor(4), lane.tensor(1, 4)
-    rows = {
+    compiled, fixed = per_call(lane, both(lane.adds, (4,)), x, "compiled")
+    return {
         "add": per_call(lane, both(lane.adds, (4,)), x)[0],
         "add symbolic": per_call(lane, both(lane.adds, (n, 4)), matrix)[0],
+        "add compiled": compiled,
+        "call compiled": fixed,
         "native call": per_call(lane, both(lane.packed_calls), x)[0],
         "function call": per_call(lane, both(lane.function_calls), x)[0],
         "python call": python_call(lane.machine(lane.adds(1, (3, 4)))["main"], lane.tensor(3, 4)),
         "instrument": instrument(lane),
     }
-    return rows
 
 
 if __name__ == "__main__":
