@@ -11,7 +11,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all crossover lint types fuzz bench size kernels-diff docs clean
+.PHONY: help venv demo test test-all crossover lint types fuzz sanitize bench size kernels-diff docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ types: venv ## check static types
 
 fuzz: venv ## fuzz for FUZZ_SECONDS (60)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -n 2 tests/fuzz
+
+sanitize: venv ## build the native runtime with sanitizers and run its tests under them
+	$(BIN)/python tools/sanitize.py
 
 bench: venv ## measure against ONNX Runtime in the same run
 	$(BIN)/python -m benchmarks.latency
