@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import weft
-from tests.runtime.programs import add_twice
+from tests.fuzz.programs import bases
 
 INTERESTING = (-(2**63), -(2**55), -(2**31), -2, -1, 0, 1, 2, 3, 4, 7, 255, 2**31, 2**32, 2**54, 2**54 + 1, 2**62)
 TENSOR, SHAPE, TEXT, SMALL_TEXT = 70, 69, 65, 11
@@ -143,9 +143,7 @@ def limit_memory() -> None:
 
 def run(first: int, count: int) -> dict[str, int]:
     """Mutate, load and call `count` files; a seed whose error is not of the expected classes raises."""
-    whole = add_twice(2)
-    data, imports, x = whole.bytes, whole.imports, np.ones((3, 4), np.float32)
-    table = list(fields(data))
+    programs = [(base, list(fields(base.data))) for base in bases()]
     result = {"rejected": 0, "failed": 0, "ran": 0, "stopped": 0}
 
     def stop(*_: object) -> None:
@@ -155,6 +153,7 @@ def run(first: int, count: int) -> dict[str, int]:
     limit_memory()
     for seed in range(first, first + count):
         rng = np.random.default_rng(seed)
+        (data, imports, args), table = programs[int(rng.integers(len(programs)))]
         bad = mutate_fields(data, table, rng) if rng.integers(4) else damage(data, rng)
         stage = "rejected"
         print(seed, file=sys.stderr, flush=True)
@@ -162,7 +161,7 @@ def run(first: int, count: int) -> dict[str, int]:
         try:
             executable = weft.runtime.VMExecutable.from_bytes(bad, imports)
             stage = "failed"
-            weft.relax.VirtualMachine(executable, weft.cpu())["main"](x)
+            weft.relax.VirtualMachine(executable, weft.cpu())["main"](*args)
             stage = "ran"
         except EXPECTED as e:
             assert str(e), f"seed {seed}"

@@ -9,12 +9,22 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
+import weft
 from tests.fuzz import budget
 from tests.fuzz.executables import fields, mutate_fields
+from tests.fuzz.programs import bases
 from tests.runtime.programs import add_twice
 
 CHUNK = 2000
+
+
+@pytest.mark.parametrize("place", range(len(bases())))
+def test_programs_run_unchanged(place):
+    base = bases()[place]
+    executable = weft.runtime.VMExecutable.from_bytes(base.data, base.imports)
+    assert weft.relax.VirtualMachine(executable, weft.cpu())["main"](*base.args) is not None
 
 
 def test_mutated_files():
@@ -33,13 +43,22 @@ def test_mutated_files():
             return
 
 
-def test_fields_cover_the_file():
-    """The table of fields ends where the file ends, and each group that the format has is in it."""
+def test_fields_cover_the_files():
+    """The table of fields ends where the file ends, and each group that the format has is in one of them."""
+    groups = set()
+    for base in bases():
+        table = list(fields(base.data))
+        _, at, form = table[-1]
+        assert (at + 8, form) == (len(base.data), "q")
+        groups |= {g for g, _, _ in table}
+    assert groups == {
+        "header", "count", "function", "scope", "tag", "constant", "tensor", "shape", "offset", "word"
+    }  # fmt: skip
+
+
+def test_mutations_change_the_file():
     data = add_twice(1).bytes
     table = list(fields(data))
-    _, at, form = table[-1]
-    assert (at + 8, form) == (len(data), "q")
-    assert {g for g, _, _ in table} == {"header", "count", "function", "tag", "constant", "offset", "word"}
     changed = [mutate_fields(data, table, np.random.default_rng(seed)) for seed in range(20)]
     assert all(len(c) == len(data) for c in changed)
     assert len(set(changed) - {data}) > 15
