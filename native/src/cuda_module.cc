@@ -119,7 +119,7 @@ class CudaModuleObj final : public ModuleObj {
       w.u64(k.types.size());
       for (DLDataType t : k.types) w.out.append(reinterpret_cast<const char*>(&t), sizeof(t));
       w.u64(k.tags.size());
-      for (const auto& t : k.tags) w.str(t);
+      for (const auto& t : k.tags) w.str(t == "tir.use_dyn_shared_memory" ? "tirx.use_dyn_shared_memory" : t);
       w.u64(0);  // further tags of arguments
     }
     w.str(image_);
@@ -287,6 +287,10 @@ Module make(std::string image, std::string format, std::vector<Kernel> kernels, 
 Module from_bytes(const Bytes& bytes) {
   Reader r(bytes.data(), bytes.size());
   std::string format = r.str();
+  if (format == "cuda") {
+    raise("ExecutableError", "library: its CUDA module holds a program in CUDA C; expected a cubin or PTX: export it "
+          "where CUDA's compiler is installed");
+  }
   std::vector<Kernel> kernels;
   for (uint64_t n = r.u64(); n > 0; --n) {
     Kernel k;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from weft.ir import (
     EQ,
@@ -122,7 +122,7 @@ class _Lower:
         out: list[Stmt] = []
         for x in node.seq:
             plan = _plan(x) if isinstance(x, For) else None
-            if plan is None:
+            if plan is None or not isinstance(x, For):
                 out.append(self.visit(x))
                 continue
             init = _initial(out[-1], plan.update) if out else None
@@ -134,7 +134,8 @@ class _Lower:
     def lower(self, node: For, plan: _Plan, init: PrimExpr | None) -> Stmt:
         """Make the reduction of one nest of loops."""
         update, threads = plan.update, plan.threads
-        target, kind, dtype = update.buffer, type(update.value), update.buffer.dtype
+        target, dtype = update.buffer, update.buffer.dtype
+        kind, make = type(update.value), cast(Callable[..., PrimExpr], type(update.value))
         extents = [as_int(t.extent) for t in (*threads, *self.around)]
         if None in extents or not all(as_int(t.min) == 0 for t in (*threads, *self.around)):
             return rebuild(node, self.visit)
@@ -155,13 +156,13 @@ class _Lower:
             inside: PrimExpr = me < width
             if 2 * width > own:
                 inside = And(inside, me < own - width)
-            joined = kind(parts[slot(me)], parts[slot(me + width)])
+            joined = make(parts[slot(me)], parts[slot(me + width)])
             steps.append(IfThenElse(inside, BufferStore(parts, joined, (slot(me),))))
             width //= 2
         first = found.init if found.init is not None else BufferLoad(target, update.indices)
         whole: PrimExpr = parts[slot(zero)]
         if not structural_equal(first, _IDENTITY[kind](dtype)):
-            whole = kind(first, whole)
+            whole = make(first, whole)
         last = reduce(And, (*(t.loop_var == 0 for t in threads), *plan.guards))
         steps.append(IfThenElse(last, BufferStore(target, whole, update.indices)))
         out: Stmt = AllocBuffer(parts, AllocBuffer(part, seq(*steps)))
@@ -280,7 +281,8 @@ def _updates(node: Any, conditions: tuple[PrimExpr, ...], bound: set[int]) -> li
         return _updates(node.then_case, (*conditions, *conjuncts(node.condition)), bound)
     if isinstance(node, SeqStmt):
         return [u for x in node.seq for u in _updates(x, conditions, bound)]
-    return _updates(node.body, conditions, bound) if isinstance(node, Stmt) and hasattr(node, "body") else []
+    body: Any = getattr(node, "body", None)
+    return _updates(body, conditions, bound) if isinstance(body, Stmt) else []
 
 
 def _others(node: Any, update: BufferStore) -> list[Any]:
