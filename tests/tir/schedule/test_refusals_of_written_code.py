@@ -29,7 +29,17 @@ def part_of_a_maker(s):
     s.reverse_compute_at("Y", last)
 
 
+def again_for_each_reader(s):
+    s.compute_at("S", s.get_loops("Y")[0])
+    s.decompose_reduction("S", s.get_loops("S")[0])
+
+
 CASES = {
+    "decompose_reduction: the loops compute the same elements several times": ("total", again_for_each_reader),
+    "transform_block_layout: .* not known to be invertible": (
+        "total",
+        lambda s: s.transform_block_layout("S", lambda i, j: (i * 2, j)),
+    ),
     "cache_write: several blocks write": ("scatter", lambda s: s.cache_write("S", 0, "global")),
     "cache_write: the block reads 'Y', which it writes": ("prefix", lambda s: s.cache_write("P", 0, "global")),
     "cache_write: several blocks": ("halves", lambda s: s.cache_write("L", 0, "global")),

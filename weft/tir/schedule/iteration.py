@@ -82,7 +82,8 @@ def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[Ite
         analyzer.bind(iv.var, iv.dom)
     image = index_map(*[iv.var for iv in block.iter_vars])
     found = detect_iter_map(image, ranges, TRUE, "bijective")
-    if len(found.indices) != len(image) or any(not is_const_int(s.base, 0) for s in found.indices):
+    dense = all(is_const_int(s.base, 0) and (not s.args or is_const_int(s.args[-1].scale, 1)) for s in found.indices)
+    if len(found.indices) != len(image) or not dense:
         raise refuse(
             "transform_block_layout",
             f"the map ({', '.join(map(str, image))}) is not known to be invertible on the block's domain",

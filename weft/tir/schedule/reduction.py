@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.arith import Analyzer
+from weft.arith import Analyzer, detect_iter_map
 from weft.ir import (
     GT,
     TRUE,
@@ -25,6 +25,7 @@ from weft.ir import (
     Var,
     const,
     if_then_else,
+    is_const_int,
     logical_and,
     structural_equal,
 )
@@ -93,6 +94,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
             block=name,
             help="give the outermost reduction loop",
         )
+    _check_once(realize, loops[at:])
     init_name, update_name = state.fresh_name(f"{name}_init"), state.fresh_name(f"{name}_update")
     nest = init_nest(realize, loops[at:], init_name)
     update = replace_node(block, init=None, name_hint=update_name, reads=_with_self_reads(block))
@@ -100,6 +102,23 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
     new_loop = replace_stmt(loop, realize, replace_node(realize, block=update))
     state.replace(loop, seq(nest, new_loop))
     return init_name, update_name
+
+
+def _check_once(realize: BlockRealize, loops: list[For]) -> None:
+    """Refuse loops in which an element is computed again: its first result would be added to."""
+    name = realize.block.name_hint
+    used = used_vars(realize.iter_values)
+    again = [f for f in loops if f.loop_var not in used and not is_const_int(f.extent, 1)]
+    if again:
+        raise refuse("decompose_reduction", "the loops compute the same elements several times", loops=again,
+                     block=name, help="give a loop inside of those")  # fmt: skip
+    if all(isinstance(v, Var) for v in realize.iter_values):
+        return
+    ranges = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in loops}
+    moving = [v for v in realize.iter_values if not used_vars(v).isdisjoint(ranges)]
+    if not detect_iter_map(moving, ranges, TRUE, "bijective").indices and moving:
+        raise refuse("decompose_reduction", "the loops are not known to compute each element once", loops=loops,
+                     block=name, help="give a loop inside of those that overlap")  # fmt: skip
 
 
 def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
