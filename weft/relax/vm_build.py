@@ -8,21 +8,24 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Function, IRModule, Pass, PassContext, fingerprint, rules_of
+from weft.ir import Attrs, Function, IntImm, IRModule, Pass, PassContext, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import EXTERNAL_MODULES, BindParams, schedule_tir
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
-from weft.target import Target, compile_func, emit_object, load_objects
+from weft.target import Kernel, Target, compile_func, emit_object, load_objects
 from weft.tir import PrimFunc
+from weft.tir.pipeline import lower
 
 __all__ = ["build", "compile_kernels"]
 
 METADATA_FUNCTION = "weft.metadata"
+_INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
 _STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
 
 
@@ -69,20 +72,19 @@ def build(
         mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
-    functions = vmtir_codegen(builder) if exec_mode == "compiled" else IRModule({})
+    if exec_mode == "compiled":
+        functions, direct = vmtir_codegen(builder, _direct_kernels(kernels, target))
+    else:
+        functions, direct = IRModule({}), set[str]()
     if metadata is not None:
         with builder.function(METADATA_FUNCTION):
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
             builder.emit_ret(builder.r(0))
-    modules = [compile_kernels(kernels, target, tir_pipeline, progress), _compile_functions(functions, target)]
-    return builder.get([*(m for m in modules if m is not None), *external])
-
-
-def _compile_functions(functions: IRModule, target: Target) -> Module | None:
-    """Compile functions ``__vmtir__<name>``, which are in lowered form, for the host."""
-    host = target if target.kind.name == "llvm" else Target("llvm")
-    named = [f for _, f in functions.items() if isinstance(f, PrimFunc)]
-    return load_objects([emit_object(named, host)], [f.attrs["global_symbol"] for f in named]) if named else None
+    objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct)
+    if len(functions.functions):
+        objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline))
+        names += [v.name_hint for v, _ in functions.items()]
+    return builder.get([*([load_objects(objects, names)] if objects else []), *external])
 
 
 def _metadata(mod: IRModule) -> str | None:
@@ -104,9 +106,28 @@ def compile_kernels(
     Module or None
         None when there is no TIR function.
     """
-    functions = [(f.attrs.get("global_symbol") or v.name_hint, f) for v, f in mod.items() if isinstance(f, PrimFunc)]
-    if not functions:
-        return None
+    objects, names = _compile_objects(mod, target, tir_pipeline, progress, set())
+    return load_objects(objects, names) if objects else None
+
+
+def _named(mod: IRModule) -> dict[str, PrimFunc]:
+    return {f.attrs.get("global_symbol") or v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
+
+
+def _direct_kernels(mod: IRModule, target: Target) -> dict[str, PrimFunc]:
+    """The kernels whose bodies native code of this process may call."""
+    return _named(mod) if target.kind.name == "llvm" else {}
+
+
+def _compile_objects(
+    mod: IRModule,
+    target: Target,
+    tir_pipeline: Pass | None,
+    progress: Callable[[str, int, int], None] | None,
+    direct: set[str],
+) -> tuple[list[bytes], list[str]]:
+    """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
+    functions = list(_named(mod).items())
     done = 0
     own_code = any(k.startswith("tir.") for k in PassContext.current().config) or rules_of(target.kind.name)
 
@@ -118,16 +139,11 @@ def compile_kernels(
 
     def compile_one(item: tuple[str, PrimFunc]) -> bytes:
         name, func = item
-        func = func.with_attr("global_symbol", name)
-        key = _cache_key(func, name, target) if tir_pipeline is None and not own_code else None
+        linkage = "hidden" if name in direct else "internal"
+        key = _cache_key(func, name, target, linkage) if tir_pipeline is None and not own_code else None
         code = cache.get(key) if key is not None else None
         if code is None:
-            scheduled = (
-                tir_pipeline(IRModule({name: func}))
-                if tir_pipeline is not None
-                else schedule_tir(target=target)(IRModule({name: func}))
-            )
-            code = compile_func(cast(PrimFunc, scheduled[name]), target)
+            code = compile_func(_scheduled(func, name, target, tir_pipeline), target, linkage)
             if key is not None:
                 cache.put(key, code)
         report(name)
@@ -139,11 +155,37 @@ def compile_kernels(
             objects = list(pool.map(compile_one, functions))
     finally:
         threading.stack_size(before)
-    return load_objects(objects, [name for name, _ in functions])
+    return objects, [name for name, _ in functions]
 
 
-def _cache_key(func: PrimFunc, name: str, target: Target) -> str:
-    text = "\n".join([fingerprint(func), name, str(target), compiler_fingerprint()])
+def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None) -> PrimFunc:
+    mod = IRModule({name: func.with_attr("global_symbol", name)})
+    return cast(PrimFunc, (tir_pipeline or schedule_tir(target=target))(mod)[name])
+
+
+def _compile_functions(
+    functions: IRModule, mod: IRModule, direct: set[str], target: Target, tir_pipeline: Pass | None
+) -> bytes:
+    """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
+    host = target if target.kind.name == "llvm" else Target("llvm")
+    kernels: dict[str, Kernel] = {}
+    for name, func in _named(mod).items():
+        if name in direct:
+            inline = _is_small(func)
+            body = lower(_scheduled(func, name, target, tir_pipeline), target) if inline else func
+            kernels[name] = Kernel(body, inline)
+    return emit_object(list(_named(functions).values()), host, kernels=kernels)
+
+
+def _is_small(func: PrimFunc) -> bool:
+    """Whether a kernel's work is of the order of its call."""
+    elements = [prod(d.value if isinstance(d, IntImm) else _INLINE_ELEMENTS + 1 for d in b.shape)
+                for _, b in func.buffer_map]  # fmt: skip
+    return sum(elements) <= _INLINE_ELEMENTS
+
+
+def _cache_key(func: PrimFunc, name: str, target: Target, linkage: str) -> str:
+    text = "\n".join([fingerprint(func), name, linkage, str(target), compiler_fingerprint()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -37,9 +37,12 @@ def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     ]
 
 
-def compile_func(func: PrimFunc, target: Target) -> bytes:
-    """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``."""
-    return emit_object([lower(func, target)], target)
+def compile_func(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
+    """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``.
+
+    With `linkage` ``"hidden"`` other objects of the same library may call its body, ``<global_symbol>_impl``.
+    """
+    return emit_object([lower(func, target)], target, linkage=linkage)
 
 
 def load_objects(objects: list[bytes], names: list[str]) -> Module:

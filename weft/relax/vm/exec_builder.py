@@ -190,6 +190,18 @@ class ExecBuilder:
             self.declare_function(name)
         return self._index[name]
 
+    def find_function(self, name: str) -> int | None:
+        """Return the index of a function that is declared."""
+        return self._index.get(name)
+
+    def function_name(self, index: int) -> str:
+        """The name of a declared function."""
+        return self._functions[index].name
+
+    def constant(self, index: int) -> Any:
+        """The value of a constant of the pool."""
+        return self._constants[index]
+
     def function_kind(self, index: int) -> int:
         """The kind of a declared function."""
         return self._functions[index].kind

@@ -1,49 +1,70 @@
 """VMTIRCodeGen: bytecode to TIR functions ``__vmtir__<name>``, which do what the machine's loop would do.
 
 ``__vmtir__main(ctx_ptr, r, c, f)`` takes the machine, its registers, constants and functions, as Apache TVM's do: lists
-of values, on which the ``anylist`` intrinsics work. The result goes to the register after the parameters.
+of values, on which the ``anylist`` intrinsics work. The result goes to the register after the parameters. Calls of
+kernels whose arguments are known beforehand pass raw pointers (see ``direct``), and tensors that only such calls use
+lie in an arena.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from weft.error import InternalError
-from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, PrimExpr, Var, int64
+from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, PrimExpr, StringImm, Var, int64
+from weft.relax.vm.direct import DirectPlan, plan_direct
 from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, decode_arg
-from weft.tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
+from weft.tir import AllocBuffer, BufferLoad, Evaluate, IfThenElse, PrimFunc, Stmt, decl_buffer, seq
 
 __all__ = ["PREFIX", "vmtir_codegen"]
 
 PREFIX = "__vmtir__"
+_STACK_BYTES = 2048  # of an arena that lies on the stack: recursion may be a thousand calls deep
 _KILL, _INVOKE = "vm.builtin.null_value", "vm.builtin.invoke_closure"
 
 
-def vmtir_codegen(builder: ExecBuilder) -> IRModule:
+def vmtir_codegen(builder: ExecBuilder, kernels: Mapping[str, PrimFunc] | None = None) -> tuple[IRModule, set[str]]:
     """Take the bytecode of every function out of a builder and write it as TIR; the functions change their kind.
+
+    Parameters
+    ----------
+    builder : ExecBuilder
+        With the bytecode.
+    kernels : mapping of str to PrimFunc, optional
+        Kernels that will be compiled for the host, into the same library, and may be called directly.
 
     Returns
     -------
-    IRModule
+    mod : IRModule
         The functions ``__vmtir__<name>``, in lowered form.
+    direct : set of str
+        The kernels that they call directly.
     """
-    taken = builder.take_bodies()
-    return IRModule({PREFIX + name: _Writer(builder, name, n, body).function() for name, n, body in taken})
+    functions: dict[str, PrimFunc] = {}
+    direct: set[str] = set()
+    for name, n_params, body in builder.take_bodies():
+        plan = plan_direct(body, builder, kernels or {})
+        functions[PREFIX + name] = _Writer(builder, name, n_params, body, plan).function()
+        direct |= {builder.function_name(body[at].words[1]) for at in plan.calls}
+    return IRModule(functions), direct
 
 
 class _Writer:
     """The TIR of one function."""
 
-    def __init__(self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn]) -> None:
-        self.builder, self.name, self.n_params, self.body = builder, name, n_params, body
+    def __init__(self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn], plan: DirectPlan) -> None:
+        self.builder, self.name, self.n_params, self.body, self.plan = builder, name, n_params, body, plan
         self.context, self.r, self.c, self.f = (Var(n, "handle") for n in ("ctx_ptr", "r", "c", "f"))
-        self.kill = builder.function_index(_KILL)
+        self.kill = builder.find_function(_KILL)
+        self.arena = decl_buffer((int64(plan.arena_bytes),), "uint8", "arena")
 
     def function(self) -> PrimFunc:
         """Write the function."""
         attrs = Attrs.of({"global_symbol": PREFIX + self.name, "tir.noalias": False})
         body = self.block(0, len(self.body))
+        if self.plan.arena_bytes:
+            body = AllocBuffer(self.arena, body, Attrs.of({"stack_bytes": _STACK_BYTES}))
         return PrimFunc((self.context, self.r, self.c, self.f), body, attrs=attrs)
 
     def block(self, begin: int, end: int) -> Stmt:
@@ -53,7 +74,8 @@ class _Writer:
         while at < end:
             insn = self.body[at]
             if insn.opcode == Opcode.CALL:
-                out.append(Evaluate(self.call(at, insn)))
+                if at not in self.plan.omitted:
+                    out.append(Evaluate(self.kernel(at, insn) if at in self.plan.calls else self.call(at, insn)))
                 at += 1
             elif insn.opcode == Opcode.RET:
                 out.append(Evaluate(self.item_call("moveitem", self.n_params, self.register(insn.words[0]))))
@@ -94,6 +116,25 @@ class _Writer:
         attrs = Attrs.of({"vm.call": (at, callee, self.n_params)})
         call = (self.r, int64(place), self.item(self.f, function), *args)
         return CallIntrin(DataType("void"), Op.get("tir.anylist_setitem_call_packed"), call, attrs)
+
+    def kernel(self, at: int, insn: Insn) -> PrimExpr:
+        """Write a direct call of a kernel."""
+        callee = insn.words[1]
+        attrs = Attrs.of({"vm.call": (at, callee, self.n_params)})
+        args = (StringImm(self.builder.function_name(callee)), self.r, *(self.address(w) for w in insn.args))
+        return CallIntrin(DataType("void"), Op.get("tir.call_kernel"), args, attrs)
+
+    def address(self, word: int) -> PrimExpr:
+        """Write an argument of a direct call: an address where it is known, else the object."""
+        kind, value = decode_arg(word)
+        if kind == ArgKind.REGISTER and value in self.plan.addresses:
+            return CallIntrin(
+                DataType("handle"), Op.get("tir.address_of"),
+                (BufferLoad(self.arena, (int64(self.plan.addresses[value]),)),),
+            )  # fmt: skip
+        if kind == ArgKind.REGISTER and value in self.plan.compact:
+            return self.item_call("data", self.register(value), dtype="handle")
+        return self.operand(word)
 
     def item(self, items: Var, index: int) -> PrimExpr:
         """Make an item of a list."""

@@ -1,10 +1,11 @@
 """Code generation through LLVM.
 
 Read in this order: ``types``, ``emitter``, ``expr``, ``convert``, ``memory``, ``support``, ``intrin``, ``packed``,
-``anylist``, ``stmt``, ``parallel``, ``entry``, ``object``, ``jit``.
+``anylist``, ``stmt``, ``parallel``, ``entry``, ``kernel_call``, ``object``, ``jit``.
 """
 
 from weft.target.llvm.jit import load_objects
+from weft.target.llvm.kernel_call import Kernel
 from weft.target.llvm.object import emit_assembly, emit_ir, emit_object
 
-__all__ = ["emit_assembly", "emit_ir", "emit_object", "load_objects"]
+__all__ = ["Kernel", "emit_assembly", "emit_ir", "emit_object", "load_objects"]

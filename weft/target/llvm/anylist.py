@@ -83,20 +83,23 @@ done:
     s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
 
 
-def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any) -> None:
+def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any, always: bool = False) -> None:
     """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
 
+    `always`: leave in any case.
     The low half of the payload is the number of the call, from 1; the high half its callee's place in the table.
     """
     good, bad = s.label("ok"), s.label("failed")
-    s.branch(s.value(f"icmp eq i32 {code}, 0"), good, bad, ", !prof !0")
-    with s.scope():
+    if not always:
+        s.branch(s.value(f"icmp eq i32 {code}, 0"), good, bad, ", !prof !0")
         s.start(bad)
+    with s.scope():
         place, function, result = call.attrs["vm.call"]
         payload = item_pointer(s, registers, result, 2)
         s.emit(f"store i64 {(function << 32) | (place + 1)}, ptr {payload}, align 8")
         s.leave(code)
-    s.start(good)
+    if not always:
+        s.start(good)
 
 
 @on("anylist_setitem_call_packed")
@@ -118,6 +121,7 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
         _release(s, result)
     else:
         slot = item_pointer(s, registers, index)
+        s.version(slot, changed=True)
         _release(s, slot)
         _copy(s, slot, result)
     return "0"
@@ -127,6 +131,7 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
 def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index)``: an item becomes None."""
     slot = item_pointer(s, e.args[0], _index(e.args[1]))
+    s.version(slot, changed=True)
     _release(s, slot)
     _set(s, slot, "0", "0")
     return "0"
@@ -136,6 +141,8 @@ def _reset(e: CallIntrin, s: FunctionEmitter) -> str:
 def _move(e: CallIntrin, s: FunctionEmitter) -> str:
     """``(list, to, from)``: an item moves to an empty place."""
     to, source = (item_pointer(s, e.args[0], _index(a)) for a in e.args[1:])
+    for slot in (to, source):
+        s.version(slot, changed=True)
     _copy(s, to, source)
     _set(s, source, "0", "0")
     return "0"

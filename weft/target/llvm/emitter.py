@@ -68,6 +68,8 @@ class ModuleEmitter:
         self._support: set[str] = set()
         self.has_scalar_loop = False
         self.imported: set[str] = set()  # functions of the modules that this one imports
+        self.kernels: dict[str, Any] = {}
+        self.inlined: set[str] = set()
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once."""
@@ -110,7 +112,9 @@ class ModuleEmitter:
                 *self.declarations.values(),
                 *self.functions,
                 self._attributes(),
-                '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n',
+                '!0 = !{!"branch_weights", i32 2000, i32 1}',
+                "!1 = !{i32 1}",
+                '!2 = !{!"branch_weights", i32 1, i32 2000}\n',
             ]
         )
 
@@ -141,6 +145,7 @@ class FunctionEmitter:
         self.noalias = True
         self.streamed: frozenset[int] = frozenset()
         self.loops = self.scalar_stores = self.vector_stores = 0
+        self._versions: dict[str, int] = {}
         self._known: dict[str, str] = {}
         self._undo: list[list[str]] = []
         self._memo: dict[int, tuple[Any, str]] = {}
@@ -191,6 +196,20 @@ class FunctionEmitter:
         if scopes:
             self._undo[scopes - 1].append(text)
         return name
+
+    def once(self, key: str, make: Callable[[], str]) -> str:
+        """Return what `make` emits, or what it emitted for the same key in a place that dominates this one."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = make()
+            if self._undo:
+                self._undo[-1].append(key)
+        return known
+
+    def version(self, slot: str, changed: bool = False) -> int:
+        """How often the value behind an address has been written so far."""
+        self._versions[slot] = self._versions.get(slot, 0) + changed
+        return self._versions[slot]
 
     def effect(self, text: str, hint: str = "v") -> str:
         """Append an instruction whose value may differ from that of an equal one: a load, a call."""

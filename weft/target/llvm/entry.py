@@ -21,7 +21,7 @@ from weft.target.llvm.support import argument_error, raise_error
 from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer, PrimFunc
 
-__all__ = ["emit_function"]
+__all__ = ["Entry", "dimension_vars", "emit_body", "emit_function"]
 
 (_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
  _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
@@ -39,13 +39,29 @@ class _Late(NamedTuple):
     unless: str
 
 
-def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
-    """Emit the body and the entry point of a lowered function."""
+def emit_function(module: ModuleEmitter, func: PrimFunc, linkage: str = "internal") -> None:
+    """Emit the body and the entry point of a lowered function; `linkage` is that of the body."""
     name = func.attrs.get("global_symbol")
     if not name:
         raise CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
+    dims, device = emit_body(module, func, name, f"{linkage} i32", "noinline")
+    Entry(module, func, name, FunctionEmitter(module, f"__tvm_ffi_{name}"), dims, device).emit()
+
+
+def emit_body(
+    module: ModuleEmitter, func: PrimFunc, name: str, kind: str, attribute: str = ""
+) -> tuple[list[Var], Var | None]:
+    """Emit ``<name>_impl``, a function of raw pointers, scalars and dimensions; `kind` is its linkage and type.
+
+    Returns
+    -------
+    dims : list of Var
+        The parameters behind those of `func`.
+    device : Var or None
+        That of them which is the number of the device.
+    """
     device, body = bind_device(func)
-    dims = [*_dimension_vars(func), *([device] if device is not None else [])]
+    dims = [*dimension_vars(func), *([device] if device is not None else [])]
     buffers = dict((id(p), b) for p, b in func.buffer_map)
     module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
     impl = FunctionEmitter(module, f"{name}_impl")
@@ -65,11 +81,11 @@ def emit_function(module: ModuleEmitter, func: PrimFunc) -> None:
         impl.analyzer.mark_global_non_neg(v)
     STMT(body, impl)
     impl.emit("ret i32 0")
-    module.functions.append(finish(impl, f"define internal i32 @{name}_impl({', '.join(params)}) noinline #0"))
-    _Entry(module, func, name, buffers, dims, device).emit()
+    module.functions.append(finish(impl, f"define {kind} @{name}_impl({', '.join(params)}) {attribute} #0"))
+    return dims, device
 
 
-def _dimension_vars(func: PrimFunc) -> list[Var]:
+def dimension_vars(func: PrimFunc) -> list[Var]:
     """List the variables in the shapes of parameter buffers that are no parameters themselves."""
     params = {id(p) for p in func.params}
     found: dict[int, Var] = {}
@@ -97,24 +113,24 @@ def _signature(func: PrimFunc, name: str, buffers: dict[int, Buffer]) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-class _Entry:
-    """Emission of one entry point."""
+class Entry:
+    """Emission of one entry point: checks of the arguments, and the call of the body."""
 
     def __init__(
         self,
         module: ModuleEmitter,
         func: PrimFunc,
         name: str,
-        buffers: dict[int, Buffer],
+        s: FunctionEmitter,
         dims: list[Var],
-        device: Var | None,
+        device: Var | None = None,
     ) -> None:
-        self.module, self.func, self.name, self.buffers, self.dims = module, func, name, buffers, dims
-        self.device = device
-        self.s = FunctionEmitter(module, f"__tvm_ffi_{name}")
+        self.module, self.func, self.name, self.s = module, func, name, s
+        self.buffers = dict((id(p), b) for p, b in func.buffer_map)
+        self.dims, self.device = dims, device
         self.failures: list[str] = []
         self.late: list[_Late] = []
-        signature = _signature(func, name, buffers)
+        signature = _signature(func, name, self.buffers)
         self.signature, self.plain = module.string(signature), module.string(f"an argument does not fit {signature}")
 
     def emit(self) -> None:
@@ -200,14 +216,24 @@ class _Entry:
         s = self.s
         good, bad = s.label("ok"), s.label("bad")
         s.branch(ok, good, bad, ", !prof !0")
-        result = s.fresh("rc")
-        call = argument_error(self.module, self.signature, self.plain, arg, code, dim, expected)
-        self.failures += [f"{bad}:", f"  {result} = {call}", f"  ret i32 {result}"]
+        args, count = self.arguments(arg)
+        call = argument_error(self.module, self.signature, self.plain, arg, code, dim, expected, args, count)
+        self.refuse(bad, call)
         s.start(good)
+
+    def arguments(self, arg: int) -> tuple[str, str]:
+        """The array of arguments in which an error message finds argument `arg`, and how many there are."""
+        return "%args", "%num_args"
+
+    def refuse(self, label: str, call: str) -> None:
+        """Emit the block of a failed check, which leaves with what `call` gives."""
+        result = self.s.fresh("rc")
+        self.failures += [f"{label}:", f"  {result} = {call}", f"  ret i32 {result}"]
 
     def field(self, i: int, index: int, t: str) -> str:
         """Load a field of argument `i`."""
-        pointer = self.s.value(f"getelementptr inbounds {_ANY}, ptr %args, i64 {i}, i32 {index}")
+        args, _ = self.arguments(i)
+        pointer = self.s.value(f"getelementptr inbounds {_ANY}, ptr {args}, i64 {i}, i32 {index}")
         return self.s.value(f"load {t}, ptr {pointer}")
 
     def at(self, pointer: str, offset: int, t: str) -> str:

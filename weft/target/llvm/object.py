@@ -12,7 +12,7 @@ improve it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import string_at
 from typing import Any
 
@@ -20,7 +20,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from weft.error import CodegenError, InternalError
-from weft.target.llvm import anylist, expr, intrin, packed, parallel, scale  # noqa: F401 - rules of the tables
+from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
@@ -46,10 +46,16 @@ def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
     return _emitted(functions, target).text()
 
 
-def _emitted(functions: Sequence[PrimFunc], target: Target) -> ModuleEmitter:
+def _emitted(
+    functions: Sequence[PrimFunc],
+    target: Target,
+    linkage: str = "internal",
+    kernels: Mapping[str, Any] | None = None,
+) -> ModuleEmitter:
     module = ModuleEmitter(target)
+    module.kernels.update(kernels or {})
     for func in functions:
-        emit_function(module, func)
+        emit_function(module, func, linkage)
     return module
 
 
@@ -78,7 +84,7 @@ def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, True
     builder = llvm.create_pass_builder(machine, options)
-    if emitted.has_scalar_loop:
+    if emitted.has_scalar_loop or emitted.inlined:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
@@ -95,9 +101,25 @@ def _unlocked(name: str) -> Any:
     return getattr(function, "_cfn", function)
 
 
-def emit_object(functions: Sequence[PrimFunc], target: Target) -> bytes:
-    """Compile lowered functions to one object file."""
-    module, machine = _optimised(_emitted(functions, target))
+def emit_object(
+    functions: Sequence[PrimFunc],
+    target: Target,
+    *,
+    linkage: str = "internal",
+    kernels: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Compile lowered functions to one object file.
+
+    Parameters
+    ----------
+    functions : sequence of PrimFunc
+    target : Target
+    linkage : str
+        Of the functions' bodies: ``"hidden"`` where other objects of the library call them directly.
+    kernels : mapping of str to Kernel, optional
+        The kernels that the functions call directly.
+    """
+    module, machine = _optimised(_emitted(functions, target, linkage, kernels))
     return _emit(machine, module, as_object=True)
 
 

@@ -258,7 +258,8 @@ def emit_loop(
 def _alloc(node: AllocBuffer, s: FunctionEmitter) -> None:
     buffer = node.buffer
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
-    if size is not None and size * itemsize <= (_LOCAL_LIMIT if buffer.scope == "local" else _STACK_LIMIT):
+    limit = node.annotations.get("stack_bytes", _LOCAL_LIMIT if buffer.scope == "local" else _STACK_LIMIT)
+    if size is not None and size * itemsize <= limit:
         s.pointers[id(buffer.data)] = s.alloca(f"[{max(size, 1)} x {memory_type(buffer.dtype)}], align 64")
         STMT(node.body, s)
         return

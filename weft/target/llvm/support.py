@@ -105,11 +105,12 @@ out:
 
 
 def argument_error(
-    module: ModuleEmitter, signature: str, text: str, arg: int, code: int, dim: int, expected: str
+    module: ModuleEmitter, signature: str, text: str, arg: int, code: int, dim: int, expected: str, args: str, n: str
 ) -> str:
     """Return the call expression that raises the error of a failed argument check; its value is -1.
 
-    `text` is the symbol of a message for processes without libweft_runtime, in which nothing can tell more.
+    `args` points to the arguments, of which there are `n`; `text` is the symbol of a message for processes without
+    libweft_runtime, in which nothing can tell more.
     """
     _weak(module, "i32", "weft_arg_error", "ptr, i32, i32, i64, i64, ptr, i32")
     fallback = raise_error(module, "%kind", "%text")
@@ -131,5 +132,5 @@ plain:
 }}""")  # fmt: skip
     return (
         f"call i32 @weft.arg_error(ptr {text}, ptr {signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, "
-        "ptr %args, i32 %num_args)"
+        f"ptr {args}, i32 {n})"
     )
