@@ -603,8 +603,8 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
 }
 
 // A function compiled to native code: __vmtir__name(machine, registers, constants, functions), which leaves its result
-// in the register after the parameters. A failed call is told in the return slot: its number in the low half of the
-// payload, counting from 1, and the callee's place in the function table in the high half; 0 when it is not known.
+// in the register after the parameters. A failed call is told in that register, which is None then: its number in the low
+// half of the payload, counting from 1, and the callee's place in the function table in the high half; 0 if not known.
 int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
   const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
   if (__builtin_expect(num_args != f.num_args, 0)) return arity_error(f, num_args);
@@ -630,10 +630,11 @@ int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMF
   const Callee& callee = compiled_[static_cast<size_t>(func)];
   TVMFFIAny result{};
   if (int rc = callee.call(callee.self, call, 4, &result)) {
-    const bool known = result.type_index == kTVMFFINone && result.v_int64 != 0;
-    auto index = static_cast<int32_t>(result.v_int64 >> 32);
+    const TVMFFIAny mark = regs[num_args];
+    const bool known = mark.type_index == kTVMFFINone && mark.v_int64 != 0;
+    auto index = static_cast<int32_t>(mark.v_int64 >> 32);
     const bool valid = known && index >= 0 && index < static_cast<int32_t>(program_->functions.size());
-    return add_frame_to_error(func, known ? (result.v_int64 & 0xFFFFFFFF) - 1 : 0, valid ? index : -1, rc);
+    return add_frame_to_error(func, known ? (mark.v_int64 & 0xFFFFFFFF) - 1 : 0, valid ? index : -1, rc);
   }
   release(result);
   *ret = regs[num_args];

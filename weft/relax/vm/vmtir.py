@@ -21,7 +21,7 @@ __all__ = ["PREFIX", "vmtir_codegen"]
 
 PREFIX = "__vmtir__"
 _STACK_BYTES = 2048  # of an arena that lies on the stack: recursion may be a thousand calls deep
-_KILL, _INVOKE = "vm.builtin.null_value", "vm.builtin.invoke_closure"
+_KILL, _COPY, _INVOKE = "vm.builtin.null_value", "vm.builtin.copy", "vm.builtin.invoke_closure"
 
 
 def vmtir_codegen(builder: ExecBuilder, kernels: Mapping[str, PrimFunc] | None = None) -> tuple[IRModule, set[str]]:
@@ -56,7 +56,7 @@ class _Writer:
     def __init__(self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn], plan: DirectPlan) -> None:
         self.builder, self.name, self.n_params, self.body, self.plan = builder, name, n_params, body, plan
         self.context, self.r, self.c, self.f = (Var(n, "handle") for n in ("ctx_ptr", "r", "c", "f"))
-        self.kill = builder.find_function(_KILL)
+        self.kill, self.copy = builder.find_function(_KILL), builder.find_function(_COPY)
         self.arena = decl_buffer((int64(plan.arena_bytes),), "uint8", "arena")
 
     def function(self) -> PrimFunc:
@@ -108,6 +108,9 @@ class _Writer:
         place = -1 if dst == SpecialReg.VOID_ARG else self.register(dst)
         if callee == self.kill and not insn.args and place >= 0:
             return self.item_call("resetitem", place)
+        if callee == self.copy and len(insn.args) == 1 and place >= 0:
+            value = self.operand(insn.args[0])
+            return CallIntrin(DataType("void"), Op.get("tir.anylist_setitem"), (self.r, int64(place), value))
         args = [self.operand(w) for w in insn.args]
         function = callee
         if self.builder.function_kind(callee) != FuncKind.PACKED_FUNC:

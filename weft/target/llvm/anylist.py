@@ -120,11 +120,40 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
     if index < 0:
         _release(s, result)
     else:
-        slot = item_pointer(s, registers, index)
-        s.version(slot, changed=True)
-        _release(s, slot)
-        _copy(s, slot, result)
+        _store(s, registers, index, result)
     return "0"
+
+
+@on("anylist_setitem")
+def _assign(e: CallIntrin, s: FunctionEmitter) -> str:
+    """``(list, index, value)``: an item becomes a value, of which both then hold a reference."""
+    s.module.declare("TVMFFIObjectIncRef", "declare extern_weak i32 @TVMFFIObjectIncRef(ptr)")
+    s.module.support("weft.retain", lambda: f"""define internal void @weft.retain(ptr %slot) #0 {{
+  %kind = load i32, ptr %slot, align 8
+  %is = icmp sge i32 %kind, {_FIRST_OBJECT}
+  br i1 %is, label %hold, label %done
+hold:
+  %payload = getelementptr inbounds i8, ptr %slot, i64 8
+  %object = load ptr, ptr %payload, align 8
+  %rc = call i32 @TVMFFIObjectIncRef(ptr %object)
+  br label %done
+done:
+  ret void
+}}""")  # fmt: skip
+    area = _area(s, 1)
+    _put(s, area, 0, e.args[2])
+    value = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 0, i32 0")
+    s.emit(f"call void @weft.retain(ptr {value})")
+    _store(s, e.args[0], _index(e.args[1]), value)
+    return "0"
+
+
+def _store(s: FunctionEmitter, items: Any, index: int, value: str) -> None:
+    """Move a value into a list, giving back what was there."""
+    slot = item_pointer(s, items, index)
+    s.version(slot, changed=True)
+    _release(s, slot)
+    _copy(s, slot, value)
 
 
 @on("anylist_resetitem")
