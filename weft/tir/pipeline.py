@@ -92,6 +92,7 @@ def device_phases(target: Any = None) -> Phases:
         (1, t.simplify()),
         (1, t.lower_cross_thread_reduction()),
         (1, t.inject_virtual_thread()),
+        (1, t.inject_prefetch(line_bytes=0)),
         (1, t.compact_buffer()),
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
         (1, t.flatten_buffer()),

@@ -110,6 +110,19 @@ def test_arithmetic(dtype: str, compute: Callable[..., Any], expected: Callable[
     np.testing.assert_allclose(out, expected(x), rtol=1e-5)
 
 
+def test_prefetches_are_left_out(tmp_path: Path) -> None:
+    a = te.placeholder((64, 16), name="A")
+    c = te.compute((64, 16), lambda i, j: a[i, j] + 1.0, name="C")
+    s = te.create_schedule(c.op)
+    s[c].bind(c.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[c].prefetch(a, c.op.axis[1], 2)
+    kernel = _kernel(s, [a, c])
+    assert "prefetch" not in kernel.source
+    values = {"A": np.random.rand(64, 16).astype("float32"), "C": np.zeros((64, 16), "float32")}
+    _run(kernel, tmp_path, values, (1, 1, 1), (64, 1, 1))
+    np.testing.assert_array_equal(values["C"], values["A"] + 1)
+
+
 def test_an_unbound_schedule_asks_for_bind() -> None:
     a = te.placeholder((8,), name="A")
     c = te.compute((8,), lambda i: a[i] + 1.0, name="C")

@@ -9,15 +9,13 @@ from weft.ir import DataType, IRModule, PrimExpr, Var, ceildiv, const, function_
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
-from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, Stmt
+from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 
 __all__ = ["inject_prefetch"]
 
-_LINE_BYTES = 64
-
 
 @function_pass(kind=PrimFunc)
-def inject_prefetch(func: PrimFunc, mod: IRModule) -> PrimFunc:
+def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = 64) -> PrimFunc:
     """Ask for each cache line of a region that a :class:`~weft.tir.Prefetch` names.
 
     Requires
@@ -41,18 +39,30 @@ def inject_prefetch(func: PrimFunc, mod: IRModule) -> PrimFunc:
                     for p1 in range(2):
                         T.call_intrin("void", "tir.prefetch", T.address_of(A[i, p1 * 16]), 0, 3, 1)
                     B[i] = A[i, 0]
+
+    Parameters
+    ----------
+        ``line_bytes``: the size of a cache line; 0 for devices that have no prefetches, where they go.
     Cost
         Linear in statements.
     Source
         TVM's ``InjectPrefetch``.
     """
-    body = rewrite(func.body, lambda n: _lines(n) if isinstance(n, Prefetch) else n)
+
+    def rule(node: Any) -> Any:
+        if isinstance(node, SeqStmt) and any(isinstance(s, SeqStmt) for s in node.seq):
+            return seq(*node.seq)
+        return _lines(node, line_bytes) if isinstance(node, Prefetch) else node
+
+    body = rewrite(func.body, rule)
     return func if body is func.body else func.replace(body=body)
 
 
-def _lines(node: Prefetch) -> Stmt:
+def _lines(node: Prefetch, line_bytes: int) -> Stmt:
+    if line_bytes == 0:
+        return seq()
     analyzer = Analyzer()
-    step = max(1, _LINE_BYTES // DataType(node.buffer.dtype).itemsize)
+    step = max(1, line_bytes // DataType(node.buffer.dtype).itemsize)
     indices: list[PrimExpr] = []
     loops: list[tuple[Any, PrimExpr]] = []
     for axis, r in enumerate(node.bounds):

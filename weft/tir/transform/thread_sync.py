@@ -136,5 +136,7 @@ def _has_barrier(node: Any) -> bool:
 
 def _starts_with_barrier(node: Stmt) -> bool:
     while isinstance(node, (SeqStmt, AllocBuffer)):
+        if isinstance(node, SeqStmt) and not node.seq:
+            return False
         node = node.seq[0] if isinstance(node, SeqStmt) else node.body
     return _is_barrier(node)
