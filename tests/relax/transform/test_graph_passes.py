@@ -355,3 +355,101 @@ def test_copies_have_variables_of_their_own():
     copy = relax.copy_with_new_vars(func)
     assert_structural_equal(copy, func, map_free_vars=True)
     assert not {id(v) for v in relax.analysis.all_vars(copy)} & {id(v) for v in relax.analysis.all_vars(func)}
+
+
+def test_functions_that_nothing_mentions_go():
+    source = (
+        HEAD
+        + PROGRAMS["private"]
+        + f"""
+    @R.function(private=True)
+    def alone(x: {T}):
+        a = Module.leaf(x)
+        return a
+
+    @R.function
+    def other(x: {T}):
+        a = R.exp(x)
+        return a
+"""
+    )
+    mod = from_source(source)
+    assert {v.name_hint for v in transform.DeadCodeElimination()(mod)} == {"main", "other", "helper", "taker", "leaf"}
+    assert {v.name_hint for v in transform.DeadCodeElimination(["other"])(mod)} == {"other"}
+    with pytest.raises(InvalidArgument, match="no function 'nothing'"):
+        transform.DeadCodeElimination(["nothing"])(mod)
+
+
+def test_branches_share_nothing_with_what_is_around_them():
+    mod = from_source(
+        HEAD
+        + f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        a = R.exp(x)
+        p = R.less(R.sum(a), R.const(0.0, "float32"))
+        if p:
+            b = R.exp(x)
+            c = R.exp(x)
+            r = R.add(b, c)
+        else:
+            d = R.exp(x)
+            r = R.multiply(d, d)
+        e = R.exp(x)
+        s = R.add(R.add(r, e), a)
+        return s
+"""
+    )
+    new = transform.EliminateCommonSubexpr()(mod)
+    check_well_formed(new)
+    ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, Call)]
+    assert ops.count("relax.exp") == 3
+    for found, wanted in zip(run(new), run(mod), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    tuples = from_source(HEAD + PROGRAMS["tuples"])
+    assert transform.EliminateCommonSubexpr(call_only=True)(tuples) is not None
+
+
+def operators(mod):
+    calls = [b.value for b in all_bindings(mod["main"]) if isinstance(b.value, Call)]
+    return {c.op.name for c in calls if hasattr(c.op, "name")}
+
+
+def test_legalization_by_the_user():
+    mod = from_source(HEAD + PROGRAMS["branches"])
+    seen = []
+
+    def exp(bb, call):
+        seen.append(call)
+        return bb.call_te(weft.topi.multiply, call.args[0], call.args[0])
+
+    new = transform.LegalizeOps({"relax.exp": exp})(mod)
+    assert len(seen) == 1
+    assert "relax.exp" not in operators(new)
+    left = operators(transform.LegalizeOps(skip_ops=["relax.exp", "relax.sin"])(mod))
+    assert {"relax.exp", "relax.sin"} <= left
+    assert "relax.cos" not in left
+
+
+def test_groups_become_kernels():
+    plain = from_source(
+        HEAD
+        + f"""
+    @R.function
+    def main(x: {T}, y: {T}):
+        with R.dataflow():
+            a = R.exp(R.add(x, y))
+            b = R.split(R.nn.relu(a), 2, axis=0)
+            c = R.sin(b[0])
+            R.output(c)
+        return c
+"""
+    )
+    mod = transform.FuseOps()(plain)
+    assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}
+    new = transform.FuseTIR()(mod)
+    assert not any(f.attrs.get("Primitive") for _, f in new.items())
+    for found, wanted in zip(run(new), run(plain), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert operators(new) >= {"relax.split", "relax.sin"}
+    assert transform.FuseOps(0)(plain) is plain

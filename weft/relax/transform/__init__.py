@@ -19,7 +19,7 @@ from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern
 from weft.relax.transform.fuse_ops import fuse_ops
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
-from weft.relax.transform.legalize_ops import legalize_ops
+from weft.relax.transform.legalize_ops import LegalizeOps, fuse_tir, legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
@@ -47,11 +47,11 @@ ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
 FuseOps = fuse_ops
+FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions
 KillAfterLastUse = kill_after_last_use
 LambdaLift = lambda_lift
 LazyTransformParams = lazy_transform_params
-LegalizeOps = legalize_ops
 LiftTransformParams = lift_transform_params
 LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin

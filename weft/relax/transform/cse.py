@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from weft.error import InvalidArgument
 from weft.ir import (
     Call,
     Constant,
     Expr,
     ExprVar,
     Function,
-    If,
+    GlobalVar,
     IRModule,
     Node,
     PrimValue,
@@ -19,17 +21,20 @@ from weft.ir import (
     TupleGetItem,
     Var,
     function_pass,
+    module_pass,
+    walk,
 )
 from weft.relax.expr import MatchCast
 from weft.relax.infer import is_pure_call
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
+from weft.tir import PrimFunc
 
 __all__ = ["dead_code_elimination", "eliminate_common_subexpr"]
 
 
 @function_pass(kind=Function, opt_level=1)
-def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
+def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
     """Compute equal pure operations once, within each dataflow block or sequence of bindings.
 
     Requires
@@ -57,13 +62,15 @@ def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
                     c: R.Tensor((2, 3), "float32") = R.add(a, a)
                     R.output(c)
                 return c
+
+    Parameters
+    ----------
+        ``call_only``: leave elements of tuples alone.
     Cost
         Linear.
     Source
         TVM's ``EliminateCommonSubexpr``.
     """
-    if any(isinstance(b.value, If) for block in getattr(func.body, "blocks", ()) for b in block.bindings):
-        return func
     known: dict[Any, ExprVar] = {}
     blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
@@ -72,6 +79,8 @@ def eliminate_common_subexpr(func: Function, mod: IRModule) -> Function:
             return None
         if isinstance(value, ExprVar):
             return value
+        if call_only and not isinstance(value, Call):
+            return None
         if not isinstance(value, (Call, TupleGetItem)) or (isinstance(value, Call) and not is_pure_call(value)):
             return None
         key = (_key(value), id(bb.bindings()))
@@ -109,9 +118,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@function_pass(kind=Function, opt_level=1)
-def dead_code_elimination(func: Function, mod: IRModule) -> Function:
-    """Drop bindings of pure operations whose variables nothing uses.
+@module_pass(opt_level=1)
+def dead_code_elimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
+    """Drop bindings of pure operations whose variables nothing uses, and private functions that nothing mentions.
 
     Requires
         ``relax.normalized``.
@@ -136,9 +145,29 @@ def dead_code_elimination(func: Function, mod: IRModule) -> Function:
                     b: R.Tensor((2, 3), "float32") = R.sin(x)
                     R.output(b)
                 return b
+
+    Parameters
+    ----------
+        ``entry_functions``: only these functions, and what they mention, stay.
     Cost
         Linear: one walk backwards.
     Source
         TVM's ``DeadCodeElimination``.
     """
-    return remove_all_unused(func)
+    names = {v.name_hint for v in mod}
+    unknown = [n for n in entry_functions or () if n not in names]
+    if unknown:
+        raise InvalidArgument(f"the module has no function '{unknown[0]}'", expected=", ".join(sorted(names)))
+    functions: dict[str, Any] = {
+        v.name_hint: remove_all_unused(f) if isinstance(f, Function) else f for v, f in mod.items()
+    }
+    roots = entry_functions if entry_functions is not None else [
+        n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, (Function, PrimFunc))
+    ]  # fmt: skip
+    alive, waiting = set(roots), list(roots)
+    while waiting:
+        for n in walk(functions[waiting.pop()]):
+            if isinstance(n, GlobalVar) and n.name_hint in functions and n.name_hint not in alive:
+                alive.add(n.name_hint)
+                waiting.append(n.name_hint)
+    return mod.with_functions({v: functions[v.name_hint] for v in mod if v.name_hint in alive})

@@ -41,7 +41,7 @@ _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "
 
 
 @module_pass(opt_level=1, ensures="relax.normalized")
-def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
+def fuse_ops(mod: IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> IRModule:
     """Group operations into primitive functions.
 
     Requires
@@ -79,12 +79,15 @@ def fuse_ops(mod: IRModule, *, max_ops: int = 64) -> IRModule:
 
     Parameters
     ----------
+        ``fuse_opt_level``: 0 leaves everything as it is.
         ``max_ops``: the largest group.
     Cost
         Linear in bindings times the depth of the post-dominator tree on the way.
     Source
         TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
     """
+    if fuse_opt_level == 0:
+        return mod
     out = mod.copy()
     for gvar, func in mod.items():
         if isinstance(func, Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):

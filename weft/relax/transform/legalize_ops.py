@@ -7,6 +7,7 @@ passes (LegalizeOps and FuseTIR) needs no merging of loop nests here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import LoweringError
@@ -19,6 +20,7 @@ from weft.ir import (
     GlobalVar,
     IRModule,
     Op,
+    Pass,
     PrimType,
     PrimValue,
     ShapeExpr,
@@ -43,13 +45,15 @@ from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
 
-__all__ = ["legalize_ops"]
+__all__ = ["LegalizeOps", "fuse_tir", "legalize_ops"]
+
+Legalize = Callable[[BlockBuilder, Call], Expr]
 
 _BUILTIN = ("relax.reshape",)
 
 
 @module_pass(opt_level=0, ensures="relax.legalized")
-def legalize_ops(mod: IRModule) -> IRModule:
+def legalize_ops(mod: IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
 
     Requires
@@ -87,13 +91,97 @@ def legalize_ops(mod: IRModule) -> IRModule:
                         T.reads(p0[v_i0, v_i1])
                         T.writes(T_exp[v_i0, v_i1])
                         T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
+
+    Parameters
+    ----------
+        ``customize_legalize_map``: from an operator, ``relax.add``, to ``fn(bb, call) -> Expr``, which is asked first.
     Cost
         Linear; one PrimFunc for each distinct computation.
     Source
         TVM's ``LegalizeOps`` and ``FuseTIR``.
     """
+    return _legalized(mod, dict(customize_legalize_map or {}), None)
+
+
+def LegalizeOps(
+    customize_legalize_map: Mapping[str, Legalize] | None = None,
+    skip_ops: Sequence[str] | None = None,
+    enable_warning: bool = False,
+) -> Pass:
+    """Make the pass :func:`legalize_ops`.
+
+    Parameters
+    ----------
+    customize_legalize_map : mapping, optional
+        From an operator, ``relax.add``, to ``fn(bb, call) -> Expr``, which is asked first.
+    skip_ops : sequence of str, optional
+        Operators that stay.
+    enable_warning : bool
+        Taken for TVM's sake: what cannot be lowered is an error of the form that comes after.
+    """
+    if not skip_ops:
+        return legalize_ops(customize_legalize_map=customize_legalize_map)
+    stay, custom = frozenset(_op_name(n) for n in skip_ops), dict(customize_legalize_map or {})
+    return Pass("LegalizeOps", lambda mod: _legalized(mod, custom, stay), 0, LegalizeOps.__doc__)
+
+
+def _op_name(name: str) -> str:
+    return name if name.startswith("relax.") else f"relax.{name}"
+
+
+@module_pass(name="FuseTIR")
+def fuse_tir(mod: IRModule) -> IRModule:
+    """Turn groups of operators (functions with ``Primitive``) into one kernel each; other operators stay.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                y = cls.fused(x)
+                return y
+
+            @R.function(private=True)
+            def fused(x: R.Tensor((2,), "float32")):
+                R.func_attr({"Primitive": 1})
+                with R.dataflow():
+                    y = R.exp(x)
+                    R.output(y)
+                return y
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                y: R.Tensor((2,), "float32") = R.call_tir(cls.fused_kernel, (x,), out_ty=R.Tensor((2,), "float32"))
+                return y
+
+            @T.prim_func
+            def fused_kernel(p0: T.Buffer((T.int64(2),), "float32"), T_exp: T.Buffer((T.int64(2),), "float32")):
+                T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
+                for i0 in range(T.int64(2)):
+                    with T.sblock("T_exp"):
+                        v_i0 = T.axis.spatial(T.int64(2), i0)
+                        T.reads(p0[v_i0])
+                        T.writes(T_exp[v_i0])
+                        T_exp[v_i0] = T.exp(p0[v_i0])
+    Cost
+        Linear.
+    Source
+        TVM's ``FuseTIR``.
+    """
+    return _legalized(mod, {}, None, groups_only=True)
+
+
+def _legalized(
+    mod: IRModule, custom: dict[str, Legalize], stay: frozenset[str] | None, groups_only: bool = False
+) -> IRModule:
     bb = BlockBuilder(mod)
-    state = _Legalizer(bb, mod)
+    state = _Legalizer(bb, mod, {_op_name(n): f for n, f in custom.items()}, stay or frozenset(), groups_only)
     for gvar, func in mod.items():
         if isinstance(func, Function) and gvar.name_hint not in state.kernels:
             new = rewrite_bindings(func, mod, state.rule, bb)
@@ -123,8 +211,11 @@ def _is_kernel(func: Any) -> bool:
 
 
 class _Legalizer:
-    def __init__(self, bb: BlockBuilder, mod: IRModule) -> None:
+    def __init__(
+        self, bb: BlockBuilder, mod: IRModule, custom: dict[str, Legalize], stay: frozenset[str], groups_only: bool
+    ) -> None:
         self.bb, self.mod = bb, mod
+        self.custom, self.stay, self.groups_only = custom, stay, groups_only
         self.names: dict[str, GlobalVar] = {}
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
@@ -140,6 +231,11 @@ class _Legalizer:
                 env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
                 return self.lower(calls, env, value, value.op.name_hint)
             return None
+        name = value.op.name if isinstance(value.op, Op) else ""
+        if self.groups_only or name in self.stay:
+            return None
+        if name in self.custom:
+            return self.custom[name](self.bb, value)
         if is_op(value, "shape_to_tensor"):
             return self.shape_to_tensor(value)
         if is_op(value, "dynamic_strided_slice"):

@@ -98,7 +98,7 @@ def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Functio
         ty: Any = p.ty
         half = RelaxVar(p.name_hint, TensorType(ty.shape, _HALF, ty.ndim, ty.vdevice), span=p.span)
         params.append(half)
-        cast = make_call("astype")(half, dtype=_FULL)
+        cast: Any = make_call("astype")(half, dtype=_FULL)
         casts.append(VarBinding(p, Call(cast.op, cast.args, cast.attrs, ty=ty)))
         state.half[id(p)] = half
     seq: Any = func.body
@@ -142,7 +142,7 @@ class _Mixed:
 
     def product(self, binding: Any, value: Call, bb: Any) -> Expr:
         """Compute a product on float16 operands."""
-        takes = "out_dtype" in get_op_def(value.op).attrs
+        takes = "out_dtype" in get_op_def(value.op).attrs  # type: ignore[arg-type]
         attrs = value.attrs.with_(out_dtype=self.out_dtype) if takes else value.attrs
         new = self.on_halves(value, attrs, bb)
         if takes and self.out_dtype == _FULL:
