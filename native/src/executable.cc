@@ -431,10 +431,12 @@ std::shared_ptr<Program> read_program(const char* data, size_t size, TVMFFIObjec
   Reader in(data, size, keep);
   auto magic = in.pod<uint64_t>("magic number");
   if (magic != kExecutableMagic && magic != kExecutableMagicOld) {
-    in.error("not an executable: expected magic number 0xD225DE2F4214151E, found another");
+    char found[32];
+    std::snprintf(found, sizeof(found), "0x%016llX", static_cast<unsigned long long>(magic));
+    in.error(std::string("not an executable: expected magic number 0xD225DE2F4214151E, found ") + found);
   }
   std::string version = in.str("version");
-  if (version != kExecutableVersion) in.error("expected version \"0.14\", found \"" + version.substr(0, 64) + "\"");
+  if (version != kExecutableVersion) in.error("expected version \"0.14\", found \"" + version.substr(0, 64) + "\"; compile the model again");
 
   in.section("globals");
   uint64_t n = in.count(52, "functions");
