@@ -201,3 +201,37 @@ def test_split_without_predicate():
     sch.split(sch.get_loops("C")[0], [None, 4], disable_predication=True)
     assert "T.where" not in str(sch.func)
     check_matmul(sch.func, 8, 6, 8)
+
+
+@pytest.mark.parametrize("pad", [7, -1])
+def test_padding_of_layouts(pad):
+    func = two_steps(6, 5)
+    sch = Schedule(func)
+    sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=pad)
+    assert len(sch.state.block_names()) == 4
+    buffer = sch.get(sch.get_block("B")).writes[0].buffer
+    assert [as_int(d) for d in buffer.shape] == [2, 6, 4]
+    same(sch, func)
+    every_way(sch, func)
+    with pytest.raises(ScheduleError, match="the padding 0.5 is no int32, which 'C' holds"):
+        sch.transform_layout("C", ("write", 0), lambda i, j: (i, j // 2, j % 2), pad_value=0.5)
+    with pytest.raises(ScheduleError, match="puts several elements"):
+        sch.transform_layout("B", ("write", 0), lambda a, i, j: (a, i, j // 2))
+    sch.transform_layout("B", ("write", 0), lambda a, i, j: (a, i, j // 2), assume_injective_transform=True)
+
+
+def test_stated_and_hidden_accesses():
+    func = two_steps()
+    sch = Schedule(func)
+    sch.annotate_buffer_access("C", 0, "read", lambda i, j: ((i, i + 1), (0, 4)))
+    (read,) = sch.get(sch.get_block("C")).reads
+    assert [(str(r.min), as_int(r.extent)) for r in read.region] == [("v_i", 1), ("0", 4)]
+    assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == 0
+    sch.unsafe_hide_buffer_access("C", "read", [0])
+    assert sch.get(sch.get_block("C")).reads == ()
+    same(sch, func)
+    every_way(sch, func)
+    with pytest.raises(ScheduleError, match="unsafe_hide_buffer_access: unknown kind of buffer 'both'"):
+        sch.unsafe_hide_buffer_access("C", "both", [0])
+    with pytest.raises(ScheduleError, match="annotate_buffer_access: 1 ranges for the 2 dimensions of 'C'"):
+        sch.annotate_buffer_access("C", 0, "write", lambda i, j: [i])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from weft.ir import TRUE, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
+from collections.abc import Sequence
+
+from weft.ir import TRUE, Attrs, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
 from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
@@ -10,10 +12,11 @@ from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import index_of
 from weft.tir.schedule.compute_at import replace_buffer
+from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt, seq
 
-__all__ = ["cache_read", "cache_write", "set_dtype", "set_scope", "top_child"]
+__all__ = ["cache_read", "cache_write", "hide_accesses", "set_dtype", "set_scope", "state_access", "top_child"]
 
 
 def cache_write(
@@ -240,3 +243,40 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
         return node
 
     state.rewrite_body(lambda body: substitute(rewrite(body, rule), {old: new}))
+
+
+def _regions_of(block: Block, kind: str, primitive: str) -> str:
+    """Return the field that holds the regions of a kind."""
+    if kind not in ("read", "write"):
+        raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
+    return f"{kind}s"
+
+
+def hide_accesses(state: ScheduleState, name: str, kind: str, places: Sequence[int]) -> None:
+    """Leave regions out of what a block says it touches."""
+    block = state.realize(name).block
+    field = _regions_of(block, kind, "unsafe_hide_buffer_access")
+    regions = getattr(block, field)
+    for place in places:
+        _region(regions, place, name, "unsafe_hide_buffer_access")
+    kept = tuple(r for i, r in enumerate(regions) if i not in places)
+    state.replace(block, replace_node(block, **{field: kept}))
+
+
+def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges: IndexMap) -> None:
+    """State the region that a block touches: a map of its variables gives the ends of each range."""
+    what = "annotate_buffer_access"
+    block = state.realize(name).block
+    field = _regions_of(block, kind, what)
+    regions = list(getattr(block, field))
+    old = _region(tuple(regions), place, name, what)
+    ends = ranges(*[iv.var for iv in block.iter_vars])
+    if len(ends) != 2 * len(old.region):
+        raise refuse(what, f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'",
+                     block=name)  # fmt: skip
+    analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
+    box = [Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    regions[place] = replace_node(old, region=tuple(box))
+    notes = {f"explicit_{kind}_region": place}
+    annotated = replace_node(block, **{field: tuple(regions)}, annotations=Attrs.of(block.annotations, **notes))
+    state.replace(block, annotated)

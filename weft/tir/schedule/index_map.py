@@ -35,6 +35,20 @@ class IndexMap(Node):
         image = image if isinstance(image, (list, tuple)) else [image]
         return IndexMap(variables, tuple(as_expr(e, index_dtype) for e in image))
 
+    @staticmethod
+    def from_ranges(func: Callable[..., Any], ndim: int, rank: int, index_dtype: str = "int64") -> IndexMap:
+        """Make a map of a function to `rank` points or (begin, end) pairs: the ends of each one after another."""
+
+        def ends(*variables: Var) -> list[Any]:
+            found = func(*variables)
+            found = list(found) if isinstance(found, (list, tuple)) else [found]
+            if len(found) == 2 * rank and not any(isinstance(r, (list, tuple)) for r in found):
+                return found  # as such a map prints itself
+            pairs = [r if isinstance(r, (list, tuple)) else (r, r + 1) for r in found]
+            return [e for pair in pairs for e in pair]
+
+        return IndexMap.from_func(ends, ndim, index_dtype)
+
     def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
         """Return where an index goes."""
         if len(indices) != len(self.initial_indices):

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.arith import Analyzer
 from weft.ir import (
+    TRUE,
     Add,
     Attrs,
     BinaryOp,
@@ -17,6 +18,7 @@ from weft.ir import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterVar,
     Mul,
     PrimExpr,
     Range,
@@ -29,24 +31,31 @@ from weft.ir import (
     rewrite,
     substitute,
 )
-from weft.tir.analysis.access import evaluate_interval
+from weft.tir.analysis.access import evaluate_interval, point_region
 from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
 from weft.tir.schedule.blocks import refresh_accesses
+from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BufferStore
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
 __all__ = ["storage_align", "transform_layout"]
 
 
 def transform_layout(
-    state: ScheduleState, name: str, where: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap
+    state: ScheduleState,
+    name: str,
+    where: BufferName,
+    index_map: Callable[..., Sequence[Any]] | IndexMap,
+    pad_value: Any = None,
+    assume_injective: bool = False,
 ) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
-    The buffer grows where the map does not fill its image; the surplus is never read.
+    The buffer grows where the map does not fill its image; the surplus is never read. With a `pad_value` a buffer that
+    the function fills holds that there; of a parameter that is read the caller promises it.
     """
     block = state.realize(name).block
     old = buffer_at(block, where, "transform_layout")
@@ -57,7 +66,8 @@ def transform_layout(
     for v, d in zip(sources, old.shape, strict=True):
         analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), d))
     image = [as_expr(e, "int64") for e in index_map(*sources)]
-    _check_injective(image, sources, old, name)
+    if not assume_injective:
+        _check_injective(image, sources, old, name)
     new = replace_node(old, data=Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
 
     def indices(point: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
@@ -71,6 +81,8 @@ def transform_layout(
             return BufferRegion(new, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in new.shape))
         return node
 
+    if pad_value is not None:
+        _fill_first(state, name, old, new, pad_value)
     users = [b.name_hint for b in blocks_in(state.body) if any(r.buffer is old for r in (*b.reads, *b.writes))]
     state.rewrite_body(lambda body: substitute(rewrite(body, rule), {old: new}))
     for user in users:
@@ -80,6 +92,31 @@ def transform_layout(
         state.func = replace_node(
             state.func, buffer_map=tuple((p, new if b is old else b) for p, b in state.func.buffer_map)
         )
+
+
+def _fill_first(state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_value: Any) -> None:
+    """Store the padding in all of the new buffer before the first block that writes it."""
+    blocks = (b for b in blocks_in(state.body) if b.iter_vars and any(w.buffer is old for w in b.writes))
+    writer = next((b.name_hint for b in blocks), None)
+    if writer is None:
+        return
+    scope = state.scope_of_block(writer)
+    path = state.path_to_block(writer)
+    iters = [IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")
+             for i, d in enumerate(new.shape)]  # fmt: skip
+    value = as_expr(pad_value, old.dtype)
+    if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, IntImm)):
+        raise refuse("transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds",
+                     block=name)  # fmt: skip
+    index = tuple(iv.var for iv in iters)
+    block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
+                  BufferStore(new, value, index))  # fmt: skip
+    loops = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    for v, d in reversed(list(zip(loops, new.shape, strict=True))):
+        nest = For(v, const(0, v.dtype), d, ForKind.SERIAL, nest)
+    top = top_child(scope, path)
+    state.replace(top, seq(nest, top))
 
 
 def _image_shape(

@@ -205,6 +205,12 @@ class Recorder:
             if "buffer" in given:
                 ndim = len(buffer_at(block, given["buffer"], fn.__name__).shape)
             given["index_map"] = IndexMap.from_func(index_map, ndim)
+        ranges = given.get("gen_new_ranges")
+        if ranges is not None and not isinstance(ranges, IndexMap):
+            block = self.state.realize(given["block"].name).block
+            regions = block.writes if given["buf_type"] == "write" else block.reads
+            rank = len(regions[given["buffer_index"]].region) if 0 <= given["buffer_index"] < len(regions) else 0
+            given["gen_new_ranges"] = IndexMap.from_ranges(ranges, len(block.iter_vars), rank)
         return tuple(given[n] for n in names[: len(args)]) + args[len(names) :], {k: given[k] for k in kwargs}
 
     def get(self, rand_var_or_sref: Any) -> Any:

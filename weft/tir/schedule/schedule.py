@@ -362,10 +362,27 @@ class Schedule(Recorder):
 
     @primitive
     def transform_layout(
-        self, block: BlockRV, buffer: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap
+        self,
+        block: BlockRV,
+        buffer: BufferName,
+        index_map: Callable[..., Sequence[Any]] | IndexMap,
+        pad_value: Any = None,
+        assume_injective_transform: bool = False,
     ) -> None:
-        """Store a buffer of a block in another order."""
-        layout.transform_layout(self.state, block.name, buffer, index_map)
+        """Store a buffer of a block in another order; where it grows it holds `pad_value`, if one is given."""
+        layout.transform_layout(self.state, block.name, buffer, index_map, pad_value, assume_injective_transform)
+
+    @primitive
+    def unsafe_hide_buffer_access(self, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]) -> None:
+        """Leave buffers out of what a block says it reads or writes; what depends on it is no longer seen."""
+        cache.hide_accesses(self.state, block.name, buf_type, buf_index_array)
+
+    @primitive
+    def annotate_buffer_access(
+        self, block: BlockRV, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any] | IndexMap
+    ) -> None:
+        """State which region a block touches: ``gen_new_ranges(*block_vars)`` gives points or (begin, end) pairs."""
+        cache.state_access(self.state, block.name, buffer_index, buf_type, gen_new_ranges)  # type: ignore[arg-type]
 
     @primitive
     def storage_align(self, block: BlockRV, buffer_index: int, axis: int, factor: int, offset: int) -> None:
