@@ -20,7 +20,7 @@ from weft.relax.rewriter import all_bindings, replace_value
 from weft.relax.rewriter import rewrite_bindings as rewrite_each
 from weft.relax.unused import remove_all_unused
 
-__all__ = ["PatternMatchingRewriter", "rewrite_bindings", "rewrite_call"]
+__all__ = ["PatternMatchingRewriter", "replace_bindings", "rewrite_bindings", "rewrite_call"]
 
 Rewriter = Callable[[Expr, dict[Any, Expr]], "Expr | None"]
 _ROUNDS = 1000
@@ -165,11 +165,11 @@ def _rewrite_block(
         new = {v: e for v, e in new.items() if e is not values[v] and e is not v}
         if not new:
             return block
-        block = _replace(block, new, bb, renamed)
+        block = replace_bindings(block, new, bb, renamed)
     raise InvalidArgument("rewriting does not come to an end", help="what the rewriter returns matches again")
 
 
-def _replace(
+def replace_bindings(
     block: DataflowBlock, new: dict[ExprVar, Expr], bb: BlockBuilder, renamed: dict[int, Expr]
 ) -> DataflowBlock:
     """Give variables new values, with shared parts bound once, and put everything in an order that works."""

@@ -8,6 +8,7 @@ from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdateParamType
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
+from weft.relax.transform.combine_matmul import combine_parallel_matmul
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
@@ -38,6 +39,7 @@ AttachGlobalSymbol = attach_global_symbol
 BundleModelParams = bundle_model_params
 CallTIRRewrite = call_tir_rewrite
 CanonicalizeBindings = canonicalize_bindings
+CombineParallelMatmul = combine_parallel_matmul
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination
@@ -67,4 +69,5 @@ ToMixedPrecision = to_mixed_precision
 ToNonDataflow = to_non_dataflow
 TopologicalSort = topological_sort
 UpdateParamStructInfo = UpdateParamType
+VMBuiltinLower = lower_runtime_builtin
 VMShapeLower = vm_shape_lower
