@@ -257,3 +257,38 @@ with pytest.raises(RuntimeError, match="no CUDA driver.*WEFT_CUDA_DRIVER"):
         stub.parent / "no_such_libcuda.so",
         tmp_path,
     )
+
+
+def test_without_nvrtc_llvm_makes_the_code(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+os.environ["WEFT_NVRTC"] = "/nowhere/libnvrtc.so"
+weft.register_global_func("tvm_callback_cuda_compile", lambda text, target: 1 / 0, override=True)
+from weft.ffi import remove_global_func
+remove_global_func("tvm_callback_cuda_compile")
+for target in ("cuda -arch=sm_80", "cuda"):
+    code = fadd(target=target).imported_modules[0]
+    assert "__global__" in code.get_source("cuda")
+    assert re.search(r"\\.entry fadd_kernel\\(", code.get_source("ptx"))
+    assert ".target " + ("sm_80" if "arch" in target else "sm_90") in code.get_source("ptx")  # the stand-in's is 9.0
+a, b, c = put(*np.ones((3, 8), "float32"))
+with pytest.raises(RuntimeError, match="cannot load the ptx code"):
+    fadd()(a, b, c)
+""",
+        stub,
+        tmp_path,
+    )
+
+
+def test_hooks_see_the_text(stub: Path, tmp_path: Path) -> None:
+    run(
+        FADD
+        + """
+weft.register_global_func("tvm_callback_cuda_postproc", lambda text, target: "// " + str(target) + "\\n" + text)
+text = fadd().imported_modules[0].get_source()
+assert text.startswith("// cuda -arch=sm_90\\n")
+""",
+        stub,
+        tmp_path,
+    )
