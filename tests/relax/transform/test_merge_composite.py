@@ -1,0 +1,85 @@
+"""Groups for one code generator hang together in one function, without circles; results stay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import weft
+from weft import relax
+from weft.relax.analysis import check_well_formed
+from weft.relax.dpl import is_op, wildcard
+from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
+from weft.script import from_source
+
+
+def source(*lines, result):
+    body = "\n".join(f"            {line}" for line in lines)
+    return f"""@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+{body}
+            R.output({result})
+        return {result}
+"""
+
+
+PATTERNS = [
+    ("one.matmul", is_op("relax.matmul")(wildcard(), wildcard())),
+    ("one.relu", is_op("relax.nn.relu")(wildcard())),
+    ("two.exp", is_op("relax.exp")(wildcard())),
+]
+
+
+def check(mod):
+    grouped = FuseOpsByPattern(PATTERNS)(mod)
+    new = MergeCompositeFunctions()(grouped)
+    check_well_formed(new)
+    rng = np.random.default_rng(0)
+    args = [0.1 * rng.standard_normal((4, 4), np.float32) for _ in range(2)]
+    results = []
+    for m in (new, mod):
+        found = relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](*args)
+        results.append([t.numpy() for t in (found if isinstance(found, tuple) else (found,))])
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert not any(f.attrs.get("Composite") for _, f in new.items())
+    assert MergeCompositeFunctions()(new) is new
+    return sorted(f.attrs["Codegen"] for _, f in new.items() if f.attrs.get("Codegen")), new
+
+
+def test_chains_are_one_function():
+    names, new = check(from_source(source("a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.matmul(b, w)", result="c")))
+    assert names == ["one"]
+    (func,) = [f for _, f in new.items() if f.attrs.get("Codegen")]
+    assert func.attrs["global_symbol"] == "fused_one"
+    assert len([b for b in func.body.blocks[0].bindings if isinstance(b.value, relax.Function)]) >= 2
+
+
+def test_generators_stay_apart():
+    lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(b, w)", "d = R.sin(c)", "e = R.nn.relu(d)"]
+    assert check(from_source(source(*lines, result="e")))[0] == ["one", "one", "one", "two"]
+
+
+def test_no_circle_arises():
+    """The product of a and b(a) cannot join a's group, because exp lies between."""
+    lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(a, b)"]
+    assert check(from_source(source(*lines, result="c")))[0] == ["one", "one", "two"]
+
+
+def test_several_results():
+    lines = ["a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.sin(a)", "d = R.add(b, c)"]
+    names, new = check(from_source(source(*lines, result="d")))
+    assert names == ["one"]
+    assert isinstance(new["fused_one"].ret_ty, relax.TupleType)
+
+
+def test_joining_branches():
+    lines = ["a = R.matmul(x, w)", "b = R.nn.relu(x)", "c = R.matmul(a, b)", "d = R.nn.relu(c)"]
+    assert check(from_source(source(*lines, result="d")))[0] == ["one"]
+
+
+def test_nothing_to_merge():
+    mod = from_source(source("a = R.sin(x)", result="a"))
+    assert MergeCompositeFunctions()(mod) is mod
