@@ -46,6 +46,7 @@ CASES = {
     "fuse: the loop feeds 'v_k'": ("total", parallel_then_fuse),
     "rfactor: (other statements|the block does not stand alone)": ("matmul", shared_nest),
     "rfactor: the range of a loop": ("triangle", lambda s: s.rfactor(s.get_loops("S")[1])),
+    "blockize: the range of a loop depends on another": ("triangle", lambda s: s.blockize(s.get_loops("S")[1])),
     "pad_einsum: the loops are scheduled": ("triangle", lambda s: s.pad_einsum("S", [4, 1])),
     "blockize: the range of a loop": ("triangle", lambda s: s.blockize(s.get_loops("S")[0])),
     "reverse_compute_at: the loop runs after": (

@@ -11,7 +11,7 @@ __all__ = ["covers", "covers_domain"]
 
 
 def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
-    """Whether a block runs for all values of its iteration variables.
+    """Whether a block runs for all values of its iteration variables, and depends on nothing else around it.
 
     Parameters
     ----------
@@ -22,6 +22,9 @@ def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
     """
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
+    around = {f.loop_var for f in path if isinstance(f, For)}
+    if not used_vars(realize.block).isdisjoint(around):  # what it does depends on more than its variables
+        return False
     domains = [iv.dom for iv in realize.block.iter_vars]
     known = [d for d in domains if d is not None]
     return len(known) == len(domains) and covers(path, realize.iter_values, tuple(known), analyzer)

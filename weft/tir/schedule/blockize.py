@@ -33,7 +33,7 @@ def blockize(state: ScheduleState, var: Var) -> str:
     new block, what those inside decide one of the old block.
     """
     path = state.path_to_loop(var)
-    nest, realize = _perfect_nest(path[-1])
+    nest, realize = _perfect_nest(path)
     name = realize.block.name_hint
     inner = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in nest}
     analyzer = state.analyzer_at([*path, *nest[1:], realize])
@@ -107,19 +107,19 @@ def blockize(state: ScheduleState, var: Var) -> str:
     return new_name
 
 
-def _perfect_nest(top: Stmt) -> tuple[list[For], BlockRealize]:
+def _perfect_nest(path: list[Stmt]) -> tuple[list[For], BlockRealize]:
+    """Return the loops from the end of a path down to the only block below it, whose ranges stand by themselves."""
     nest: list[For] = []
-    s = top
+    s = path[-1]
     while isinstance(s, For):
         nest.append(s)
         s = s.body
     if not isinstance(s, BlockRealize):
         raise refuse("blockize", "the loops do not hold one block and nothing else", loops=nest,
                      help="give a loop whose nest has one block")  # fmt: skip
-    inner = {f.loop_var for f in nest}
-    if any(not used_vars(f.min, f.extent).isdisjoint(inner) for f in nest):
-        raise refuse("blockize", "the range of a loop depends on another loop of the block", loops=nest,
-                     block=s.block.name_hint)  # fmt: skip
+    others = {f.loop_var for f in (*path, *nest) if isinstance(f, For)}
+    if any(not used_vars(f.min, f.extent).isdisjoint(others) for f in nest):
+        raise refuse("blockize", "the range of a loop depends on another loop", loops=nest, block=s.block.name_hint)
     return nest, s
 
 
