@@ -6,6 +6,7 @@ from weft.relax.transform.attach_extern import EXTERNAL_MODULES, AttachExternMod
 from weft.relax.transform.attach_symbol import attach_global_symbol
 from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdateParamType
+from weft.relax.transform.block_pass import dataflowblock_pass
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.combine_matmul import combine_parallel_matmul

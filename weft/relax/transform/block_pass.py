@@ -1,0 +1,56 @@
+"""Passes over dataflow blocks, as TVM's programs write them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import Function, IRModule, Pass, PassContext
+from weft.relax.expr import DataflowBlock, SeqExpr
+
+__all__ = ["dataflowblock_pass"]
+
+
+def dataflowblock_pass(
+    pass_func: Any = None,
+    opt_level: int = 0,
+    name: str | None = None,
+    required: Any = None,
+    traceable: bool = False,
+) -> Any:
+    """Make a pass of ``fn(block, mod, ctx) -> DataflowBlock``, or of a class with ``transform_dataflowblock``.
+
+    Variables that leave a block (``R.output``) must stay the same variables.
+    """
+
+    def make(fn: Any) -> Any:
+        def as_pass(body: Callable[..., DataflowBlock]) -> Pass:
+            return Pass(name or fn.__name__, functools.partial(_over_blocks, body), opt_level, fn.__doc__)
+
+        if not isinstance(fn, type):
+            return as_pass(fn)
+
+        @functools.wraps(fn, updated=())
+        def construct(*args: Any, **options: Any) -> Pass:
+            instance: Any = fn(*args, **options)
+            return as_pass(instance.transform_dataflowblock)
+
+        return construct
+
+    return make if pass_func is None else make(pass_func)
+
+
+def _over_blocks(fn: Callable[..., DataflowBlock], mod: IRModule) -> IRModule:
+    context = PassContext.current()
+
+    def over(func: Function) -> Function:
+        seq: Any = func.body
+        if not isinstance(seq, SeqExpr):
+            return func
+        blocks = tuple(fn(b, mod, context) if isinstance(b, DataflowBlock) else b for b in seq.blocks)
+        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+            return func
+        return func.replace(body=SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty))
+
+    return mod.with_functions({v: over(f) if isinstance(f, Function) else f for v, f in mod.items()})
