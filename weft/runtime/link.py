@@ -93,7 +93,7 @@ class Blob:
             head = (code if i == code_at else b"") + _string(kind.encode())
             at = 8 + body + len(head) + 8
             size = size_at(at)
-            self._parts += [head + struct.pack("<Q", size), partial(write, at=at)]
+            self._parts += [head + struct.pack("<Q", size), partial(_write_at, write, at)]
             body += len(head) + 8 + size
         if code_at == len(entries):
             self._parts.append(code)
@@ -109,6 +109,10 @@ class Blob:
                     file.write(part)
             else:
                 part(path)
+
+
+def _write_at(write: Callable[[Path, int], None], at: int, path: Path) -> None:
+    write(path, at)
 
 
 def _vector(values: Sequence[int]) -> bytes:
