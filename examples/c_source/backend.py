@@ -26,20 +26,25 @@ from weft.runtime import Module, jit_module
 from weft.tir import transform as t
 from weft.tir.pipeline import host_phases, is_lowered
 
-TYPES = {"bool": "uint8_t", "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t",
-         "int32": "int32_t", "int64": "int64_t"}  # fmt: skip
-CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}  # as DLPack numbers them
+TYPES = {
+    "bool": "uint8_t", "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t",
+    "int32": "int32_t", "uint16": "uint16_t", "int64": "int64_t", "uint64": "uint64_t", "handle": "void*",
+}  # fmt: skip
+MEMBERS = {  # what MakePackedAPI reads: fields of tensors and of packed values, elements of shapes
+    **{i: f"((DLTensor*){{0}})->{m}" for i, m in {
+        1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
+        8: "byte_offset", 10: "device.device_type"}.items()},
+    13: "((TVMFFIAny*){0})[{1}].type_index", 15: "*({2}*)&((TVMFFIAny*){0})[{1}].v_int64", 17: "(({2}*){0})[{1}]",
+}  # fmt: skip
 PRELUDE = """#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <tvm/ffi/c_api.h>
 #define FLOORDIV(a, b) ((a) / (b) - ((a) % (b) != 0 && ((a) % (b) < 0) != ((b) < 0)))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-static const DLTensor* tensor(const TVMFFIAny* a) {
-  if (a->type_index == kTVMFFIDLTensorPtr) return (const DLTensor*)a->v_ptr;
-  return a->type_index == kTVMFFITensor ? (const DLTensor*)((char*)a->v_obj + sizeof(TVMFFIObject)) : 0;
-}
-static int fail(const char* kind, const char* message) { TVMFFIErrorSetRaisedFromCStr(kind, message); return -1; }
+#define CHECK(ok, kind, ...) \\
+  if (!(ok)) { char text[512]; snprintf(text, 512, __VA_ARGS__); TVMFFIErrorSetRaisedFromCStr(kind, text); return -1; }
 """
 
 
@@ -71,6 +76,11 @@ def c_type(dtype: str) -> str:
     if str(dtype) not in TYPES:
         raise CodegenError(f"csource has no type '{dtype}'", expected=", ".join(TYPES))
     return TYPES[str(dtype)]
+
+
+def quoted(text: str) -> str:
+    """A string of C; TIR's are plain."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def missing(node: Any, s: Emitter) -> Any:
@@ -131,6 +141,14 @@ def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
 
 @STMT.on(tir.AttrStmt, tir.DeclBuffer)
 def _around(node: Any, s: Emitter) -> None:
+    STMT(node.body, s)
+
+
+@STMT.on(tir.AssertStmt)
+def _assert(node: tir.AssertStmt, s: Emitter) -> None:
+    text, *values = node.message.args if isinstance(node.message, ir.CallIntrin) else (node.message,)
+    numbers = "".join(f", (long long)({EXPR(v, s)})" for v in values)
+    s.lines.append(f"CHECK({EXPR(node.condition, s)}, {quoted(node.error_kind)}, {quoted(text.value)}{numbers})")
     STMT(node.body, s)
 
 
@@ -196,6 +214,13 @@ def _call(e: ir.CallIntrin, s: Emitter) -> str:
     name, args = e.op.name.removeprefix("tir."), [EXPR(a, s) for a in e.args]
     if name == "likely":
         return args[0]
+    if name == "tvm_struct_get":
+        member = MEMBERS[int(e.args[2].value)].format(args[0], args[1], c_type(e.dtype))
+        return f"(({c_type(e.dtype)}){member})"
+    if name == "isnullptr":
+        return f"(!{args[0]})"
+    if name == "handle_add_byte_offset":
+        return f"((void*)((char*){args[0]} + {args[1]}))"
     if name == "if_then_else":
         return f"({args[0]} ? {args[1]} : {args[2]})"
     if DataType(e.dtype).is_float and name in tir.intrin.INTRINSICS:
@@ -210,34 +235,17 @@ def lower(func: tir.PrimFunc) -> tir.PrimFunc:
     """Bring a function to flat loops over scalars, by the compiler's own passes."""
     name = func.attrs["global_symbol"]
     passes = [] if is_lowered(func) else [p for _, p in host_phases()]
-    passes += [t.lower_intrin(target="c"), t.scalarize(), t.simplify()]
+    passes += [t.lower_intrin(target="c"), t.scalarize(), t.simplify(), t.make_packed_api()]
     return ir.Sequential(passes)(ir.IRModule({name: func}))[name]  # type: ignore[return-value]
 
 
 def function(func: tir.PrimFunc) -> str:
-    """A function in the calling convention of tvm-ffi: arguments are checked, extents bound, then comes the body."""
-    s, name, buffers = Emitter(), func.attrs["global_symbol"], {id(p): b for p, b in func.buffer_map}
-    s.lines.append(f"int __tvm_ffi_{name}(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {{")
-    s.lines.append(f'if (n != {len(func.params)}) return fail("TypeError", "{name}: {len(func.params)} arguments");')
-    for i, p in enumerate(func.params):
-        if id(p) not in buffers:
-            field = "v_float64" if DataType(p.dtype).is_float else "v_int64"
-            s.lines.append(f"{c_type(p.dtype)} {s.name(p)} = ({c_type(p.dtype)})args[{i}].{field};")
-            continue
-        b, x, dt = buffers[id(p)], f"t{i}", DataType(buffers[id(p)].dtype)
-        wrong = f"!{x} || {x}->ndim != {len(b.shape)} || {x}->dtype.code != {CODES[dt.code]}"
-        s.lines.append(f"const DLTensor* {x} = tensor(args + {i});")
-        message = f"{name}: argument {i} is no {dt} tensor of {len(b.shape)} axes"
-        s.lines.append(f'if ({wrong} || {x}->dtype.bits != {dt.bits}) return fail("TypeError", "{message}");')
-        s.lines.append(f"void* {s.name(b.data)} = (char*){x}->data + {x}->byte_offset;")
-        for axis, extent in enumerate(b.shape):
-            if isinstance(extent, ir.Var) and id(extent) not in s.names:
-                s.lines.append(f"{c_type(extent.dtype)} {s.name(extent)} = {x}->shape[{axis}];")
-            else:
-                message = f"{name}: argument {i}: extent of axis {axis}"
-                s.lines.append(f'if ({x}->shape[{axis}] != {EXPR(extent, s)}) return fail("ValueError", "{message}");')
+    """A function that ``MakePackedAPI`` has made one of the calling convention of tvm-ffi."""
+    s = Emitter()
+    types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
+    params = ", ".join(f"{of} {s.name(p)}" for of, p in zip(types, func.params, strict=True))
     STMT(func.body, s)
-    return "\n".join([*s.lines, "return 0;", "}", ""])
+    return "\n".join([f"int {func.attrs['global_symbol']}({params}) {{", *s.lines, "return 0;", "}", ""])
 
 
 def source(mod: ir.IRModule) -> str:

@@ -33,9 +33,9 @@ def test_a_schedule_with_vectors_and_a_symbolic_extent():
         add(x, y, z)
         np.testing.assert_allclose(z, x + 2 * y)
     assert "int __tvm_ffi_add(void* self" in add.get_source()
-    with pytest.raises(ValueError, match="add: argument 2: extent of axis 0"):
+    with pytest.raises(ValueError, match=r"add: argument 2 .*: expected shape\[0\] == 37, found 3"):
         add(x, y, z[:3])
-    with pytest.raises(TypeError, match="add: argument 0 is no float32 tensor of 1 axes"):
+    with pytest.raises(TypeError, match="expected dtype float32, found bits 64"):
         add(x.astype("float64"), y, z)
 
 

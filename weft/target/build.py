@@ -14,6 +14,7 @@ from weft.target.llvm import load_objects as _llvm_load
 from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.pipeline import lower
+from weft.tir.transform.make_packed_api import PREFIX
 
 __all__ = ["build", "compile_func", "get_source", "load_objects"]
 
@@ -115,7 +116,8 @@ def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "ll") ->
 
 def _build_llvm(mod: IRModule, target: Target) -> Module:
     functions = _named(mod)
-    return load_objects([compile_func(f, target) for f in functions], [f.attrs["global_symbol"] for f in functions])
+    names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
+    return load_objects([compile_func(f, target) for f in functions], names)
 
 
 register_global_func("weft.target.build.llvm", _build_llvm, override=True)

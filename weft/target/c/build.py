@@ -14,6 +14,7 @@ from weft.support.cc import run_compiler
 from weft.target.c.entry import emit_c
 from weft.target.target import Target
 from weft.tir import PrimFunc
+from weft.tir.transform.make_packed_api import PREFIX
 
 __all__ = ["build_c", "compile_c"]
 
@@ -41,7 +42,7 @@ def compile_c(source: str, folder: Path, options: tuple[str, ...] = ()) -> tuple
 def build_c(mod: IRModule, target: Target) -> Module:
     """Compile the functions of a module for target c."""
     functions = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
-    names = [str(f.attrs["global_symbol"]) for f in functions]
+    names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
     march = target.attrs.get("march") or target.attrs.get("mcpu")
     with tempfile.TemporaryDirectory(prefix="weft-c-") as folder:
         code, path = compile_c(emit_c(functions), Path(folder), (f"-march={march}",) if march else ())

@@ -65,6 +65,8 @@ def _function(func: PrimFunc) -> str:
     name = func.attrs.get("global_symbol") or "main"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
+    if func.attrs.get("calling_conv") == 1:
+        return _packed_function(func, name)
     buffers = {id(p): b for p, b in func.buffer_map}
     device, body = bind_device(func)
     dims = [*_dimension_vars(func), *([device] if device is not None else [])]
@@ -83,6 +85,15 @@ def _function(func: PrimFunc) -> str:
     STMT(body, s)
     text = "\n".join([f"static int {name}_impl({', '.join(params) or 'void'}) {{", *s.lines, "  return 0;", "}"])
     return text + "\n" + _Entry(func, name, buffers, dims, device).text()
+
+
+def _packed_function(func: PrimFunc, name: str) -> str:
+    """A function that ``MakePackedAPI`` has given its checks."""
+    s = Emitter()
+    types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
+    params = ", ".join(f"{of} {s.fresh(p)}" for of, p in zip(types, func.params, strict=True))
+    STMT(func.body, s)
+    return "\n".join(["", f"int {name}({params}) {{", *s.lines, "  return 0;", "}", ""])
 
 
 def _dimension_vars(func: PrimFunc) -> list[Var]:

@@ -42,6 +42,7 @@ from weft.ir import (
     StringImm,
     Sub,
     Var,
+    as_int,
 )  # fmt: skip
 from weft.tir import Buffer, BufferLoad
 
@@ -273,3 +274,25 @@ def _packed(e: CallIntrin, s: Emitter) -> str:
         f"({{ static void* known; TVMFFIAny a[] = {{ {', '.join([*fields, '{0}'])} }}; "
         f"if (weft_call({string(name.value)}, {known}, a, {n})) {{ {free}return -1; }} {value}; }})"
     )
+
+
+_MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
+            8: "byte_offset", 9: "device.id", 10: "device.type"}  # fmt: skip
+"""Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
+
+
+def _field(e: CallIntrin, args: Sequence[str]) -> str:
+    """A field of a tensor or a packed value, or an element of an array."""
+    of, field = value_type(e.dtype, e), as_int(e.args[2])
+    if field in _MEMBERS:
+        return f"(({of})((DLTensor*){args[0]})[{args[1]}].{_MEMBERS[field]})"
+    if field == 13:
+        return f"((({of})((TVMFFIAny*){args[0]})[{args[1]}].type_index))"
+    if field == 15:
+        kind = "v_ptr" if e.dtype == "handle" else "v_float64" if e.dtype == "float64" else "v_int64"
+        return f"(({of})((TVMFFIAny*){args[0]})[{args[1]}].{kind})"
+    if field == 17:
+        return f"((({of}*){args[0]})[{args[1]}])"
+    known = ", ".join(map(str, (*_MEMBERS, 13, 15, 17)))
+    raise CodegenError("tvm_struct_get of a field that target c does not know", where=e.span,
+                       expected=f"one of {known}", found=str(e.args[2]))  # fmt: skip

@@ -44,6 +44,9 @@ def emit_function(module: ModuleEmitter, func: PrimFunc, linkage: str = "interna
     name = func.attrs.get("global_symbol")
     if not name:
         raise CodegenError("a function without 'global_symbol' has no entry point", where=func.span)
+    if func.attrs.get("calling_conv") == 1:  # MakePackedAPI wrote the checks
+        _emit_packed(module, func, str(name))
+        return
     dims, device = emit_body(module, func, name, f"{linkage} i32", "noinline")
     Entry(module, func, name, FunctionEmitter(module, f"__tvm_ffi_{name}"), dims, device).emit()
 
@@ -83,6 +86,25 @@ def emit_body(
     impl.emit("ret i32 0")
     module.functions.append(finish(impl, f"define {kind} @{name}_impl({', '.join(params)}) {attribute} #0"))
     return dims, device
+
+
+def _emit_packed(module: ModuleEmitter, func: PrimFunc, name: str) -> None:
+    """Emit a function that takes packed arguments itself."""
+    emit_body(module, func, name, "internal i32", "noinline")
+    params = ", ".join(f"{llvm_type(p.dtype)} %a{i}" for i, p in enumerate(func.params))
+    s = FunctionEmitter(module, name)
+    _leave(s, s.effect(f"call i32 @{name}_impl({params})"), name)
+    module.functions.append(finish(s, f"define i32 @{name}({params}) #0"))
+
+
+def _leave(s: FunctionEmitter, code: str, name: str) -> None:
+    """Return what the body returned; where it found no memory, raise that."""
+    s.branch(s.value(f"icmp eq i32 {code}, -2"), "nomem", "out")
+    s.start("nomem")
+    text = s.module.string(f"{name}: out of memory for a workspace")
+    s.emit("ret i32 " + s.effect(raise_error(s.module, s.module.string("MemoryError"), text)))
+    s.start("out")
+    s.emit(f"ret i32 {code}")
 
 
 def dimension_vars(func: PrimFunc) -> list[Var]:
@@ -158,12 +180,7 @@ class Entry:
             )
         args += [f"{llvm_type(v.dtype)} {s.env[id(v)]}" for v in self.dims]
         code = s.effect(f"call i32 @{self.name}_impl({', '.join(args)})")
-        s.branch(s.value(f"icmp eq i32 {code}, -2"), "nomem", "out")
-        s.start("nomem")
-        text = self.module.string(f"{self.name}: out of memory for a workspace")
-        s.emit("ret i32 " + s.effect(raise_error(self.module, self.module.string("MemoryError"), text)))
-        s.start("out")
-        s.emit(f"ret i32 {code}")
+        _leave(s, code, self.name)
         s.lines.extend(self.failures)
         header = f"define i32 @__tvm_ffi_{self.name}(ptr %self, ptr %args, i32 %num_args, ptr %ret) #0"
         self.module.functions.append(finish(s, header))

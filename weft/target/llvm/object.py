@@ -20,7 +20,16 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from weft.error import CodegenError, InternalError
-from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale  # noqa: F401 - rules of the tables
+from weft.target.llvm import (  # noqa: F401 - rules of the tables
+    anylist,
+    expr,
+    intrin,
+    kernel_call,
+    packed,
+    parallel,
+    scale,
+    struct,
+)
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target

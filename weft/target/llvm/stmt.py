@@ -96,7 +96,7 @@ def _prefetch(node: Prefetch, s: FunctionEmitter) -> None:
 @STMT.on(LetStmt)
 def _let(node: LetStmt, s: FunctionEmitter) -> None:
     s.forget()
-    s.env[id(node.var)] = s.expr(node.value)
+    (s.pointers if node.var.dtype == "handle" else s.env)[id(node.var)] = s.expr(node.value)
     if DataType(node.var.dtype).is_integer and DataType(node.var.dtype).lanes == 1:
         s.analyzer.bind(node.var, node.value, allow_override=True)
     STMT(node.body, s)

@@ -17,6 +17,7 @@ from weft.tir.transform.lower_blocks import lower_blocks
 from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
+from weft.tir.transform.make_packed_api import make_packed_api
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.scalarize import scalarize
@@ -40,6 +41,7 @@ LoopPartition = loop_partition
 LowerCrossThreadReduction = lower_cross_thread_reduction
 LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin
+MakePackedAPI = make_packed_api
 RemoveNoOp = remove_no_op
 Scalarize = scalarize
 Simplify = StmtSimplify = simplify
