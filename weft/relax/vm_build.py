@@ -129,7 +129,7 @@ def _compile_objects(
     """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
     functions = list(_named(mod).items())
     done = 0
-    own_code = any(k.startswith("tir.") for k in PassContext.current().config) or rules_of(target.kind.name)
+    cached = tir_pipeline is None and _is_plain(target)
 
     def report(name: str) -> None:
         nonlocal done
@@ -140,7 +140,7 @@ def _compile_objects(
     def compile_one(item: tuple[str, PrimFunc]) -> bytes:
         name, func = item
         linkage = "hidden" if name in direct else "internal"
-        key = _cache_key(func, name, target, linkage) if tir_pipeline is None and not own_code else None
+        key = _cache_key({name: func}, target, linkage) if cached else None
         code = cache.get(key) if key is not None else None
         if code is None:
             code = compile_func(_scheduled(func, name, target, tir_pipeline), target, linkage)
@@ -168,13 +168,26 @@ def _compile_functions(
 ) -> bytes:
     """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
     host = target if target.kind.name == "llvm" else Target("llvm")
-    kernels: dict[str, Kernel] = {}
-    for name, func in _named(mod).items():
-        if name in direct:
+    called = {n: f for n, f in _named(mod).items() if n in direct}
+    key = (
+        _cache_key(_named(functions) | called, host, "functions") if tir_pipeline is None and _is_plain(host) else None
+    )
+    code = cache.get(key) if key is not None else None
+    if code is None:
+        kernels: dict[str, Kernel] = {}
+        for name, func in called.items():
             inline = _is_small(func)
             body = lower(_scheduled(func, name, target, tir_pipeline), target) if inline else func
             kernels[name] = Kernel(body, inline)
-    return emit_object(list(_named(functions).values()), host, kernels=kernels)
+        code = emit_object(list(_named(functions).values()), host, kernels=kernels)
+        if key is not None:
+            cache.put(key, code)
+    return code
+
+
+def _is_plain(target: Target) -> bool:
+    """Whether the code of a function depends on nothing but the function and the target."""
+    return not any(k.startswith("tir.") for k in PassContext.current().config) and not rules_of(target.kind.name)
 
 
 def _is_small(func: PrimFunc) -> bool:
@@ -184,8 +197,9 @@ def _is_small(func: PrimFunc) -> bool:
     return sum(elements) <= _INLINE_ELEMENTS
 
 
-def _cache_key(func: PrimFunc, name: str, target: Target, linkage: str) -> str:
-    text = "\n".join([fingerprint(func), name, linkage, str(target), compiler_fingerprint()])
+def _cache_key(functions: Mapping[str, PrimFunc], target: Target, kind: str) -> str:
+    parts = [part for name, func in functions.items() for part in (fingerprint(func), name)]
+    text = "\n".join([*parts, kind, str(target), compiler_fingerprint()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

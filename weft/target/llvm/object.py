@@ -62,7 +62,9 @@ def _emitted(
     kernels: Mapping[str, Any] | None = None,
 ) -> ModuleEmitter:
     module = ModuleEmitter(target)
-    module.kernels.update(kernels or {})
+    if kernels is not None:
+        module.kernels.update(kernels)
+        module.has_scalar_loop = True  # small functions are to be inlined
     for func in functions:
         emit_function(module, func, linkage)
     return module
@@ -93,7 +95,7 @@ def _optimised(emitted: ModuleEmitter) -> tuple[Any, Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, True
     builder = llvm.create_pass_builder(machine, options)
-    if emitted.has_scalar_loop or emitted.inlined:
+    if emitted.has_scalar_loop:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
