@@ -35,6 +35,8 @@ static pthread_barrier_t barrier;
 static void __syncthreads() { pthread_barrier_wait(&barrier); }
 static float __int_as_float(int b) { float f; std::memcpy(&f, &b, 4); return f; }
 static int __float_as_int(float f) { int b; std::memcpy(&b, &f, 4); return b; }
+static float rsqrtf(float v) { return 1 / std::sqrt(v); }
+static double rsqrt(double v) { return 1 / std::sqrt(v); }
 static int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
 static int __clzll(unsigned long long v) { return v ? __builtin_clzll(v) : 64; }
 alignas(16) static unsigned char weft_shared[232448];

@@ -138,6 +138,21 @@ for name, func, shape, numpy in cases:
     np.testing.assert_allclose(b.numpy(), numpy(x, axis=1), rtol=1e-5, atol=1e-5)
     assert "bar.sync" in weft.build(func, target="nvptx").get_source("ptx") or name == "g"
 
+# What follows a reduction may be outside of its threads: all of them store the same.
+A = te.placeholder((4, 32), name="A")
+k = te.reduce_axis((0, 32))
+S = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="S")
+R = te.compute((4,), lambda i: S[i] * 2.0, name="R")
+s = te.create_schedule(R.op)
+s[S].bind(S.op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+s[R].bind(R.op.axis[0], te.thread_axis("blockIdx.x"))
+s[S].compute_at(s[R], R.op.axis[0])
+f, text = build(s, [A, R])
+x = rng.random((4, 32), "float32")
+a, b = put(x, np.zeros(4, "float32"))
+f(a, b)
+np.testing.assert_allclose(b.numpy(), 2 * x.sum(1), rtol=1e-5)
+
 # TIR schedules: the initial value is stored inside the nest; two axes of threads reduce together.
 @T.prim_func
 def total(A: T.Buffer((3, 6, 50), "float32"), B: T.Buffer((3,), "float32")):

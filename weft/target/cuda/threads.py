@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from weft.error import CodegenError
-from weft.ir import EQ, LT, And, Node, PrimExpr, Var, as_int, children, structural_equal, walk
+from weft.ir import EQ, LT, And, CallIntrin, Node, PrimExpr, Var, as_int, children, structural_equal, walk
 from weft.tir import (
     AllocBuffer,
     AttrStmt,
@@ -101,13 +101,25 @@ def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State)
     elif isinstance(node, BufferStore) and id(node.buffer.data) in s.given:
         used = s.depends(node.indices)
         own = frozenset(tag for tag, var in axes.items() if id(var) in used)
-        s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone))
+        s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone | _agreed(node, axes, s)))
     elif isinstance(node, IfThenElse):
         _visit(node.then_case, axes, alone | _singled_out(node.condition, axes), s)
         _visit(node.else_case, axes, alone, s)
         return
     for child in children(node) if isinstance(node, Stmt) else ():
         _visit(child, axes, alone, s)
+
+
+def _agreed(node: BufferStore, axes: Mapping[str, Var], s: _State) -> frozenset[str]:
+    """The axes whose threads all store the same: a value of shared memory and of what does not tell them apart."""
+    loads = [n for n in walk(node.value) if isinstance(n, BufferLoad)]
+    if any(n.buffer.data is node.buffer.data or not n.buffer.scope.startswith(("shared", "global")) for n in loads):
+        return frozenset()
+    if any(isinstance(n, CallIntrin) and "shuffle" in str(n.op) for n in walk(node.value)):
+        return frozenset()
+    used = s.depends(node.value) | s.depends(node.indices)
+    apart = {tag for tag, var in axes.items() if id(var) in used}
+    return frozenset(tag for tag in AXES if tag.startswith("threadIdx") and tag not in apart)
 
 
 def _singled_out(condition: PrimExpr, axes: Mapping[str, Var]) -> frozenset[str]:
