@@ -29,6 +29,11 @@ def part_of_a_maker(s):
     s.reverse_compute_at("Y", last)
 
 
+def pad_an_update(s):
+    s.decompose_reduction("C", s.get_loops("C")[0])
+    s.pad_einsum("C_update", [4, 4, 5])
+
+
 def again_for_each_reader(s):
     s.compute_at("S", s.get_loops("Y")[0])
     s.decompose_reduction("S", s.get_loops("S")[0])
@@ -47,6 +52,7 @@ CASES = {
     "rfactor: (other statements|the block does not stand alone)": ("matmul", shared_nest),
     "rfactor: the range of a loop": ("triangle", lambda s: s.rfactor(s.get_loops("S")[1])),
     "blockize: the range of a loop depends on another": ("triangle", lambda s: s.blockize(s.get_loops("S")[1])),
+    "pad_einsum: the block is no whole reduction": ("matmul", pad_an_update),
     "pad_einsum: the loops are scheduled": ("triangle", lambda s: s.pad_einsum("S", [4, 1])),
     "blockize: the range of a loop": ("triangle", lambda s: s.blockize(s.get_loops("S")[0])),
     "reverse_compute_at: the loop runs after": (

@@ -21,6 +21,7 @@ from weft.ir import (
     rewrite,
 )
 from weft.tir.analysis.access import point_region
+from weft.tir.analysis.dependence import is_reduction
 from weft.tir.analysis.structure import replace_node, replace_stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.cache import top_child
@@ -56,6 +57,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
         iv.var: analyzer.simplify(ceildiv(old[iv.var], p) * p) for iv, p in zip(block.iter_vars, padding, strict=True)
     }
     grown = {v for v in old if not analyzer.can_prove_equal(old[v], new[v])}
+    _check_grown(realize, scope, grown, loads)
     before, after, swap = [], [], {}
     own = {id(w.buffer) for w in block.writes}
     for load in loads:
@@ -86,6 +88,21 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
         nest = replace_stmt(nest, found, replace_node(found, extent=new[iv.var]))
     state.replace(top, seq(*before, nest, *after))
     state.alloc(state.scope_of_block(name), *swap.values())
+
+
+def _check_grown(realize: BlockRealize, scope: Block, grown: set[Var], loads: list[BufferLoad]) -> None:
+    """Refuse where padding would be added to elements: it must be other elements, or products with zeros."""
+    block, name = realize.block, realize.block.name_hint
+    if not is_reduction(realize, scope):
+        raise refuse("pad_einsum", "the block is no whole reduction with its init", block=name,
+                     help="pad before decompose_reduction")  # fmt: skip
+    assert isinstance(block.body, BufferStore)
+    stored = {i for i in block.body.indices if isinstance(i, Var)}
+    read = {i for x in loads if x.buffer is not block.body.buffer for i in x.indices if isinstance(i, Var)}
+    for iv in block.iter_vars:
+        if iv.var in grown and iv.var not in (read if iv.iter_type == "reduce" else stored):
+            raise refuse("pad_einsum", f"'{iv.var.name}' is not an index of what is padded", block=name,
+                         help="give 1 for its padding")  # fmt: skip
 
 
 def _is_plain(loops: list[For], realize: BlockRealize, top: Stmt, state: ScheduleState) -> bool:
