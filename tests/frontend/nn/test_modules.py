@@ -184,6 +184,32 @@ def test_default_dtype():
         nn.set_default_dtype("float32")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision(dtype):
+    """Modules of narrow floats are scheduled like others; a missing rule would be an error here."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            self.norm = nn.RMSNorm(32, -1, 1e-5, bias=False)
+            self.fc = nn.Linear(32, 16)
+
+        def forward(self, x):
+            return op.softmax(op.silu(self.fc(self.norm(x))), -1)
+
+    model, reference = Block(), torch.nn.Module()
+    reference.norm, reference.fc = torch.nn.RMSNorm(32, eps=1e-5), torch.nn.Linear(32, 16)
+    model.to(dtype)
+    narrow = getattr(torch, dtype)
+    model.load_state_dict({name: value.to(narrow) for name, value in reference.state_dict().items()})
+    jitted = model.jit({"forward": {"x": spec.Tensor([1, "n", 32], dtype)}})
+    for n in (1, 5):
+        x = torch.randn(1, n, 32)
+        want = torch.nn.functional.silu(reference.fc(reference.norm(x))).softmax(-1)
+        found = jitted(x.to(narrow))
+        assert found.dtype == narrow
+        torch.testing.assert_close(found.float(), want, rtol=5e-2, atol=5e-3)
+
+
 def test_out_dtype():
     layer = nn.Linear(4, 3, dtype="float16", out_dtype="float32")
     assert (layer.weight.dtype, layer.bias.dtype) == ("float16", "float32")
