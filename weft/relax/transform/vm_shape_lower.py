@@ -52,7 +52,7 @@ _USE_IMM, _LOAD = 0, 1
 
 
 @module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
-def vm_shape_lower(mod: IRModule) -> IRModule:
+def vm_shape_lower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     """Check parameter types at entry and compute symbolic shapes in a heap.
 
     Requires
@@ -93,6 +93,10 @@ def vm_shape_lower(mod: IRModule) -> IRModule:
                     ),
                 )
                 return x
+
+    Parameters
+    ----------
+        ``emit_err_ctx``: taken for TVM's sake: errors always name the parameter.
     Cost
         Linear; one TIR function for each place where new expressions can be computed.
     Source
