@@ -25,8 +25,15 @@ _CHECKS: list[Callable[[int, Any, Any], None]] = []
 _duplicate: Callable[[Any], Any] = tvm_ffi.get_global_func("weft.builtin")("vm.builtin.copy")
 
 
-def register_wrapper(cls: type, wrapper: Callable[[Any], Any]) -> None:
-    """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``."""
+_usual_class: type = object  # what most functions return: found without a look into the table
+_usual_wrapper: Wrapper = bool
+
+
+def register_wrapper(cls: type, wrapper: Callable[[Any], Any], *, usual: bool = False) -> None:
+    """Return values of class `cls`, a tvm-ffi class, become ``wrapper(value)``; `usual` for the most frequent one."""
+    global _usual_class, _usual_wrapper
+    if usual:
+        _usual_class, _usual_wrapper = cls, wrapper
     _BASE_WRAPPERS[cls] = wrapper
     _WRAPPERS.clear()
     _WRAPPERS.update(_BASE_WRAPPERS)
@@ -88,6 +95,8 @@ class PackedFunc(tvm_ffi.Function):
             for place, (given, taken) in enumerate(zip(args, converted, strict=True)):
                 for check in _CHECKS if taken is not given else ():
                     check(place, given, taken)
+        if type(value) is _usual_class:
+            return _usual_wrapper(value)
         try:  # an exact dict: looking up in one takes a third of what a call does
             wrapper = _WRAPPERS[type(value)]
         except KeyError:

@@ -358,7 +358,7 @@ def _wrap_item(value: Any) -> Any:
     return value
 
 
-register_wrapper(tvm_ffi.Tensor, Tensor)
+register_wrapper(tvm_ffi.Tensor, Tensor, usual=True)
 register_wrapper(tvm_ffi.Array, _wrap_array)
 register_argument(_convert_argument)
 register_check(_check_unwritten)
