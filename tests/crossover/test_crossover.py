@@ -51,11 +51,12 @@ def side(package, *words):
 
 @needs_tvm
 @pytest.mark.parametrize("name", programs.SOURCES)
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 @pytest.mark.parametrize("builder", ["tvm", "weft"])
-def test_both_machines_agree(builder, name, tmp_path):
+def test_both_machines_agree(builder, exec_mode, name, tmp_path):
     """What one side compiled gives in both machines the same: what NumPy gives. Its text is the same in both, too."""
     library = tmp_path / "model.so"
-    side(builder, "build", name, library)
+    side(builder, "build", name, library, exec_mode)
     results = []
     for runner in ("tvm", "weft"):
         side(runner, "run", name, library, tmp_path / f"{runner}.npz")
