@@ -12,16 +12,12 @@
 
 #include "error.h"
 #include "memory.h"
+#include "serial.h"
 
 namespace weft {
 
 using tvm::ffi::Any;
 
-namespace {
-
-[[noreturn]] void raise(const std::string& message) { throw tvm::ffi::Error("ExecutableError", message, ""); }
-
-// Names and strings reach error messages and Python, which need them well-formed.
 bool is_utf8(const std::string& text) {
   for (size_t i = 0; i < text.size();) {
     auto c = static_cast<unsigned char>(text[i]);
@@ -40,81 +36,26 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
-// A cursor over untrusted bytes: every read is checked against what is left, errors name section and offset.
-class Reader {
- public:
-  Reader(const char* data, size_t size, TVMFFIObject* keep) : data_(data), size_(size), keep_(keep) {}
+bool valid_dtype(DLDataType dtype) {
+  if (dtype.bits == 0 && dtype.lanes == 0 && dtype.code == kDLOpaqueHandle) return true;  // void
+  return dtype.bits > 0 && dtype.bits <= 128 && dtype.lanes >= 1 && dtype.code <= 20;
+}
 
-  void section(const char* name) { section_ = name; }
+void ErrorList::raise_if_any() const {
+  if (empty()) return;
+  std::string text = "executable: " + std::to_string(total_) + (total_ == 1 ? " error" : " errors") + " in verification";
+  for (const auto& e : errors_) text += "\n- " + e;
+  if (total_ > errors_.size()) text += "\n- ...";
+  raise_executable_error(text);
+}
 
-  [[noreturn]] void error(const std::string& what) const {
-    raise("executable: section " + std::string(section_) + ", offset " + std::to_string(at_) + ": " + what);
-  }
-
-  const char* take(uint64_t n, const char* what) {
-    if (n > size_ - at_) {
-      error(std::string("cut short: ") + what + " needs " + std::to_string(n) + " bytes, found " +
-            std::to_string(size_ - at_));
-    }
-    const char* p = data_ + at_;
-    at_ += static_cast<size_t>(n);
-    return p;
-  }
-
-  template <typename T>
-  T pod(const char* what) {
-    T value;
-    std::memcpy(&value, take(sizeof(T), what), sizeof(T));
-    return value;
-  }
-
-  // A count of elements that need at least `least` bytes each: refused when the rest of the file cannot hold them.
-  uint64_t count(uint64_t least, const char* what) {
-    auto n = pod<uint64_t>(what);
-    if (n > (size_ - at_) / least) {
-      error("cut short: " + std::to_string(n) + " " + what + " do not fit in the " + std::to_string(size_ - at_) +
-            " bytes left");
-    }
-    return n;
-  }
-
-  std::string str(const char* what) {
-    uint64_t n = count(1, what);
-    std::string text(take(n, what), static_cast<size_t>(n));
-    if (!is_utf8(text)) error(std::string(what) + " is not UTF-8");
-    return text;
-  }
-
-  std::vector<int64_t> words(const char* what) {
-    uint64_t n = count(8, what);
-    std::vector<int64_t> out(static_cast<size_t>(n));
-    const char* p = take(n * 8, what);
-    if (n != 0) std::memcpy(out.data(), p, static_cast<size_t>(n) * 8);
-    return out;
-  }
-
-  size_t left() const { return size_ - at_; }
-  // What keeps the bytes in place, or null.
-  TVMFFIObject* keep() const { return keep_; }
-
- private:
-  const char* data_;
-  size_t size_;
-  TVMFFIObject* keep_;
-  size_t at_ = 0;
-  const char* section_ = "header";
-};
+namespace {
 
 Any own(TVMFFIObject* object) {
   Any out;
   reinterpret_cast<TVMFFIAny*>(&out)->type_index = object->type_index;
   reinterpret_cast<TVMFFIAny*>(&out)->v_obj = object;
   return out;
-}
-
-bool valid_dtype(DLDataType dtype) {
-  if (dtype.bits == 0 && dtype.lanes == 0 && dtype.code == kDLOpaqueHandle) return true;  // void
-  return dtype.bits > 0 && dtype.bits <= 128 && dtype.lanes >= 1 && dtype.code <= 20;
 }
 
 Any read_tensor(Reader* in) {
@@ -148,6 +89,8 @@ Any read_tensor(Reader* in) {
   return own(tensor);
 }
 
+}  // namespace
+
 Any read_constant(Reader* in) {
   auto tag = in->pod<int32_t>("constant tag");
   switch (tag) {
@@ -171,45 +114,13 @@ Any read_constant(Reader* in) {
   }
 }
 
-// The counterpart of Reader: into a string, into a file, or only counting.
-class Writer {
- public:
-  explicit Writer(std::string* text) : text_(text) {}
-  explicit Writer(std::FILE* file) : file_(file) {}
-
-  void bytes(const void* data, size_t n) {
-    size_ += n;
-    if (text_ != nullptr) text_->append(static_cast<const char*>(data), n);
-    if (file_ != nullptr && n != 0 && std::fwrite(data, 1, n, file_) != n) {
-      throw tvm::ffi::Error("OSError", std::string("cannot write the executable: ") + std::strerror(errno), "");
-    }
-  }
-  template <typename T>
-  void pod(T value) {
-    bytes(&value, sizeof(T));
-  }
-  void str(const char* data, size_t n) {
-    pod<uint64_t>(n);
-    bytes(data, n);
-  }
-  void str(const std::string& text) { str(text.data(), text.size()); }
-  void words(const std::vector<int64_t>& words) {
-    pod<uint64_t>(words.size());
-    bytes(words.data(), words.size() * 8);
-  }
-  size_t size() const { return size_; }
-
- private:
-  std::string* text_ = nullptr;
-  std::FILE* file_ = nullptr;
-  size_t size_ = 0;
-};
+namespace {
 
 void write_tensor(Writer* out, const DLTensor& tensor) {
   int64_t nbytes = 0;
-  if (!tensor_nbytes(tensor.shape, tensor.ndim, tensor.dtype, &nbytes)) raise("executable: constant tensor is too large");
+  if (!tensor_nbytes(tensor.shape, tensor.ndim, tensor.dtype, &nbytes)) raise_executable_error("executable: constant tensor is too large");
   if (tensor.device.device_type != kDLCPU || !is_contiguous(tensor)) {
-    raise("executable: constant tensors must be contiguous and on the CPU");
+    raise_executable_error("executable: constant tensors must be contiguous and on the CPU");
   }
   out->pod<uint64_t>(kTensorMagic);
   out->pod<uint64_t>(0);
@@ -221,6 +132,8 @@ void write_tensor(Writer* out, const DLTensor& tensor) {
   out->pod<int64_t>(nbytes);
   out->bytes(static_cast<const char*>(tensor.data) + tensor.byte_offset, static_cast<size_t>(nbytes));
 }
+
+}  // namespace
 
 void write_constant(Writer* out, const Any& value) {
   const auto& raw = *reinterpret_cast<const TVMFFIAny*>(&value);
@@ -250,9 +163,11 @@ void write_constant(Writer* out, const Any& value) {
     case kTVMFFIDataType:
       out->pod<int32_t>(kTVMFFIDataType);
       return out->pod(raw.v_dtype);
-    default: raise("executable: a constant cannot be " + describe(raw));
+    default: raise_executable_error("executable: a constant cannot be " + describe(raw));
   }
 }
+
+namespace {
 
 // ---- verifier -------------------------------------------------------------------------------------------------------
 
@@ -267,20 +182,11 @@ class Verifier {
         if (p_.functions[i].kind == FuncKind::kVM) check_function(p_.functions[i]);
       }
     }
-    if (errors_.empty()) return;
-    std::string text = "executable: " + std::to_string(total_) + (total_ == 1 ? " error" : " errors") + " in verification";
-    for (const auto& e : errors_) text += "\n- " + e;
-    if (total_ > errors_.size()) text += "\n- ...";
-    raise(text);
+    errors_.raise_if_any();
   }
 
  private:
-  static constexpr size_t kMaxErrors = 20;
-
-  void error(const std::string& text) {
-    ++total_;
-    if (errors_.size() < kMaxErrors) errors_.push_back(text);
-  }
+  void error(const std::string& text) { errors_.add(text); }
 
   void check_tables() {
     p_.by_name.clear();
@@ -290,7 +196,7 @@ class Verifier {
       if (p_.instr_offset[i] < 0 || p_.instr_offset[i] >= end || end > static_cast<int64_t>(p_.instr_data.size())) {
         error("section code: instruction " + std::to_string(i) + " has words [" + std::to_string(p_.instr_offset[i]) +
               ", " + std::to_string(end) + ") of " + std::to_string(p_.instr_data.size()));
-        if (errors_.size() == kMaxErrors) break;
+        if (errors_.full()) break;
       }
     }
     if (n_instr != 0 && p_.instr_offset[0] != 0) error("section code: the first instruction is not at word 0");
@@ -418,8 +324,7 @@ class Verifier {
   Program& p_;
   const FuncInfo* function_ = nullptr;
   int64_t pc_ = 0;
-  std::vector<std::string> errors_;
-  size_t total_ = 0;
+  ErrorList errors_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "error.h"
+#include "register_stack.h"
 
 namespace weft {
 
@@ -16,61 +17,11 @@ namespace {
 
 constexpr const char* kCompiledPrefix = "__vmtir__";
 constexpr int kMaxDepth = 1000;
-constexpr size_t kChunkWords = size_t{1} << 14;
 constexpr uint32_t kSignalPeriod = 1 << 12;  // backward jumps between two looks at Ctrl-C
 
-// Registers of the running frames of one thread, in chunks that never move.
-struct Chunk {
-  Chunk* previous;
-  Chunk* next;
-  size_t size;
-  TVMFFIAny words[1];
-};
-
-struct Stack {
-  Chunk* chunk = nullptr;
-  TVMFFIAny* top = nullptr;
-  TVMFFIAny* limit = nullptr;
+struct Stack : RegisterStack {
   int depth = 0;
   VM* vm = nullptr;
-
-  ~Stack() {
-    while (chunk != nullptr && chunk->next != nullptr) chunk = chunk->next;
-    while (chunk != nullptr) {
-      Chunk* previous = chunk->previous;
-      std::free(chunk);
-      chunk = previous;
-    }
-  }
-
-  // Makes `chunk` one with room for n words; false when out of memory.
-  bool grow(size_t n) {
-    Chunk* next = chunk != nullptr ? chunk->next : nullptr;
-    if (next != nullptr && next->size < n) {
-      Chunk* rest = next->next;
-      std::free(next);
-      next = nullptr;
-      chunk->next = nullptr;
-      while (rest != nullptr) {
-        Chunk* after = rest->next;
-        std::free(rest);
-        rest = after;
-      }
-    }
-    if (next == nullptr) {
-      size_t size = n > kChunkWords ? n : kChunkWords;
-      next = static_cast<Chunk*>(std::malloc(sizeof(Chunk) + size * sizeof(TVMFFIAny)));
-      if (next == nullptr) return false;
-      next->previous = chunk;
-      next->next = nullptr;
-      next->size = size;
-      if (chunk != nullptr) chunk->next = next;
-    }
-    chunk = next;
-    top = chunk->words;
-    limit = chunk->words + chunk->size;
-    return true;
-  }
 };
 
 thread_local Stack* stack_ptr __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -122,14 +73,6 @@ class FrameGuard {
   TVMFFIAny* regs_ = nullptr;
 };
 
-// Ctrl-C and other signals of the surrounding environment; true with the error raised. The kind tells tvm-ffi that the
-// exception itself is already set on the other side.
-[[gnu::noinline]] bool interrupted() {
-  if (TVMFFIEnvCheckSignals() == 0) return false;
-  fail("EnvErrorAlreadySet", "interrupted");
-  return true;
-}
-
 inline bool truthy(const TVMFFIAny& value, bool* ok) {
   *ok = value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
   return value.v_int64 != 0;
@@ -152,6 +95,28 @@ Callee find_in_module(tvm::ffi::ModuleObj* module, const std::string& name, std:
 }
 
 }  // namespace
+
+int append_frame(const std::string& function, int64_t line, const std::string& callee, int rc) {
+  if (rc == -2) return rc;  // an error of the surrounding environment, set outside tvm-ffi
+  TVMFFIObjectHandle error = nullptr;
+  TVMFFIErrorMoveFromRaised(&error);
+  if (error == nullptr) {
+    fail("RuntimeError", "%s returned code %d without setting an error", callee.c_str(), rc);
+    TVMFFIErrorMoveFromRaised(&error);
+  }
+  std::string text = "  File \"<weft:" + function + ">\", line " + std::to_string(line) + ", in " + callee + "\n";
+  TVMFFIByteArray bytes{text.data(), text.size()};
+  TVMFFIErrorGetCellPtr(error)->update_backtrace(error, &bytes, kTVMFFIBacktraceUpdateModeAppend);
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+  return -1;
+}
+
+[[gnu::noinline]] bool interrupted() {
+  if (TVMFFIEnvCheckSignals() == 0) return false;
+  fail("EnvErrorAlreadySet", "interrupted");
+  return true;
+}
 
 VM* current_vm() { return stack_ptr != nullptr ? stack_ptr->vm : nullptr; }
 
@@ -222,12 +187,35 @@ std::vector<Any> VM::call_values(int64_t pc, std::vector<int64_t>* registers) co
   return out;
 }
 
-Callee VM::find_in_imports(const std::string& name, std::vector<Any>* keep) const {
-  for (const Any& import : imports_) {
+Callee find_in_imports(const std::vector<Any>& imports, const std::string& name, std::vector<Any>* keep) {
+  for (const Any& import : imports) {
     Callee found = find_in_module(const_cast<tvm::ffi::ModuleObj*>(import.cast<const tvm::ffi::ModuleObj*>()), name, keep);
     if (found.call != nullptr) return found;
   }
   return {};
+}
+
+Callee find_callee(const std::vector<Any>& imports, const std::string& name, std::vector<Any>* keep) {
+  Callee callee = find_in_imports(imports, name, keep);
+  if (callee.call == nullptr) callee = {find_builtin(name), nullptr};
+  TVMFFIByteArray text{name.data(), name.size()};
+  TVMFFIObjectHandle handle = nullptr;
+  if (callee.call != nullptr || TVMFFIFunctionGetGlobal(&text, &handle) != 0 || handle == nullptr) return callee;
+  auto* object = static_cast<TVMFFIObject*>(handle);
+  keep->emplace_back();
+  *raw(&keep->back()) = object_any(object);
+  return {TVMFFIFunctionGetCellPtr(object)->safe_call, object};
+}
+
+void raise_missing(const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 20; ++i) text += "\n- " + names[i];
+  throw tvm::ffi::Error("ExecutableError",
+                        "executable: " + std::to_string(names.size()) +
+                            " functions that it calls are neither in its imported modules, nor builtins, nor "
+                            "registered globally" + text + (names.size() > 20 ? "\n- ..." : "") +
+                            "\n  help: import the module with the kernels, or register the function before making the VM", "");
 }
 
 // Imports first, then the runtime's own table, then the global registry.
@@ -236,8 +224,7 @@ void VM::resolve_functions() {
   callees_.resize(n);
   compiled_.resize(n);
   function_values_.resize(n);
-  std::string missing;
-  int n_missing = 0;
+  std::vector<std::string> missing;
   for (size_t i = 0; i < n; ++i) {
     const FuncInfo& f = program_->functions[i];
     if (f.kind != FuncKind::kPacked) {
@@ -247,26 +234,14 @@ void VM::resolve_functions() {
       function_values_[i] = tvm::ffi::ObjectRef(closure);
       if (f.kind == FuncKind::kVM) continue;
       const std::string symbol = kCompiledPrefix + f.name;
-      compiled_[i] = find_in_imports(symbol, &compiled_kept_);
-      if (compiled_[i].call == nullptr && ++n_missing <= 20) missing += "\n- " + symbol;
+      compiled_[i] = find_in_imports(imports_, symbol, &compiled_kept_);
+      if (compiled_[i].call == nullptr) missing.push_back(symbol);
       continue;
     }
     std::vector<Any> keep;
-    Callee callee = find_in_imports(f.name, &keep);
-    if (callee.call == nullptr) callee = {find_builtin(f.name), nullptr};
+    Callee callee = find_callee(imports_, f.name, &keep);
     if (callee.call == nullptr) {
-      TVMFFIByteArray name{f.name.data(), f.name.size()};
-      TVMFFIObjectHandle handle = nullptr;
-      if (TVMFFIFunctionGetGlobal(&name, &handle) == 0 && handle != nullptr) {
-        auto* object = static_cast<TVMFFIObject*>(handle);
-        Any owner;
-        *raw(&owner) = object_any(object);
-        callee = {TVMFFIFunctionGetCellPtr(object)->safe_call, object};
-        keep.push_back(std::move(owner));
-      }
-    }
-    if (callee.call == nullptr) {
-      if (++n_missing <= 20) missing += "\n- " + f.name;
+      missing.push_back(f.name);
       continue;
     }
     callees_[i] = callee;
@@ -279,12 +254,7 @@ void VM::resolve_functions() {
       }
     }
   }
-  if (n_missing == 0) return;
-  throw tvm::ffi::Error("ExecutableError",
-                        "executable: " + std::to_string(n_missing) +
-                            " functions that it calls are neither in its imported modules, nor builtins, nor "
-                            "registered globally" + missing + (n_missing > 20 ? "\n- ..." : "") +
-                            "\n  help: import the module with the kernels, or register the function before making the VM", "");
+  raise_missing(missing);
 }
 
 int32_t VM::pool_slot(const TVMFFIAny& value) {
@@ -384,30 +354,15 @@ int VM::arity_error(const FuncInfo& f, int32_t num_args) {
               static_cast<long long>(f.num_args), num_args);
 }
 
-// Appends "File "<weft:main>", line 3, in add4" to the raised error, so that tracebacks show the VM's frames.
 [[gnu::cold]] int VM::add_frame_to_error(int32_t func, const Insn* at, int rc) {
   int64_t line = at - (code_.data() + program_->functions[static_cast<size_t>(func)].start_instr);
   return add_frame_to_error(func, line, at->func, rc);
 }
 
 [[gnu::cold]] int VM::add_frame_to_error(int32_t func, int64_t at, int32_t callee_index, int rc) {
-  if (rc == -2) return rc;  // an error of the surrounding environment, set outside tvm-ffi
-  TVMFFIObjectHandle error = nullptr;
-  TVMFFIErrorMoveFromRaised(&error);
   const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
-  const std::string callee = callee_index >= 0 ? program_->functions[static_cast<size_t>(callee_index)].name
-                                               : kCompiledPrefix + f.name;
-  if (error == nullptr) {
-    fail("RuntimeError", "%s returned code %d without setting an error", callee.c_str(), rc);
-    TVMFFIErrorMoveFromRaised(&error);
-  }
-  std::string line = "  File \"<weft:" + f.name + ">\", line " +
-                     std::to_string(at) + ", in " + callee + "\n";
-  TVMFFIByteArray bytes{line.data(), line.size()};
-  TVMFFIErrorGetCellPtr(error)->update_backtrace(error, &bytes, kTVMFFIBacktraceUpdateModeAppend);
-  TVMFFIErrorSetRaised(error);
-  TVMFFIObjectDecRef(error);
-  return -1;
+  return append_frame(f.name, at, callee_index >= 0 ? program_->functions[static_cast<size_t>(callee_index)].name
+                                                    : kCompiledPrefix + f.name, rc);
 }
 
 int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {

@@ -32,6 +32,20 @@ class CodeModule : public tvm::ffi::ModuleObj {
   virtual TVMFFISafeCallType address(const std::string& name) = 0;
 };
 
+// A function of modules or of what they import; an owner that it needs is added to `keep`. Null when there is none.
+Callee find_in_imports(const std::vector<tvm::ffi::Any>& imports, const std::string& name,
+                       std::vector<tvm::ffi::Any>* keep);
+// The function of a name: imports first, then the runtime's own table, then the global registry.
+Callee find_callee(const std::vector<tvm::ffi::Any>& imports, const std::string& name,
+                   std::vector<tvm::ffi::Any>* keep);
+// Throws "ExecutableError" when there are names of functions that were not found.
+void raise_missing(const std::vector<std::string>& names);
+// Appends "File "<weft:main>", line 3, in add4" to the raised error, so that tracebacks show the VM's frames.
+int append_frame(const std::string& function, int64_t line, const std::string& callee, int rc);
+// Ctrl-C and other signals of the surrounding environment; true with the error raised. The kind tells tvm-ffi that the
+// exception itself is already set on the other side.
+bool interrupted();
+
 // Builtins of the runtime's own table ("vm.builtin.x"), or null.
 TVMFFISafeCallType find_builtin(const std::string& name);
 std::vector<std::string> builtin_names();
@@ -104,7 +118,6 @@ class VM {
     int32_t entry = -1;    // of a compiled function: the instruction in code_ that stands for calls from outside
   };
 
-  Callee find_in_imports(const std::string& name, std::vector<tvm::ffi::Any>* keep) const;
   void resolve_functions();
   void decode();
   int32_t decode_argument(int64_t word);
