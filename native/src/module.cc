@@ -7,7 +7,6 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
-#include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include <mutex>
 
 #include "error.h"
+#include "module.h"
+#include "register.h"
 #include "tvm_backend.h"
 #include "vm.h"
 #include "weft/runtime.h"
@@ -44,8 +45,7 @@ static Any take(TVMFFIObject* object) {
   return out;
 }
 
-// Takes ownership of `self`, which `deleter` frees.
-static Function make_function(void* self, TVMFFISafeCallType call, void (*deleter)(void*)) {
+Function make_function(void* self, TVMFFISafeCallType call, void (*deleter)(void*)) {
   TVMFFIObjectHandle handle = nullptr;
   if (TVMFFIFunctionCreate(self, call, deleter, &handle) != 0) {
     deleter(self);
@@ -287,7 +287,7 @@ static Module executable_from_bytes(const char* data, size_t size, TVMFFIObject*
   return Module(tvm::ffi::make_object<ExecutableObj>(read_program(data, size, keep)));
 }
 
-static std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor) {
+std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor) {
   DLDataType t = tensor.dtype();
   if (t.code != kDLInt || t.bits != 64 || tensor.ndim() != 1 || !tensor.IsContiguous()) {
     raise("TypeError", "instruction words must be a vector of int64");
@@ -296,7 +296,7 @@ static std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor) {
   return std::vector<int64_t>(data, data + tensor.size(0));
 }
 
-static Any tensor_of_words(const std::vector<int64_t>& words) {
+Any tensor_of_words(const std::vector<int64_t>& words) {
   auto n = static_cast<int64_t>(words.size());
   TVMFFIObject* out = tensor_empty(&n, 1, DLDataType{kDLInt, 64, 1}, DLDevice{kDLCPU, 0}, Allocator::kPooled);
   if (out != nullptr && n != 0) std::memcpy(TVMFFITensorGetDLTensorPtr(out)->data, words.data(), words.size() * 8);
@@ -308,8 +308,29 @@ static std::vector<Any> list_of(const Any& value) {
   return std::vector<Any>(array.begin(), array.end());
 }
 
-// A constant as kernels like it: contiguous and 64-byte aligned; copied only where the caller's memory is not.
-static Any own_constant(const Any& value) {
+void check_count(int32_t found, int32_t expected) {
+  if (found != expected) raise("TypeError", "expected " + std::to_string(expected) + " arguments, found " + std::to_string(found));
+}
+
+void register_call(const char* name, void* self, TVMFFISafeCallType call) {
+  Any function = make_function(self, call, nullptr);
+  TVMFFIByteArray text{name, std::strlen(name)};
+  check(TVMFFIFunctionSetGlobal(&text, raw(&function)->v_obj, 0));
+}
+
+const Globals& Globals::def_packed(const char* name, void (*function)(tvm::ffi::PackedArgs, Any*)) const {
+  register_call(name, reinterpret_cast<void*>(function), [](void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
+    TVM_FFI_SAFE_CALL_BEGIN();
+    Any result;
+    auto call = reinterpret_cast<void (*)(tvm::ffi::PackedArgs, Any*)>(self);
+    call(tvm::ffi::PackedArgs(reinterpret_cast<const tvm::ffi::AnyView*>(args), n), &result);
+    std::swap(*ret, *raw(&result));
+    TVM_FFI_SAFE_CALL_END();
+  });
+  return *this;
+}
+
+Any own_constant(const Any& value) {
   Any owned;
   check(own_argument(*raw(&value), raw(&owned)));
   const DLTensor* t = tensor_of(*raw(&owned));
@@ -558,9 +579,7 @@ static void vm_save_function(tvm::ffi::PackedArgs args, Any*) {
   vm.saved.insert_or_assign(args[2].cast<String>(), saved);
 }
 
-static Module vm_create(const Module& executable, const Array<int64_t>& flat) {
-  std::vector<DLDevice> devices;
-  std::vector<Allocator> allocators;
+void read_devices(const Array<int64_t>& flat, std::vector<DLDevice>* devices, std::vector<Allocator>* allocators) {
   for (size_t i = 0; i + 2 < flat.size(); i += 3) {
     auto at = static_cast<int64_t>(i);
     DLDevice device{static_cast<DLDeviceType>(flat[at]), static_cast<int32_t>(flat[at + 1])};
@@ -568,10 +587,16 @@ static Module vm_create(const Module& executable, const Array<int64_t>& flat) {
       raise("ValueError", "device type " + std::to_string(device.device_type) + ": this runtime has only the CPU");
     }
     if (flat[at + 2] != 1 && flat[at + 2] != 2) raise("ValueError", "unknown allocator " + std::to_string(flat[at + 2]));
-    devices.push_back(device);
-    allocators.push_back(static_cast<Allocator>(flat[at + 2]));
+    devices->push_back(device);
+    allocators->push_back(static_cast<Allocator>(flat[at + 2]));
   }
-  if (devices.empty()) raise("ValueError", "a virtual machine needs a device");
+  if (devices->empty()) raise("ValueError", "a virtual machine needs a device");
+}
+
+static Module vm_create(const Module& executable, const Array<int64_t>& flat) {
+  std::vector<DLDevice> devices;
+  std::vector<Allocator> allocators;
+  read_devices(flat, &devices, &allocators);
   return Module(as_executable(executable)->make_vm(std::move(devices), std::move(allocators)));
 }
 
@@ -608,8 +633,7 @@ static void tensor_copy_to(const tvm::ffi::Tensor& from, const tvm::ffi::Tensor&
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  namespace refl = tvm::ffi::reflection;
-  refl::GlobalDef()
+  Globals()
       .def("ffi.Module.load_from_bytes.weft.Executable",
            [](const Bytes& bytes) { return executable_from_bytes(bytes.data(), bytes.size()); })
       .def("weft.executable_from_bytes", [](const Bytes& b) { return executable_from_bytes(b.data(), b.size()); })

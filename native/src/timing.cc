@@ -1,7 +1,6 @@
 // Timing a function without Python in the loop.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/function.h>
-#include <tvm/ffi/reflection/registry.h>
 
 #include <chrono>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "cuda_device.h"
+#include "register.h"
 #include "vm.h"
 
 namespace weft {
@@ -67,6 +67,6 @@ static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
   *ret = out;
 }
 
-TVM_FFI_STATIC_INIT_BLOCK() { tvm::ffi::reflection::GlobalDef().def_packed("weft.time_function", time_function); }
+TVM_FFI_STATIC_INIT_BLOCK() { Globals().def_packed("weft.time_function", time_function); }
 
 }  // namespace weft

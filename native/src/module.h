@@ -1,0 +1,28 @@
+// What the files with module classes share: values as arguments of functions that Python calls.
+#ifndef WEFT_MODULE_H_
+#define WEFT_MODULE_H_
+
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+
+#include <vector>
+
+#include "memory.h"
+
+namespace weft {
+
+// Takes ownership of `self`, which `deleter` frees.
+tvm::ffi::Function make_function(void* self, TVMFFISafeCallType call, void (*deleter)(void*));
+// A vector of int64 as words, and back.
+std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor);
+tvm::ffi::Any tensor_of_words(const std::vector<int64_t>& words);
+// A constant as kernels like it: contiguous and 64-byte aligned; copied only where the caller's memory is not.
+tvm::ffi::Any own_constant(const tvm::ffi::Any& value);
+// Devices and allocators from rows of device type, device id, allocator.
+void read_devices(const tvm::ffi::Array<int64_t>& flat, std::vector<DLDevice>* devices,
+                  std::vector<Allocator>* allocators);
+
+}  // namespace weft
+#endif  // WEFT_MODULE_H_

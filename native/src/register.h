@@ -1,0 +1,68 @@
+// Registering functions under global names with little code for each: one entry a signature, one conversion a type.
+// tvm-ffi's own reflection makes both anew for every function, with a schema that nobody reads.
+#ifndef WEFT_REGISTER_H_
+#define WEFT_REGISTER_H_
+
+#include <tvm/ffi/any.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace weft {
+
+// An argument as a C++ value; one of another type raises "TypeError".
+template <typename T>
+[[gnu::noinline]] T argument(const TVMFFIAny* args, int32_t i) {
+  const auto& view = reinterpret_cast<const tvm::ffi::AnyView*>(args)[i];
+  if constexpr (std::is_same_v<T, tvm::ffi::Any>) {
+    return view;
+  } else {
+    if (auto value = view.try_cast<T>()) return *std::move(value);
+    throw tvm::ffi::Error("TypeError", "argument " + std::to_string(i) + ": expected " +
+                          tvm::ffi::TypeTraits<T>::TypeStr() + ", found " + view.GetTypeKey(), "");
+  }
+}
+
+void check_count(int32_t found, int32_t expected);  // raises "TypeError"
+void register_call(const char* name, void* self, TVMFFISafeCallType call);
+
+// A function of C++ values; `self` is its address.
+template <typename R, typename... P, size_t... I>
+int call_typed(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret, std::index_sequence<I...>) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  check_count(n, sizeof...(P));
+  auto function = reinterpret_cast<R (*)(P...)>(self);
+  if constexpr (std::is_void_v<R>) {
+    function(argument<std::decay_t<P>>(args, static_cast<int32_t>(I))...);
+  } else {
+    tvm::ffi::Any result = function(argument<std::decay_t<P>>(args, static_cast<int32_t>(I))...);
+    std::swap(*ret, *reinterpret_cast<TVMFFIAny*>(&result));
+  }
+  TVM_FFI_SAFE_CALL_END();
+}
+
+template <typename R, typename... P>
+int call_typed(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
+  return call_typed<R, P...>(self, args, n, ret, std::index_sequence_for<P...>());
+}
+
+struct Globals {
+  template <typename R, typename... P>
+  const Globals& def(const char* name, R (*function)(P...)) const {
+    register_call(name, reinterpret_cast<void*>(function), call_typed<R, P...>);
+    return *this;
+  }
+  // A lambda without captures.
+  template <typename F>
+  auto def(const char* name, F function) const -> decltype(def(name, +function)) {
+    return def(name, +function);
+  }
+  // A function of all arguments.
+  const Globals& def_packed(const char* name, void (*function)(tvm::ffi::PackedArgs, tvm::ffi::Any*)) const;
+};
+
+}  // namespace weft
+#endif  // WEFT_REGISTER_H_
