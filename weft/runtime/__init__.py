@@ -1,11 +1,11 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
 Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `kv_cache`, `cache`. Nothing here imports a compiler package.
+`vm`, `relay_instruction`, `relay_executable`, `relay_vm`, `kv_cache`, `cache`. Nothing here imports a compiler package.
 """
 
 from weft.ffi import PackedFunc, convert
-from weft.runtime import cache, opcodes
+from weft.runtime import cache, opcodes, relay_vm
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
@@ -55,6 +55,7 @@ __all__ = [
     "opcodes",
     "opencl",
     "register_object_loader",
+    "relay_vm",
     "set_num_threads",
     "shape_constant",
     "system_lib",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -37,6 +37,43 @@ class VMInstrumentReturnKind(IntEnum):
     SKIP_RUN = 1
 
 
+def machine_devices(device: Any, memory_cfg: Any) -> tuple[list[Device], list[int]]:
+    """Devices of a machine, with the CPU, and rows of device type, id and allocator for the native side."""
+    devices = [as_device(d) for d in (device if isinstance(device, (list, tuple)) else [device])]
+    if all(d.device_type != Device.kDLCPU for d in devices):
+        devices.append(as_device("cpu"))
+    kinds = {None: 2, "pooled": 2, "naive": 1, 1: 1, 2: 2}
+    flat: list[int] = []
+    for d in devices:
+        kind = memory_cfg
+        if isinstance(memory_cfg, dict):
+            kind = next((v for k, v in memory_cfg.items() if as_device(k) == d), None)
+        if kind not in kinds:
+            raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))
+        flat += [d.device_type, d.device_id, kinds[kind]]
+    return devices, flat
+
+
+def arguments_in_order(
+    func_name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """Positional arguments of a call that may name some of its parameters `names`."""
+    if not kwargs:
+        return list(args)
+    if not names:
+        raise InvalidArgument(f"{func_name}: its parameters have no names", help="pass the arguments by position")
+    unknown = [k for k in kwargs if k not in names]
+    twice = [k for k in kwargs if k in names[: len(args)]]
+    missing = [n for n in names[len(args) :] if n not in kwargs]
+    if unknown or twice or missing:
+        problems = [f"unknown: {', '.join(unknown)}"] if unknown else []
+        problems += [f"given twice: {', '.join(twice)}"] if twice else []
+        problems += [f"missing: {', '.join(missing)}"] if missing else []
+        raise InvalidArgument(f"{func_name}: wrong argument names", expected=", ".join(names),
+                              found="; ".join(problems))  # fmt: skip
+    return [*args, *(kwargs[n] for n in names[len(args) :])]
+
+
 class VirtualMachine:
     """Runs an executable on devices; safe to call from many threads.
 
@@ -60,26 +97,11 @@ class VirtualMachine:
         if not isinstance(module, Module):
             raise InvalidArgument("a virtual machine runs an executable", found=type(rt_mod).__name__)
         self._executable = VMExecutable(module)
-        devices = [as_device(d) for d in (device if isinstance(device, (list, tuple)) else [device])]
-        if all(d.device_type != Device.kDLCPU for d in devices):
-            devices.append(as_device("cpu"))
-        flat: list[int] = []
-        for d in devices:
-            flat += [d.device_type, d.device_id, self._allocator(memory_cfg, d)]
-        self.devices = devices
+        self.devices, flat = machine_devices(device, memory_cfg)
         self._handle = _create(module, flat)
         self.module = Module(self._handle)
         self._cache: dict[str, PackedFunc] = {}
         self._instrument: Callable[..., Any] | None = None
-
-    def _allocator(self, memory_cfg: Any, device: Device) -> int:
-        kind = memory_cfg
-        if isinstance(memory_cfg, dict):
-            kind = next((v for k, v in memory_cfg.items() if as_device(k) == device), None)
-        kinds = {None: 2, "pooled": 2, "naive": 1, 1: 1, 2: 2}
-        if kind not in kinds:
-            raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))
-        return kinds[kind]
 
     @property
     def executable(self) -> VMExecutable:
@@ -115,22 +137,8 @@ class VirtualMachine:
 
     def _arguments(self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Positional arguments of a call that may name some."""
-        values = [convert_argument(a) for a in args]
-        if not kwargs:
-            return values
-        names = self._executable.function(func_name).param_names
-        if not names:
-            raise InvalidArgument(f"{func_name}: its parameters have no names", help="pass the arguments by position")
-        unknown = [k for k in kwargs if k not in names]
-        twice = [k for k in kwargs if k in names[: len(args)]]
-        missing = [n for n in names[len(args) :] if n not in kwargs]
-        if unknown or twice or missing:
-            problems = [f"unknown: {', '.join(unknown)}"] if unknown else []
-            problems += [f"given twice: {', '.join(twice)}"] if twice else []
-            problems += [f"missing: {', '.join(missing)}"] if missing else []
-            raise InvalidArgument(f"{func_name}: wrong argument names", expected=", ".join(names),
-                                  found="; ".join(problems))  # fmt: skip
-        return values + [convert_argument(kwargs[n]) for n in names[len(args) :]]
+        names = self._executable.function(func_name).param_names if kwargs else ()
+        return [convert_argument(a) for a in arguments_in_order(func_name, names, args, kwargs)]
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function of this machine returned."""
