@@ -45,6 +45,25 @@ inline bool is_tuple(const TVMFFIAny& value, int32_t adt) {
   return value.type_index == kTVMFFIArray || (value.type_index == adt && cell_of(value)->tag == 0);
 }
 
+// The number in a scalar or in an int64 or int32 tensor of rank 0 on the CPU; false for others.
+inline bool quick_int(const TVMFFIAny& value, int64_t* number) {
+  if (is_scalar(value)) {
+    *number = value.v_int64;
+    return true;
+  }
+  if (value.type_index != kTVMFFITensor) return false;
+  const DLTensor* t = TVMFFITensorGetDLTensorPtr(value.v_obj);
+  if (t->ndim != 0 || t->dtype.code != kDLInt || t->dtype.lanes != 1 || t->device.device_type != kDLCPU) return false;
+  const char* data = static_cast<const char*>(t->data) + t->byte_offset;
+  if (t->dtype.bits == 64) {
+    *number = *reinterpret_cast<const int64_t*>(data);
+    return true;
+  }
+  if (t->dtype.bits != 32) return false;
+  *number = *reinterpret_cast<const int32_t*>(data);
+  return true;
+}
+
 // What a value is, for messages: scalars are tensors there too.
 std::string describe_value(const TVMFFIAny& value);
 // Reads an integer or bool of one element; `as` gets the register form of its dtype. False when it is none.

@@ -362,9 +362,10 @@ on_WriteRef:
 on_If: {
   const TVMFFIAny& test = regs[pc->a];
   const TVMFFIAny& target = regs[pc->b];
+  int64_t left, right;
   bool equal;
-  if (__builtin_expect(is_scalar(test) && is_scalar(target), 1)) {
-    equal = test.v_int64 == target.v_int64;
+  if (__builtin_expect(quick_int(test, &left) && quick_int(target, &right), 1)) {
+    equal = left == right;
   } else {
     TVMFFIAny x, y;
     if (!read_scalar(test, &x) || !read_scalar(target, &y)) {

@@ -280,9 +280,6 @@ Any adt_field(const Any& value, int64_t i) {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  adt_type();
-  relay_closure_type();
-  ref_type();
   Globals()
       .def("ffi.Module.load_from_bytes.weft.RelayExecutable", from_bytes)
       .def("weft.relay_from_parts", from_parts)

@@ -9,17 +9,6 @@ namespace weft {
 
 namespace {
 
-struct AdtObj : tvm::ffi::Object {
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.ADT", AdtObj, tvm::ffi::Object);
-};
-struct RelayClosureObj : tvm::ffi::Object {
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.RelayClosure", RelayClosureObj, tvm::ffi::Object);
-};
-struct RefObj : tvm::ffi::Object {
-  static constexpr bool _type_mutable = true;
-  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.Ref", RefObj, tvm::ffi::Object);
-};
-
 thread_local bool freeing __attribute__((tls_model("initial-exec"))) = false;
 thread_local Cell* waiting __attribute__((tls_model("initial-exec"))) = nullptr;
 
@@ -60,21 +49,6 @@ void cell_delete(void* self, int flags) {
 }
 
 }  // namespace
-
-int32_t adt_type() {
-  static const int32_t type = AdtObj::RuntimeTypeIndex();
-  return type;
-}
-
-int32_t relay_closure_type() {
-  static const int32_t type = RelayClosureObj::RuntimeTypeIndex();
-  return type;
-}
-
-int32_t ref_type() {
-  static const int32_t type = RefObj::RuntimeTypeIndex();
-  return type;
-}
 
 Cell* cell_new(int32_t type, int64_t tag, int64_t n) {
   auto* cell = static_cast<Cell*>(std::malloc(sizeof(Cell) + static_cast<size_t>(n) * sizeof(TVMFFIAny)));

@@ -32,9 +32,19 @@ struct Cell {
   TVMFFIAny fields[1];
 };
 
-int32_t adt_type();
-int32_t relay_closure_type();
-int32_t ref_type();
+struct AdtObj : tvm::ffi::Object {
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.ADT", AdtObj, tvm::ffi::Object);
+};
+struct RelayClosureObj : tvm::ffi::Object {
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.RelayClosure", RelayClosureObj, tvm::ffi::Object);
+};
+struct RefObj : tvm::ffi::Object {
+  static constexpr bool _type_mutable = true;
+  TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.Ref", RefObj, tvm::ffi::Object);
+};
+inline int32_t adt_type() { return AdtObj::RuntimeTypeIndex(); }
+inline int32_t relay_closure_type() { return RelayClosureObj::RuntimeTypeIndex(); }
+inline int32_t ref_type() { return RefObj::RuntimeTypeIndex(); }
 // A cell whose fields are yet to be set; null with the error raised.
 Cell* cell_new(int32_t type, int64_t tag, int64_t n);
 // The field of a "weft.Ref", which several threads may use at once; the caller keeps the cell alive.
