@@ -105,7 +105,7 @@ def build(
     inputs : te.Schedule, PrimFunc, IRModule, list of them, or dict from target to them
         What to compile. A list becomes one module of all its functions.
     args : sequence of Tensor, Buffer or Var
-        The parameters, for a schedule.
+        The parameters, for a schedule. What already is a function has none, so that the target may stand here.
     target : Target, str or dict, optional
         By default the current target (``with Target(...)``), else ``"llvm"``.
     target_host : Target, str or dict, optional
@@ -120,6 +120,12 @@ def build(
     weft.runtime.Module
         Callable where it has one function; else ``module["name"](...)``.
     """
+    if isinstance(args, (str, Target, dict)):
+        if target is not None:
+            raise InvalidArgument(
+                "two targets", found=f"{args!r} and {target!r}", help="name target_host= if it is one"
+            )
+        args, target = None, args
     if isinstance(inputs, dict):
         modules = [
             build_target(_merged(part, args, name, binds), _target(t, target_host)) for t, part in inputs.items()

@@ -32,4 +32,6 @@ def test_library_is_small_and_has_no_python():
     assert " Py" not in symbols
     exported = {line.split()[-1] for line in symbols.splitlines() if " T " in line}
     assert exported
-    assert all(name.startswith("weft_") for name in exported)
+    # Apache TVM's compiled functions find the machine's lists by these names.
+    lists = {f"TVMBackendAnyList{what}" for what in ("SetPackedArg", "ResetItem", "MoveFromPackedReturn")}
+    assert all(name.startswith("weft_") for name in exported - lists)

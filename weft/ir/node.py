@@ -57,7 +57,8 @@ class NoField(AttributeError):
     """A node has no such field. What it has is said when the error is shown: most are caught before."""
 
     def __str__(self) -> str:
-        kind, fields = type(self.obj), [f for f in type(self.obj).__struct_fields__ if f != "span"]
+        kind: Any = type(self.obj)
+        fields = [f for f in kind.__struct_fields__ if f != "span"]
         near = difflib.get_close_matches(str(self.name), [n for n in dir(kind) if not n.startswith("_")], 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else f"; its fields are {', '.join(fields) or 'none'}"
         return f"{kind.__name__} has no attribute '{self.name}'{hint}"

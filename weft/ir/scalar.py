@@ -453,7 +453,7 @@ class _RangeMeta(NodeMeta):
         return super().__call__(min, extent, span=span)
 
 
-class Range(Node, metaclass=_RangeMeta):
+class Range(Node, metaclass=_RangeMeta):  # type: ignore[misc]
     """The integers from `min` up to, not including, ``min + extent``.
 
     ``Range(begin, end)`` takes both ends and ``Range(end)`` starts at zero; :meth:`from_min_extent` takes the length.

@@ -97,9 +97,11 @@ def _known(architecture: str) -> tuple[frozenset[str], frozenset[str]]:
     triple = f"{architecture}-unknown-linux-gnu"
     done = subprocess.run([sys.executable, "-c", script, triple], capture_output=True, text=True, check=False)
     models, _, features = done.stderr.partition("Available features")
-    return tuple(
-        frozenset(line.split()[0] for line in part.splitlines() if " - " in line) for part in (models, features)
-    )
+    return _names(models), _names(features)
+
+
+def _names(table: str) -> frozenset[str]:
+    return frozenset(line.split()[0] for line in table.splitlines() if " - " in line)
 
 
 def check_cpu(triple: str, model: str | None, features: Iterable[str]) -> None:

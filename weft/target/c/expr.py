@@ -205,6 +205,35 @@ def _let_expr(e: Let, s: Emitter) -> str:
     return EXPR(e.body, s)
 
 
+_MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
+            8: "byte_offset", 9: "device.id", 10: "device.type"}  # fmt: skip
+"""Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
+
+
+def _field(e: CallIntrin, args: Sequence[str]) -> str:
+    """A field of a tensor or a packed value, or an element of an array."""
+    of, field = value_type(e.dtype, e), as_int(e.args[2])
+    if field in _MEMBERS:
+        return f"(({of})((DLTensor*){args[0]})[{args[1]}].{_MEMBERS[field]})"
+    if field == 13:
+        return f"((({of})((TVMFFIAny*){args[0]})[{args[1]}].type_index))"
+    if field == 15:
+        kind = "v_ptr" if e.dtype == "handle" else "v_float64" if e.dtype == "float64" else "v_int64"
+        return f"(({of})((TVMFFIAny*){args[0]})[{args[1]}].{kind})"
+    if field == 17:
+        return f"((({of}*){args[0]})[{args[1]}])"
+    known = ", ".join(map(str, (*_MEMBERS, 13, 15, 17)))
+    raise CodegenError("tvm_struct_get of a field that target c does not know", where=e.span,
+                       expected=f"one of {known}", found=str(e.args[2]))  # fmt: skip
+
+
+_FORMS = {
+    "likely": "{0}",
+    "if_then_else": "({0} ? {1} : {2})",
+    "prefetch": "__builtin_prefetch({0})",
+    "isnullptr": "({0} == 0)",
+    "handle_add_byte_offset": "((void*)((char*){0} + {1}))",
+}
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
@@ -216,12 +245,10 @@ def _call(e: CallIntrin, s: Emitter) -> str:
         return _special(e, name, s)
     of = DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], PrimExpr) else DataType("handle")
     args = [EXPR(a, s) if isinstance(a, PrimExpr) and not isinstance(a, StringImm) else "" for a in e.args]
-    if name == "likely":
-        return args[0]
-    if name == "prefetch":
-        return f"__builtin_prefetch({args[0]})"
-    if name == "if_then_else":
-        return f"({args[0]} ? {args[1]} : {args[2]})"
+    if name == "tvm_struct_get":
+        return _field(e, args)
+    if name in _FORMS:
+        return _FORMS[name].format(*args)
     if name in _BITS:
         return f"(({value_type(e.dtype, e)})({args[0]} {_BITS[name]} {args[1]}))"
     if name == "bitwise_not":
@@ -274,25 +301,3 @@ def _packed(e: CallIntrin, s: Emitter) -> str:
         f"({{ static void* known; TVMFFIAny a[] = {{ {', '.join([*fields, '{0}'])} }}; "
         f"if (weft_call({string(name.value)}, {known}, a, {n})) {{ {free}return -1; }} {value}; }})"
     )
-
-
-_MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
-            8: "byte_offset", 9: "device.id", 10: "device.type"}  # fmt: skip
-"""Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
-
-
-def _field(e: CallIntrin, args: Sequence[str]) -> str:
-    """A field of a tensor or a packed value, or an element of an array."""
-    of, field = value_type(e.dtype, e), as_int(e.args[2])
-    if field in _MEMBERS:
-        return f"(({of})((DLTensor*){args[0]})[{args[1]}].{_MEMBERS[field]})"
-    if field == 13:
-        return f"((({of})((TVMFFIAny*){args[0]})[{args[1]}].type_index))"
-    if field == 15:
-        kind = "v_ptr" if e.dtype == "handle" else "v_float64" if e.dtype == "float64" else "v_int64"
-        return f"(({of})((TVMFFIAny*){args[0]})[{args[1]}].{kind})"
-    if field == 17:
-        return f"((({of}*){args[0]})[{args[1]}])"
-    known = ", ".join(map(str, (*_MEMBERS, 13, 15, 17)))
-    raise CodegenError("tvm_struct_get of a field that target c does not know", where=e.span,
-                       expected=f"one of {known}", found=str(e.args[2]))  # fmt: skip

@@ -179,6 +179,9 @@ class Recorder:
             self._note(Instruction(fn.__name__, args, kwargs, result, decision))
         return result
 
+    def _block_named(self, name: str) -> Any:
+        return self.get_block(name)  # type: ignore[attr-defined]
+
     def _plain(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find blocks that are given by name, and make functions of indices what can be printed and saved."""
         names = [n for n in fn.__code__.co_varnames[1 : fn.__code__.co_argcount]]
@@ -188,10 +191,10 @@ class Recorder:
         for n, kind in [*kinds.items(), *[(i, rest) for i in range(len(names), len(args))]]:
             value = given[n] if n in given else args[n]  # type: ignore[index]
             if isinstance(n, str) and isinstance(value, str) and kind in ("BlockRV", "BlockRV | LoopRV"):
-                given[n] = value = self.get_block(value)
+                given[n] = value = self._block_named(value)
             if kind == "Sequence[BlockRV]" and not isinstance(value, str):
-                names_ = [self.get_block(v) if isinstance(v, str) else v for v in value or ()]
-                given[n] = value = names_
+                names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
+                given[str(n)] = value = names_
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
                 raise ScheduleError(
                     f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",

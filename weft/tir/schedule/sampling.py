@@ -85,7 +85,7 @@ def partitioned_tile(
     return drawn
 
 
-def compute_locations(state: ScheduleState, name: str, attempt: Callable[[Var], None]) -> list[Var]:
+def compute_locations(state: ScheduleState, name: str, attempt: Callable[[Var], object]) -> list[Var]:
     """List the loops around the consumers of a block at which `attempt` is not refused, outermost first."""
     scope = state.scope_of_block(name)
     consumers = consumers_of(state.realize(name).block, scope)

@@ -197,9 +197,9 @@ class Schedule(Recorder):
     @primitive
     def compute_at(self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Compute in each iteration of `loop` what the consumers of `block` need there."""
-        if loop.var is sampling.INLINE:
+        if isinstance(loop.var, str) and loop.var == sampling.INLINE:
             blocks.compute_inline(self.state, block.name)
-        if loop.var is sampling.INLINE or loop.var is sampling.ROOT:
+        if isinstance(loop.var, str):  # inlined, or left where it is
             return
         compute_at.compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 
@@ -208,9 +208,9 @@ class Schedule(Recorder):
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
     ) -> None:
         """Run in each iteration of `loop` the part of `block` that uses what was made there."""
-        if loop.var is sampling.INLINE:
+        if isinstance(loop.var, str) and loop.var == sampling.INLINE:
             blocks.reverse_compute_inline(self.state, block.name)
-        if loop.var is sampling.INLINE or loop.var is sampling.ROOT:
+        if isinstance(loop.var, str):  # inlined, or left where it is
             return
         compute_at.reverse_compute_at(self.state, block.name, loop.var, preserve_unit_loops, index)
 

@@ -368,7 +368,8 @@ def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results:
     for u in (16, 8, 4, 2):
         if (width or 4 * lanes) < u * lanes:
             continue
-        if u <= 4 or (u * n_results <= ctx.registers // 2 and width // (u * lanes) >= ctx.cores):
+        in_registers = u * n_results <= ctx.registers // 2
+        if u <= 4 or (in_registers and (width or 0) // (u * lanes) >= ctx.cores):
             return u
     return 1
 
