@@ -214,7 +214,8 @@ class Verifier {
         }
         return;
       case 't':
-        if (word < 0 || (word >> 32) != 0 || !valid_dtype(dtype_of_word(word)) || dtype_of_word(word).bits == 0) {
+        if (word < 0 || (word >> 32) != 0 || !valid_dtype(dtype_of_word(word)) || dtype_of_word(word).bits == 0 ||
+            dtype_of_word(word).lanes > INT16_MAX) {
           error_here("dtype " + std::to_string(word));
         }
         return;

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.fuzz import budget
+from tests.fuzz import budget, relay_executables
 from tests.fuzz.executables import fields, mutate_fields
 from tests.fuzz.programs import bases
 from tests.runtime.programs import add_twice
@@ -27,9 +27,10 @@ def test_programs_run_unchanged(place):
     assert weft.relax.VirtualMachine(executable, weft.cpu())["main"](*base.args) is not None
 
 
-def test_mutated_files():
+@pytest.mark.parametrize("module", ["executables", "relay_executables"])
+def test_mutated_files(module):
     for chunk in budget.seeds(0.5):
-        command = [sys.executable, "-m", "tests.fuzz.executables", str(CHUNK), str(chunk * CHUNK)]
+        command = [sys.executable, "-m", f"tests.fuzz.{module}", str(CHUNK), str(chunk * CHUNK)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         except subprocess.TimeoutExpired as e:
@@ -62,3 +63,11 @@ def test_mutations_change_the_file():
     changed = [mutate_fields(data, table, np.random.default_rng(seed)) for seed in range(20)]
     assert all(len(c) == len(data) for c in changed)
     assert len(set(changed) - {data}) > 15
+
+
+def test_fields_cover_a_relay_file():
+    data = bytes(relay_executables.program().save()[0])
+    table = list(relay_executables.fields(data))
+    _, at, form = table[-1]
+    assert (at + 8, form) == (len(data), "q")
+    assert {g for g, _, _ in table} == {"header", "count", "device", "tag", "tensor", "registers", "word"}
