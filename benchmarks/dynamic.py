@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -66,9 +67,11 @@ def nanoseconds(functions: list[VMFunction], instructions: int, repeats: int = 7
 
 def main() -> int:
     options = report.arguments(__doc__).parse_args()
-    rows = [{"program": name, "instructions a step": n, "ns an instruction": nanoseconds(functions, n),
-             "limit": LIMIT_NS if name == "counting loop" else ""}
-            for name, (functions, n) in PROGRAMS.items()]  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {"program": name, "instructions a step": n, "ns an instruction": nanoseconds(functions, n),
+         "limit": LIMIT_NS if name == "counting loop" else ""}
+        for name, (functions, n) in PROGRAMS.items()
+    ]  # fmt: skip
     report.show("dynamic", rows)
     report.save(options.json, "dynamic", rows)
     return int(rows[0]["ns an instruction"] > LIMIT_NS)

@@ -23,10 +23,20 @@ OPTIONS = {
     "thread": {"TSAN_OPTIONS": "die_after_fork=0:exitcode=66"},
 }
 TESTS = {
-    "address": ("test_vm.py", "test_executable.py", "test_tensor.py", "test_threads.py", "test_mapped_weights.py"),
+    "address": (
+        "test_vm.py",
+        "test_executable.py",
+        "test_tensor.py",
+        "test_threads.py",
+        "test_mapped_weights.py",
+        "test_relay_vm.py",
+        "test_relay_machine.py",
+        "test_relay_executable.py",
+    ),
     "thread": ("test_threads.py", "test_shared_executable.py"),
 }
-NOT_UNDER = "touched_and_is_shared or stays_in_this_process"  # they compare memory, or start a Python without it
+# They compare memory, or start a Python without the sanitizer.
+NOT_UNDER = "touched_and_is_shared or stays_in_this_process or take_no_memory"
 CALLS = {"address": 2000, "thread": 500}
 MODEL = """
 import sys

@@ -70,16 +70,15 @@ std::string describe_value(const TVMFFIAny& value);
 bool read_scalar(const TVMFFIAny& value, TVMFFIAny* as);
 
 // In front of its registers, on the stack of its thread.
-struct alignas(16) RelayVM::Frame {
+struct RelayVM::Frame {
   Frame* caller;     // null: the caller is outside
   const Code* code;
   const Insn* at;    // the call that this frame waits for
   Chunk* chunk;      // where the stack was before
   TVMFFIAny* top;
-  TVMFFIAny* regs() { return reinterpret_cast<TVMFFIAny*>(this + 1); }
-  static size_t words(const Code& code) {
-    return sizeof(Frame) / sizeof(TVMFFIAny) + static_cast<size_t>(code.num_regs + code.area);
-  }
+  TVMFFIAny* regs() { return reinterpret_cast<TVMFFIAny*>(this) + own_words(); }
+  static constexpr size_t own_words() { return (sizeof(Frame) + sizeof(TVMFFIAny) - 1) / sizeof(TVMFFIAny); }
+  static size_t words(const Code& code) { return own_words() + static_cast<size_t>(code.num_regs + code.area); }
 };
 
 struct RelayVM::Stack : RegisterStack {

@@ -101,7 +101,7 @@ class Executable:
         return bytearray(_to_bytes(self.mod)), self.lib
 
     @staticmethod
-    def load_exec(bytecode: bytes | bytearray, lib: Any) -> Executable:
+    def load_exec(bytecode: Any, lib: Any) -> Executable:
         """Make an executable of what `save` returned; the bytes are verified.
 
         Parameters
