@@ -43,15 +43,18 @@ PROGRAMS = {
     "fields and tags": (loop([I.get_field(3, 0, 5), I.get_tag(3, 6), I.get_field(3, 0, 7), I.get_tag(3, 5)]), 7),
     "cells": (loop([I.write_ref(4, 2), I.read_ref(4, 5)]), 5),
     "pairs": (loop([I.alloc_adt(0, [1, 2], 5)]), 4),
+    "tensors": (loop([I.load_consti(64, 5), I.alloc_storage(5, 64, "float32", 0, 6),
+                      I.alloc_tensor(6, 0, [16], "float32", 7)]), 6),
+    "views of shapes": (loop([I.load_const(0, 5), I.shape_of(5, 6), I.reshape_tensor(5, 6, 7)]), 6),
     "call and return": (loop([I.invoke(1, [1], 5), I.kill_register(6)]), 6),
     "tail calls": (countdown(lift=False), 6),
     "tail calls of closures": (countdown(lift=True), 7),
-}
+}  # fmt: skip
 
 
 def nanoseconds(functions: list[VMFunction], instructions: int, repeats: int = 7) -> float:
     """Least time of an instruction."""
-    vm = VirtualMachine(Executable.from_parts(functions))
+    vm = VirtualMachine(Executable.from_parts(functions, [np.zeros((2, 8), np.float32)]))
 
     def best(n: int) -> float:
         steps = np.array(n, np.int64)

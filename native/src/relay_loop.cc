@@ -26,15 +26,21 @@ int wrong(const char* expected, const TVMFFIAny& found) {
   return fail("TypeError", "expected %s, found %s", expected, describe_value(found).c_str());
 }
 
-// Calls one of the runtime's builtins, whose result is owned.
-int call_builtin(const char* name, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
-  *ret = TVMFFIAny{};
-  return find_builtin(name)(nullptr, args, n, ret);
+// The runtime's builtins that instructions are made of; their results are owned.
+struct Builtins {
+  TVMFFISafeCallType alloc_tensor = find_builtin("vm.builtin.alloc_tensor");
+  TVMFFISafeCallType reshape = find_builtin("vm.builtin.reshape");
+  TVMFFISafeCallType to_device = find_builtin("vm.builtin.to_device");
+  TVMFFISafeCallType tensor_to_shape = find_builtin("vm.builtin.tensor_to_shape");
+};
+const Builtins& builtins() {
+  static const Builtins all;
+  return all;
 }
 
 // The Shape of a register that holds one or an integer vector, owned.
 int shape_from(const TVMFFIAny& value, TVMFFIAny* shape) {
-  if (value.type_index != kTVMFFIShape) return call_builtin("vm.builtin.tensor_to_shape", &value, 1, shape);
+  if (value.type_index != kTVMFFIShape) return builtins().tensor_to_shape(nullptr, &value, 1, shape);
   *shape = value;
   retain(value);
   return 0;
@@ -180,7 +186,7 @@ int RelayVM::run_memory(const Insn& insn, TVMFFIAny* regs) const {
         if (shape_from(regs[insn.b], raw(&shape)) != 0) return -1;
         args[2] = *raw(&shape);
       }
-      if (call_builtin("vm.builtin.alloc_tensor", args, 4, &out) != 0) return -1;
+      if (builtins().alloc_tensor(nullptr, args, 4, &out) != 0) return -1;
       break;
     }
     case Op::kShapeOf: {
@@ -200,13 +206,13 @@ int RelayVM::run_memory(const Insn& insn, TVMFFIAny* regs) const {
         Any shape;
         if (shape_from(regs[insn.b], raw(&shape)) != 0) return -1;
         args[1] = *raw(&shape);
-        if (call_builtin("vm.builtin.reshape", args, 2, &out) != 0) return -1;
+        if (builtins().reshape(nullptr, args, 2, &out) != 0) return -1;
       } else {
         const DLDevice& device = devices_[static_cast<size_t>(insn.value)];
         args[1].type_index = args[2].type_index = kTVMFFIInt;
         args[1].v_int64 = device.device_type;
         args[2].v_int64 = device.device_id;
-        if (call_builtin("vm.builtin.to_device", args, 3, &out) != 0) return -1;
+        if (builtins().to_device(nullptr, args, 3, &out) != 0) return -1;
       }
     }
   }
