@@ -373,8 +373,10 @@ int RelayVM::run(int32_t func, const TVMFFIAny* first, size_t n_first, const TVM
   if (st.nested >= kMaxNested) {
     return fail("RecursionError", "%s: more than %d nested calls from primitives", code.function->name.c_str(), kMaxNested);
   }
+  const int64_t depth = st.depth;
   Frame* frame = push(&st, code, first, n_first);
   if (frame == nullptr) return -1;
+  const Frame bottom = *frame;
   TVMFFIAny* regs = frame->regs() + n_first;
   for (size_t i = 0; i < num_args; ++i) {
     regs[i] = args[i];
@@ -382,7 +384,14 @@ int RelayVM::run(int32_t func, const TVMFFIAny* first, size_t n_first, const TVM
   }
   if (st.nested++ == 0) function_begins();
   TVMFFIAny result{};
-  int rc = loop(&st, frame, &result);
+  int rc;
+  try {
+    rc = loop(&st, frame, &result);
+  } catch (const std::exception& e) {  // no memory for a list of arguments; what the frames hold is lost with them
+    pop(&st, &bottom);
+    st.depth = depth;
+    rc = fail("MemoryError", "%s: %s", code.function->name.c_str(), e.what());
+  }
   if (--st.nested == 0) {
     function_ends();
     if (st.chunk->next != nullptr) st.shrink();
