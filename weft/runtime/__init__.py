@@ -1,11 +1,12 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
 Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `relay_instruction`, `relay_executable`, `relay_vm`, `kv_cache`, `cache`. Nothing here imports a compiler package.
+`vm`, `kv_cache`, `cache`. Nothing here imports a compiler package. Relay's machine is `weft.runtime.relay_vm`
+(`relay_instruction`, `relay_executable`, `relay_vm`), which is imported when it is asked for.
 """
 
 from weft.ffi import PackedFunc, convert
-from weft.runtime import cache, opcodes, relay_vm
+from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
@@ -55,7 +56,6 @@ __all__ = [
     "opcodes",
     "opencl",
     "register_object_loader",
-    "relay_vm",
     "set_num_threads",
     "shape_constant",
     "system_lib",
