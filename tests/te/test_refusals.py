@@ -206,3 +206,9 @@ def test_arguments(case):
     use, message = ARGUMENTS[case]
     with pytest.raises(WeftError, match=message):
         use(te.create_schedule(C.op))
+
+
+def test_extents_may_be_any_integer_expression():
+    n = te.var("n")
+    a = te.compute((tir.Cast("int64", tir.floor(n.astype("float32") * 1.5)),), lambda i: tir.const(1.0), name="a")
+    assert len(a.shape) == 1

@@ -18,6 +18,7 @@ from weft.ir import (
     SizeVar,
     Var,
     as_expr,
+    as_int,
     const,
     structural_equal,
 )
@@ -61,7 +62,7 @@ def _dims(shape: Any) -> tuple[PrimExpr, ...]:
 
 def _extent(given: Any) -> PrimExpr:
     dim = None if isinstance(given, (float, str, bool)) else as_expr(given)
-    if dim is None or not DataType(dim.dtype).is_integer or getattr(dim, "value", 0) < 0:
+    if dim is None or not DataType(dim.dtype).is_integer or (as_int(dim) or 0) < 0:
         raise InvalidArgument("the extents of a shape are integers, none below zero", found=repr(given))
     return dim
 
