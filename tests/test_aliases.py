@@ -42,6 +42,8 @@ def test_alias_in_a_fresh_process(alias):
     module = _aliases.MODULES[alias]
     code = f"import weft.{alias} as a, {module} as m; assert a is m"
     subprocess.run([sys.executable, "-c", code], check=True)
+    code = f"import weft, importlib; a = weft.{alias}; assert a is importlib.import_module({module!r})"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_names_from_aliases():

@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _LAZY: dict[str, str] = {
     "arith": "",
     "cli": "",
+    "driver": "",
     "error": "",
     "ffi": "",
     "frontend": "",

@@ -45,10 +45,12 @@ def find(name: str) -> str | None:
 
 def names_of(module: str) -> Callable[[str], ModuleType]:
     """Make the ``__getattr__`` of a module that aliases lie inside of, such as ``weft.relax.frontend``."""
+    own = [module.removeprefix("weft."), *(alias for alias, meant in MODULES.items() if meant == module)]
 
     def __getattr__(name: str) -> ModuleType:
-        if f"{module}.{name}".removeprefix("weft.") in MODULES:
-            return importlib.import_module(f"{module}.{name}")
+        for alias in own:
+            if f"{alias}.{name}" in MODULES:
+                return importlib.import_module(f"weft.{alias}.{name}")
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
     return __getattr__

@@ -4,6 +4,7 @@
 programs.
 """
 
+from weft._aliases import names_of
 from weft.ir.text.parser import LANGUAGES, from_source, ir_module
 from weft.script import ir, relax, tir
 
@@ -11,3 +12,5 @@ LANGUAGES.update(I=ir, T=tir, R=relax)
 tirx = tir
 
 __all__ = ["from_source", "ir", "ir_module", "relax", "tir", "tirx"]
+
+__getattr__ = names_of("weft.script")
