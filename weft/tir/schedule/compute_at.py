@@ -8,6 +8,7 @@ from __future__ import annotations
 from weft.arith import Analyzer
 from weft.ir import (
     TRUE,
+    Add,
     CallIntrin,
     IntImm,
     PrimExpr,
@@ -18,6 +19,7 @@ from weft.ir import (
     const,
     is_const_int,
     logical_and,
+    structural_equal,
     substitute,
 )
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
@@ -220,6 +222,27 @@ def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
     return loops
 
 
+def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
+    """Whether a block runs for a range of each data-parallel variable, and for all values of the others.
+
+    A part of a partitioned nest does. What consumers need of it, it may make beyond that part too: nobody else writes
+    the buffer of a complete block.
+    """
+    loops = {id(f.loop_var): f for f in path if isinstance(f, For)}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        parts = [value.a, value.b] if isinstance(value, Add) else [value]
+        found = [loops.pop(id(v)) for v in parts if id(v) in loops]
+        if len(found) != 1 or not all(isinstance(v, (Var, IntImm)) for v in parts):
+            return False
+        if iv.iter_type not in ("data_par", "spatial") and not (
+            iv.dom is not None
+            and isinstance(value, Var)
+            and structural_equal((found[0].min, found[0].extent), (iv.dom.min, iv.dom.extent))
+        ):
+            return False
+    return True
+
+
 def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> tuple[Block, BlockRealize, For]:
     path, loop_path = state.path_to_block(name), state.path_to_loop(var)
     scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
@@ -235,7 +258,8 @@ def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> 
             block=name,
             help="move a reduction before decomposing it",
         )
-    if not covers_domain(path, state.analyzer_at(path)):
+    is_part = primitive == "compute_at" and _runs_a_box(path, realize)
+    if not is_part and not covers_domain(path, state.analyzer_at(path)):
         raise refuse(
             primitive,
             f"the loops do not run the block on its whole domain: ({', '.join(map(str, realize.iter_values))})",
