@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from tests.tir.schedule.run_scheduled import run
-from weft import te, tir
+from weft import te, tir, topi
+from weft.ir import walk
 from weft.target import Target, build
-from weft.tir import ForKind
+from weft.tir import BufferLoad, ForKind
 from weft.tir.analysis import statements
+from weft.tir.pipeline import lower
+from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.select import schedule_of
 
 TARGET = SimpleNamespace(vector_bits=128, num_vector_registers=16, num_cores=2, features=())
@@ -431,3 +434,19 @@ def test_nchw_convolution_and_pool():
     ph, pw = te.reduce_axis((0, 2), "ph"), te.reduce_axis((0, 2), "pw")
     y = te.compute((1, 4, 3, 3), lambda b, c, i, j: te.max(x[b, c, i * 2 + ph, j * 2 + pw], axis=[ph, pw]), name="Y")
     compare(te.create_prim_func([x, y]), rand(1, 4, 6, 7), np.zeros((1, 4, 3, 3), np.float32))
+
+
+def test_a_costly_epilogue_does_not_change_the_tile():
+    """A product of rows that the tile does not divide, with exp behind it, reads as many rows at a time as without."""
+
+    def rows_at_a_time(epilogue):
+        a, w = te.placeholder((128, 384), name="a"), te.placeholder((48, 384, 32), name="w")
+        k = te.reduce_axis((0, 384), "k")
+        product = te.compute((128, 1536), lambda i, j: te.sum(a[i, k] * w[j // 32, k, j % 32], axis=k), name="product")
+        func = te.create_prim_func([a, w, epilogue(product)])
+        lowered = lower(default_schedule(func, Target("llvm -num-cores=1")), Target("llvm -num-cores=1"))
+        loads = (n for n in walk(lowered.body) if isinstance(n, BufferLoad) and n.buffer.name == "a")
+        return len({str(n.indices) for n in loads})
+
+    plain = rows_at_a_time(topi.negative)
+    assert plain > 8 and rows_at_a_time(topi.exp) == rows_at_a_time(topi.erf) == plain
