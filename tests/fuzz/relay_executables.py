@@ -1,32 +1,17 @@
-"""Mutates Relay executables, blindly and field by field, and runs what loads: ``-m tests.fuzz.relay_executables N``.
-
-As `tests.fuzz.executables`, in a process of its own with little memory to ask for.
-"""
+"""Mutates Relay executables, blindly and field by field, and runs what loads: ``-m tests.fuzz.relay_executables N``."""
 
 from __future__ import annotations
 
 import json
-import signal
-import struct
 import sys
-from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 import weft
-from tests.fuzz.executables import (
-    EXPECTED,
-    TENSOR,
-    TEXT,
-    CallTooLong,
-    damage,
-    limit_memory,
-    mutate_fields,
-)
+from tests.fuzz.binary import EXPECTED, TENSOR, TEXT, Field, Fields, damage, mutate_fields, run_mutated
 from tests.runtime.relay_programs import CONS, I, executable, fold_sum, function, kernels, list_of, make_list
 from weft.runtime.relay_vm import Executable, VirtualMachine
-
-CALL_SECONDS = 0.2  # many a mutated jump is a loop without end
 
 
 def program() -> Executable:
@@ -48,92 +33,53 @@ def program() -> Executable:
     )  # fmt: skip
 
 
-def fields(data: bytes) -> Iterator[tuple[str, int, str]]:
-    """Yield what each number of the file is: its group, its offset and its struct format."""
-    at = 0
+def fields(data: bytes) -> list[Field]:
+    """List what each number of the file is."""
+    file = Fields(data)
 
-    def number(group: str, form: str) -> Iterator[tuple[str, int, str]]:
-        nonlocal at
-        yield group, at, form
-        at += struct.calcsize("<" + form)
+    def constant() -> None:
+        file.number("device", "q")
+        tag = file.number("tag", "i")
+        assert tag in (TEXT, TENSOR)
+        file.text() if tag == TEXT else file.tensor()
 
-    def value(form: str) -> int:
-        return struct.unpack_from("<" + form, data, at)[0]
+    def code() -> None:
+        file.counted(file.text)
+        file.counted(lambda: file.number("device", "q"))
+        file.number("registers", "q")
+        file.counted(lambda: file.number("word", "q"))
 
-    def text() -> Iterator[tuple[str, int, str]]:
-        nonlocal at
-        size = value("Q")
-        yield from number("count", "Q")
-        at += size
-
-    def counted(item: Callable[[], Iterator[tuple[str, int, str]]]) -> Iterator[tuple[str, int, str]]:
-        n = value("Q")
-        yield from number("count", "Q")
-        for _ in range(n):
-            yield from item()
-
-    def constant() -> Iterator[tuple[str, int, str]]:
-        nonlocal at
-        yield from number("device", "q")
-        tag = value("i")
-        yield from number("tag", "i")
-        if tag == TEXT:
-            yield from text()
-            return
-        assert tag == TENSOR
-        ndim = struct.unpack_from("<i", data, at + 24)[0]
-        for form in ("Q", "Q", "i", "i", "i", "B", "B", "H", *("q" * ndim)):
-            yield from number("tensor", form)
-        size = value("q")
-        yield from number("tensor", "q")
-        at += size
-
-    def code() -> Iterator[tuple[str, int, str]]:
-        yield from counted(text)
-        yield from counted(lambda: number("device", "q"))
-        yield from number("registers", "q")
-        yield from counted(lambda: number("word", "q"))
-
-    yield from number("header", "Q")
-    yield from text()
-    for item in (text, constant, text, code):
-        yield from counted(item)
+    file.number("header", "Q")
+    file.text()
+    for item in (file.text, constant, file.text, code):
+        file.counted(item)
+    return file.found
 
 
 def run(first: int, count: int) -> dict[str, int]:
     """Mutate, load and call `count` files; a seed whose error is not of the expected classes raises."""
-    data, lib = program().save()
-    data = bytes(data)
+    saved, lib = program().save()
+    data = bytes(saved)
     args = (np.ones(5, np.float32), list_of([3, 4, 5]), np.int64(20))
-    table = list(fields(data))
+    table = fields(data)
     words = [f for f in table if f[0] == "word"]  # most of what loads differs from the program here
-    result = {"rejected": 0, "failed": 0, "ran": 0, "stopped": 0}
 
-    def stop(*_: object) -> None:
-        raise CallTooLong
+    def mutated(rng: np.random.Generator) -> tuple[bytes, Any]:
+        of = words if rng.integers(2) else table
+        return mutate_fields(data, of, rng) if rng.integers(8) else damage(data, rng), None
 
-    signal.signal(signal.SIGALRM, stop)
-    limit_memory()
-    for seed in range(first, first + count):
-        rng = np.random.default_rng(seed)
-        bad = mutate_fields(data, words if rng.integers(2) else table, rng) if rng.integers(8) else damage(data, rng)
-        stage = "rejected"
-        print(seed, file=sys.stderr, flush=True)
-        signal.setitimer(signal.ITIMER_REAL, CALL_SECONDS)
-        try:
-            loaded = Executable.load_exec(bad, lib)
-            stage = "failed"
+    def load(bad: bytes, _: Any) -> Any:
+        loaded = Executable.load_exec(bad, lib)
+
+        def call() -> None:
             assert loaded.bytecode
             VirtualMachine(loaded, weft.cpu()).invoke("main", *args)
-            stage = "ran"
-        except (*EXPECTED, ZeroDivisionError) as e:
-            assert str(e), f"seed {seed}"
-        except CallTooLong:
-            stage = "stopped"
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        result[stage] += 1
-    return result
+
+        return call
+
+    # many a mutated jump is a loop without end
+    seeds = range(first, first + count)
+    return run_mutated(seeds, mutated, load, call_seconds=0.2, expected=(*EXPECTED, ZeroDivisionError))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import pytest
 
 import weft
 from tests.fuzz import budget, relay_executables
-from tests.fuzz.executables import fields, mutate_fields
+from tests.fuzz.binary import mutate_fields
+from tests.fuzz.executables import fields
 from tests.fuzz.programs import bases
 from tests.runtime.programs import add_twice
 

@@ -1,0 +1,157 @@
+"""What fuzzers of binary files share: fields, mutations, and a loop that loads and runs what came out.
+
+A run happens in a process of its own with little memory to ask for, so that a crash or a greedy allocation is seen.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+import weft
+
+INTERESTING = (-(2**63), -(2**55), -(2**31), -2, -1, 0, 1, 2, 3, 4, 7, 255, 2**31, 2**32, 2**54, 2**54 + 1, 2**62)
+TENSOR, SHAPE, TEXT, SMALL_TEXT = 70, 69, 65, 11
+EXPECTED = (weft.WeftError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError, IndexError)
+EXTRA_BYTES = 1 << 30
+
+Field = tuple[str, int, str]
+"""A number of a file: its group, its offset and its struct format."""
+
+
+class Fields:
+    """Walks through a file and lists its numbers in ``found``."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+        self.found: list[Field] = []
+
+    def number(self, group: str, *forms: str) -> int:
+        """List numbers; return the last."""
+        value = 0
+        for form in forms:
+            self.found.append((group, self.at, form))
+            (value,) = struct.unpack_from("<" + form, self.data, self.at)
+            self.at += struct.calcsize("<" + form)
+        return value
+
+    def text(self) -> None:
+        """A length and bytes."""
+        size = self.number("count", "Q")
+        self.at += size
+
+    def counted(self, item: Callable[[], object]) -> None:
+        """A count and so many items."""
+        for _ in range(self.number("count", "Q")):
+            item()
+
+    def tensor(self) -> None:
+        """A record of a tensor."""
+        ndim = self.number("tensor", "Q", "Q", "i", "i", "i")
+        size = self.number("tensor", "B", "B", "H", *("q" * ndim), "q")
+        self.at += size
+
+
+def mutate_fields(data: bytes, table: list[tuple[str, int, str]], rng: np.random.Generator) -> bytes:
+    """Overwrite one to three numbers, each group of fields as often as the next."""
+    out = bytearray(data)
+    groups = sorted({group for group, _, _ in table})
+    for _ in range(int(rng.integers(1, 4))):
+        group = groups[int(rng.integers(len(groups)))]
+        members = [f for f in table if f[0] == group]
+        _, at, form = members[int(rng.integers(len(members)))]
+        size = struct.calcsize("<" + form)
+        old = int.from_bytes(out[at : at + size], "little")
+        kind = int(rng.integers(4))
+        if kind == 0:
+            new = INTERESTING[int(rng.integers(len(INTERESTING)))]
+        elif kind == 1:
+            new = old + int(rng.integers(-3, 4))
+        elif kind == 2:
+            new = old ^ 1 << int(rng.integers(8 * size))
+        else:  # what stands in another field of the group: a register for a register, a jump for a jump
+            _, other, form = members[int(rng.integers(len(members)))]
+            new = int.from_bytes(out[other : other + struct.calcsize("<" + form)], "little")
+        out[at : at + size] = (new % (1 << 8 * size)).to_bytes(size, "little")
+    return bytes(out)
+
+
+def damage(data: bytes, rng: np.random.Generator) -> bytes:
+    """Flip bits, cut, insert or repeat, one to four times; at times keep only the beginning."""
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 5))):
+        at, kind = int(rng.integers(len(out))), int(rng.integers(9))
+        if kind < 5:
+            out[at] ^= 1 << int(rng.integers(8))
+        elif kind == 5:
+            del out[at + 1 : at + int(rng.integers(2, 40))]
+        elif kind == 6:
+            out[at:at] = rng.bytes(int(rng.integers(1, 9)))
+        elif kind == 7:
+            out[at:at] = out[at : at + int(rng.integers(1, 40))]
+        else:
+            del out[at + 1 :]
+    return bytes(out)
+
+
+def limit_memory() -> None:
+    """Let this process ask for at most a gigabyte more than it has."""
+    with open("/proc/self/statm") as f:
+        now = int(f.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + EXTRA_BYTES, now + EXTRA_BYTES))
+
+
+class CallTooLong(BaseException):
+    """A call of a mutated program ran into the time limit: a loop without end, which an interrupt could stop."""
+
+
+def run_mutated(
+    seeds: range,
+    mutated: Callable[[np.random.Generator], tuple[bytes, object]],
+    load: Callable[[bytes, object], Callable[[], object]],
+    call_seconds: float,
+    expected: tuple[type[Exception], ...] = EXPECTED,
+) -> dict[str, int]:
+    """Mutate, load and call a file for each seed, and count how they ended.
+
+    Parameters
+    ----------
+    mutated : callable
+        From random numbers to bytes, and what goes with them to `load`.
+    load : callable
+        Returns the call, or raises.
+    call_seconds : float
+        The limit of a load and call.
+    expected : tuple of classes
+        Errors that a bad file may give; a seed with another one raises.
+    """
+    result = {"rejected": 0, "failed": 0, "ran": 0, "stopped": 0}
+
+    def stop(*_: object) -> None:
+        raise CallTooLong
+
+    signal.signal(signal.SIGALRM, stop)
+    limit_memory()
+    for seed in seeds:
+        bad, more = mutated(np.random.default_rng(seed))
+        stage = "rejected"
+        print(seed, file=sys.stderr, flush=True)
+        signal.setitimer(signal.ITIMER_REAL, call_seconds)
+        try:
+            call = load(bad, more)
+            stage = "failed"
+            call()
+            stage = "ran"
+        except expected as e:
+            assert str(e), f"seed {seed}"
+        except CallTooLong:
+            stage = "stopped"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        result[stage] += 1
+    return result
