@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -13,6 +14,7 @@ __all__ = ["Dispatch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TABLES: WeakSet[Dispatch] = WeakSet()
+_OWN_DIALECTS = ("weft.relay",)  # their nodes never come to tables of other packages
 
 
 class Dispatch:
@@ -31,7 +33,7 @@ class Dispatch:
         Used when neither the class nor any of its bases has a rule.
     """
 
-    __slots__ = ("__weakref__", "_cache", "covers", "default", "leaves_out", "name", "table")
+    __slots__ = ("__weakref__", "_cache", "covers", "default", "leaves_out", "module", "name", "table")
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Dispatch:
         leaves_out: Iterable[type] = (),
     ) -> None:
         self.name, self.covers, self.default, self.leaves_out = name, tuple(covers), default, tuple(leaves_out)
+        self.module: str = sys._getframe(1).f_globals.get("__name__", "")
         _TABLES.add(self)
         self.table: dict[type, Callable[..., Any]] = {}
         self._cache: dict[type, Callable[..., Any]] = {}
@@ -73,7 +76,12 @@ class Dispatch:
 
     def missing(self) -> list[type]:
         """List the classes of the union that have no rule and are not left out."""
-        return [t for t in kinds(*self.covers) if t not in self.leaves_out and self.get(t) is None]
+        foreign = tuple(d for d in _OWN_DIALECTS if not self.module.startswith(d))
+        return [
+            t
+            for t in kinds(*self.covers)
+            if t not in self.leaves_out and self.get(t) is None and not t.__module__.startswith(foreign)
+        ]
 
     @staticmethod
     def tables() -> list[Dispatch]:

@@ -55,6 +55,11 @@ class BaseFunc(TypedExpr, abstract=True):
         """Return a copy without an attribute."""
         return self.replace(attrs=self.attrs.without(key))  # type: ignore[attr-defined]
 
+    @staticmethod
+    def global_var_class() -> type[GlobalVar]:
+        """Return the class of the variables that modules make for such functions; a dialect may have its own."""
+        return GlobalVar
+
     def replace(self, **changes: Any) -> Any:
         """Return a copy with some fields changed."""
         fields = {f: getattr(self, f) for f in self.__struct_fields__}

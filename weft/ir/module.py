@@ -27,6 +27,8 @@ class IRModule:
         Module attributes.
     global_infos : mapping of str to tuple of Node, optional
         Lists of global information such as ``{"vdevice": (...)}``.
+    type_definitions : mapping of GlobalTypeVar to TypeData, optional
+        Algebraic data types of Relay programs.
     """
 
     __slots__ = ("__weakref__", "_by_name", "attrs", "functions", "global_infos", "type_definitions")
@@ -36,12 +38,14 @@ class IRModule:
         functions: Mapping[Any, BaseFunc] | None = None,
         attrs: Any = None,
         global_infos: Mapping[str, tuple[Node, ...]] | None = None,
+        *,
+        type_definitions: Mapping[Any, Any] | None = None,
     ) -> None:
         self.functions: dict[GlobalVar, BaseFunc] = {}
         self._by_name: dict[str, GlobalVar] = {}
         self.attrs: Attrs = Attrs.of(attrs) if attrs else NO_ATTRS
         self.global_infos: dict[str, tuple[Node, ...]] = dict(global_infos or {})
-        self.type_definitions: dict[Any, Any] = {}
+        self.type_definitions: dict[Any, Any] = dict(type_definitions or {})
         for var, func in (functions or {}).items():
             self[var] = func
 
@@ -55,10 +59,13 @@ class IRModule:
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
 
-    def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
+    def __setitem__(self, key: Any, func: Any) -> None:
+        if not isinstance(func, BaseFunc) and hasattr(func, "constructors"):
+            self.type_definitions[key] = func
+            return
         name = key if isinstance(key, str) else key.name_hint
         old = self._by_name.get(name)
-        var = key if not isinstance(key, str) else old if old is not None else GlobalVar(name)
+        var = key if not isinstance(key, str) else old if old is not None else func.global_var_class()(name)
         if old is not None and old is not var:
             del self.functions[old]
         self._by_name[name] = var
@@ -108,18 +115,38 @@ class IRModule:
         """List the global variables in order."""
         return list(self.functions)
 
+    def get_global_type_var(self, name: str) -> Any:
+        """Return the type variable of a data type.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none of that name.
+        """
+        for header in self.type_definitions:
+            if header.name_hint == name:
+                return header
+        known = ", ".join(h.name_hint for h in self.type_definitions)
+        raise InvalidArgument(f"the module has no data type '{name}'", found=known or "no data types at all")
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """Return the type variable of a data type and its constructors: ``rlist, cons, nil = mod.get_type("List")``."""
+        header = self.get_global_type_var(name)
+        return (header, *self.type_definitions[header].constructors)
+
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Set a function in place."""
         self[var] = func
 
     def update(self, other: IRModule) -> None:
-        """Take over all functions of another module, in place."""
+        """Take over all functions and data types of another module, in place."""
+        self.type_definitions.update(other.type_definitions)
         for var, func in other.items():
             self[var] = func
 
     def copy(self) -> IRModule:
         """Return a module with the same functions."""
-        return IRModule(self.functions, self.attrs, self.global_infos)
+        return IRModule(self.functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
 
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
         """Return a module with these functions and this module's attributes.
@@ -131,11 +158,11 @@ class IRModule:
             self.functions[self._by_name[n]] is f for n, f in named.items()
         ):
             return self
-        return IRModule(functions, self.attrs, self.global_infos)
+        return IRModule(functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
         """Return a copy with one attribute set."""
-        return IRModule(self.functions, self.attrs.with_(**{key: value}), self.global_infos)
+        return self.with_attrs({key: value})
 
     def get_attr(self, key: str) -> Any:
         """Return an attribute, or None."""
@@ -143,7 +170,9 @@ class IRModule:
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
         """Return a copy with several attributes set."""
-        return IRModule(self.functions, self.attrs.with_(**dict(attrs)), self.global_infos)
+        out = self.copy()
+        out.attrs = self.attrs.with_(**dict(attrs))
+        return out
 
     def fresh_name(self, hint: str) -> str:
         """Return `hint`, with a number behind it if a function has that name."""

@@ -33,10 +33,10 @@ from weft.ir.scalar import Op, Var
 __all__ = ["assert_structural_equal", "fingerprint", "structural_equal", "structural_hash"]
 
 # Fields that introduce variables, compared before the others, by class name (the classes live on higher floors), each
-# with how it
-# does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant elsewhere
-# (passes leave
-# variables bound in several places); MEMORY, a buffer is new together with its pointer.
+# with how it does: SIGHT, what is not known yet is introduced; BIND, the variable itself is new, whatever it meant
+# elsewhere (passes leave variables bound in several places); MEMORY, a buffer is new together with its pointer.
+# A class may say so itself: ``__binders__`` is its entry, ``__uncompared__`` names fields that never take part, and
+# ``__compared_as__`` is its kind (PLAIN: field by field, NUMBERED: a variable, NAMED: by its name).
 _SIGHT, _BIND, _MEMORY = 1, 2, 3
 _BINDERS: dict[str, tuple[tuple[str, int], ...]] = {
     "Function": (("params", _BIND),),
@@ -73,6 +73,7 @@ _DERIVED_TYPE = (
 _DERIVED_NAMES = {"SeqExpr"}
 
 _PLAIN, _NUMBERED, _NAMED, _ATTRS, _CONSTANT, _TUPLE, _TENSOR, _SCALAR, _SEQUENCE = range(9)
+BIND, PLAIN, NUMBERED, NAMED = _BIND, _PLAIN, _NUMBERED, _NAMED
 
 
 class _Plan:
@@ -88,17 +89,20 @@ class _Plan:
             self.binders: tuple[tuple[str, int], ...] = ()
             self.fields: tuple[str, ...] = saved_fields(cls)
             return
-        skip = {"span"}
+        skip = {"span", *getattr(cls, "__uncompared__", ())}
         if self.kind == _NUMBERED or name == "Block":
             skip |= {"name", "name_hint"}
         if issubclass(cls, _DERIVED_TYPE) or name in _DERIVED_NAMES:
             skip.add("ty")
-        self.binders = _BINDERS.get(name, ())
+        self.binders = getattr(cls, "__binders__", None) or _BINDERS.get(name, ())
         self.fields = tuple(f for f in cls.__struct_fields__ if f not in skip and f not in dict(self.binders))
 
 
 def _kind_of(cls: type) -> int:
     if issubclass(cls, Node):
+        own = getattr(cls, "__compared_as__", None)
+        if own is not None:
+            return own
         if issubclass(cls, (Op, GlobalVar)):
             return _NAMED
         if issubclass(cls, Attrs):

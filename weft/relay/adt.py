@@ -1,0 +1,123 @@
+"""Algebraic data types: their definitions, constructors, patterns and matches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import force_setattr
+
+from weft import ir
+from weft.ir import Node, Type
+from weft.ir.structural import BIND
+from weft.relay.expr import Operators, Var
+from weft.relay.types import GlobalTypeVar, TypeVar
+
+__all__ = [
+    "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard",
+    "TypeData", "add_type", "type_data",
+]  # fmt: skip
+
+
+class Constructor(Operators, ir.TypedExpr):
+    """A constructor of a data type: the types of its fields, and the type it belongs to.
+
+    ``tag`` tells it apart from the other constructors of its type at run time: 1, 2, … in the order of the definition
+    (0 is a tuple). The definition, :class:`TypeData`, sets it.
+    """
+
+    name_hint: str
+    inputs: tuple[Type, ...]
+    belong_to: GlobalTypeVar
+    tag: int = -1
+
+    __uncompared__ = ("ty", "inputs", "tag")
+
+
+class TypeData(Type):
+    """The definition of a data type: ``type List[A] { Cons(A, List[A]), Nil, }``."""
+
+    header: GlobalTypeVar
+    type_vars: tuple[TypeVar, ...]
+    constructors: tuple[Constructor, ...]
+
+    __binders__ = (("type_vars", BIND),)
+
+    def __post_init__(self) -> None:
+        for f in ("type_vars", "constructors"):
+            if type(getattr(self, f)) is not tuple:
+                force_setattr(self, f, tuple(getattr(self, f)))
+        for i, c in enumerate(self.constructors):
+            force_setattr(c, "tag", i + 1)
+
+
+class Pattern(Node, abstract=True):
+    """What a value is compared with."""
+
+
+class PatternWildcard(Pattern):
+    """``_``: matches anything."""
+
+
+class PatternVar(Pattern):
+    """Matches anything and names it."""
+
+    var: Var
+
+    __binders__ = (("var", BIND),)
+
+
+class PatternConstructor(Pattern):
+    """Matches values that a constructor made, whose fields match."""
+
+    constructor: Constructor
+    patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.patterns) is not tuple:
+            force_setattr(self, "patterns", tuple(self.patterns or ()))
+
+
+class PatternTuple(Pattern):
+    """Matches tuples whose fields match."""
+
+    patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.patterns) is not tuple:
+            force_setattr(self, "patterns", tuple(self.patterns or ()))
+
+
+class Clause(Node):
+    """``lhs => rhs``: what a match gives for values that match the pattern."""
+
+    lhs: Pattern
+    rhs: ir.Expr
+
+
+class Match(Operators, ir.TypedExpr):
+    """The right-hand side of the first clause whose pattern matches.
+
+    ``complete`` says that the clauses cover all values; type inference checks it.
+    """
+
+    data: ir.Expr
+    clauses: tuple[Clause, ...]
+    complete: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.clauses) is not tuple:
+            force_setattr(self, "clauses", tuple(self.clauses))
+
+
+def add_type(mod: ir.IRModule, data: TypeData) -> TypeData:
+    """Put a definition into a module, in place, and return it."""
+    mod.type_definitions[data.header] = data
+    return data
+
+
+def type_data(mod: ir.IRModule, header: GlobalTypeVar | str | Constructor) -> TypeData | Any:
+    """Find a definition by its name, its type variable or one of its constructors; None where there is none."""
+    if isinstance(header, Constructor):
+        header = header.belong_to
+    name = header if isinstance(header, str) else header.name_hint
+    return next((d for g, d in mod.type_definitions.items() if g.name_hint == name), None)

@@ -1,0 +1,319 @@
+"""Relay's expressions: those of ``weft.ir`` with operators, and let, references and functions with type parameters.
+
+``ty`` (or ``checked_type``) is what type inference found. A variable's ``ty`` is also its annotation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import force_setattr
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ir import NO_ATTRS, Attrs, Op, Type
+from weft.ir.structural import BIND
+from weft.relay.types import FuncType, IncompleteType, TensorType, TypeVar
+from weft.runtime import Tensor
+
+__all__ = [
+    "Call", "Constant", "Expr", "Function", "GlobalVar", "If", "Let", "Operators", "RefCreate", "RefRead", "RefWrite",
+    "RelayExpr", "Tuple", "TupleGetItem", "TupleWrapper", "Var", "const", "let_chain", "lets", "var",
+]  # fmt: skip
+
+Expr = RelayExpr = ir.Expr
+
+_DTYPES = {"float64": "float32", "int64": "int32"}  # of Python's numbers and of NumPy's arrays made from them
+
+
+class Operators:
+    """Python's operators on expressions, as calls of Relay's operators; calling an expression makes a call."""
+
+    __slots__ = ()
+    __uncompared__ = ("ty",)
+
+    def __add__(self, other: Any) -> Call:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Call:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Call:
+        return binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Call:
+        return binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Call:
+        return binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Call:
+        return binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Call:
+        return binary("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Call:
+        return binary("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Call:
+        return binary("floor_divide", self, other)
+
+    def __mod__(self, other: Any) -> Call:
+        return binary("mod", self, other)
+
+    def __neg__(self) -> Call:
+        return Call(Op.get("negative"), (self,))
+
+    def __lt__(self, other: Any) -> Call:
+        return binary("less", self, other)
+
+    def __gt__(self, other: Any) -> Call:
+        return binary("greater", self, other)
+
+    def __le__(self, other: Any) -> Call:
+        return binary("less_equal", self, other)
+
+    def __ge__(self, other: Any) -> Call:
+        return binary("greater_equal", self, other)
+
+    def __call__(self, *args: Any) -> Call:
+        """Call this expression, whose value is a function."""
+        return Call(self, tuple(map(as_expr, args)))
+
+    def astype(self, dtype: str) -> Call:
+        """Convert the elements to another data type."""
+        return Call(Op.get("cast"), (self,), Attrs.of(dtype=dtype))
+
+
+def binary(op: str, lhs: Any, rhs: Any) -> Call:
+    """Call an operator of two tensors; a number becomes a constant of the other operand's type."""
+    like = next((e.ty.dtype for e in (lhs, rhs) if isinstance(getattr(e, "ty", None), ir.TensorType)), None)
+    return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
+
+
+class Var(Operators, ir.ExprVar):
+    """A variable; identity is what distinguishes it, the name is a hint.
+
+    Parameters
+    ----------
+    name_hint : str
+        The name.
+    ty : Type, optional
+        Its type, where it is annotated.
+    """
+
+    __uncompared__ = ()
+
+    @property
+    def type_annotation(self) -> Type | None:
+        """The annotated type."""
+        return self.ty
+
+
+class GlobalVar(Operators, ir.GlobalVar):
+    """A reference to a function of the module, by name."""
+
+
+class Constant(Operators, ir.Constant):
+    """A tensor known at compile time. Make it with :func:`const`."""
+
+
+class Tuple(Operators, ir.Tuple):
+    """A tuple of expressions."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+class TupleGetItem(Operators, ir.TupleGetItem):
+    """Element `index` of a tuple."""
+
+
+class Call(Operators, ir.Call):
+    """A call of an operator, a constructor, a function of the module or a function value."""
+
+    def __post_init__(self) -> None:
+        if type(self.args) is not tuple:
+            force_setattr(self, "args", tuple(self.args))
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if type(self.ty_args) is not tuple:
+            force_setattr(self, "ty_args", tuple(self.ty_args or ()))
+
+    @property
+    def type_args(self) -> tuple[Type, ...]:
+        """What the type parameters of the callee stand for."""
+        return self.ty_args
+
+
+class If(Operators, ir.If):
+    """A choice between two expressions by a scalar bool."""
+
+
+class Let(Operators, ir.TypedExpr):
+    """``let var = value; body``; a function may refer to itself by its variable."""
+
+    var: Var
+    value: ir.Expr
+    body: ir.Expr
+
+    __binders__ = (("var", BIND),)
+
+
+class RefCreate(Operators, ir.TypedExpr):
+    """A new cell that holds a value."""
+
+    value: ir.Expr
+
+
+class RefRead(Operators, ir.TypedExpr):
+    """What a cell holds."""
+
+    ref: ir.Expr
+
+
+class RefWrite(Operators, ir.TypedExpr):
+    """Replace what a cell holds; the result is the empty tuple."""
+
+    ref: ir.Expr
+    value: ir.Expr
+
+
+class Function(Operators, ir.BaseFunc):
+    """A function, which is a value. Its ``type_params`` stand for any types."""
+
+    params: tuple[Var, ...]
+    body: ir.Expr
+    ret_type: Type | None = None
+    type_params: tuple[TypeVar, ...] = ()
+    attrs: Attrs = NO_ATTRS
+
+    __binders__ = (("type_params", BIND), ("params", BIND))
+
+    def __post_init__(self) -> None:
+        for f in ("params", "type_params"):
+            if type(getattr(self, f)) is not tuple:
+                force_setattr(self, f, tuple(getattr(self, f) or ()))
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+
+    @staticmethod
+    def global_var_class() -> type[GlobalVar]:
+        """Return Relay's own class."""
+        return GlobalVar
+
+    def func_type_annotation(self) -> FuncType:
+        """Return the type that the annotations give; a missing one is an IncompleteType."""
+        return FuncType(
+            tuple(p.ty or IncompleteType() for p in self.params), self.ret_type or IncompleteType(), self.type_params
+        )
+
+
+class TupleWrapper:
+    """A call whose result is a tuple of known length: ``a, b = relay.split(x, 2)``, ``wrapper[0]``, ``len(wrapper)``.
+
+    Parameters
+    ----------
+    tuple_value : Expr
+        The tuple.
+    size : int
+        Its length.
+    """
+
+    def __init__(self, tuple_value: ir.Expr, size: int) -> None:
+        self.tuple_value, self.size = tuple_value, size
+
+    def astuple(self) -> ir.Expr:
+        """Return the expression."""
+        return self.tuple_value
+
+    def astext(self) -> str:
+        """Return the expression as text."""
+        return str(self.tuple_value)
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"item {index} of a tuple of {self.size}")
+        return TupleGetItem(self.tuple_value, index % self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
+    """Return an expression itself; make a constant of a number or array, a tuple of a tuple or list."""
+    if isinstance(value, (ir.Expr, Op)):
+        return value  # type: ignore[return-value]
+    if isinstance(value, TupleWrapper):
+        return value.tuple_value
+    if isinstance(value, (tuple, list)):
+        return Tuple(tuple(as_expr(v) for v in value))
+    return const(value, dtype)
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """Make a constant.
+
+    Parameters
+    ----------
+    value : bool, int, float, list, numpy.ndarray or Tensor
+        Its data. Python's numbers become int32, float32 and bool unless `dtype` says.
+    dtype : str, optional
+        The data type.
+    """
+    if isinstance(value, Tensor):
+        made = ir.constant(value)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        made = ir.constant(np.asarray(value), dtype)
+    elif isinstance(value, (bool, int, float, list, tuple)):
+        array = np.array(value)
+        made = ir.constant(array, dtype or _DTYPES.get(str(array.dtype), str(array.dtype)))
+    else:
+        raise InvalidArgument("a constant needs a number or an array", found=type(value).__name__)
+    return Constant(made.data, ty=TensorType(made.ty.shape, made.ty.dtype))
+
+
+def var(
+    name_hint: str, type_annotation: Any = None, shape: Any = None, dtype: str = "float32", span: Any = None
+) -> Var:
+    """Make a variable.
+
+    Parameters
+    ----------
+    name_hint : str
+        Its name.
+    type_annotation : Type or str, optional
+        Its type; a str is the data type of a scalar.
+    shape : sequence of int or expression, optional
+        The shape of a tensor, instead of `type_annotation`.
+    dtype : str
+        The data type that goes with `shape`.
+    """
+    if type_annotation is not None and shape is not None:
+        raise InvalidArgument("a variable is annotated by type_annotation or shape, not both", where=span)
+    if shape is not None:
+        type_annotation = TensorType(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype)
+    elif isinstance(type_annotation, str):
+        type_annotation = TensorType((), type_annotation)
+    return Var(name_hint, type_annotation, span=span)
+
+
+def let_chain(expr: ir.Expr) -> tuple[list[tuple[Var, ir.Expr]], ir.Expr]:
+    """Take nested lets apart: the bindings in order, and the body under the last."""
+    bindings: list[tuple[Var, ir.Expr]] = []
+    while isinstance(expr, Let):
+        bindings.append((expr.var, expr.value))
+        expr = expr.body
+    return bindings, expr
+
+
+def lets(bindings: list[tuple[Var, ir.Expr]], body: ir.Expr) -> ir.Expr:
+    """Nest bindings around a body."""
+    for v, value in reversed(bindings):
+        body = Let(v, value, body, ty=body.ty)
+    return body

@@ -1,0 +1,160 @@
+"""Relay's types: those of ``weft.ir`` with Relay's defaults, and what functional programs need besides.
+
+Two types are equal (``==``) when their structure is; type variables are equal to themselves, and ``Any`` to ``Any``.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import ClassVar
+
+from weft.ir import Node, PrimExpr, Type, Var, VDevice, as_int, structural_equal
+from weft.ir import TensorType as IRTensorType
+from weft.ir import TupleType as IRTupleType
+from weft.ir.structural import BIND, NAMED, NUMBERED, PLAIN
+
+__all__ = [
+    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "TypeCall", "TypeKind",
+    "TypeVar", "scalar_type", "types_equal", "unit_type",
+]  # fmt: skip
+
+
+class Any(Var):
+    """A dimension that only run time knows: ``?`` in texts.
+
+    It is a scalar variable without a name: operators compute with it, but where it was met says nothing about other
+    places; each use of a type stands for dimensions of its own.
+    """
+
+    name: str = "?"
+    dtype: str = "int64"
+
+    __compared_as__ = PLAIN
+    __hash__ = object.__hash__
+
+
+class TypeKind:
+    """What a type variable stands for."""
+
+    Type: ClassVar[int] = 0
+    ShapeVar: ClassVar[int] = 1
+    BaseType: ClassVar[int] = 2
+    Shape: ClassVar[int] = 3
+    Constraint: ClassVar[int] = 4
+    AdtHandle: ClassVar[int] = 5
+    TypeData: ClassVar[int] = 6
+
+
+class _Structural:
+    """Makes ``==`` of types compare their structure."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Type) and types_equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash(_shallow(self))
+
+
+class TensorType(_Structural, IRTensorType):
+    """A tensor of known rank: dimensions are numbers, ``Any`` or scalar expressions; float32 unless `dtype` says."""
+
+    shape: tuple[PrimExpr, ...] | None = ()
+    dtype: str = "float32"
+    ndim: int = -1
+    vdevice: VDevice | None = None
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The dimensions as ints.
+
+        Raises
+        ------
+        TypeError
+            When one of them is not known.
+        """
+        dims = [as_int(d) for d in self.shape or ()]
+        if any(d is None for d in dims):
+            raise TypeError(f"{self} has a dimension that is not constant")
+        return typing.cast(tuple[int, ...], tuple(dims))
+
+
+class TupleType(_Structural, IRTupleType):
+    """A tuple of values."""
+
+
+class FuncType(_Structural, Type):
+    """A function from parameters to a result, for all types that the type parameters may be."""
+
+    arg_types: tuple[Type, ...]
+    ret_type: Type
+    type_params: tuple[TypeVar, ...] = ()
+    type_constraints: tuple[Node, ...] = ()
+
+    __binders__ = (("type_params", BIND),)
+
+
+class RefType(_Structural, Type):
+    """A cell that holds a value of a type."""
+
+    value: Type
+
+
+class TypeVar(Type):
+    """A type parameter of a function or data type; equal only to itself."""
+
+    name_hint: str
+    kind: int = TypeKind.Type
+
+    __compared_as__ = NUMBERED
+
+
+class GlobalTypeVar(Type):
+    """The name of an algebraic data type of the module."""
+
+    name_hint: str
+    kind: int = TypeKind.AdtHandle
+
+    __compared_as__ = NAMED
+
+    def __call__(self, *args: Type) -> TypeCall:
+        """Apply the data type to type arguments: ``list_type(elem)``."""
+        return TypeCall(self, args)
+
+
+class TypeCall(_Structural, Type):
+    """An algebraic data type applied to type arguments: ``List[Tensor[(), int32]]``."""
+
+    func: Type
+    args: tuple[Type, ...] = ()
+
+
+class IncompleteType(Type):
+    """A type that inference has still to find; equal only to itself."""
+
+    kind: int = TypeKind.Type
+
+    __compared_as__ = NUMBERED
+
+
+def scalar_type(dtype: str) -> TensorType:
+    """Return the type of a tensor of rank 0."""
+    return TensorType((), dtype)
+
+
+def unit_type() -> TupleType:
+    """Return the type of the empty tuple, which effects return."""
+    return TupleType(())
+
+
+def types_equal(a: typing.Any, b: typing.Any) -> bool:
+    """Whether two types have the same structure."""
+    return a is b or structural_equal(a, b)
+
+
+def _shallow(ty: typing.Any) -> tuple[typing.Any, ...]:
+    """What of a type's structure goes into its hash: class, arity and numbers."""
+    if isinstance(ty, IRTensorType):
+        return (ty.dtype, ty.ndim, tuple(as_int(d) for d in ty.shape or ()))
+    return (type(ty).__name__, *(len(getattr(ty, f)) for f in ty.__struct_fields__ if type(getattr(ty, f)) is tuple))
