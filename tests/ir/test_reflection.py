@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft.relax.dpl as dpl
-from weft import arith, ir, relax, te, tir
+from weft import arith, ir, relax, relay, te, tir
 from weft.ir import node as nodes
 from weft.ir import walk
 from weft.script import from_source
@@ -94,6 +94,22 @@ def _patterns() -> list[object]:
     ]  # fmt: skip
 
 
+def _relay() -> list[object]:
+    a, x, y = relay.TypeVar("A"), relay.var("x", shape=(2, relay.Any())), relay.var("y", "int32")
+    box = relay.GlobalTypeVar("Box")
+    full, empty = relay.Constructor("Full", (a, a), box), relay.Constructor("Empty", (), box)
+    data = relay.TypeData(box, (a,), (full, empty))
+    clauses = [
+        relay.Clause(relay.PatternConstructor(full, [relay.PatternVar(y), relay.PatternWildcard()]), y),
+        relay.Clause(relay.PatternTuple([relay.PatternWildcard()]), relay.const(1)),
+    ]
+    cell = relay.RefCreate(relay.If(relay.const(True), x, relay.GlobalVar("g")(x)))
+    body = relay.Let(y, relay.RefWrite(cell, relay.RefRead(cell)), relay.Match(full, clauses, complete=False))
+    func = relay.Function([x], relay.TupleGetItem(relay.Tuple([body]), 0), relay.IncompleteType(), [a])
+    of_box = relay.FuncType([relay.TypeCall(box, [a])], relay.RefType(relay.TupleType([relay.scalar_type("bool")])))
+    return [func, data, of_box]
+
+
 @functools.cache
 def samples() -> dict[type, object]:
     """Return one node of each class that is found in programs, tensors, patterns and iterator maps."""
@@ -101,7 +117,7 @@ def samples() -> dict[type, object]:
     i = ir.Var("i", "int64")
     found = arith.detect_iter_map([i // 4 + 3, i % 4], {i: ir.Range(0, 16)})
     roots: list[object] = [
-        *(f for _, f in mod.items()), *_tensors(), *_patterns(), *found.indices,
+        *(f for _, f in mod.items()), *_tensors(), *_patterns(), *_relay(), *found.indices,
         arith.IntervalSet(ir.const(1), ir.const(5)), tir.IndexMap.from_func(lambda i, j: (j, i)),
         ir.VDevice("llvm", 0, "global"), ir.DummyGlobalInfo(), ir.PackedFuncType(), ir.AnyType(),
         ir.FuncType((ir.AnyType(),), ir.TupleType((ir.ShapeType(ndim=2),))), ir.PointerType(ir.PrimType("int8")),
