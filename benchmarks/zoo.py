@@ -21,7 +21,11 @@ MODELS = (
     "resnet50",
     "mobilenet_v2",
 )
+# Larger ones, which only benchmarks use.
+LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp")
 N_SIZES = 5
+
+_SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {"lstm2": ("lstm",)}
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
@@ -29,9 +33,10 @@ if str(ROOT) not in sys.path:
 
 def onnx_path(name: str) -> Path:
     """The ONNX file of a model, exported when there is none of the model's present source."""
-    sources = [ROOT / "benchmarks" / "models" / f"{name}.py", ROOT / "benchmarks" / "models" / "torch_export.py"]
+    sources = [ROOT / "benchmarks" / "networks" / f"{name}.py", ROOT / "benchmarks" / "networks" / "torch_export.py"]
     if name == "minilm":
         sources[1] = ROOT / "examples" / "minilm" / "network.py"
+    sources += [ROOT / "benchmarks" / "networks" / f"{n}.py" for n in _SHARED.get(name, ())]
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
     path = FOLDER / f"{name}-{digest}.onnx"
     if not path.exists():
@@ -54,5 +59,10 @@ def describe(name: str, size: int) -> str:
     return "x".join(str(d) for d in dims) if isinstance(dims, tuple) else str(dims)
 
 
+def network(name: str):
+    """The PyTorch module."""
+    return _module(name).network()
+
+
 def _module(name: str):
-    return importlib.import_module(f"benchmarks.models.{name}")
+    return importlib.import_module(f"benchmarks.networks.{name}")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.models import torch_export
+from benchmarks.networks import torch_export
 
 SIZES = (1, 2, 3, 4, 5)
 # expansion, channels, repeats, stride
@@ -50,12 +50,18 @@ class MobileNetV2(nn.Module):
         return self.head(self.features(image).mean((2, 3)))
 
 
+def network() -> nn.Module:
+    return torch_export.build(14, MobileNetV2, _sample())
+
+
 def export(path: str | Path) -> None:
-    sample = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
-    network = torch_export.build(14, MobileNetV2, sample)
     axes = {"image": {0: "batch"}, "logits": {0: "batch"}}
-    torch_export.export(network, (sample,), path, ["image"], ["logits"], axes, keep_batch_norm=True)
+    torch_export.export(network(), (_sample(),), path, ["image"], ["logits"], axes, keep_batch_norm=True)
 
 
 def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
     return {"image": rng.standard_normal((SIZES[size], 3, 224, 224), np.float32)}
+
+
+def _sample() -> torch.Tensor:
+    return torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))

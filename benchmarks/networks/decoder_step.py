@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.models import torch_export
+from benchmarks.networks import torch_export
 
 SIZES = ((1, 1, 16), (2, 1, 5), (1, 7, 0), (3, 4, 9), (1, 1, 127))  # batch, new tokens, past
 LAYERS, HEADS, HEAD, VOCABULARY, POSITIONS = 4, 8, 32, 2000, 512

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.models import torch_export
+from benchmarks.networks import torch_export
 
 SIZES = ((1, 320), (3, 100), (1, 37), (2, 64), (5, 201))
 HEIGHT = 32
@@ -45,14 +45,21 @@ class TextRecogniser(nn.Module):
         return torch.softmax(self.head(hidden), dim=2)
 
 
+def network() -> nn.Module:
+    made = torch_export.build(12, TextRecogniser, _sample())
+    made.head.weight.data.mul_(20.0)
+    return made
+
+
 def export(path: str | Path) -> None:
-    sample = torch.randn(2, 1, HEIGHT, 100, generator=torch.Generator().manual_seed(0))
-    network = torch_export.build(12, TextRecogniser, sample)
-    network.head.weight.data.mul_(20.0)
     axes = {"image": {0: "batch", 3: "width"}, "classes": {0: "batch", 1: "columns"}}
-    torch_export.export(network, (sample,), path, ["image"], ["classes"], axes)
+    torch_export.export(network(), (_sample(),), path, ["image"], ["classes"], axes)
 
 
 def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
     n, width = SIZES[size]
     return {"image": rng.standard_normal((n, 1, HEIGHT, width), np.float32)}
+
+
+def _sample() -> torch.Tensor:
+    return torch.randn(2, 1, HEIGHT, 100, generator=torch.Generator().manual_seed(0))

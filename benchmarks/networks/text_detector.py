@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.models import torch_export
+from benchmarks.networks import torch_export
 
 SIZES = ((1, 320, 320), (1, 64, 96), (2, 160, 224), (1, 32, 32), (3, 96, 64))
 # kernel, expanded channels, channels, squeeze-excite, hard-swish, stride
@@ -139,13 +139,19 @@ class TextDetector(nn.Module):
         return self.head(self.pyramid(self.backbone(image)))
 
 
+def network() -> nn.Module:
+    return torch_export.build(11, TextDetector, _sample())
+
+
 def export(path: str | Path) -> None:
-    sample = torch.randn(2, 3, 96, 128, generator=torch.Generator().manual_seed(0))
-    network = torch_export.build(11, TextDetector, sample)
     axes = {0: "batch", 2: "height", 3: "width"}
-    torch_export.export(network, (sample,), path, ["image"], ["probability"], {"image": axes, "probability": axes})
+    torch_export.export(network(), (_sample(),), path, ["image"], ["probability"], {"image": axes, "probability": axes})
 
 
 def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
     n, height, width = SIZES[size]
     return {"image": rng.standard_normal((n, 3, height, width), np.float32)}
+
+
+def _sample() -> torch.Tensor:
+    return torch.randn(2, 3, 96, 128, generator=torch.Generator().manual_seed(0))

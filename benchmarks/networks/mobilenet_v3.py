@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.models import torch_export
+from benchmarks.networks import torch_export
 
 SIZES = ((1, 224, 224), (1, 128, 160), (2, 96, 96), (1, 65, 97), (4, 64, 48))
 # kernel, expanded channels, channels, squeeze-excite, hard-swish, stride
@@ -86,13 +86,19 @@ class MobileNetV3(nn.Module):
         return self.head(torch.flatten(x, 1))
 
 
+def network() -> nn.Module:
+    return torch_export.build(13, MobileNetV3, _sample())
+
+
 def export(path: str | Path) -> None:
-    sample = torch.randn(4, 3, 128, 128, generator=torch.Generator().manual_seed(0))
-    network = torch_export.build(13, MobileNetV3, sample)
     axes = {"image": {0: "batch", 2: "height", 3: "width"}, "logits": {0: "batch"}}
-    torch_export.export(network, (sample,), path, ["image"], ["logits"], axes, keep_batch_norm=True)
+    torch_export.export(network(), (_sample(),), path, ["image"], ["logits"], axes, keep_batch_norm=True)
 
 
 def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
     n, height, width = SIZES[size]
     return {"image": rng.standard_normal((n, 3, height, width), np.float32)}
+
+
+def _sample() -> torch.Tensor:
+    return torch.randn(4, 3, 128, 128, generator=torch.Generator().manual_seed(0))

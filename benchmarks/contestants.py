@@ -1,0 +1,203 @@
+"""One runtime in a process of its own: ``python -m benchmarks.contestants PEER`` answers requests on standard input.
+
+A process each, because a runtime's worker threads spin for a while after a call and would take the other's cores; and
+so that one that fails or hangs takes nothing with it. Requests and answers are lines of JSON; arrays go through files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Feeds = dict[str, np.ndarray]
+Runner = Callable[[Feeds], list[np.ndarray]]
+THREADS = 2
+
+
+def weft(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """Weft's session, on the file as it is or with fixed shapes."""
+    os.environ["WEFT_NUM_THREADS"] = str(THREADS)
+    import weft
+
+    session = weft.Session(path, shape_dict=shapes)
+    return lambda feeds: session.run(feeds)  # type: ignore[return-value]
+
+
+def onnxruntime(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """ONNX Runtime with all optimisations; fixed shapes override the model's free dimensions."""
+    import onnx
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
+    options.log_severity_level = 3
+    if shapes is not None:
+        for value in onnx.load(path, load_external_data=False).graph.input:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+                if dim.dim_param:
+                    options.add_free_dimension_override_by_name(dim.dim_param, size)
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, feeds)
+
+
+def openvino(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """OpenVINO, tuned for latency, computing in float32."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(str(path))
+    if shapes is not None:
+        model.reshape({k: list(v) for k, v in shapes.items()})
+    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(model, "CPU", config).create_infer_request()
+
+    def run(feeds: Feeds) -> list[np.ndarray]:
+        found = request.infer(feeds, share_inputs=True, share_outputs=True)
+        return [found[i] for i in range(len(found))]
+
+    return run
+
+
+def torch_eager(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """PyTorch as it is written."""
+    return _torch(network, lambda module: module)
+
+
+def torch_compile(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """PyTorch's compiler, with dynamic shapes where the row has them."""
+    import torch
+
+    return _torch(network, lambda module: torch.compile(module, dynamic=shapes is None))
+
+
+def _torch(network: str, prepare: Callable[[Any], Any]) -> Runner:
+    import torch
+
+    from benchmarks import zoo
+
+    torch.set_num_threads(THREADS)
+    module = prepare(zoo.network(network))
+
+    def run(feeds: Feeds) -> list[np.ndarray]:
+        with torch.inference_mode():
+            out = module(*map(torch.from_numpy, feeds.values()))
+        return [o.numpy() for o in (out if isinstance(out, tuple) else (out,))]
+
+    return run
+
+
+def iree(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+    """IREE's compiler for the host's CPU, through its importer of ONNX files."""
+    import subprocess
+    import tempfile
+
+    import iree.compiler as compiler
+    import iree.runtime as runtime
+    import onnx
+
+    model = onnx.load(path)
+    for value in model.graph.input if shapes is not None else ():
+        for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+            dim.dim_value = size
+    with tempfile.TemporaryDirectory() as folder:
+        fixed, text = Path(folder) / "model.onnx", Path(folder) / "model.mlir"
+        onnx.save(onnx.shape_inference.infer_shapes(model), fixed)
+        subprocess.run(
+            [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(fixed), "-o", str(text),
+             "--opset-version=17"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        code = compiler.compile_file(
+            str(text), target_backends=["llvm-cpu"], input_type="onnx",
+            extra_args=["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"],
+        )  # fmt: skip
+    runtime.flags.parse_flags(f"--task_topology_max_group_count={THREADS}")
+    config = runtime.Config("local-task")
+    module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, code), config)
+    name = model.graph.name or "main"
+    main = getattr(module, name, None) or module["main_graph"]
+
+    def run(feeds: Feeds) -> list[np.ndarray]:
+        out = main(*feeds.values())
+        return [np.asarray(o) for o in (out if isinstance(out, tuple) else (out,))]
+
+    return run
+
+
+CONTESTANTS: dict[str, tuple[Callable[..., Runner], str]] = {  # and the distribution whose version counts
+    "weft": (weft, "weft"),
+    "onnxruntime": (onnxruntime, "onnxruntime"),
+    "openvino": (openvino, "openvino"),
+    "torch": (torch_eager, "torch"),
+    "torch.compile": (torch_compile, "torch"),
+    "iree": (iree, "iree-base-compiler"),
+}
+
+
+def read_feeds(path: Path) -> list[Feeds]:
+    """Read the feeds that the coordinator wrote: arrays called ``<number>/<input>``, in order."""
+    feeds: dict[int, Feeds] = {}
+    with np.load(path) as arrays:
+        for key in arrays.files:
+            number, _, name = key.partition("/")
+            feeds.setdefault(int(number), {})[name] = arrays[key]
+    return [feeds[i] for i in sorted(feeds)]
+
+
+def block(run: Runner, feeds: list[Feeds], seconds: float, max_passes: int) -> float:
+    """Return the median time of a pass over all feeds, in milliseconds; the first pass is not counted."""
+    taken: list[float] = []
+    end = time.perf_counter() + seconds
+    for f in feeds:
+        run(f)
+    while not taken or (time.perf_counter() < end and len(taken) < max_passes):
+        start = time.perf_counter()
+        for f in feeds:
+            run(f)
+        taken.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(taken)
+
+
+def serve(name: str) -> None:
+    """Answer requests until the input ends."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    make, distribution = CONTESTANTS[name]
+    run: Runner | None = None
+    feeds: list[Feeds] = []
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "load":
+                feeds = read_feeds(Path(request["feeds"]))
+                shapes = {k: v.shape for k, v in feeds[0].items()} if request["fixed"] else None
+                start = time.perf_counter()
+                run = make(Path(request["model"]), shapes, request["network"])
+                outputs = [np.array(o) if not hasattr(o, "numpy") else o.numpy() for f in feeds for o in run(f)]
+                compiled = time.perf_counter() - start
+                np.savez(request["outputs"], *outputs)
+                answer = {"seconds": compiled, "version": importlib.metadata.version(distribution)}
+            else:
+                assert run is not None
+                answer = {"ms": block(run, feeds, request["seconds"], request["max_passes"])}
+            answer["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        except Exception as e:  # one that cannot is a row without it
+            answer = {"error": f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:200]}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("contestant", choices=sorted(CONTESTANTS))
+    serve(parser.parse_args().contestant)

@@ -1,0 +1,222 @@
+"""Whole networks beside the fastest peers: ONNX Runtime, OpenVINO, PyTorch (eager and compiled) and IREE.
+
+Each contestant is a process of its own (`benchmarks.contestants`); they take turns in short blocks with a rest between
+them. A row's ratio is the median over rounds of the best peer's time divided by Weft's. Outputs are compared with ONNX
+Runtime's before anything is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import light_models, report, zoo
+from benchmarks.contestants import CONTESTANTS, Feeds
+from benchmarks.networks import bert_base, gpt2_small, lstm
+from benchmarks.peer import largest_difference
+
+REST_SECONDS = 0.05
+LIMIT_DIFFERENCE = 1e-3
+JUDGE = "onnxruntime"
+PEERS = tuple(CONTESTANTS)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A row: a network, what it is fed with in a pass, and the ratio that it must reach.
+
+    ``fixed`` says that shapes are known when the model is compiled; ``units`` is by how many the time of a pass is
+    divided (tokens), ``without`` names peers that cannot run it here, with the reason in a comment where it stands.
+    """
+
+    name: str
+    network: str
+    feeds: Callable[[np.random.Generator], list[Feeds]]
+    must: float
+    fixed: bool = True
+    units: int = 1
+    without: tuple[str, ...] = ()
+
+
+def _size(network: str, *sizes: int) -> Callable[[np.random.Generator], list[Feeds]]:
+    return lambda rng: [zoo.inputs(network, s) for s in sizes]
+
+
+def _light(name: str) -> Callable[[np.random.Generator], list[Feeds]]:
+    return lambda rng: [light_models.load(name)[1]]
+
+
+BERT_LENGTHS = (8, 128, 23, 64, 101, 37, 120, 16, 77, 50)
+LSTM_LENGTHS = (5, 100, 32, 64, 17, 81, 48, 9)
+NO_TORCH = ("torch", "torch.compile")  # files without a PyTorch source
+
+WORKLOADS = (
+    Workload("ResNet-50", "resnet50", _size("resnet50", 0), 1.1),
+    Workload("MobileNetV2", "mobilenet_v2", _size("mobilenet_v2", 0), 1.1),
+    Workload("MobileNetV3", "mobilenet_v3", _size("mobilenet_v3", 0), 1.1),
+    Workload("EfficientNet-B0", "efficientnet_b0", _size("efficientnet_b0", 0), 1.1),
+    Workload("DenseNet-121", "light:densenet121", _light("densenet121"), 1.1, without=NO_TORCH),
+    Workload("SqueezeNet", "light:squeezenet", _light("squeezenet"), 1.1, without=NO_TORCH),
+    Workload("Inception v1", "light:inception_v1", _light("inception_v1"), 1.1, without=NO_TORCH),
+    Workload("Inception v2", "light:inception_v2", _light("inception_v2"), 1.1, without=NO_TORCH),
+    Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
+    Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
+    Workload("BERT-base, 8 to 128 tokens", "bert_base",
+             lambda rng: [bert_base.feeds(rng, 1, n) for n in BERT_LENGTHS], 1.2, False, len(BERT_LENGTHS)),
+    Workload("GPT-2-small, prefill 128", "gpt2_small", _size("gpt2_small", 0), 1.1, False),
+    Workload("GPT-2-small, a token, cache to 256", "gpt2_small",
+             lambda rng: [gpt2_small.feeds(rng, 1, n) for n in range(128, 256, 9)], 1.2, False, 15),
+    Workload("text detector, five sizes", "text_detector", _size("text_detector", *range(5)), 1.2, False, 5),
+    Workload("text recogniser, five widths", "text_recogniser", _size("text_recogniser", *range(5)), 1.2, False, 5),
+    Workload("LSTM, a token", "lstm", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
+    Workload("LSTM of 2 layers, a token", "lstm2", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
+    Workload("MLP 3x256", "mlp", _size("mlp", 0), 2.0),
+)  # fmt: skip
+
+
+def _sequences(rng: np.random.Generator) -> list[Feeds]:
+    return [{"tokens": rng.standard_normal((n, 1, lstm.INPUT), np.float32)} for n in LSTM_LENGTHS]
+
+
+class Contestant:
+    """The process of one contestant."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self._log = log.open("w")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.contestants", name], cwd=zoo.ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+        )  # fmt: skip
+
+    def ask(self, timeout: float, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for the answer; one that does not come in time is an error."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            return {"error": "the process ended"}
+        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
+        line = self._process.stdout.readline() if ready else ""
+        if not line:
+            return {"error": f"no answer in {timeout:.0f} s" if not ready else "the process ended"}
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, patience: float) -> dict[str, Any]:
+    """Run all contestants of a row in turns."""
+    names = ["weft", *(p for p in peers if p not in work.without)]
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        np.savez(folder / "feeds.npz", **{  # type: ignore[arg-type]
+            f"{i}/{k}": v for i, f in enumerate(work.feeds(np.random.default_rng(0))) for k, v in f.items()
+        })  # fmt: skip
+        model = _file(work.network, folder)
+        running = {n: Contestant(n, folder / f"{n}.log") for n in names}
+        try:
+            loaded = {}
+            for n, c in running.items():
+                loaded[n] = c.ask(
+                    patience, do="load", model=str(model), network=work.network, feeds=str(folder / "feeds.npz"),
+                    outputs=str(folder / f"{n}.npz"), fixed=work.fixed,
+                )  # fmt: skip
+            differences = _differences(folder, [n for n in names if "error" not in loaded[n]])
+            racing = [n for n in names if differences.get(n, math.inf) <= LIMIT_DIFFERENCE]
+            times: dict[str, list[float]] = {n: [] for n in racing}
+            for index in range(rounds):
+                for n in racing if index % 2 == 0 else racing[::-1]:
+                    time.sleep(REST_SECONDS)
+                    answer = running[n].ask(60 + 10 * seconds, do="block", seconds=seconds, max_passes=200)
+                    times[n].append(answer.get("ms", math.inf))
+                    loaded[n] |= answer
+        finally:
+            for c in running.values():
+                c.close()
+    return _row(work, names, loaded, differences, times)
+
+
+def _file(network: str, folder: Path) -> Path:
+    kind, _, name = network.partition(":")
+    return light_models.FOLDER / f"light_{name}.onnx" if kind == "light" else zoo.onnx_path(network)
+
+
+def _differences(folder: Path, names: Sequence[str]) -> dict[str, float]:
+    """How far each contestant's outputs are from the judge's."""
+    outputs = {n: [a for _, a in sorted(_arrays(folder / f"{n}.npz").items())] for n in names}
+    if JUDGE not in outputs:
+        return dict.fromkeys(names, 0.0)
+    return {n: largest_difference(o, outputs[JUDGE]) for n, o in outputs.items()}
+
+
+def _arrays(path: Path) -> dict[int, np.ndarray]:
+    with np.load(path) as arrays:
+        return {int(k.removeprefix("arr_")): arrays[k] for k in arrays.files}
+
+
+def _row(
+    work: Workload, names: Sequence[str], loaded: dict[str, Any], differences: dict[str, float],
+    times: dict[str, list[float]],
+) -> dict[str, Any]:  # fmt: skip
+    medians = {n: statistics.median(t) / work.units for n, t in times.items()}
+    peers = {n: m for n, m in medians.items() if n != "weft"}
+    best = min(peers, key=lambda n: peers[n]) if peers else None
+    ratio = math.nan
+    if best is not None and "weft" in times:
+        ratio = statistics.median(p / w for p, w in zip(times[best], times["weft"], strict=True))
+    notes = [f"{n}: {loaded[n]['error']}" for n in names if "error" in loaded[n]]
+    notes += [f"{n}: differs by {differences[n]:.1e}" for n in names if differences.get(n, 0.0) > LIMIT_DIFFERENCE]
+    return {
+        "workload": work.name, **{f"{n} ms": medians.get(n, math.nan) for n in PEERS},
+        "best peer": best or "none", "ratio": ratio, "must": work.must, "reached": ratio >= work.must,
+        "weft MB": loaded["weft"].get("peak_mb", math.nan),
+        "least peer MB": min((loaded[n]["peak_mb"] for n in peers), default=math.nan),
+        "compile s": loaded["weft"].get("seconds", math.nan), "difference": differences.get("weft", math.nan),
+        "notes": notes, "times": times,
+        "versions": {n: loaded[n]["version"] for n in names if "version" in loaded[n]},
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = report.arguments(__doc__)
+    parser.add_argument("rows", nargs="*", help="parts of names of rows; by default all")
+    parser.add_argument("--peers", default=",".join(p for p in PEERS if p != "weft"), help="with commas between them")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a block")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds that a peer has for compiling")
+    options = parser.parse_args()
+    peers = [p for p in options.peers.split(",") if p]
+    wanted = [w for w in WORKLOADS if not options.rows or any(r.lower() in w.name.lower() for r in options.rows)]
+    rows = []
+    for work in wanted:
+        rows.append(measure(work, peers, options.rounds, options.seconds, options.patience))
+        row = rows[-1]
+        print(f"{work.name}: {row['ratio']:.2f} of {row['best peer']}; {'; '.join(row['notes'])}", file=sys.stderr)
+    hidden = ("notes", "times", "versions")
+    report.show("models, two threads, ms", [{k: v for k, v in r.items() if k not in hidden} for r in rows])
+    ratios = [r["ratio"] for r in rows if not math.isnan(r["ratio"])]
+    mean = math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
+    print(f"geometric mean of the ratios: {mean:.3f}")
+    report.save(options.json, "models", rows, geometric_mean=mean)
+    return int(not all(r["reached"] for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
