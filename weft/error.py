@@ -16,6 +16,7 @@ __all__ = [
     "CodegenError",
     "DTypeMismatch",
     "ErrorGroup",
+    "EvaluationError",
     "ExecutableError",
     "InternalError",
     "InvalidArgument",
@@ -114,6 +115,10 @@ class CodegenError(WeftError):
 
 class ExecutableError(WeftError):
     """An executable or library file is damaged, cut short, of another version, or lacks a part."""
+
+
+class EvaluationError(WeftError, RuntimeError):
+    """A program that is evaluated cannot go on: no clause matches a value, or calls are nested too deep."""
 
 
 class MissingDependency(WeftError, ImportError):

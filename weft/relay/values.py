@@ -1,0 +1,183 @@
+"""Values of Relay programs: tensors, tuples, values of data types, cells and closures.
+
+Inside the interpreter a tensor is a NumPy array and a tuple a Python tuple; :func:`inward` and :func:`outward` convert
+at the border, where a tensor is a ``weft.runtime.Tensor``. Values of data types and cells convert what is read out of
+them at the moment of reading, so a list of a million nodes crosses the border at no cost and a cell keeps its identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.ir import Type, as_int, numpy_dtype
+from weft.relay.adt import Constructor
+from weft.relay.expr import Function
+from weft.relay.types import TensorType, TupleType
+from weft.runtime import Tensor
+
+__all__ = ["Closure", "ConstructorValue", "RefValue", "inward", "outward"]
+
+_PYTHON_DTYPES = {bool: "bool", int: "int32", float: "float32"}
+
+
+class ConstructorValue:
+    """A value of an algebraic data type.
+
+    Parameters
+    ----------
+    tag : int
+        The constructor's number in its definition, from 1.
+    fields : iterable
+        The values that it holds: tensors, arrays, numbers, tuples, values of data types.
+    constructor : Constructor, optional
+        The constructor itself, where it is known.
+    """
+
+    __slots__ = ("constructor", "items", "tag")
+
+    def __init__(self, tag: int, fields: Iterable[Any] = (), constructor: Constructor | None = None) -> None:
+        types: Any = () if constructor is None else constructor.inputs
+        given = tuple(fields)
+        if constructor is not None and len(types) != len(given):
+            raise InvalidArgument(
+                f"constructor {constructor.name_hint} takes other fields",
+                expected=f"{len(types)}",
+                found=f"{len(given)}",
+            )
+        self.tag, self.constructor = int(tag), constructor
+        self.items: tuple[Any, ...] = tuple(map(inward, given, types or (None,) * len(given)))
+
+    @classmethod
+    def of(cls, constructor: Constructor, items: tuple[Any, ...]) -> ConstructorValue:
+        """Make a value from values of the interpreter."""
+        made = cls.__new__(cls)
+        made.tag, made.items, made.constructor = constructor.tag, items, constructor
+        return made
+
+    @property
+    def fields(self) -> list[Any]:
+        """The values that it holds."""
+        return [outward(v) for v in self.items]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return outward(self.items[index])
+
+    def __repr__(self) -> str:
+        name = self.constructor.name_hint if self.constructor is not None else f"ADT#{self.tag}"
+        return f"ConstructorValue({name}, {len(self.items)} fields)"
+
+
+class RefValue:
+    """A cell; what it holds can be replaced.
+
+    Parameters
+    ----------
+    value : object
+        What it holds at first.
+    """
+
+    __slots__ = ("item",)
+
+    def __init__(self, value: Any) -> None:
+        self.item = inward(value)
+
+    @classmethod
+    def of(cls, item: Any) -> RefValue:
+        """Make a cell of a value of the interpreter."""
+        made = cls.__new__(cls)
+        made.item = item
+        return made
+
+    @property
+    def value(self) -> Any:
+        """What it holds."""
+        return outward(self.item)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.item = inward(value)
+
+    def __repr__(self) -> str:
+        return "RefValue()"
+
+
+class Closure:
+    """A function and the variables it was made among. Calling it runs it.
+
+    ``call`` is the interpreter that runs it, given the closure and its arguments.
+    """
+
+    __slots__ = ("call", "env", "func", "name")
+
+    def __init__(self, func: Function, env: Any, name: str, call: Callable[..., Any]) -> None:
+        self.func, self.env, self.name, self.call = func, env, name, call
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function with tensors, arrays, numbers, tuples and other values."""
+        return self.call(self, args)
+
+    def __repr__(self) -> str:
+        return f"Closure({self.name}, {len(self.func.params)} parameters)"
+
+
+def inward(value: Any, ty: Type | None = None) -> Any:
+    """Turn what a caller gives into a value of the interpreter.
+
+    Parameters
+    ----------
+    value : object
+        A tensor, array, number, tuple or list of such, or a value that a program returned.
+    ty : Type, optional
+        What is wanted: a number takes its data type (int32, float32 and bool without), arrays must have it.
+
+    Raises
+    ------
+    WeftError
+        When the value cannot be one of a program, or is of another type.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _checked(np.asarray(value), ty)
+    if isinstance(value, Tensor):
+        return _checked(value.numpy(), ty)
+    if isinstance(value, (bool, int, float)):
+        wanted = ty.dtype if isinstance(ty, TensorType) else _PYTHON_DTYPES[type(value)]
+        return _checked(np.array(value, numpy_dtype(wanted)), ty)
+    if isinstance(value, (tuple, list)):
+        fields = ty.fields if isinstance(ty, TupleType) else (None,) * len(value)
+        if len(fields) != len(value):
+            raise InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
+        return tuple(map(inward, value, fields))
+    if isinstance(value, (ConstructorValue, RefValue, Closure)) or hasattr(value, "name_hint"):
+        return value
+    if hasattr(value, "__dlpack__"):
+        return _checked(Tensor(value).numpy(), ty)
+    raise InvalidArgument(
+        "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
+    )
+
+
+def outward(value: Any) -> Any:
+    """Turn a value of the interpreter into what callers get: arrays become tensors."""
+    if isinstance(value, np.ndarray):
+        return Tensor(value)
+    if isinstance(value, tuple):
+        return tuple(map(outward, value))
+    return value
+
+
+def _checked(array: np.ndarray[Any, Any], ty: Type | None) -> np.ndarray[Any, Any]:
+    if not isinstance(ty, TensorType):
+        return array
+    if array.dtype != numpy_dtype(ty.dtype):
+        raise DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(array.dtype))
+    dims = [as_int(d) for d in ty.shape or ()]
+    if array.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, array.shape, strict=True)):
+        raise ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(array.shape)))
+    return array
