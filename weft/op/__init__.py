@@ -25,10 +25,12 @@ from weft.op import (
     slice,
     sort,
 )
+from weft.op.infer import broadcast_dims, equal_dims, normalize_axes, normalize_axis, product, simplify, tensor_arg
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "activation", "attention", "conv", "create", "declare", "elementwise", "get_op_def",
-    "index", "layout", "list_ops", "make_call", "manipulate", "matmul", "multinomial", "norm", "pool", "quant",
-    "reduce", "resize", "rnn", "sample", "scatter", "slice", "sort",
+    "Fusion", "Input", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
+    "elementwise", "equal_dims", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul",
+    "multinomial", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce", "resize", "rnn",
+    "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
 ]  # fmt: skip

@@ -33,6 +33,8 @@ from weft.relay.expr import (
     const,
     var,
 )
+from weft.relay.op import dyn, image, namespace, nn, vision
+from weft.relay.text import VERSION as _VERSION  # its import installs the printer
 from weft.relay.types import (
     Any,
     FuncType,
@@ -46,3 +48,7 @@ from weft.relay.types import (
     TypeVar,
     scalar_type,
 )
+
+from weft.relay import vm as vm  # isort: skip - stands on the rest
+
+__getattr__, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape

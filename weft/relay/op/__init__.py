@@ -1,8 +1,43 @@
-"""Relay's operators, in the order of reading: ``registry``, then a family a file."""
+"""Relay's operators, in the order of reading: ``registry``, ``construct``, ``shapes``, then a family a file.
 
+Constructors are attributes: ``relay.op.add``, ``relay.op.nn.dense``; ``relay.op.get`` gives the node of an operator.
+"""
+
+from weft.relay.op import activation as _activation
+from weft.relay.op import conv as _conv
+from weft.relay.op import create as _create
+from weft.relay.op import dyn, image, nn, op, vision
+from weft.relay.op import elementwise as _elementwise
+from weft.relay.op import index as _index
+from weft.relay.op import manipulate as _manipulate
+from weft.relay.op import matmul as _matmul
 from weft.relay.op import memory as _memory
-from weft.relay.op import tensor as _tensor
+from weft.relay.op import norm as _norm
+from weft.relay.op import pool as _pool
+from weft.relay.op import reduce as _reduce
+from weft.relay.op import slice as _slice
 from weft.relay.op import vm as _vm
-from weft.relay.op.registry import RelayOp, declare, expand, get, has, infer_call, list_ops, op_call, relay_type, shared
+from weft.relay.op.construct import call, constructor, constructs, namespace
+from weft.relay.op.evaluate import evaluate
+from weft.relay.op.op import get
+from weft.relay.op.registry import (
+    REQUIRED,
+    RelayOp,
+    declare,
+    expand,
+    has,
+    infer_call,
+    list_ops,
+    op_call,
+    relay_type,
+    shared,
+)
+from weft.relay.op.registry import get as declaration
 
-__all__ = ["RelayOp", "declare", "expand", "get", "has", "infer_call", "list_ops", "op_call", "relay_type", "shared"]
+__all__ = [
+    "REQUIRED", "RelayOp", "call", "constructor", "constructs", "declaration", "declare", "dyn", "evaluate", "expand",
+    "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call", "relay_type", "shared",
+    "vision",
+]  # fmt: skip
+
+__getattr__, __dir__ = namespace("")

@@ -9,7 +9,7 @@ __all__: list[str] = []
 _UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor",
     "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",
-    "sinh", "sqrt", "tan", "tanh", "trunc", "logical_not", "bitwise_not", "nn.relu",
+    "sinh", "sqrt", "tan", "tanh", "trunc", "logical_not", "bitwise_not",
 )  # fmt: skip
 _BINARY = (
     "add", "subtract", "multiply", "divide", "floor_divide", "floor_mod", "mod", "power", "maximum", "minimum", "equal",

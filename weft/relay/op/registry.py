@@ -13,15 +13,20 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.error import InvalidArgument, TypeInferenceError, UnsupportedOperator
-from weft.ir import Attrs, Op, PrimExpr, Type, as_int, const
+from weft.error import InvalidArgument, TypeInferenceError, UnsupportedOperator, WeftError
+from weft.ir import Attrs, DataType, Op, PrimExpr, Type, as_int, const
 from weft.op import Input, get_op_def
 from weft.op.registry import make_call
-from weft.relay.expr import Call, TupleWrapper, as_expr
+from weft.relay.expr import Call, as_expr
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 
-__all__ = ["RelayOp", "declare", "expand", "get", "has", "infer_call", "list_ops", "op_call", "relay_type", "shared"]
+__all__ = [
+    "REQUIRED", "RelayOp", "declare", "expand", "get", "has", "infer_call", "list_ops", "op_call", "relay_type",
+    "shared",
+]  # fmt: skip
+
+REQUIRED: Any = ...  # the default of an attribute that every call must give
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class RelayOp:
     ``expand(*args, **attrs)`` takes typed expressions and returns a typed expression of shared operators over them.
     Inputs of kind ``values`` are tensors whose elements become dimensions: `expand` takes a tuple of scalar expressions
     for them (for a rank of 0, too). ``infer(types, attrs)`` gives the type where there is no expansion; such operators
-    belong to the compiler (``memory.alloc_storage``).
+    belong to the compiler (``memory.alloc_storage``). ``outputs`` is the length of the tuple that a call returns, or a
+    function of the call that gives it; 0 where a call returns a tensor.
     """
 
     name: str
@@ -40,6 +46,7 @@ class RelayOp:
     expand: Callable[..., ir.Expr] | None
     infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None
     pure: bool = True
+    outputs: int | Callable[[Call], int] = 0
     doc: str = ""
 
     @property
@@ -64,6 +71,7 @@ def declare(
     expand: Callable[..., ir.Expr] | str | None = None,
     infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None,
     pure: bool = True,
+    outputs: int | Callable[[Call], int] = 0,
     doc: str = "",
 ) -> RelayOp:
     """Declare an operator.
@@ -76,7 +84,7 @@ def declare(
         Names separated by spaces: ``"data"``, ``"bias?"`` (may be left out), ``"tensors:tensors"`` (a tuple),
         ``"newshape:values"`` (its elements become dimensions), ``"args:any"`` (any number of any type).
     attrs : dict
-        Attribute names and defaults, in the order in which the constructor takes them.
+        Attribute names and defaults, in the order in which the constructor takes them; ``REQUIRED`` has no default.
     expand : callable or str
         The expansion; a str is the shared operator that takes the same inputs and attributes.
     """
@@ -85,7 +93,7 @@ def declare(
     if isinstance(expand, str):
         expand = _same(expand)
     made = _OPS[name] = RelayOp(
-        name, tuple(Input.parse(i) for i in inputs.split()), dict(attrs or {}), expand, infer, pure, doc
+        name, tuple(Input.parse(i) for i in inputs.split()), dict(attrs or {}), expand, infer, pure, outputs, doc
     )
     return made
 
@@ -131,6 +139,9 @@ def op_call(name: str, *args: Any, **attrs: Any) -> Call:
         raise InvalidArgument(
             f"{name}: unknown attribute '{unknown[0]}'", expected=", ".join(op.attrs) or "no attributes"
         )
+    missing = [k for k, default in op.attrs.items() if default is REQUIRED and k not in attrs]
+    if missing:
+        raise InvalidArgument(f"{name}: missing attribute '{missing[0]}'")
     given = [a for a in args if a is not None]
     return Call(op.op, tuple(as_expr(a) for a in given), Attrs.of({**op.attrs, **attrs}))
 
@@ -168,7 +179,13 @@ def expand(call: ir.Call, values: Callable[[ir.Expr], tuple[PrimExpr, ...]] | No
     for i, spec in enumerate(op.inputs[: len(args)]):
         if spec.kind == "values":
             args[i] = (values or known_values)(args[i])
-    return op.expand(*args, **{**op.attrs, **dict(call.attrs.items)})
+    try:
+        return op.expand(*args, **{**op.attrs, **dict(call.attrs.items)})
+    except WeftError as e:
+        if op.name not in e.what:
+            e.what = f"{op.name}: {e.what}"
+        e.where = e.where or call.span
+        raise
 
 
 def check_arity(op: RelayOp, call: ir.Call) -> None:
@@ -187,13 +204,18 @@ def check_arity(op: RelayOp, call: ir.Call) -> None:
         raise TypeInferenceError(
             f"'{op.name}' has no attribute '{unknown[0]}'", expected=", ".join(op.attrs) or "none", where=call.span
         )
+    missing = [k for k, default in op.attrs.items() if default is REQUIRED and k not in call.attrs]
+    if missing:
+        raise TypeInferenceError(f"'{op.name}' needs the attribute '{missing[0]}'", where=call.span)
 
 
 def known_values(arg: ir.Expr) -> tuple[PrimExpr, ...]:
     """Return what the elements of an argument are as far as its text tells: numbers, else unknown dimensions."""
-    if isinstance(arg, ir.Constant):
-        return tuple(const(int(v), "int64") for v in arg.data.numpy().reshape(-1))
     ty = arg.ty
+    dtype = "float64" if isinstance(ty, ir.TensorType) and DataType(ty.dtype).is_float else "int64"
+    if isinstance(arg, ir.Constant):
+        number = float if dtype == "float64" else int
+        return tuple(const(number(v), dtype) for v in arg.data.numpy().reshape(-1))
     if not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim > 1:
         raise TypeInferenceError(
             "an argument whose elements become dimensions is a vector", found=str(ty), where=arg.span
@@ -203,7 +225,7 @@ def known_values(arg: ir.Expr) -> tuple[PrimExpr, ...]:
         raise TypeInferenceError(
             "a shape that is computed must have a known number of dimensions", found=str(ty), where=arg.span
         )
-    return tuple(AnyDim() for _ in range(n))
+    return tuple(AnyDim(dtype=dtype) for _ in range(n))
 
 
 def infer_call(call: ir.Call) -> Type:
@@ -236,8 +258,3 @@ def _dimension(d: PrimExpr) -> PrimExpr:
     if isinstance(d, (ir.IntImm, AnyDim)):
         return d
     return AnyDim() if any(isinstance(v, AnyDim) for v in ir.walk(d)) else d
-
-
-def tuple_wrapper(call: Call, size: int) -> TupleWrapper:
-    """Wrap a call whose result is a tuple of `size`."""
-    return TupleWrapper(call, size)

@@ -1,0 +1,14 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from weft.relay.op.registry import declare, shared
+
+__all__: list[str] = []
+
+declare("nn.relu", "data", expand="nn.relu", doc="``max(data, 0)``.")
+declare("nn.leaky_relu", "data", {"alpha": 0.01},
+        expand=lambda data, alpha: shared("nn.leakyrelu", data, alpha=float(alpha)),
+        doc="``data`` where it is positive, else ``alpha * data``.")  # fmt: skip
+declare("nn.prelu", "data alpha", {"axis": 1}, expand="nn.prelu",
+        doc="``data`` where it is positive, else ``alpha * data``, with an alpha for each channel.")  # fmt: skip

@@ -1,0 +1,137 @@
+"""Operators that make tensors from a shape, and shapes from tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.ir import IntImm, PrimExpr, as_int, numpy_dtype
+from weft.op import product
+from weft.relay.expr import as_expr
+from weft.relay.op.construct import call, constructs
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
+
+__all__ = ["arange", "full", "ones", "scalars", "zeros"]
+
+
+def scalars(values: Any, dtype: str) -> ir.Expr:
+    """Make a vector of scalar expressions; a constant where all are known."""
+    known = [as_int(v) for v in values]
+    if all(v is not None for v in known):
+        return ir.constant(np.array(known, numpy_dtype(dtype)))
+    return shared("stack", tuple(_scalar(v, dtype) for v in values), axis=0)
+
+
+def _scalar(value: PrimExpr, dtype: str) -> ir.Expr:
+    if isinstance(value, IntImm):
+        return ir.constant(np.array(value.value, numpy_dtype(dtype)))
+    return shared("full", shape_of_dims(()), ir.prim_value(value), dtype=dtype)
+
+
+def _shape_tuple(shape: Any) -> tuple[Any, ...]:
+    shape = numbers(shape)
+    return shape if isinstance(shape, tuple) else (shape,)
+
+
+# --- of one value -----------------------------------------------------------------------------------------------------
+
+declare("full", "fill_value", {"shape": (), "dtype": ""},
+        expand=lambda fill_value, shape, dtype: shared("full", shape_of_dims(shape), fill_value, dtype=dtype),
+        doc="A tensor of one value.")  # fmt: skip
+declare("dyn.full", "fill_value shape:values", {"dtype": ""},
+        expand=lambda fill_value, shape, dtype: shared("full", shape_of_dims(shape), fill_value, dtype=dtype),
+        doc="A tensor of one value, of a shape that is computed.")  # fmt: skip
+for _name in ("zeros", "ones"):
+    declare(_name, "", {"shape": REQUIRED, "dtype": "float32"},
+            expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
+            doc=f"A tensor of {_name}.")  # fmt: skip
+    declare(f"dyn.{_name}", "shape:values", {"dtype": "float32"},
+            expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
+            doc=f"A tensor of {_name}, of a shape that is computed.")  # fmt: skip
+    declare(f"{_name}_like", "data", expand=f"{_name}_like", doc=f"A tensor of {_name}, shaped as another.")
+declare("full_like", "data fill_value",
+        expand=lambda data, fill_value: shared("full_like", data, shared("astype", fill_value, dtype=dtype_of(data))),
+        doc="A tensor of one value, shaped as another.")  # fmt: skip
+
+
+@constructs("full")
+def full(fill_value: Any, shape: Any = (), dtype: str = "") -> ir.Expr:
+    """Make a tensor of one value; the shape may be an expression."""
+    fill_value = as_expr(fill_value, dtype or None)
+    if is_computed(shape):
+        return call("dyn.full", fill_value, shape_argument(shape), dtype=dtype)
+    return call("full", fill_value, shape=_shape_tuple(shape), dtype=dtype)
+
+
+def _of(name: str, shape: Any, dtype: str) -> ir.Expr:
+    if is_computed(shape):
+        return call(f"dyn.{name}", shape_argument(shape), dtype=dtype)
+    return call(name, shape=_shape_tuple(shape), dtype=dtype)
+
+
+@constructs("zeros")
+def zeros(shape: Any, dtype: str = "float32") -> ir.Expr:
+    """Make a tensor of zeros; the shape may be an expression."""
+    return _of("zeros", shape, dtype)
+
+
+@constructs("ones")
+def ones(shape: Any, dtype: str = "float32") -> ir.Expr:
+    """Make a tensor of ones; the shape may be an expression."""
+    return _of("ones", shape, dtype)
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+
+declare("arange", "start:values stop:values step:values", {"dtype": "float32"},
+        expand=lambda start, stop, step, dtype: shared("arange", *start, *stop, *step, dtype=dtype),
+        doc="Evenly spaced numbers from `start`, before `stop`.")  # fmt: skip
+
+
+@constructs("arange")
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> ir.Expr:
+    """Make evenly spaced numbers from `start`, before `stop`; with one argument from 0, before it.
+
+    Parameters
+    ----------
+    start, stop, step : number or Expr
+        Scalars, of data type `dtype` where they are numbers.
+    """
+    if stop is None:
+        start, stop = 0, start
+    return call("arange", *(as_expr(v, dtype) for v in (start, stop, 1 if step is None else step)), dtype=dtype)
+
+
+# --- what a tensor's shape is -----------------------------------------------------------------------------------------
+
+declare("shape_of", "data", {"dtype": "int32"}, expand=lambda data, dtype: scalars(dims(data), dtype),
+        doc="The shape of a tensor, as a vector.")  # fmt: skip
+declare("ndarray_size", "data", {"dtype": "int32"}, expand=lambda data, dtype: _scalar(product(dims(data)), dtype),
+        doc="The number of elements of a tensor.")  # fmt: skip
+
+
+def _one_hot(
+    indices: ir.Expr, on_value: ir.Expr, off_value: ir.Expr, depth: Any, axis: int = -1, dtype: str = "float32"
+) -> ir.Expr:
+    """Choose between the two values by a mask, which keeps values that are computed."""
+    count = depth if not isinstance(depth, tuple) else depth[0]
+    hot = shared("one_hot", indices, True, False, depth=count, axis=axis, dtype="bool")
+    return shared("where", hot, shared("astype", on_value, dtype=dtype), shared("astype", off_value, dtype=dtype))
+
+
+declare("one_hot", "indices on_value off_value", {"depth": REQUIRED, "axis": -1, "dtype": "float32"}, expand=_one_hot,
+        doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.")  # fmt: skip
+declare("dyn.one_hot", "indices on_value off_value depth:values", {"axis": -1, "dtype": "float32"}, expand=_one_hot,
+        doc="One-hot vectors of a length that is computed.")  # fmt: skip
+
+
+@constructs("one_hot")
+def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: int = -1, dtype: str = "float32") -> ir.Expr:
+    """Make a new axis of `depth` with one value at each index and another elsewhere; depth may be an expression."""
+    values = as_expr(on_value, dtype), as_expr(off_value, dtype)
+    if is_computed(depth):
+        return call("dyn.one_hot", indices, *values, depth, axis=axis, dtype=dtype)
+    return call("one_hot", indices, *values, depth=numbers(depth), axis=axis, dtype=dtype)

@@ -1,0 +1,96 @@
+"""Gathering by index, and masks and orders by length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ir import int64
+from weft.op import normalize_axis, product
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
+
+__all__: list[str] = []
+
+
+def _take(data: ir.Expr, indices: ir.Expr, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> ir.Expr:
+    if mode not in ("clip", "wrap", "fast"):
+        raise InvalidArgument(f"take: unknown mode '{mode}'", expected="clip, wrap or fast")
+    if axis is None:
+        flat = shared("reshape", data, shape_of_dims((product(dims(data)),))) if rank(data) != 1 else data
+        return shared("take", flat, indices, axis=0, mode=mode)
+    at = normalize_axis("take", axis, rank(data))
+    batch = int(batch_dims) % max(rank(indices), 1) if batch_dims < 0 else int(batch_dims)
+    return _batched_take(data, indices, at, batch, mode) if batch else shared("take", data, indices, axis=at, mode=mode)
+
+
+def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: str) -> ir.Expr:
+    """Take from one row of a flat axis: the leading axes of data and indices are walked together."""
+    shape, wanted = dims(data), dims(indices)
+    if batch > axis or batch > len(wanted):
+        raise InvalidArgument("take: batch_dims is larger than axis or the rank of the indices", found=str(batch))
+    depth, count = shape[axis], product(shape[:batch])
+    to_front = (*range(batch), axis, *(i for i in range(batch, len(shape)) if i != axis))
+    rest = tuple(shape[i] for i in to_front[batch + 1 :])
+    rows = shared("reshape", shared("permute_dims", data, axes=to_front), shape_of_dims((count * depth, *rest)))
+    index = shared("astype", indices, dtype="int64")
+    size = shared("full", shape_of_dims(()), ir.prim_value(depth), dtype="int64")
+    if mode == "wrap":
+        index = shared("floor_mod", index, size)
+    else:
+        index = shared("maximum", shared("minimum", index, shared("subtract", size, _one())), _zero())
+    start = shared("multiply", shared("arange", int64(0), count, int64(1), dtype="int64"), size)
+    first = shared("reshape", start, shape_of_dims((*shape[:batch], *[int64(1)] * (len(wanted) - batch))))
+    got = shared("take", rows, shared("add", first, index), axis=0, mode="clip")
+    inner, lead = len(wanted) - batch, axis - batch
+    moved = (
+        *range(batch),
+        *range(batch + inner, batch + inner + lead),
+        *range(batch, batch + inner),
+        *range(batch + inner + lead, rank(got)),
+    )
+    return shared("permute_dims", got, axes=moved) if lead else got
+
+
+def _one() -> ir.Expr:
+    return ir.constant(1, "int64")
+
+
+def _zero() -> ir.Expr:
+    return ir.constant(0, "int64")
+
+
+def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank: Any = None) -> ir.Expr:
+    """Gather with the coordinates in the first axis of the indices."""
+    n = rank(indices)
+    last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
+    return shared("gather_nd", data, last, batch_dims=batch_dims)
+
+
+declare("take", "data indices", {"axis": None, "batch_dims": 0, "mode": "clip"}, expand=_take,
+        doc="Elements along an axis by index; of the flat tensor where `axis` is None.")  # fmt: skip
+declare("gather", "data indices", {"axis": REQUIRED},
+        expand=lambda data, indices, axis: shared("gather_elements", data, indices, axis=axis),
+        doc="One element for each index along an axis.")  # fmt: skip
+declare("gather_nd", "data indices", {"batch_dims": 0, "index_rank": None}, expand=_gather_nd,
+        doc="Slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
+declare("reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, expand="reverse_sequence",
+        doc="Reverse the beginning of each sequence, up to its length.")  # fmt: skip
+
+
+def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0, axis: int = 0) -> ir.Expr:
+    at = normalize_axis("sequence_mask", axis, rank(data))
+    if at > 1:
+        raise InvalidArgument("sequence_mask: 'axis' must be 0 or 1", found=str(axis))
+    shape = dims(data)
+    column = [int64(1)] * len(shape)
+    steps = shared("arange", int64(0), shape[at], int64(1), dtype="int64")
+    along = shared("reshape", steps, shape_of_dims(shape[i] if i == at else d for i, d in enumerate(column)))
+    lengths = shared("astype", valid_length, dtype="int64")
+    across = shared("reshape", lengths, shape_of_dims(shape[i] if i == 1 - at else d for i, d in enumerate(column)))
+    return shared("where", shared("less", along, across), data, ir.constant(mask_value, dtype_of(data)))
+
+
+declare("sequence_mask", "data valid_length", {"mask_value": 0.0, "axis": 0}, expand=_sequence_mask,
+        doc="Replace what lies behind each sequence's length by a value.")  # fmt: skip

@@ -1,0 +1,258 @@
+"""Operators that move, join, cut or repeat tensors without computing on their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import PrimExpr, as_int, floordiv, int64, select
+from weft.op import normalize_axis, product, simplify
+from weft.relay.op.construct import call, constructs
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import dims, is_computed, numbers, rank, shape_argument, shape_of_dims
+
+__all__ = ["reshape", "reshaped", "reverse_reshape"]
+
+# --- reshape ----------------------------------------------------------------------------------------------------------
+
+
+def reshaped(shape: Sequence[PrimExpr], codes: Sequence[Any], allowzero: bool = False) -> tuple[PrimExpr, ...]:
+    """Resolve the codes of a target shape: 0 copies, -1 is the rest, -2 all that follow, -3 merges two, -4 splits one.
+
+    Parameters
+    ----------
+    shape : sequence of PrimExpr
+        The dimensions of the tensor.
+    codes : sequence of int or PrimExpr
+        The target.
+    allowzero : bool
+        Whether 0 is a dimension without elements.
+
+    Raises
+    ------
+    ShapeMismatch
+        When a code has no dimension to act on, or more than one is -1.
+    """
+    source, out, rest, at = list(shape), [], [], 0
+    todo = [as_int(c) if as_int(c) is not None else c for c in codes]
+
+    def take(code: int) -> PrimExpr:
+        nonlocal at
+        if at >= len(source):
+            raise ShapeMismatch(
+                f"reshape: code {code} has no dimension left to act on", found=f"{len(source)} dimensions"
+            )
+        at += 1
+        return source[at - 1]
+
+    while todo:
+        code: Any = todo.pop(0)
+        if code == 0 and not allowzero:
+            out.append(take(0))
+        elif code == -1:
+            rest.append(len(out))
+            out.append(int64(-1))
+            at += 1
+        elif code == -2:
+            out += source[at:]
+            at = len(source)
+        elif code == -3:
+            out.append(simplify(take(-3) * take(-3)))
+        elif code == -4:
+            out += _split_dim(take(-4), todo)
+        elif isinstance(code, int) and code < 0:
+            raise InvalidArgument(f"reshape: unknown code {code}", expected="-1, -2, -3, -4 or a dimension")
+        else:
+            out.append(ir.as_shape((code,))[0])
+            at += 1
+    if len(rest) > 1:
+        raise ShapeMismatch("reshape: more than one dimension is -1", found=", ".join(map(str, codes)))
+    if rest:
+        others = product([d for i, d in enumerate(out) if i != rest[0]])
+        out[rest[0]] = int64(0) if as_int(others) == 0 else simplify(floordiv(product(source), others))
+    return tuple(out)
+
+
+def _split_dim(dim: PrimExpr, todo: list[Any]) -> list[PrimExpr]:
+    """Take the two parts into which -4 splits a dimension; one of them may be -1."""
+    if len(todo) < 2:
+        raise ShapeMismatch("reshape: -4 must be followed by two dimensions", found=str(len(todo)))
+    parts = [todo.pop(0), todo.pop(0)]
+    if parts == [-1, -1]:
+        raise ShapeMismatch("reshape: both parts of a split are -1")
+    known = [ir.as_shape((p,))[0] for p in parts]
+    for i, p in enumerate(parts):
+        if p == -1:
+            known[i] = simplify(floordiv(dim, known[1 - i]))
+    a, b, whole = (as_int(v) for v in (*known, dim))
+    if None not in (a, b, whole) and a * b != whole:  # type: ignore[operator]
+        raise ShapeMismatch("reshape: the parts do not multiply to the dimension", expected=str(whole),
+                            found=f"{a} * {b}")  # fmt: skip
+    return known
+
+
+def _reshape(data: ir.Expr, newshape: Any, allowzero: bool = False) -> ir.Expr:
+    codes = newshape if isinstance(newshape, tuple) else (newshape,)
+    return shared("reshape", data, shape_of_dims(reshaped(dims(data), codes, allowzero)))
+
+
+def _reverse_reshape(data: ir.Expr, newshape: Any, allowzero: bool = False) -> ir.Expr:
+    codes = [as_int(c) if as_int(c) is not None else c for c in newshape]
+    turned = reshaped(dims(data)[::-1], _reversed_codes(codes), allowzero)
+    return shared("reshape", data, shape_of_dims(turned[::-1]))
+
+
+def _reversed_codes(codes: list[Any]) -> list[Any]:
+    """Read codes from the right; a split keeps its code before its two parts."""
+    out, i = [], 0
+    while i < len(codes):
+        n = 3 if codes[i] == -4 else 1
+        out.append([codes[i], *reversed(codes[i + 1 : i + n])])
+        i += n
+    return [c for group in reversed(out) for c in group]
+
+
+def _dyn_reshape(data: ir.Expr, newshape: tuple[PrimExpr, ...], allowzero: bool = False) -> ir.Expr:
+    if all(as_int(v) is not None for v in newshape):
+        return _reshape(data, newshape, allowzero)
+    shape = dims(data)
+    kept = [
+        select(v.equal(int64(0)), shape[i], v) if i < len(shape) and not allowzero and as_int(v) is None else v
+        for i, v in enumerate(newshape)
+    ]
+    rest = simplify(floordiv(product(shape), int64(0) - product(kept)))  # one factor is -1, if this is used
+    return shared("reshape", data, shape_of_dims(select(v.equal(int64(-1)), rest, v) for v in kept))
+
+
+_CODES = "0 copies a dimension, -1 is the rest, -2 copies all that follow, -3 merges two, -4 splits one into the two"
+declare("reshape", "data", {"newshape": REQUIRED, "allowzero": False}, expand=_reshape,
+        doc=f"The same elements under another shape: {_CODES} that follow it.")  # fmt: skip
+declare("contrib_reverse_reshape", "data", {"newshape": REQUIRED, "allowzero": False}, expand=_reverse_reshape,
+        doc="Reshape with codes read from the right.")  # fmt: skip
+declare("dyn.reshape", "data newshape:values", {"allowzero": False}, expand=_dyn_reshape,
+        doc="The same elements under a shape that is computed.")  # fmt: skip
+declare("reshape_like", "lhs rhs", {"lhs_begin": 0, "lhs_end": None, "rhs_begin": 0, "rhs_end": None},
+        expand=lambda lhs, rhs, lhs_begin, lhs_end, rhs_begin, rhs_end: shared(
+            "reshape", lhs, shape_of_dims(_spliced(dims(lhs), lhs_begin, lhs_end, dims(rhs)[_part(rhs, rhs_begin,
+                                                                                                 rhs_end)]))),
+        doc="The same elements under the shape of another tensor, or with a range of its dimensions.")  # fmt: skip
+
+
+def _part(x: ir.Expr, begin: int, end: int | None) -> slice:
+    return slice(*slice(begin, end).indices(rank(x))[:2])
+
+
+def _spliced(shape: tuple[PrimExpr, ...], begin: int, end: int | None, part: tuple[PrimExpr, ...]) -> tuple[Any, ...]:
+    b, e, _ = slice(begin, end).indices(len(shape))
+    return (*shape[:b], *part, *shape[e:])
+
+
+@constructs("reshape")
+def reshape(data: Any, newshape: Any, allowzero: bool = False) -> ir.Expr:
+    """Reshape to numbers and codes, or to a shape that is computed.
+
+    Parameters
+    ----------
+    data : Expr
+        The tensor.
+    newshape : int, sequence of int or Expr
+        The target: 0 copies a dimension, -1 is the rest, -2 copies all that follow, -3 merges two, -4 splits one into
+        the two numbers that follow.
+    allowzero : bool
+        Whether 0 is a dimension without elements instead.
+    """
+    if is_computed(newshape):
+        return call("dyn.reshape", data, shape_argument(newshape), allowzero=allowzero)
+    return call("reshape", data, newshape=_tuple(numbers(newshape)), allowzero=allowzero)
+
+
+@constructs("reverse_reshape")
+def reverse_reshape(data: Any, newshape: Any) -> ir.Expr:
+    """Reshape with codes read from the right: ``(0, -1)`` keeps the last dimension's place."""
+    return call("contrib_reverse_reshape", data, newshape=_tuple(numbers(newshape)))
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+# --- axes -------------------------------------------------------------------------------------------------------------
+
+declare("transpose", "data", {"axes": None},
+        expand=lambda data, axes: shared("permute_dims", data, axes=axes or None),
+        doc="Reorder dimensions; reversed when `axes` is None.")  # fmt: skip
+declare("squeeze", "data", {"axis": None}, expand="squeeze", doc="Drop dimensions of extent 1.")
+declare("nn.batch_flatten", "data", expand=lambda data: _reshape(data, (*dims(data)[:1], -1)),
+        doc="Merge all dimensions but the first.")  # fmt: skip
+
+
+def _expand_dims(data: ir.Expr, axis: int, num_newaxis: int = 1) -> ir.Expr:
+    at = normalize_axis("expand_dims", axis, rank(data) + 1)
+    return shared("expand_dims", data, axis=tuple(range(at, at + num_newaxis))) if num_newaxis else data
+
+
+declare("expand_dims", "data", {"axis": REQUIRED, "num_newaxis": 1}, expand=_expand_dims,
+        doc="Insert dimensions of extent 1.")  # fmt: skip
+declare("reverse", "data", {"axis": 0}, expand=lambda data, axis: shared("flip", data, axis=axis),
+        doc="Reverse along an axis.")  # fmt: skip
+
+# --- joining and splitting --------------------------------------------------------------------------------------------
+
+declare("concatenate", "data:tensors", {"axis": 0}, expand=lambda data, axis: shared("concat", data, axis=axis),
+        doc="Join along an axis.")  # fmt: skip
+declare("stack", "data:tensors", {"axis": 0}, expand="stack", doc="Join along a new axis.")
+declare("split", "data", {"indices_or_sections": REQUIRED, "axis": 0}, expand="split",
+        outputs=lambda made: _sections(made.attrs["indices_or_sections"]),
+        doc="Cut along an axis into equal parts, or at indices; returns a tuple.")  # fmt: skip
+
+
+def _sections(parts: Any) -> int:
+    return len(parts) + 1 if isinstance(parts, tuple) else int(parts)
+
+
+# --- repeating --------------------------------------------------------------------------------------------------------
+
+declare("broadcast_to", "data", {"shape": REQUIRED},
+        expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
+        doc="Repeat along dimensions of extent 1.")  # fmt: skip
+declare("dyn.broadcast_to", "data shape:values",
+        expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
+        doc="Repeat along dimensions of extent 1 to a shape that is computed.")  # fmt: skip
+declare("broadcast_to_like", "data broadcast_type",
+        expand=lambda data, like: shared("broadcast_to", data, shape_of_dims(dims(like))),
+        doc="Repeat along dimensions of extent 1 to the shape of another tensor.")  # fmt: skip
+declare("tile", "data", {"reps": REQUIRED}, expand=lambda data, reps: shared("tile", data, repeats=reps),
+        doc="Repeat the whole tensor along each axis.")  # fmt: skip
+declare("repeat", "data", {"repeats": REQUIRED, "axis": 0}, expand="repeat", doc="Repeat each element along an axis.")
+
+
+@constructs("broadcast_to")
+def broadcast_to(data: Any, shape: Any) -> ir.Expr:
+    """Repeat along dimensions of extent 1; the shape may be an expression."""
+    if is_computed(shape):
+        return call("dyn.broadcast_to", data, shape_argument(shape))
+    return call("broadcast_to", data, shape=_tuple(numbers(shape)))
+
+
+@constructs("tile")
+def tile(data: Any, reps: Any) -> ir.Expr:
+    """Repeat the whole tensor along each axis; the counts may be an expression."""
+    if is_computed(reps):
+        return call("dyn.tile", data, shape_argument(reps))
+    return call("tile", data, reps=_tuple(numbers(reps)))
+
+
+def _dyn_tile(data: ir.Expr, reps: tuple[PrimExpr, ...]) -> ir.Expr:
+    """Repeat by a view with an axis of its own for each count, repeated and merged."""
+    shape, counts = dims(data), tuple(reps)
+    full = max(len(shape), len(counts))
+    shape = (int64(1),) * (full - len(shape)) + tuple(shape)
+    counts = (int64(1),) * (full - len(counts)) + counts
+    apart = shared("reshape", data, shape_of_dims([v for d in shape for v in (int64(1), d)]))
+    wide = shared("broadcast_to", apart, shape_of_dims([v for n, d in zip(counts, shape, strict=True) for v in (n, d)]))
+    return shared("reshape", wide, shape_of_dims([simplify(n * d) for n, d in zip(counts, shape, strict=True)]))
+
+
+declare("dyn.tile", "data reps:values", expand=_dyn_tile, doc="Repeat the whole tensor by counts that are computed.")

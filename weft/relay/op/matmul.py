@@ -1,0 +1,82 @@
+"""Matrix products and biases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import ShapeMismatch
+from weft.ir import as_int
+from weft.op import normalize_axis, tensor_arg
+from weft.relay.op.registry import declare, shared
+from weft.relay.op.shapes import rank
+
+__all__: list[str] = []
+
+
+def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
+    """Transpose the last two axes."""
+    if not swap:
+        return x
+    axes = list(range(rank(x)))
+    axes[-2:] = axes[:-3:-1]
+    return shared("permute_dims", x, axes=tuple(axes))
+
+
+def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
+    if units is not None and as_int(outputs) not in (None, int(units)):
+        raise ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
+                            found=str(units), where=weight.span)  # fmt: skip
+
+
+def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "") -> ir.Expr:
+    shape = tensor_arg("nn.dense", "weight", weight, ndim=2).shape
+    tensor_arg("nn.dense", "data", data, min_ndim=1)
+    _checked_units("nn.dense", weight, shape[0], units)  # type: ignore[index]
+    return shared("matmul", data, _swapped(weight, True), out_dtype=out_dtype)
+
+
+def _matmul(
+    tensor_a: ir.Expr, tensor_b: ir.Expr, units: Any = None, out_dtype: str = "", transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> ir.Expr:  # fmt: skip
+    tensor_arg("nn.matmul", "tensor_a", tensor_a, min_ndim=2 if transpose_a else 1)
+    shape = tensor_arg("nn.matmul", "tensor_b", tensor_b, ndim=2).shape
+    _checked_units("nn.matmul", tensor_b, shape[0 if transpose_b else 1], units)  # type: ignore[index]
+    return shared("matmul", _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b), out_dtype=out_dtype)
+
+
+def _batch_matmul(
+    tensor_a: ir.Expr, tensor_b: ir.Expr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
+) -> ir.Expr:
+    tensor_arg("nn.batch_matmul", "tensor_a", tensor_a, ndim=3)
+    tensor_arg("nn.batch_matmul", "tensor_b", tensor_b, ndim=3)
+    return shared("matmul", _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b), out_dtype=out_dtype)
+
+
+def _bias_add(data: ir.Expr, bias: ir.Expr, axis: int = 1) -> ir.Expr:
+    tensor_arg("nn.bias_add", "bias", bias, ndim=1)
+    shape = tensor_arg("nn.bias_add", "data", data, min_ndim=1).shape
+    at = normalize_axis("nn.bias_add", axis, len(shape))  # type: ignore[arg-type]
+    length, channels = as_int(bias.ty.shape[0]), as_int(shape[at])  # type: ignore[index,union-attr]
+    if None not in (length, channels) and length != channels:
+        raise ShapeMismatch("nn.bias_add: the bias does not fit the axis", expected=f"{channels} elements",
+                            found=str(length), where=bias.span)  # fmt: skip
+    after = len(shape) - at - 1  # type: ignore[arg-type]
+    wide = shared("expand_dims", bias, axis=tuple(range(1, after + 1))) if after else bias
+    return shared("add", data, wide)
+
+
+declare("nn.dense", "data weight", {"units": None, "out_dtype": ""}, expand=_dense,
+        doc="``data @ weight.T``, with weight (units, inputs).")  # fmt: skip
+declare("nn.matmul", "tensor_a tensor_b",
+        {"units": None, "out_dtype": "", "transpose_a": False, "transpose_b": False}, expand=_matmul,
+        doc="Matrix product of a tensor and a matrix, each transposed as asked.")  # fmt: skip
+declare("nn.batch_matmul", "tensor_a tensor_b", {"out_dtype": "", "transpose_a": False, "transpose_b": True},
+        expand=_batch_matmul,
+        doc="Matrix products of two batches, by default with the second transposed; a batch of 1 is repeated.",
+        )  # fmt: skip
+declare("nn.bias_add", "data bias", {"axis": 1}, expand=_bias_add, doc="Add a vector along an axis.")
+declare("einsum", "data:tensors", {"equation": ""},
+        expand=lambda data, equation: shared("einsum", data, subscripts=equation), doc="Einstein summation.",
+        )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Softmax, normalisations, dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir
+from weft.ir import numpy_dtype
+from weft.op import tensor_arg
+from weft.relay.expr import TupleWrapper
+from weft.relay.op.construct import call, constructs
+from weft.relay.op.registry import declare, shared
+from weft.relay.op.shapes import dtype_of, excluded, rank
+
+__all__ = ["dropout", "dropout_raw"]
+
+for _name in ("nn.softmax", "nn.log_softmax", "nn.fast_softmax"):
+    declare(_name, "data", {"axis": -1}, expand=_name.replace("fast_", ""),
+            doc="``exp(x) / sum(exp(x))`` along an axis" + (", logarithm of." if "log" in _name else "."),
+            )  # fmt: skip
+
+
+def _batch_norm(
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, moving_mean: ir.Expr, moving_var: ir.Expr, axis: int = 1,
+    epsilon: float = 1e-5, center: bool = True, scale: bool = True,
+) -> ir.Expr:  # fmt: skip
+    return shared("nn.batch_norm", data, gamma, beta, moving_mean, moving_var, axis=axis, epsilon=epsilon,
+                  center=center, scale=scale)  # fmt: skip
+
+
+declare("nn.batch_norm", "data gamma beta moving_mean moving_var",
+        {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True}, expand=_batch_norm, outputs=3,
+        doc="Normalise each channel with given statistics; returns (output, mean, variance).")  # fmt: skip
+
+
+def _layer_norm(
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True,
+    scale: bool = True,
+) -> ir.Expr:  # fmt: skip
+    if axis % rank(data) == rank(data) - 1:
+        return shared("nn.layer_norm", data, gamma, beta, axes=(-1,), epsilon=epsilon, center=center, scale=scale)
+    order = [i for i in range(rank(data)) if i != axis % rank(data)] + [axis % rank(data)]
+    last = shared("permute_dims", data, axes=tuple(order))
+    out = shared("nn.layer_norm", last, gamma, beta, axes=(-1,), epsilon=epsilon, center=center, scale=scale)
+    return shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
+
+
+_SCALED: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
+declare("nn.layer_norm", "data gamma beta", {"axis": -1, **_SCALED}, expand=_layer_norm,
+        doc="Normalise over an axis, then scale and shift.")  # fmt: skip
+declare("nn.group_norm", "data gamma beta", {"num_groups": 1, "axis": 1, **_SCALED},
+        expand=lambda data, gamma, beta, num_groups, axis, **attrs: shared(
+            "nn.group_norm", data, gamma, beta, num_groups=num_groups, channel_axis=axis, **attrs),
+        doc="Normalise groups of channels over channels and space, then scale and shift.")  # fmt: skip
+
+
+def _instance_norm(
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True,
+    scale: bool = True,
+) -> ir.Expr:  # fmt: skip
+    channels = shared("nn.instance_norm", _moved(data, axis), shared_or_one(gamma, scale),
+                      shared_or_zero(beta, center), epsilon=epsilon)  # fmt: skip
+    return _moved_back(channels, axis)
+
+
+def shared_or_one(vector: ir.Expr, used: bool) -> ir.Expr:
+    """Return a scale, or ones where it is not used."""
+    return vector if used else shared("ones_like", vector)
+
+
+def shared_or_zero(vector: ir.Expr, used: bool) -> ir.Expr:
+    """Return a shift, or zeros where it is not used."""
+    return vector if used else shared("zeros_like", vector)
+
+
+def _moved(data: ir.Expr, axis: int) -> ir.Expr:
+    """Bring the channel axis to position 1."""
+    at, rest = axis % rank(data), [i for i in range(rank(data)) if i != axis % rank(data)]
+    return data if at == 1 else shared("permute_dims", data, axes=(rest[0], at, *rest[1:]))
+
+
+def _moved_back(data: ir.Expr, axis: int) -> ir.Expr:
+    at, order = axis % rank(data), [0, *range(2, rank(data))]
+    order.insert(at, 1)
+    return data if at == 1 else shared("permute_dims", data, axes=tuple(order))
+
+
+declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_instance_norm,
+        doc="Normalise each channel of each sample over its spatial axes, then scale and shift.")  # fmt: skip
+
+
+def _l2_normalize(data: ir.Expr, eps: float, axis: Any = None) -> ir.Expr:
+    square = shared("sum", shared("multiply", data, data), axis=excluded("l2", axis, False, rank(data)), keepdims=True)
+    low = ir.constant(np.array(eps, numpy_dtype(dtype_of(data))))
+    return shared("divide", data, shared("sqrt", shared("maximum", square, low)))
+
+
+declare("nn.l2_normalize", "data", {"eps": 1e-12, "axis": None}, expand=_l2_normalize,
+        doc="Divide by the root of the sum of squares over axes, which is at least ``sqrt(eps)``.")  # fmt: skip
+declare("nn.lrn", "data", {"size": 5, "axis": 1, "bias": 2.0, "alpha": 1e-5, "beta": 0.75}, expand="nn.lrn",
+        doc="Local response normalisation across channels.")  # fmt: skip
+declare("nn.dropout", "data", {"rate": 0.5},
+        expand=lambda data, rate: ir.Tuple((data, mask := shared("ones_like", data)),
+                                           ty=ir.TupleType((tensor_arg("nn.dropout", "data", data), mask.ty))),
+        outputs=2, doc="The tensor itself, as in inference, and the mask that keeps all elements.")  # fmt: skip
+
+
+@constructs("nn.dropout")
+def dropout(data: Any, rate: float = 0.5) -> ir.Expr:
+    """Drop nothing: at inference the result is the tensor itself."""
+    return call("nn.dropout", data, rate=rate)[0]
+
+
+@constructs("nn.dropout_raw")
+def dropout_raw(data: Any, rate: float = 0.5) -> TupleWrapper:
+    """Return the tensor itself, as in inference, and the mask that keeps all elements."""
+    return call("nn.dropout", data, rate=rate)
+
+
+def _logsumexp(data: ir.Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> ir.Expr:
+    over = excluded("logsumexp", axis, exclude, rank(data))
+    high = shared("max", data, axis=over, keepdims=True)
+    total = shared("sum", shared("exp", shared("subtract", data, high)), axis=over, keepdims=True)
+    out = shared("add", shared("log", total), high)
+    axes = tuple(range(rank(data))) if over is None else over
+    return out if keepdims or axes == () else shared("squeeze", out, axis=axes)
+
+
+declare("logsumexp", "data", {"axis": None, "keepdims": False, "exclude": False}, expand=_logsumexp,
+        doc="``log(sum(exp(x)))`` over axes, without overflow.")  # fmt: skip

@@ -1,0 +1,65 @@
+"""Pooling over windows, over everything, and to a given size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.relay.op.registry import declare, shared
+
+__all__: list[str] = []
+
+_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def _in_layout(op: str, data: ir.Expr, layout: str, out_layout: str, rank: int, pool: Any) -> ir.Expr:
+    """Pool in the layout where it is channels first or last, else after a transpose."""
+    first = _LAYOUTS[rank]
+    last = first[0] + first[2:] + "C"
+    if sorted(layout) != sorted(first):
+        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {first} in some order")
+    own = layout if layout in (first, last) else first
+    x = data if own == layout else shared("permute_dims", data, axes=tuple(layout.index(c) for c in own))
+    out, wanted = pool(x, own), out_layout or layout
+    return out if wanted == own else shared("permute_dims", out, axes=tuple(own.index(c) for c in wanted))
+
+
+def _windows(kind: str, rank: int) -> Any:
+    op = f"nn.{kind}_pool{rank}d"
+
+    def expand(data: ir.Expr, layout: str, out_layout: str, **attrs: Any) -> ir.Expr:
+        return _in_layout(op, data, layout, out_layout, rank, lambda x, own: shared(op, x, layout=own, **attrs))
+
+    return expand
+
+
+def _to_size(op: str, kind: str, rank: int) -> Any:
+    def expand(data: ir.Expr, output_size: Any = 1, layout: str = "", out_layout: str = "") -> ir.Expr:
+        name = f"nn.adaptive_{kind}_pool{rank}d"
+        return _in_layout(
+            op, data, layout, out_layout, rank, lambda x, own: shared(name, x, output_size=output_size, layout=own)
+        )
+
+    return expand
+
+
+for _rank, _layout in _LAYOUTS.items():
+    for _kind in ("max", "avg"):
+        declare(
+            f"nn.{_kind}_pool{_rank}d", "data",
+            {"pool_size": (1,) * _rank, "strides": (1,) * _rank, "dilation": (1,) * _rank, "padding": (0,) * _rank,
+             "layout": _layout, "out_layout": "", "ceil_mode": False,
+             **({"count_include_pad": False} if _kind == "avg" else {})},
+            expand=_windows(_kind, _rank), doc=f"{_kind} pooling over {_rank}-D windows.",
+        )  # fmt: skip
+        declare(
+            f"nn.adaptive_{_kind}_pool{_rank}d", "data", {"output_size": None, "layout": _layout, "out_layout": ""},
+            expand=_to_size(f"nn.adaptive_{_kind}_pool{_rank}d", _kind, _rank),
+            doc="Pool to a given output size; None keeps a size.",
+        )  # fmt: skip
+        declare(
+            f"nn.global_{_kind}_pool{_rank}d", "data", {"layout": _layout, "out_layout": ""},
+            expand=_to_size(f"nn.global_{_kind}_pool{_rank}d", _kind, _rank),
+            doc=f"{_kind} pooling over all positions.",
+        )  # fmt: skip

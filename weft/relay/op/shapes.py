@@ -1,0 +1,81 @@
+"""What expansions ask about their arguments: dimensions, axes, numbers; and shapes that mix numbers and expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import TypeInferenceError
+from weft.ir import PrimExpr, as_int
+from weft.op import normalize_axes, tensor_arg
+from weft.relay.expr import as_expr
+from weft.relay.op.registry import op_call
+
+__all__ = ["dims", "dtype_of", "excluded", "is_computed", "numbers", "rank", "shape_argument", "shape_of_dims"]
+
+
+def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[PrimExpr, ...]:
+    """Return the dimensions of a tensor.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it is no tensor.
+    """
+    shape = tensor_arg(op or "argument", name, x).shape
+    if shape is None:
+        raise TypeInferenceError("the rank of a tensor must be known", found=str(x.ty), where=x.span)
+    return shape
+
+
+def rank(x: ir.Expr) -> int:
+    """Return the number of dimensions of a tensor."""
+    return len(dims(x))
+
+
+def dtype_of(x: ir.Expr) -> str:
+    """Return the data type of a tensor."""
+    return tensor_arg("argument", "data", x).dtype
+
+
+def shape_of_dims(values: Any) -> ir.ShapeExpr:
+    """Make a shape argument of a shared operator."""
+    return ir.shape_expr(tuple(values))
+
+
+def excluded(op: str, axis: Any, exclude: bool, ndim: int) -> Any:
+    """Return the axes to reduce: all but those given where they are excluded."""
+    if axis == ():
+        axis = None
+    if not exclude:
+        return axis
+    named = normalize_axes(op, axis, ndim)
+    return tuple(i for i in range(ndim) if i not in named)
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a shape argument of a constructor is an expression that only run time knows."""
+    if isinstance(value, (list, tuple)):
+        return any(is_computed(v) for v in value)
+    return isinstance(value, ir.Expr) and not isinstance(value, ir.Constant)
+
+
+def numbers(value: Any) -> Any:
+    """Return a constant shape argument as a tuple of ints and scalar expressions, a scalar constant as an int."""
+    if isinstance(value, ir.Constant):
+        data = value.data.numpy()
+        return int(data) if data.ndim == 0 else tuple(int(v) for v in data.reshape(-1))
+    if isinstance(value, (list, tuple)):
+        return tuple(numbers(v) for v in value)
+    if isinstance(value, PrimExpr):
+        known = as_int(value)
+        return value if known is None else known
+    return None if value is None else int(value)
+
+
+def shape_argument(value: Any) -> ir.Expr:
+    """Make the vector argument of an operator that takes its shape at run time, from a vector or a mixed list."""
+    if isinstance(value, (list, tuple)) and is_computed(value):
+        parts = [op_call("reshape", op_call("cast", as_expr(v), dtype="int64"), newshape=(1,)) for v in value]
+        return op_call("concatenate", tuple(parts), axis=0)
+    return as_expr(value, "int64")
