@@ -7,6 +7,7 @@ Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``t
 import sys
 
 from weft._aliases import names_of
+from weft.ir.deep import with_deep_stack
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
 from weft.ir.expr import (
@@ -81,7 +82,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "as_shape", "children", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule", "is_float",
     "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named", "post_order",
     "prim_value", "rebuild", "rewrite", "rules_of", "save_json", "set_printer", "shape_expr", "structural_equal",
-    "structural_hash", "substitute", "tensor_type", "walk", "with_lanes", *_scalar_names,
+    "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes", *_scalar_names,
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.ir")

@@ -221,7 +221,8 @@ def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, 
         return Pass(pass_name, lambda mod: fn(mod, *args, **options), opt_level, fn.__doc__, ensures)
 
     make.pass_name = pass_name  # type: ignore[attr-defined]
-    _PASSES[pass_name] = make
+    dialect = "relay." if fn.__module__.startswith("weft.relay.") else ""  # where names are those of Relax, too
+    _PASSES[dialect + pass_name] = make
     return make
 
 

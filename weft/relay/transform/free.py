@@ -1,0 +1,74 @@
+"""The variables that functions capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.relay.expr import Function, Var
+from weft.relay.types import FuncType, TypeVar
+from weft.relay.walk import bound_by, subexpressions
+
+__all__ = ["Captures"]
+
+
+class Captures:
+    """Free variables and type variables of functions, each function looked at once however deep they nest."""
+
+    def __init__(self) -> None:
+        self._vars: dict[int, dict[Var, None]] = {}
+        self._types: dict[int, dict[TypeVar, None]] = {}
+        self._alive: list[Function] = []
+
+    def variables(self, func: Function) -> dict[Var, None]:
+        """Return the variables that a function uses and does not bind, in the order of their first use."""
+        self._analyze(func)
+        return self._vars[id(func)]
+
+    def type_variables(self, func: Function) -> dict[TypeVar, None]:
+        """Return the type variables that stand in a function and are not its own or an inner function's."""
+        self._analyze(func)
+        return self._types[id(func)]
+
+    def _analyze(self, func: Function) -> None:
+        if id(func) in self._vars:
+            return
+        stack = [(func, iter(_inner(func)))]
+        while stack:
+            f, inner = stack[-1]
+            below = next((g for g in inner if id(g) not in self._vars), None)
+            if below is not None:
+                stack.append((below, iter(_inner(below))))
+                continue
+            stack.pop()
+            self._alive.append(f)
+            self._of_one(f)
+
+    def _of_one(self, func: Function) -> None:
+        """Find what a function captures; the functions in it are known."""
+        used: dict[Var, None] = {}
+        type_vars: dict[TypeVar, None] = {}
+        bound: set[Var] = set(func.params)
+        types: list[Any] = [func.ret_type, *(p.ty for p in func.params)]
+        for e in subexpressions(func.body, lambda e: type(e) is not Function):
+            if type(e) is Var:
+                used[e] = None
+            elif type(e) is Function:
+                used.update(self._vars[id(e)])
+                type_vars.update(self._types[id(e)])
+            else:
+                binders = list(bound_by(e))
+                bound.update(binders)
+                types += [v.ty for v in binders]
+                if isinstance(e, ir.Call):
+                    types += e.ty_args
+        mentioned = list(ir.walk(tuple(t for t in types if t is not None)))
+        type_vars.update({t: None for t in mentioned if isinstance(t, TypeVar)})
+        quantified = {*func.type_params, *(p for t in mentioned if isinstance(t, FuncType) for p in t.type_params)}
+        self._vars[id(func)] = {v: None for v in used if v not in bound}
+        self._types[id(func)] = {t: None for t in type_vars if t not in quantified}
+
+
+def _inner(func: Function) -> list[Function]:
+    """List the functions in a function's body that are in no other."""
+    return [e for e in subexpressions(func.body, lambda e: type(e) is not Function) if type(e) is Function]

@@ -1,0 +1,84 @@
+"""Where the expressions of a graph are computed: in the innermost scope that holds all their uses.
+
+A function's body, each branch of a choice and each clause of a match is a scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft import ir
+from weft.relay.adt import Constructor, Match
+from weft.relay.expr import Function, GlobalVar, If, Var
+from weft.relay.walk import parts
+
+__all__ = ["Scope", "Scopes", "users_first"]
+
+_UNSCOPED = (Var, GlobalVar, Constructor, ir.Op)
+_FIRST_BODY = {Function: 0, If: 1, Match: 1}  # the parts from there on are scopes
+
+
+class Scope:
+    """A scope; ``outer`` is the one around it."""
+
+    __slots__ = ("depth", "outer")
+
+    def __init__(self, outer: Scope | None) -> None:
+        self.outer = outer
+        self.depth: int = 0 if outer is None else outer.depth + 1
+
+
+class Scopes:
+    """The scope of each expression below a root, and the scopes that expressions open.
+
+    ``of[id(e)]`` is where an expression is computed, ``opened[id(e)]`` are the scopes that its bodies are, and
+    ``crossing`` holds the ids of expressions that some use reads from a scope further in.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.top = Scope(None)
+        self.of: dict[int, Scope] = {id(root): self.top}
+        self.opened: dict[int, list[Scope]] = {}
+        uses: list[tuple[Any, Scope]] = []
+        for e in users_first(root):
+            home, first = self.of[id(e)], _FIRST_BODY.get(type(e))
+            for i, part in enumerate(parts(e)):
+                scope = home
+                if first is not None and i >= first:
+                    scope = Scope(home)
+                    self.opened.setdefault(id(e), []).append(scope)
+                if isinstance(part, _UNSCOPED):
+                    continue
+                known = self.of.get(id(part))
+                self.of[id(part)] = scope if known is None else _common(known, scope)
+                uses.append((part, scope))
+        self.crossing = {id(e) for e, scope in uses if self.of[id(e)] is not scope}
+
+
+def users_first(root: Any) -> list[Any]:
+    """List the expressions below `root`, without names, so that each comes behind all that it is a part of."""
+    seen: set[int] = {id(root)}
+    done: list[Any] = []
+    stack: list[tuple[Any, Iterator[Any]]] = [(root, iter(list(parts(root))[::-1]))]
+    while stack:
+        e, below = stack[-1]
+        for part in below:
+            if id(part) not in seen and not isinstance(part, _UNSCOPED):
+                seen.add(id(part))
+                stack.append((part, iter(list(parts(part))[::-1])))
+                break
+        else:
+            done.append(e)
+            stack.pop()
+    return done[::-1]
+
+
+def _common(a: Scope, b: Scope) -> Scope:
+    """Return the innermost scope that holds two."""
+    while a is not b:
+        if a.depth >= b.depth:
+            a = a.outer  # type: ignore[assignment]
+        else:
+            b = b.outer  # type: ignore[assignment]
+    return a

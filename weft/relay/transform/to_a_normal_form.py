@@ -1,0 +1,181 @@
+"""ToANormalForm: every intermediate result has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import ir
+from weft.ir import IRModule, function_pass
+from weft.relay.adt import Clause, Match
+from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
+from weft.relay.op.registry import get, has
+from weft.relay.transform.scopes import Scope, Scopes
+from weft.relay.walk import ATOMS, map_parts
+
+__all__ = ["is_primitive", "name_values", "to_a_normal_form"]
+
+
+@function_pass(kind=Function)
+def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = True) -> Function:
+    """Turn graphs into nested lets, one operation each; what several places share is computed once.
+
+    Parameters
+    ----------
+    bind_constants : bool
+        Whether constants get names, too. Those whose elements are dimensions never do: types depend on them.
+
+    Requires
+        Any form; a shared expression's variables are bound where all its uses can see them.
+    Ensures
+        Values of lets are single operations on atoms; choices, matches and functions hold lets of their own. What is
+        shared is bound once, in the innermost scope that holds all its uses, before the first of them.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(2), float32], %c: bool) {
+              %0 = add(%x, %x);
+              if (%c) { multiply(%0, %0) } else { negative(%0) }
+            }
+
+        After::
+
+            def @main(%x: Tensor[(2), float32], %c: bool) {
+              let %a = add(%x, %x);
+              let %b = if (%c) {
+                let %d = multiply(%a, %a);
+                %d
+              } else {
+                let %e = negative(%a);
+                %e
+              };
+              %b
+            }
+    Cost
+        Linear.
+    Source
+        TVM's ``ToANormalForm``.
+    """
+    if is_primitive(func):
+        return func
+    scopes = Scopes(func)
+    return ir.with_deep_stack(lambda: name_values(func, scopes, lambda e: bind_constants or type(e) is not Constant))
+
+
+def is_primitive(func: Any) -> bool:
+    """Whether a function stands for one kernel or belongs to an external compiler: passes leave its body alone."""
+    return bool(func.attrs and (func.attrs.get("Primitive") or func.attrs.get("Compiler")))
+
+
+def name_values(func: Function, scopes: Scopes, named: Callable[[Any], bool]) -> Function:
+    """Bind to a variable each expression that is no atom and that ``named(expr)`` accepts, where it is computed.
+
+    Those that are not accepted stay in the place where they are used.
+    """
+    return _Namer(scopes, named).with_bodies(func)
+
+
+class _Namer:
+    """Fills scopes with bindings, in the order of evaluation."""
+
+    def __init__(self, scopes: Scopes, named: Callable[[Any], bool]) -> None:
+        self.scopes, self.named = scopes, named
+        self.bindings: dict[Scope, list[tuple[Var, Any]]] = {}
+        self.done: dict[int, Any] = {}
+        self.fixed: set[int] = set()  # constants that stay arguments
+
+    def body(self, expr: Any, scope: Scope) -> Any:
+        """Return the lets of a scope whose result is `expr`."""
+        bindings = self.bindings[scope] = []
+        return _same_or(expr, bindings, self.value(expr, scope))
+
+    def value(self, expr: Any, scope: Scope, var: Var | None = None) -> Any:
+        """Return what stands for an expression used in a scope: its name, or itself over names; `var` if given."""
+        chain: list[Any] = []
+        while type(expr) is Let and id(expr) not in self.done:
+            self.value(expr.value, scope, expr.var)
+            chain.append(expr)
+            expr = expr.body
+        known = self.done.get(id(expr))
+        result = self.compute(expr, scope, var) if known is None else known
+        if var is not None and result is not var:
+            self.bindings[scope].append((var, result))
+            result = var
+        for let in chain:
+            self.done[id(let)] = result
+        return result
+
+    def compute(self, expr: Any, scope: Scope, var: Var | None) -> Any:
+        """Compute what has not been computed yet, where it belongs; `var`, if given, is its name."""
+        constant = type(expr) is Constant and id(expr) not in self.fixed
+        if isinstance(expr, ATOMS) and not constant:
+            return expr
+        home = self.scopes.of[id(expr)]
+        result = expr if constant else self.operation(expr, home)
+        if var is not None or self.named(expr):
+            name = var or Var("x", expr.ty)
+            self.bindings[home].append((name, result))
+            result = name
+        self.done[id(expr)] = result
+        return result
+
+    def operation(self, expr: Any, home: Scope) -> Any:
+        """Return one operation on the names of its operands."""
+        if type(expr) is Function:
+            return expr if is_primitive(expr) else self.with_bodies(expr)
+        if type(expr) is If:
+            cond = self.value(expr.cond, home)
+            return _with_head(self.with_bodies(expr), "cond", cond)
+        if type(expr) is Match:
+            data = self.value(expr.data, home)
+            return _with_head(self.with_bodies(expr), "data", data)
+        if type(expr) is Call:
+            self.fixed.update(id(a) for a in _dimensions(expr))
+        return map_parts(expr, lambda e: self.value(e, home))
+
+    def with_bodies(self, expr: Any) -> Any:
+        """Return a function, choice or match with lets in its bodies."""
+        scopes = self.scopes.opened[id(expr)] if id(expr) in self.scopes.opened else []
+        return _with_bodies(expr, [self.body(b, s) for b, s in zip(_bodies(expr), scopes, strict=True)])
+
+
+def _dimensions(call: Call) -> list[Any]:
+    """List the arguments of an operator that are constants whose elements are dimensions."""
+    if not isinstance(call.op, ir.Op) or not has(call.op.name):
+        return []
+    pairs = zip(get(call.op).inputs, call.args, strict=False)
+    return [a for spec, a in pairs if spec.kind == "values" and type(a) is Constant]
+
+
+def _bodies(expr: Any) -> Sequence[Any]:
+    if type(expr) is Match:
+        return [c.rhs for c in expr.clauses]
+    return (expr.body,) if type(expr) is Function else (expr.true_branch, expr.false_branch)
+
+
+def _with_bodies(expr: Any, new: list[Any]) -> Any:
+    if all(a is b for a, b in zip(new, _bodies(expr), strict=True)):
+        return expr
+    if type(expr) is Match:
+        clauses = tuple(Clause(c.lhs, rhs, span=c.span) for c, rhs in zip(expr.clauses, new, strict=True))
+        return Match(expr.data, clauses, expr.complete, ty=expr.ty, span=expr.span)
+    if type(expr) is If:
+        return If(expr.cond, *new, ty=expr.ty, span=expr.span)
+    return expr.replace(body=new[0])
+
+
+def _with_head(expr: Any, field: str, head: Any) -> Any:
+    if getattr(expr, field) is head:
+        return expr
+    fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
+    return type(expr)(**{**fields, field: head})
+
+
+def _same_or(old: Any, bindings: list[tuple[Var, Any]], result: Any) -> Any:
+    """Nest bindings around a result; the lets that stood there where they are the same."""
+    e = old
+    for var, value in bindings:
+        if type(e) is not Let or e.var is not var or e.value is not value:
+            return lets(bindings, result)
+        e = e.body
+    return old if e is result else lets(bindings, result)

@@ -1,0 +1,150 @@
+"""Walking and rewriting Relay expressions: only expressions are visited, chains of lets cost no recursion.
+
+Types, attributes and patterns are left alone. A shared expression is visited once, so graphs stay graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from weft import ir
+from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from weft.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+
+__all__ = ["ATOMS", "bound_by", "map_parts", "parts", "pattern_vars", "rewrite", "substitute", "subexpressions"]
+
+ATOMS = (Var, GlobalVar, Constant, Constructor, ir.Op)  # what is a value without computing
+_PARTS: dict[type, tuple[str, ...]] = {
+    Call: ("op", "args"),
+    Tuple: ("fields",),
+    TupleGetItem: ("tuple_value",),
+    If: ("cond", "true_branch", "false_branch"),
+    Let: ("value", "body"),
+    Function: ("body",),
+    Match: ("data", "clauses"),
+    RefCreate: ("value",),
+    RefRead: ("ref",),
+    RefWrite: ("ref", "value"),
+}
+
+
+def parts(expr: Any) -> Iterator[Any]:
+    """Yield the expressions that an expression is made of, in the order in which they are computed."""
+    for name in _PARTS.get(type(expr), ()):
+        value = getattr(expr, name)
+        if type(value) is tuple:
+            for v in value:
+                yield v.rhs if type(v) is Clause else v
+        else:
+            yield value
+
+
+def map_parts(expr: Any, f: Callable[[Any], Any]) -> Any:
+    """Return `expr` with ``f`` applied to each of its :func:`parts`; `expr` itself if none changed."""
+    changed: dict[str, Any] = {}
+    for name in _PARTS.get(type(expr), ()):
+        old = getattr(expr, name)
+        new = tuple([_map_part(v, f) for v in old]) if type(old) is tuple else f(old)
+        if any(a is not b for a, b in zip(new, old, strict=True)) if type(old) is tuple else new is not old:
+            changed[name] = new
+    if not changed:
+        return expr
+    return type(expr)(**{n: changed[n] if n in changed else getattr(expr, n) for n in expr.__struct_fields__})
+
+
+def _map_part(value: Any, f: Callable[[Any], Any]) -> Any:
+    if type(value) is not Clause:
+        return f(value)
+    rhs = f(value.rhs)
+    return value if rhs is value.rhs else Clause(value.lhs, rhs, span=value.span)
+
+
+def pattern_vars(pattern: Pattern) -> Iterator[Var]:
+    """Yield the variables that a pattern binds."""
+    stack = [pattern]
+    while stack:
+        p = stack.pop()
+        if isinstance(p, PatternVar):
+            yield p.var
+        elif isinstance(p, (PatternConstructor, PatternTuple)):
+            stack.extend(reversed(p.patterns))
+
+
+def bound_by(expr: Any) -> Iterator[Var]:
+    """Yield the variables that this very expression binds in its parts."""
+    if type(expr) is Let:
+        yield expr.var
+    elif type(expr) is Function:
+        yield from expr.params
+    elif type(expr) is Match:
+        for c in expr.clauses:
+            yield from pattern_vars(c.lhs)
+
+
+def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> Iterator[Any]:
+    """Yield `expr` and what it is made of, each once, parents first; below those only that `enter` accepts."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        yield e
+        if enter(e):
+            stack.extend(reversed(list(parts(e))))
+
+
+def rewrite(expr: Any, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> Any:
+    """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
+
+    Parameters
+    ----------
+    rule : callable
+        Returns the replacement, or its argument where nothing changes.
+    pre : callable, optional
+        Asked first on each original expression; what it returns other than None stands for the whole expression.
+    """
+    memo: dict[int, Any] = {}
+
+    def go(e: Any) -> Any:
+        chain: list[tuple[Let, Any]] = []
+        while (result := memo.get(id(e))) is None:
+            result = pre(e) if pre is not None else None
+            if result is None and type(e) is Let:
+                chain.append((e, go(e.value)))
+                e = e.body
+                continue
+            if result is None:
+                result = rule(map_parts(e, go))
+            memo[id(e)] = result
+            break
+        for let, value in reversed(chain):
+            same = value is let.value and result is let.body
+            result = rule(let if same else Let(let.var, value, result, ty=let.ty, span=let.span))
+            memo[id(let)] = result
+        return result
+
+    return ir.with_deep_stack(lambda: go(expr))
+
+
+def substitute(expr: Any, mapping: Mapping[Any, Any]) -> Any:
+    """Replace expressions (usually variables) by identity, everywhere below `expr`; binders stay as they are."""
+    if not mapping:
+        return expr
+    by_id = {id(k): v for k, v in mapping.items()}
+    return rewrite(expr, lambda e: e, pre=lambda e: by_id.get(id(e)))
