@@ -63,7 +63,10 @@ def _type(form: Any) -> Any:
     return TupleType(tuple(map(_type, form)))
 
 
-compute = Dispatch("Value of a shared operator's expansion")
+compute = Dispatch(
+    "value of an expansion",
+    covers=(ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.ShapeExpr, ir.PrimValue, ir.Call),
+)
 
 
 @compute.on(ir.ExprVar)
