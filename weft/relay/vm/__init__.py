@@ -1,0 +1,10 @@
+"""The compiler for Relay's virtual machine.
+
+Read in this order: ``compiler``, ``codegen``, ``values``, ``operators``, ``match_tree``, ``assembly``, ``liveness``,
+``constants``.
+"""
+
+from weft.relay.vm.compiler import VMCompiler, compile
+from weft.runtime.relay_vm import Executable, VirtualMachine
+
+__all__ = ["Executable", "VMCompiler", "VirtualMachine", "compile"]

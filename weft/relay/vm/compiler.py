@@ -1,0 +1,136 @@
+"""``relay.vm.compile`` and ``VMCompiler``: passes, kernels and instructions, in that order, to one executable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import BaseFunc, Expr, IRModule, substitute
+from weft.relax import compile_kernels
+from weft.relay.expr import Function, const
+from weft.relay.vm.codegen import CodeUnit
+from weft.runtime import Module
+from weft.runtime.relay_vm import Executable, VMFunction
+from weft.target import Target
+
+__all__ = ["VMCompiler", "bind_params", "compile"]
+
+
+def compile(
+    mod: Any, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
+) -> Executable:
+    """Compile a module for the Relay virtual machine.
+
+    Parameters
+    ----------
+    mod : IRModule or Function
+        The program; a function becomes ``main``.
+    target : Target or str, optional
+        By default the host's CPU.
+    target_host : Target or str, optional
+        Where the machine itself runs, for targets that are no CPU.
+    params : mapping of str to tensor, optional
+        Values for parameters of ``main``, by name; they become constants.
+
+    Returns
+    -------
+    Executable
+    """
+    compiler = VMCompiler()
+    if params:
+        compiler.set_params(params)
+    compiler.lower(mod, target, target_host)
+    compiler.codegen()
+    return compiler.get_exec()
+
+
+class VMCompiler:
+    """Compiles in steps: :meth:`lower`, :meth:`codegen`, :meth:`get_exec`."""
+
+    def __init__(self) -> None:
+        self._params: dict[str, Any] = {}
+        self._lowered: IRModule | None = None
+        self._code: tuple[list[VMFunction], CodeUnit] | None = None
+        self._kernels: Module | None = None
+        self._target = Target("llvm")
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Set values for parameters of ``main``, by name; the lowered program has them as constants."""
+        self._params = dict(params)
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the values that were set."""
+        return dict(self._params)
+
+    def optimize(
+        self, mod: Any, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
+    ) -> tuple[IRModule, dict[str, Any]]:
+        """Run the passes in front of code generation.
+
+        Returns
+        -------
+        (IRModule, dict)
+            The lowered module, and the values of its parameters that are still parameters: none.
+        """
+        if params:
+            self.set_params(params)
+        mod = as_module(mod)
+        self._target = _target(target, target_host)
+        if self._params:
+            mod = bind_params(mod, self._params)
+        return mod, {}
+
+    def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:
+        """Run the passes and make the code."""
+        self._lowered, _ = self.optimize(mod, target, target_host)
+        unit = CodeUnit(self._lowered)
+        self._code = unit.compile(), unit
+
+    def codegen(self) -> None:
+        """Compile the kernels of the lowered program."""
+        if self._lowered is None:
+            raise InvalidArgument("there is no program to compile", help="call lower(mod, target) before")
+        self._kernels = compile_kernels(self._lowered, self._target)
+
+    def get_exec(self) -> Executable:
+        """Return the executable: code, constants and kernels."""
+        if self._code is None:
+            raise InvalidArgument("there is no code", help="call lower(mod, target) and codegen() before")
+        functions, unit = self._code
+        pool = unit.constants
+        return Executable.from_parts(functions, pool.values, list(unit.primitives), self._kernels, pool.devices)
+
+
+def as_module(mod: Any) -> IRModule:
+    """Return a module itself, or a module whose ``main`` is an expression."""
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, Expr):
+        return IRModule({"main": mod if isinstance(mod, BaseFunc) else Function((), mod)})
+    raise InvalidArgument("a module or function is compiled", found=type(mod).__name__)
+
+
+def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") -> IRModule:
+    """Replace parameters of a function by constants, by name.
+
+    Raises
+    ------
+    InvalidArgument
+        When several parameters have a name that a value is for.
+    """
+    func = mod[name]
+    if not isinstance(func, Function):
+        raise InvalidArgument(f"'{name}' is not a Relay function", found=type(func).__name__)
+    bound = [p for p in func.params if p.name_hint in params]
+    if len({p.name_hint for p in bound}) != len(bound):
+        raise InvalidArgument(f"several parameters of '{name}' have one name", found=", ".join(map(str, bound)))
+    values = {p: const(params[p.name_hint], getattr(p.ty, "dtype", None)) for p in bound}
+    left = tuple(p for p in func.params if p not in values)
+    made = func.replace(params=left, body=substitute(func.body, values))
+    return mod.with_functions({**dict(mod.items()), mod.get_global_var(name): made})
+
+
+def _target(target: Any, host: Any) -> Target:
+    made = target if isinstance(target, Target) else Target(target or "llvm")
+    return made if host is None or made.host is not None else Target(made, host)

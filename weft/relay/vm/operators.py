@@ -1,0 +1,102 @@
+"""The compiler's operators that are instructions: memory, shapes, kernels, copies between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from weft import ir
+from weft.error import LoweringError
+from weft.relay.expr import Call, Constant, GlobalVar, Tuple
+from weft.runtime.relay_vm import Instruction
+
+if TYPE_CHECKING:
+    from weft.relay.vm.codegen import FunctionCode
+
+__all__ = ["OPERATORS"]
+
+I = Instruction  # noqa: E741 - what the code is written in
+Rule = Callable[[Call, "FunctionCode", "int | None"], "int | None"]
+
+OPERATORS: dict[str, Rule] = {}
+"""By the operator's name; a rule that returns None has no result but the empty tuple."""
+
+
+def _on(name: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        OPERATORS[name] = rule
+        return rule
+
+    return register
+
+
+@_on("vm.invoke_tvm_op")
+def _invoke_packed(call: Call, code: FunctionCode, dst: int | None) -> None:
+    kernel, inputs, outputs = call.args
+    if not isinstance(kernel, GlobalVar):
+        raise LoweringError("vm.invoke_tvm_op calls a TIR function of the module", found=type(kernel).__name__)
+    outs = _fields(outputs, code)
+    args = [*_fields(inputs, code), *outs]
+    code.emit(I.invoke_packed(code.unit.primitive(kernel), len(args), len(outs), args))
+
+
+def _fields(arg: ir.Expr, code: FunctionCode) -> list[int]:
+    """The values of a tuple's fields; a tuple from elsewhere is one value, whose fields the machine passes."""
+    if isinstance(arg, Tuple):
+        return code.values(arg.fields)
+    value = code.value(arg)
+    return code.tuples.get(value, [value])
+
+
+@_on("vm.shape_of")
+def _shape_of(call: Call, code: FunctionCode, dst: int | None) -> int:
+    tensor = code.value(call.args[0])
+    value = code.new() if dst is None else dst
+    code.emit(I.shape_of(tensor, value))
+    return value
+
+
+@_on("vm.reshape_tensor")
+def _reshape_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
+    tensor, shape = code.values(call.args)
+    value = code.new() if dst is None else dst
+    code.emit(I.reshape_tensor(tensor, shape, value))
+    return value
+
+
+@_on("memory.alloc_storage")
+def _alloc_storage(call: Call, code: FunctionCode, dst: int | None) -> int:
+    size = code.value(call.args[0])
+    value, attrs = code.new() if dst is None else dst, call.attrs
+    code.emit(I.alloc_storage(size, attrs["alignment"], attrs["dtype"], attrs["device_index"], value))
+    return value
+
+
+@_on("memory.alloc_tensor")
+def _alloc_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
+    attrs: Any = call.attrs
+    storage, shape = call.args
+    held = code.value(storage)
+    known = attrs["const_shape"]
+    if known is None and isinstance(shape, Constant):
+        known = tuple(int(d) for d in shape.data.numpy())
+    at = None if known is not None else code.value(shape)
+    value = code.new() if dst is None else dst
+    if at is None:
+        code.emit(I.alloc_tensor(held, attrs["offset"], known, attrs["dtype"], value))
+    else:
+        code.emit(I.alloc_tensor_reg(held, attrs["offset"], at, attrs["dtype"], value))
+    return value
+
+
+@_on("memory.kill")
+def _kill(call: Call, code: FunctionCode, dst: int | None) -> None:
+    """No code: registers are let go where their last use is."""
+
+
+@_on("device_copy")
+def _device_copy(call: Call, code: FunctionCode, dst: int | None) -> int:
+    source = code.value(call.args[0])
+    value, attrs = code.new() if dst is None else dst, call.attrs
+    code.emit(I.device_copy(source, int(attrs["src_device"]), int(attrs["dst_device"]), value))
+    return value
