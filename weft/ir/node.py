@@ -99,6 +99,18 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
         """Return this node as TVMScript."""
         return _PRINTER[0](self, **options)
 
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """Return this node as text that can be parsed again: Relay with a version line, else TVMScript.
+
+        Parameters
+        ----------
+        show_meta_data : bool
+            Whether large constants are part of it.
+        annotate : callable, optional
+            Gives the comment behind a Relay expression instead of its type.
+        """
+        return _PRINTER[0](self, show_meta=show_meta_data, annotate=annotate, whole=True)
+
     def same_as(self, other: Any) -> bool:
         """Whether `other` is this very node."""
         return self is other

@@ -1,0 +1,93 @@
+"""Whole Relay texts: the version line, data types, functions and the metadata; and when a node is written in Relay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Expr, IRModule, Node, Type, save_json
+from weft.ir.deep import with_deep_stack
+from weft.ir.node import plain_text
+from weft.ir.text import script
+from weft.relay.adt import Clause, Pattern, TypeData
+from weft.relay.expr import Function
+from weft.relay.text.printer import Printer
+from weft.relay.text.scopes import Scopes, is_atom
+from weft.relay.text.types import definition, pattern
+from weft.relay.types import Any as AnyDim
+
+__all__ = ["VERSION", "is_relay", "text_of"]
+
+VERSION = "0.0.5"
+_OMITTED = "/* The metadata section is left out; astext(show_meta_data=True) shows it. */"
+
+
+def is_relay(node: Any) -> bool:
+    """Whether a node or module is written in Relay rather than in TVMScript."""
+    if isinstance(node, IRModule):
+        return bool(node.type_definitions) or any(isinstance(f, Function) for _, f in node.items())
+    return type(node).__module__.startswith("weft.relay")
+
+
+def text_of(node: Any, *, show_meta: bool = False, annotate: Any = None, whole: bool = False, **options: Any) -> str:
+    """Write a node or module of any dialect: what stands behind ``str`` and ``astext``. Never fails.
+
+    Parameters
+    ----------
+    show_meta : bool
+        Whether the metadata stands at the end.
+    annotate : callable, optional
+        Gives the comment behind a Relay expression.
+    whole : bool
+        Whether the text is a program, with a version line, and declares a variable that stands alone.
+    """
+    if not is_relay(node):
+        return script(node, show_meta=show_meta, **options)
+    try:
+        return with_deep_stack(lambda: _text(node, show_meta, annotate, whole))
+    except Exception:  # a printer that fails hides the error that it was to show
+        return plain_text(node) if isinstance(node, Node) else object.__repr__(node)
+
+
+def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
+    p = Printer(annotate, [h.name_hint for h in node.type_definitions] if isinstance(node, IRModule) else ())
+    if isinstance(node, IRModule):
+        body = _module(node, p)
+    elif isinstance(node, Function) or (isinstance(node, Expr) and (whole or not is_atom(node))):
+        body = "\n".join(p.root(node))
+    elif isinstance(node, Expr):
+        body = p.expr(node)
+    elif isinstance(node, TypeData):
+        body = definition(node, p)
+    elif isinstance(node, Type):
+        body = p.type(node)
+    elif isinstance(node, Pattern):
+        body = pattern(node, p)
+    elif isinstance(node, Clause):
+        p.scopes = Scopes(node.rhs)
+        lhs, *lines = p.block(node.rhs, p.scopes.root, (node.lhs,))
+        body = f"{lhs} => {lines[0] if len(lines) == 1 else p.braces(lines)}"
+    else:
+        return "?" if isinstance(node, AnyDim) else plain_text(node)
+    return (f'#[version = "{VERSION}"]\n' if whole else "") + body + _metadata(p, show_meta)
+
+
+def _metadata(p: Printer, show: bool) -> str:
+    if not p.metadata:
+        return ""
+    if not show:
+        return "\n\n" + _OMITTED
+    return "\n\n#[metadata]\n" + save_json(tuple((k, tuple(v)) for k, v in p.metadata.items()), indent=2)
+
+
+def _module(mod: IRModule, p: Printer) -> str:
+    parts = []
+    for data in mod.type_definitions.values():
+        p.reset()
+        parts.append(definition(data, p))
+    for var, func in mod.items():
+        p.reset()
+        if isinstance(func, Function):
+            parts.append(p.definition(func, var.name_hint))
+        else:  # a kernel beside lowered functions
+            parts.append(script(func.with_attr("global_symbol", var.name_hint)))
+    return "\n\n".join(parts)
