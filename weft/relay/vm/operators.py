@@ -82,10 +82,10 @@ def _alloc_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
         known = tuple(int(d) for d in shape.data.numpy())
     at = None if known is not None else code.value(shape)
     value = code.new() if dst is None else dst
-    if at is None:
-        code.emit(I.alloc_tensor(held, attrs["offset"], known, attrs["dtype"], value))
-    else:
+    if at is not None:
         code.emit(I.alloc_tensor_reg(held, attrs["offset"], at, attrs["dtype"], value))
+    else:
+        code.emit(I.alloc_tensor(held, attrs["offset"], known or (), attrs["dtype"], value))
     return value
 
 

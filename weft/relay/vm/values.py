@@ -37,7 +37,7 @@ __all__ = ["value_code"]
 
 I = Instruction  # noqa: E741 - what the code is written in
 
-value_code = Dispatch("code of the Relay machine", (ir.Expr,), leaves_out=(Let,))  # lets are bound before
+value_code = Dispatch("code of the Relay machine", (Operators,), leaves_out=(Operators, Let))  # lets are bound before
 
 
 @value_code.on(Var)
@@ -180,16 +180,16 @@ def _operator(expr: Call, code: FunctionCode, dst: int | None) -> int:
         return code.into(args[0], dst)
     value = code.asm.value(scalar=True) if dst is None else dst
     if operation in _UNARY:
-        operation, args = _UNARY[operation](args[0], code, expr)
-    code.emit(I.scalar(operation, *args, value))
+        operation, args = _UNARY[operation](args[0], code)
+    code.emit(I.scalar(operation, args[0], args[1], value))
     return value
 
 
 _UNARY: dict[str, Any] = {
-    "not": lambda x, code, e: ("equal", [x, code.number(0)]),
-    "to bool": lambda x, code, e: ("not_equal", [x, code.number(0)]),
-    "to int64": lambda x, code, e: ("add", [x, code.number(0)]),
-    "negative": lambda x, code, e: ("subtract", [_subtracted(x, code), x]),
+    "not": lambda x, code: ("equal", [x, code.number(0)]),
+    "to bool": lambda x, code: ("not_equal", [x, code.number(0)]),
+    "to int64": lambda x, code: ("add", [x, code.number(0)]),
+    "negative": lambda x, code: ("subtract", [_subtracted(x, code), x]),
 }
 
 
