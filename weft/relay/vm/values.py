@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft import ir
 from weft.error import InvalidArgument, LoweringError
 from weft.ir import Dispatch, Op
 from weft.relay.adt import Constructor, Match
@@ -18,6 +17,7 @@ from weft.relay.expr import (
     GlobalVar,
     If,
     Let,
+    Operators,
     RefCreate,
     RefRead,
     RefWrite,
