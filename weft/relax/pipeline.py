@@ -9,7 +9,7 @@ from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
 
-__all__ = ["default_passes", "get_default_pipeline", "get_pipeline", "register_pipeline"]
+__all__ = ["default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
 
 
 def default_passes(target: Any = None) -> list[Pass]:
@@ -20,6 +20,11 @@ def default_passes(target: Any = None) -> list[Pass]:
     target : Target, optional
         Decides the width of weight panels; by default 512-bit vectors are assumed.
     """
+    return [*graph_passes(target), *lowering_passes()]
+
+
+def graph_passes(target: Any = None) -> list[Pass]:
+    """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``."""
     panel = 2 * getattr(target, "vector_bits", 512) // 32
     return [
         t.normalize(),
@@ -36,7 +41,6 @@ def default_passes(target: Any = None) -> list[Pass]:
         t.dead_code_elimination(),
         t.fuse_ops(),
         t.legalize_ops(),
-        *lowering_passes(),
     ]
 
 

@@ -1,0 +1,287 @@
+"""From Relay to Relax: first-order functions, and runs of bindings, as Relax functions over the same operators.
+
+Relay operators are expanded, constants share their data, and each unknown dimension of a parameter becomes a symbolic
+variable of its own, so that what is computed from it stays related. Elements of tensors that become dimensions
+(``values`` inputs) are symbolic variables, too; where text tells what they are, as it does for ``shape_of``, they are
+the expressions themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument, UnsupportedOperator
+from weft.ir import Dispatch, IRModule, Op, PrimExpr, TensorType, as_int, tensor_type
+from weft.ir import TupleType as IRTupleType
+from weft.ir.deep import with_deep_stack
+from weft.relax import BlockBuilder
+from weft.relax.core_ops import shape_of, shape_to_tensor, tensor_to_shape
+from weft.relay.expr import Function, GlobalVar, Let
+from weft.relay.op.registry import expand, get
+from weft.relay.shape_values import ShapeValues
+from weft.relay.types import Any as AnyDim
+
+__all__ = ["RelaxBuilder", "relax_type", "to_relax"]
+
+
+def to_relax(func_or_mod: Any) -> IRModule:
+    """Convert first-order Relay functions to Relax.
+
+    Parameters
+    ----------
+    func_or_mod : Function or IRModule
+        Functions of tensors and tuples of them; they may call each other. A single function becomes ``main``. Types
+        must have been inferred (``relay.transform.InferType``).
+
+    Returns
+    -------
+    IRModule
+        The Relax functions, and the TIR functions that there were.
+
+    Raises
+    ------
+    UnsupportedOperator
+        When a function is not of first order: closures, data types, matches and references stay in Relay.
+    """
+    mod = func_or_mod if isinstance(func_or_mod, IRModule) else IRModule({GlobalVar("main"): func_or_mod})
+    out = IRModule({v.name_hint: f for v, f in mod.items() if not isinstance(f, Function)}, mod.attrs)
+    for gvar, func in mod.items():
+        if isinstance(func, Function):
+            out = with_deep_stack(lambda g=gvar, f=func, o=out: _function(g.name_hint, f, o, mod))
+    return out
+
+
+def _function(name: str, func: Function, out: IRModule, mod: IRModule) -> IRModule:
+    bb = BlockBuilder(out)
+    builder = RelaxBuilder(bb, mod)
+    params = [builder.param(p) for p in func.params]
+    with bb.function(name, params, func.attrs or None):
+        bb.emit_func_output(builder.convert(func.body))
+    return bb.get()
+
+
+def relax_type(ty: Any, dims: Callable[[], PrimExpr] | None = None) -> Any:
+    """Turn Relay's type of a tensor or tuple into Relax's; ``dims()`` makes what stands for an unknown dimension."""
+    fresh = dims or (lambda: ir.Var("n", "int64"))
+    if isinstance(ty, IRTupleType):
+        return IRTupleType(tuple(relax_type(f, fresh) for f in ty.fields))
+    if isinstance(ty, TensorType) and ty.shape is not None:
+        return tensor_type(tuple(fresh() if isinstance(d, AnyDim) else d for d in ty.shape), ty.dtype)
+    raise UnsupportedOperator(
+        "a value that is no tensor has no form in Relax", found=str(ty) if ty is not None else "no type",
+        help="infer types first" if ty is None else "only tensors and tuples of them are of first order",
+    )  # fmt: skip
+
+
+class RelaxBuilder:
+    """Emits the Relax form of Relay expressions through a block builder.
+
+    Parameters
+    ----------
+    bb : BlockBuilder
+        It has a function under construction whenever something is converted.
+    mod : IRModule, optional
+        Where functions that are called are found.
+    """
+
+    def __init__(self, bb: BlockBuilder, mod: IRModule | None = None) -> None:
+        self.bb, self.mod = bb, mod
+        self.env: dict[int, Any] = {}
+        self.values = ShapeValues()
+        self.primitives: dict[int, ir.GlobalVar] = {}
+        self.alive: list[Any] = []
+        self._n_dims = 0
+
+    def fresh_dim(self) -> ir.Var:
+        """Make a symbolic variable."""
+        self._n_dims += 1
+        return ir.Var(f"n{self._n_dims - 1}", "int64")
+
+    def param(self, var: Any) -> ir.ExprVar:
+        """Make the parameter that stands for a Relay variable."""
+        made = ir.ExprVar(self.bb.fresh_name(var.name_hint), relax_type(var.ty, self.fresh_dim))
+        self.define(var, made)
+        return made
+
+    def define(self, expr: Any, value: Any) -> None:
+        """Say what a Relay expression is."""
+        self.env[id(expr)] = value
+        self.alive.append(expr)
+
+    def convert(self, expr: Any) -> Any:
+        """Return the Relax atom (or tuple of atoms) of an expression, emitting what it needs."""
+        known = self.env.get(id(expr))
+        if known is None:
+            known = _CONVERT(expr, self)
+            self.define(expr, known)
+        return known
+
+    def free(self, var: Any) -> Any:
+        """Return what stands for a variable that nothing binds."""
+        raise InvalidArgument(f"variable '{var.name_hint}' is not bound", where=var.span)
+
+    def elements(self, tensor: Any) -> tuple[PrimExpr, ...]:
+        """Return the scalar expressions that the elements of a Relax tensor are."""
+        known = self.values.of(tensor)
+        if known is None:
+            known = self.name_elements(tensor, count_of(tensor))
+            self.values.define(tensor, known)
+        return known
+
+    def name_elements(self, tensor: Any, n: int) -> tuple[PrimExpr, ...]:
+        """Bind the `n` elements of a tensor to symbolic variables, where the function stands."""
+        source = tensor
+        if source.ty.ndim == 0:
+            source = self.bb.emit(ir.Call(Op.get("relax.reshape"), (source, ir.shape_expr((1,)))))
+        if source.ty.dtype != "int64":
+            source = self.bb.emit(ir.Call(Op.get("relax.astype"), (source,), ir.Attrs.of(dtype="int64")))
+        dims = tuple(self.fresh_dim() for _ in range(n))
+        self.bb.match_cast(self.bb.emit(tensor_to_shape(source)), ir.ShapeType(dims, n))
+        return dims
+
+
+def count_of(tensor: Any) -> int:
+    """Return the number of elements of a tensor whose elements are dimensions."""
+    ty = tensor.ty
+    n = 1 if ty.ndim == 0 else as_int(ty.shape[0]) if ty.ndim == 1 else None
+    if n is None:
+        raise UnsupportedOperator(
+            "a tensor whose elements are dimensions is a vector of known length", found=str(ty), where=tensor.span
+        )
+    return n
+
+
+_CONVERT = Dispatch("Relay to Relax", (ir.Expr,), default=lambda e, b: _refuse(e))
+
+
+def _refuse(expr: Any) -> Any:
+    raise UnsupportedOperator(
+        f"{type(expr).__name__} has no form in Relax",
+        expected="tensors, tuples, operators, If and calls of functions of the module",
+        where=getattr(expr, "span", None),
+        help="compile programs with closures, data types or references by relay.vm.compile",
+    )
+
+
+@_CONVERT.on(ir.ExprVar)
+def _var(expr: Any, b: RelaxBuilder) -> Any:
+    return b.free(expr)
+
+
+@_CONVERT.on(ir.Constant)
+def _constant(expr: Any, b: RelaxBuilder) -> Any:
+    made = ir.Constant(expr.data)
+    return ir.Constant(expr.data, span=expr.span, ty=b.bb.normalize(made).ty)  # type: ignore[attr-defined]
+
+
+@_CONVERT.on(ir.Tuple)
+def _tuple(expr: Any, b: RelaxBuilder) -> Any:
+    return b.bb.normalize(ir.Tuple(tuple(b.convert(f) for f in expr.fields), span=expr.span))
+
+
+@_CONVERT.on(ir.TupleGetItem)
+def _get_item(expr: Any, b: RelaxBuilder) -> Any:
+    value = b.convert(expr.tuple_value)
+    if isinstance(value, ir.Tuple):
+        return value.fields[expr.index]
+    return b.bb.emit(ir.TupleGetItem(value, expr.index, span=expr.span))
+
+
+@_CONVERT.on(Let)
+def _let(expr: Any, b: RelaxBuilder) -> Any:
+    while isinstance(expr, Let):
+        b.define(expr.var, b.convert(expr.value))
+        expr = expr.body
+    return b.convert(expr)
+
+
+@_CONVERT.on(ir.If)
+def _if(expr: Any, b: RelaxBuilder) -> Any:
+    cond = b.convert(expr.cond)
+    branches = []
+    for branch in (expr.true_branch, expr.false_branch):
+        outer = dict(b.env)
+        with b.bb.scope() as inner:
+            branches.append(b.bb.finish(inner, b.convert(branch)))
+        b.env = outer
+    return b.bb.emit(ir.If(cond, *branches, span=expr.span))
+
+
+@_CONVERT.on(ir.Call)
+def _call(expr: Any, b: RelaxBuilder) -> Any:
+    if isinstance(expr.op, Op):
+        return _operator(expr, b)
+    if isinstance(expr.op, Function):
+        return _called_in_place(expr, b)
+    if isinstance(expr.op, GlobalVar) and (b.mod is None or expr.op in b.mod):
+        args = tuple(b.convert(a) for a in expr.args)
+        return b.bb.emit(ir.Call(ir.GlobalVar(expr.op.name_hint), args, span=expr.span, ty=_declared(expr.ty)))
+    return _refuse(expr)
+
+
+def _declared(ty: Any) -> Any:
+    """The type of what a function returns that may not have been converted: unknown dimensions leave the rank."""
+    if isinstance(ty, IRTupleType):
+        return IRTupleType(tuple(_declared(f) for f in ty.fields))
+    if isinstance(ty, TensorType) and any(isinstance(d, AnyDim) for d in ty.shape or ()):
+        return TensorType(None, ty.dtype, ty.ndim)
+    return relax_type(ty)
+
+
+def _operator(expr: Any, b: RelaxBuilder) -> Any:
+    args = tuple(b.convert(a) for a in expr.args)
+    if expr.op.name in _BY_NAME:
+        return _BY_NAME[expr.op.name](b, *args, **{**get(expr.op).attrs, **dict(expr.attrs.items)})
+    outer, b.bb.span = b.bb.span, expr.span
+    expanded = expand(ir.Call(expr.op, args, expr.attrs, span=expr.span), b.elements)
+    made = b.bb.normalize(expanded)
+    b.bb.span = outer
+    b.values.infer(expanded, made)
+    return made
+
+
+def _shape_of(b: RelaxBuilder, data: Any, dtype: str = "int32", **_: Any) -> Any:
+    made = b.bb.emit(shape_to_tensor(b.bb.emit(shape_of(data))))
+    if data.ty.ndim == 0:
+        made = b.bb.emit(ir.Call(Op.get("relax.reshape"), (made, ir.shape_expr((0,)))))
+    if dtype != "int64":
+        made = b.bb.emit(ir.Call(Op.get("relax.astype"), (made,), ir.Attrs.of(dtype=dtype)))
+    b.values.define(made, data.ty.shape)
+    return made
+
+
+_BY_NAME: dict[str, Callable[..., Any]] = {
+    "shape_of": _shape_of,
+    "vm.shape_of": _shape_of,
+    "annotation.stop_fusion": lambda b, data, **_: data,
+}
+
+
+def _called_in_place(expr: Any, b: RelaxBuilder) -> Any:
+    """A function literal that is called: a group of FuseOps becomes a private function, others are inlined."""
+    func: Function = expr.op
+    args = tuple(b.convert(a) for a in expr.args)
+    if not func.attrs.get("Primitive"):
+        for p, a in zip(func.params, args, strict=True):
+            b.define(p, a)
+        return b.convert(func.body)
+    known = b.primitives.get(id(func))
+    if known is None:
+        inner = RelaxBuilder(BlockBuilder(), b.mod)
+        params = [ir.ExprVar(p.name_hint, a.ty) for p, a in zip(func.params, args, strict=True)]
+        for p, made in zip(func.params, params, strict=True):
+            inner.define(p, made)
+        with inner.bb.function("fused", params, {"Primitive": 1}, private=True), inner.bb.dataflow():
+            inner.bb.emit_func_output(_output(inner, inner.convert(func.body)))
+        known = b.primitives[id(func)] = b.bb.add_func(inner.bb.get()["fused"], "fused")
+        b.alive.append(func)
+    return b.bb.emit(ir.Call(known, args, span=expr.span))
+
+
+def _output(b: RelaxBuilder, value: Any) -> Any:
+    """Make a result visible outside of the dataflow block."""
+    if isinstance(value, ir.Tuple):
+        return ir.Tuple(tuple(_output(b, f) for f in value.fields))
+    return b.bb.emit_output(value)
