@@ -10,7 +10,7 @@ from weft import ir
 from weft.ir import Node, Type
 from weft.ir.structural import BIND
 from weft.relay.expr import Operators, Var
-from weft.relay.types import GlobalTypeVar, TypeVar
+from weft.relay.types import FuncType, GlobalTypeVar, TypeCall, TypeVar
 
 __all__ = [
     "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard",
@@ -22,7 +22,7 @@ class Constructor(Operators, ir.TypedExpr):
     """A constructor of a data type: the types of its fields, and the type it belongs to.
 
     ``tag`` tells it apart from the other constructors of its type at run time: 1, 2, … in the order of the definition
-    (0 is a tuple). The definition, :class:`TypeData`, sets it.
+    (0 is a tuple). The definition, :class:`TypeData`, sets it, and ``ty``: a function from the fields to the type.
     """
 
     name_hint: str
@@ -46,8 +46,10 @@ class TypeData(Type):
         for f in ("type_vars", "constructors"):
             if type(getattr(self, f)) is not tuple:
                 force_setattr(self, f, tuple(getattr(self, f)))
+        made = TypeCall(self.header, self.type_vars)
         for i, c in enumerate(self.constructors):
             force_setattr(c, "tag", i + 1)
+            force_setattr(c, "ty", FuncType(c.inputs, made, self.type_vars))
 
 
 class Pattern(Node, abstract=True):

@@ -1,0 +1,117 @@
+"""Inference over expressions and modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import TypeInferenceError
+from weft.ir import IRModule
+from weft.ir.deep import with_deep_stack
+from weft.relay.expr import Function
+from weft.relay.infer.constraints import global_type, type_of
+from weft.relay.infer.pending import Instantiation
+from weft.relay.infer.rebuild import Rebuild
+from weft.relay.infer.state import Inference
+
+__all__ = ["infer", "infer_module", "infer_type"]
+
+
+def infer_type(program: Any, mod: IRModule | None = None) -> Any:
+    """Infer the types of an expression or of all functions of a module.
+
+    Parameters
+    ----------
+    program : Expr or IRModule
+        It is left as it is.
+    mod : IRModule, optional
+        What the global variables and data types of an expression refer to.
+
+    Returns
+    -------
+    program : Expr or IRModule
+        The same with ``ty`` on every expression; what had its type before is the same object.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it is ill-typed, or a type cannot be inferred; several errors come in one :class:`ErrorGroup`.
+    """
+    return infer_module(program) if isinstance(program, IRModule) else infer(program, mod)
+
+
+def infer(expr: Any, mod: IRModule | None = None) -> Any:
+    """Infer the types in an expression, whose free variables must be annotated; see :func:`infer_type`."""
+
+    def run() -> tuple[Any, Inference]:
+        s = Inference(mod)
+        s.allow_free = True
+        type_of(expr, s)
+        settle(s)
+        return Rebuild(s)(expr), s
+
+    out, s = with_deep_stack(run)
+    s.raise_errors()
+    return out
+
+
+def infer_module(mod: IRModule) -> IRModule:
+    """Infer the types in all functions of a module; see :func:`infer_type`."""
+
+    def run() -> tuple[IRModule, Inference]:
+        s = Inference(mod)
+        functions = {v: f for v, f in mod.items() if isinstance(f, Function)}
+        for v, f in functions.items():
+            global_type(v.name_hint, s)
+            s.function = v.name_hint
+            type_of(f, s)
+            s.solve()
+        settle(s)
+        return _rebuilt(mod, s), s
+
+    out, s = with_deep_stack(run)
+    s.raise_errors()
+    return out
+
+
+def _rebuilt(mod: IRModule, s: Inference) -> IRModule:
+    again = Rebuild(s)
+    functions: dict[Any, Any] = {}
+    for v, f in mod.items():
+        s.function = v.name_hint
+        functions[again.global_var(v)] = again(f) if isinstance(f, Function) else f
+    if all(a is b and f is mod.functions[b] for (a, f), b in zip(functions.items(), mod.functions, strict=True)):
+        return mod
+    return IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
+
+
+def settle(s: Inference) -> None:
+    """Use all that is known until nothing changes; note what cannot be inferred."""
+    s.solve()
+    while any(isinstance(f, Instantiation) for f in s.queue):
+        waiting = next(f for f in s.queue if isinstance(f, Instantiation))
+        s.queue.remove(waiting)
+        waiting.force(s)
+        s.solve()
+    while s.unifier.widened:
+        s.unifier.widened = False
+        for relation in s.relations:
+            relation.again(s)
+    if s.queue and not s.errors:
+        for fact in s.queue[:3]:
+            s.fail("the type cannot be inferred", fact.node, found=f"that {fact.unknown(s)} is not known",
+                   help="annotate it: its use comes before what would tell it")  # fmt: skip
+
+
+def inferred_type(expr: Any, mod: IRModule | None = None) -> ir.Type:
+    """Return the type of an expression.
+
+    Raises
+    ------
+    TypeInferenceError
+        When it has none.
+    """
+    ty = infer(expr, mod).ty
+    if ty is None:
+        raise TypeInferenceError("the expression has no type", where=expr)
+    return ty

@@ -1,0 +1,142 @@
+"""The program with the types that were found put in. What has them already keeps its identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.ir import Op, Type, rebuild
+from weft.relay.adt import Clause, Constructor, Pattern
+from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Var
+from weft.relay.infer.operators import remember
+from weft.relay.infer.state import Inference
+from weft.relay.types import FuncType, types_equal
+
+__all__ = ["Rebuild"]
+
+
+class Rebuild:
+    """Rewrites expressions of an inference that is done."""
+
+    def __init__(self, s: Inference) -> None:
+        self.s = s
+        self.memo: dict[int, Any] = {}
+        self.globals: dict[str, GlobalVar] = {}
+
+    def __call__(self, e: Any) -> Any:
+        """Return an expression or pattern with types."""
+        done = self.memo.get(id(e))
+        if done is None:
+            done = self.memo[id(e)] = self._make(e)
+        return done
+
+    def _make(self, e: Any) -> Any:
+        cls = type(e)
+        if cls is Call:
+            return self._call(e)
+        if cls is Let:
+            return self._lets(e)
+        if cls is Var:
+            return self._typed(e, self.type(self.s.vars[id(e)], e)) if id(e) in self.s.vars else e
+        if cls is GlobalVar:
+            return self.global_var(e)
+        if cls is Function:
+            return self._function(e)
+        if cls is Constructor:
+            return self._constructor(e)
+        if cls is Constant:
+            return self._typed(e, self.s.types[id(e)])
+        if isinstance(e, (Pattern, Clause)):
+            return rebuild(e, self)
+        if not isinstance(e, ir.Expr):
+            return e
+        return self._typed(self._children(e), self.type(self.s.types[id(e)], e))
+
+    def type(self, ty: Type, node: Any) -> Type:
+        """Return a type with all that was found put in, or note that a part of it was not found."""
+        found = self.s.resolve(ty)
+        if self.s.unifier.unknown(found) is not None and not self.s.errors:
+            name = f"of variable '%{node.name_hint}' " if isinstance(node, Var) else ""
+            self.s.fail(
+                f"the type {name}cannot be inferred", node, found=found, help="annotate it, or give type arguments"
+            )
+        return found
+
+    def _children(self, e: Any) -> Any:
+        """Rebuild the expressions and patterns in an expression; its own type is put in afterwards."""
+        changed: dict[str, Any] = {}
+        for name in e.__struct_fields__:
+            old = getattr(e, name)
+            if name in ("ty", "span", "attrs") or old is None:
+                continue
+            if type(old) is tuple:
+                parts = tuple([self(x) for x in old])
+                if any(a is not b for a, b in zip(parts, old, strict=True)):
+                    changed[name] = parts
+            elif isinstance(old, ir.Node) and (part := self(old)) is not old:
+                changed[name] = part
+        return _with(e, **changed) if changed else e
+
+    @staticmethod
+    def _typed(e: Any, ty: Type) -> Any:
+        if e.ty is ty or (e.ty is not None and type(e.ty) is type(ty) and types_equal(e.ty, ty)):
+            return e
+        return _with(e, ty=ty)
+
+    def _call(self, e: Call) -> Call:
+        op = e.op if isinstance(e.op, Op) else self(e.op)
+        args = tuple([self(a) for a in e.args])
+        given = self.s.type_args.get(id(e), ())
+        type_args = tuple([self.type(t, e) for t in given])
+        ty = self.type(self.s.types[id(e)], e)
+        if e.ty is not None and types_equal(e.ty, ty):
+            ty = e.ty
+        if len(type_args) == len(e.ty_args) and all(map(types_equal, type_args, e.ty_args)):
+            type_args = e.ty_args
+        same = op is e.op and all(a is b for a, b in zip(args, e.args, strict=True))
+        if not (same and ty is e.ty and type_args is e.ty_args):
+            e = Call(op, args, e.attrs, type_args, ty=ty, span=e.span)
+        if isinstance(op, Op):
+            remember(e)
+        return e
+
+    def _lets(self, e: Let) -> Any:
+        chain: list[tuple[Let, Var, Any]] = []
+        inner: Any = e
+        while type(inner) is Let and id(inner) not in self.memo:
+            chain.append((inner, self(inner.var), self(inner.value)))
+            inner = inner.body
+        body = self(inner)
+        for let, var, value in reversed(chain):
+            ty = self.type(self.s.types[id(let)], let)
+            same = var is let.var and value is let.value and body is let.body
+            body = self._typed(let, ty) if same else Let(var, value, body, ty=ty, span=let.span)
+            self.memo[id(let)] = body
+        return body
+
+    def _function(self, f: Function) -> Function:
+        ty: Any = self.type(self.s.types[id(f)], f)
+        params = tuple([self(p) for p in f.params])
+        body = self(f.body)
+        ret = f.ret_type if f.ret_type is not None and types_equal(f.ret_type, ty.ret_type) else ty.ret_type
+        same = body is f.body and ret is f.ret_type and all(a is b for a, b in zip(params, f.params, strict=True))
+        return self._typed(f if same else _with(f, params=params, body=body, ret_type=ret), ty)
+
+    def _constructor(self, c: Constructor) -> Constructor:
+        data = self.s.data.get(c.belong_to.name_hint)
+        own = next((k for k in data.constructors if k.name_hint == c.name_hint), c) if data is not None else c
+        return own if own.ty is not None or id(c) not in self.s.types else self._typed(own, self.s.types[id(c)])
+
+    def global_var(self, v: GlobalVar) -> GlobalVar:
+        """Return the variable of a function of the module, with its type: one for all its uses."""
+        known = self.globals.get(v.name_hint)
+        if known is None:
+            own = self.s.mod.get_global_var(v.name_hint) if self.s.mod is not None and v.name_hint in self.s.mod else v
+            ty = self.s.globals.get(v.name_hint)
+            known = self._typed(own, self.type(ty, own)) if isinstance(ty, FuncType) else own
+            self.globals[v.name_hint] = known
+        return known
+
+
+def _with(e: Any, **changes: Any) -> Any:
+    return type(e)(**{n: changes[n] if n in changes else getattr(e, n) for n in e.__struct_fields__})

@@ -1,0 +1,120 @@
+"""The state of one inference: what is known of each expression, what waits for more, and what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from weft import ir
+from weft.error import ErrorGroup, TypeInferenceError
+from weft.ir import Type
+from weft.relay.adt import TypeData
+from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
+from weft.relay.types import FuncType, IncompleteType
+
+__all__ = ["Inference", "Pending", "TypeInferenceErrors"]
+
+
+class TypeInferenceErrors(ErrorGroup, TypeInferenceError):
+    """Several errors of one inference."""
+
+
+class Pending(Protocol):
+    """A fact that cannot be used before more is known."""
+
+    node: Any
+
+    def attempt(self, s: Inference) -> bool:
+        """Use it if enough is known by now, and return whether it was."""
+        ...
+
+    def unknown(self, s: Inference) -> str:
+        """Say what is not known."""
+        ...
+
+
+class Inference:
+    """What is known so far. Types are by the identity of expressions and variables."""
+
+    def __init__(self, mod: ir.IRModule | None) -> None:
+        self.mod = mod
+        self.unifier = Unifier()
+        self.types: dict[int, Type] = {}
+        self.vars: dict[int, Type] = {}
+        self.signatures: dict[int, FuncType] = {}
+        self.type_args: dict[int, tuple[Type, ...]] = {}
+        self.queue: list[Pending] = []
+        self.relations: list[Any] = []  # those whose arguments' types may yet be widened
+        self.errors: list[TypeInferenceError] = []
+        self.matches: list[Any] = []
+        self.globals: dict[str, Type] = {}
+        self.checked: set[int] = set()  # annotations that are well kinded
+        self.data: dict[str, TypeData] = {g.name_hint: d for g, d in mod.type_definitions.items()} if mod else {}
+        self.function: str | None = None
+        self.allow_free = False
+
+    def resolve(self, ty: Type) -> Type:
+        """Return a type as far as it is known."""
+        return self.unifier.resolve(ty)
+
+    def head(self, ty: Type) -> Type:
+        """Return what a type is, as far as it is known; what waits is tried first where it is not."""
+        found = self.unifier.head(ty)
+        if type(found) is IncompleteType and self.queue:
+            self.solve()
+            found = self.unifier.head(found)
+        return found
+
+    def fail(self, what: str, node: Any, *, expected: Any = None, found: Any = None, help: str | None = None) -> Type:
+        """Note an error, and return a type that goes with every other."""
+        self.errors.append(
+            TypeInferenceError(
+                what, where=self.place(node), expected=self._text(expected), found=self._text(found), help=help
+            )
+        )
+        return FAILED
+
+    def place(self, node: Any) -> Any:
+        """Say where a node stands: in its source text, else in which function."""
+        if getattr(node, "span", None) is not None:
+            return node.span
+        text = " ".join(str(node).split())
+        inside = f"in function '{self.function}': " if self.function else ""
+        return f"{inside}`{text if len(text) <= 100 else text[:97] + '...'}`"
+
+    def _text(self, value: Any) -> str | None:
+        return str(self.resolve(value)) if isinstance(value, Type) else value
+
+    def flow(self, src: Type, dst: Type, node: Any, what: str, help: str | None = None) -> Type:
+        """Let a value go where `dst` is asked for, or note the error `what`."""
+        try:
+            return self.unifier.flow(src, dst)
+        except InfiniteType as e:
+            part = f"`{self._text(e.expected)}` contains the type that it would have to be equal to"
+            self.fail(f"{what}: the type would be a part of itself", node, expected=dst, found=src, help=part)
+        except Mismatch as e:
+            if help is None and (e.found is not src or e.expected is not dst):
+                found, expected = self.resolve(e.found), self.resolve(e.expected)
+                if not (ir.structural_equal(found, src) and ir.structural_equal(expected, dst)):
+                    help = f"they differ in `{found}` where `{expected}` is asked for"
+            self.fail(what, node, expected=dst, found=src, help=help)
+        return dst
+
+    def wait(self, fact: Pending) -> None:
+        """Use a fact now, or when more is known."""
+        if not fact.attempt(self):
+            self.queue.append(fact)
+
+    def solve(self) -> None:
+        """Use all facts that can be used."""
+        progress = True
+        while progress and self.queue:
+            waiting, self.queue = self.queue, []
+            self.queue = [f for f in waiting if not f.attempt(self)] + self.queue
+            progress = len(self.queue) < len(waiting)
+
+    def raise_errors(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise TypeInferenceErrors(f"the program has {len(self.errors)} type errors", self.errors)

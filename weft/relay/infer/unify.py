@@ -1,0 +1,261 @@
+"""Unification: what unknown types stand for, and whether a value of one type may go where another is asked for.
+
+``IncompleteType`` is the unknown. Values flow in one direction, from where they are made to where they are used: a
+dimension that is known passes where any is asked for, and the reverse (run time checks it). What several values flow
+into, and nobody annotated, has the dimensions in which they agree: ``Any`` where one of them is ``Any``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weft.ir import IntImm, PrimExpr, Type, rebuild, structural_equal
+from weft.relay.types import Any as AnyDim
+from weft.relay.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    TypeCall,
+    TypeVar,
+    types_equal,
+)
+
+__all__ = ["FAILED", "InfiniteType", "Mismatch", "Unifier", "parts"]
+
+_COMPOSITE = (TupleType, FuncType, RefType, TypeCall)
+
+
+class Mismatch(Exception):
+    """Two types, parts of the given ones, that do not go together."""
+
+    def __init__(self, found: Any, expected: Any) -> None:
+        super().__init__(f"{found} is not {expected}")
+        self.found, self.expected = found, expected
+
+
+class InfiniteType(Mismatch):
+    """A type that would be a part of itself."""
+
+
+class _Failed(Type):
+    """The type of what was refused already; it goes with every other, so that a mistake is told once."""
+
+
+FAILED = _Failed()
+
+
+class Unifier:
+    """What the unknown types of one inference stand for.
+
+    ``widened`` tells that a dimension that was known became ``Any``, so that what followed from it may be out of date.
+    """
+
+    __slots__ = ("_closed", "bindings", "widened")
+
+    def __init__(self) -> None:
+        self.bindings: dict[IncompleteType, Type] = {}
+        self.widened = False
+        self._closed: dict[int, Type] = {}  # compound types without unknown parts, which are kept alive
+
+    def head(self, ty: Type) -> Type:
+        """Return what a type is, as far as it is known; its parts may be unknown."""
+        while type(ty) is IncompleteType and ty in self.bindings:
+            ty = self.bindings[ty]
+        return ty
+
+    def resolve(self, ty: Type) -> Type:
+        """Return a type with all that is known put in; the type itself where there is nothing to put in."""
+        cls = type(ty)
+        if cls is TensorType:
+            return ty
+        if cls is IncompleteType:
+            bound = self.bindings.get(ty)  # pyright: ignore[reportArgumentType]
+            if bound is None:
+                return ty
+            return self.resolve(bound)  # and the parts stay linked, so that widening reaches them
+        if cls not in _COMPOSITE or id(ty) in self._closed:
+            return ty
+        found = rebuild(ty, self.resolve)
+        if not any(True for _ in self._unknown(found)):
+            self._closed[id(found)] = found
+        return found
+
+    def unknown(self, ty: Type) -> IncompleteType | None:
+        """Return an unknown part of a type, or None."""
+        if type(ty) is TensorType or id(ty) in self._closed:
+            return None
+        return next(iter(self._unknown(self.resolve(ty))), None)
+
+    def _unknown(self, ty: Type) -> Iterable[IncompleteType]:
+        stack: list[Any] = [ty]
+        while stack:
+            t = stack.pop()
+            if type(t) is IncompleteType:
+                yield t
+            elif type(t) in _COMPOSITE and id(t) not in self._closed:
+                stack.extend(reversed(parts(t)))
+
+    def substitute(self, ty: Type, types: Mapping[TypeVar, Type]) -> Type:
+        """Replace type variables in a type."""
+        if type(ty) is TensorType or not types:
+            return ty
+        if type(ty) is TypeVar:
+            return types.get(ty, ty)
+        if type(ty) is IncompleteType:
+            bound = self.bindings.get(ty)
+            return ty if bound is None else self.substitute(bound, types)
+        return rebuild(ty, lambda t: self.substitute(t, types)) if type(ty) in _COMPOSITE else ty
+
+    def instantiate(self, ty: FuncType, type_args: tuple[Type, ...] = ()) -> tuple[FuncType, tuple[Type, ...]]:
+        """Give type parameters their arguments, unknown ones by default: the type without parameters, and these."""
+        if not ty.type_params:
+            return ty, ()
+        given = type_args or tuple(IncompleteType() for _ in ty.type_params)
+        types = dict(zip(ty.type_params, given, strict=True))
+        args = tuple(self.substitute(a, types) for a in ty.arg_types)
+        return FuncType(args, self.substitute(ty.ret_type, types)), given
+
+    def flow(self, src: Type, dst: Type) -> Type:
+        """Let a value of type `src` go where `dst` is asked for; return `dst`, wide enough for both.
+
+        Raises
+        ------
+        Mismatch
+            Where it may not.
+        """
+        if src is dst or src is FAILED or dst is FAILED:
+            return dst
+        if type(dst) is IncompleteType:
+            return self._into(src, dst)
+        if type(src) is IncompleteType:
+            src, unbound = self._root(src)
+            if unbound is None:
+                return self.flow(src, dst)
+            self._bind(unbound, dst)
+            return dst
+        rule = _FLOW.get(type(dst))
+        if rule is None:
+            if not types_equal(src, dst):
+                raise Mismatch(src, dst)
+            return dst
+        if type(src) is not type(dst):
+            raise Mismatch(src, dst)
+        return rule(self, src, dst)
+
+    def equate(self, a: Type, b: Type) -> None:
+        """Let values go both ways."""
+        self.flow(a, b)
+        self.flow(b, a)
+
+    def _root(self, ty: Type) -> tuple[Type, IncompleteType | None]:
+        """Return what an unknown type is bound to, or the unbound one that it is linked with."""
+        found = self.head(ty)
+        return found, found if type(found) is IncompleteType else None
+
+    def _into(self, src: Type, dst: IncompleteType) -> Type:
+        while type(self.bindings.get(dst)) is IncompleteType:
+            dst = self.bindings[dst]  # type: ignore[assignment]
+        bound = self.bindings.get(dst)
+        found, unbound = self._root(src)
+        if unbound is not None:
+            if unbound is not dst:
+                self._bind(unbound, dst)
+            return dst
+        if bound is None:
+            self._bind(dst, found)
+            return dst
+        if found is not bound:
+            wide = self.flow(found, bound)
+            if wide is not bound:
+                self.bindings[dst] = wide
+                self.widened = True
+        return dst
+
+    def _bind(self, unknown: IncompleteType, ty: Type) -> None:
+        if type(ty) in _COMPOSITE and any(u is unknown for u in self._unknown(self.resolve(ty))):
+            raise InfiniteType(unknown, ty)
+        self.bindings[unknown] = ty
+
+
+def parts(ty: Type) -> tuple[Type, ...]:
+    """Return the types that a compound type is made of."""
+    if isinstance(ty, TupleType):
+        return ty.fields
+    if isinstance(ty, FuncType):
+        return (*ty.arg_types, ty.ret_type)
+    if isinstance(ty, RefType):
+        return (ty.value,)
+    return (ty.func, *ty.args) if isinstance(ty, TypeCall) else ()
+
+
+def _tensors(_: Unifier, src: TensorType, dst: TensorType) -> Type:
+    a, b = src.shape or (), dst.shape or ()
+    if src.dtype != dst.dtype or len(a) != len(b):
+        raise Mismatch(src, dst)
+    dims: list[PrimExpr] | None = None
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x is y or type(y) is AnyDim:
+            continue
+        if type(x) is AnyDim:
+            dims = dims or list(b)
+            dims[i] = x
+        elif not (x.value == y.value if type(x) is type(y) is IntImm else structural_equal(x, y)):
+            raise Mismatch(src, dst)
+    return dst if dims is None else TensorType(tuple(dims), dst.dtype)
+
+
+def _all(u: Unifier, src: tuple[Type, ...], dst: tuple[Type, ...]) -> tuple[Type, ...]:
+    wide = tuple([u.flow(a, b) for a, b in zip(src, dst, strict=True)])
+    return dst if all(a is b for a, b in zip(wide, dst, strict=True)) else wide
+
+
+def _tuples(u: Unifier, src: TupleType, dst: TupleType) -> Type:
+    if len(src.fields) != len(dst.fields):
+        raise Mismatch(src, dst)
+    fields = _all(u, src.fields, dst.fields)
+    return dst if fields is dst.fields else TupleType(fields)
+
+
+def _calls(u: Unifier, src: TypeCall, dst: TypeCall) -> Type:
+    if len(src.args) != len(dst.args):
+        raise Mismatch(src, dst)
+    u.flow(src.func, dst.func)
+    args = _all(u, src.args, dst.args)
+    return dst if args is dst.args else TypeCall(dst.func, args)
+
+
+def _cells(u: Unifier, src: RefType, dst: RefType) -> Type:
+    value = u.flow(src.value, dst.value)
+    u.flow(dst.value, src.value)
+    return dst if value is dst.value else RefType(value)
+
+
+def _functions(u: Unifier, src: FuncType, dst: FuncType) -> Type:
+    if len(src.arg_types) != len(dst.arg_types):
+        raise Mismatch(src, dst)
+    shared = dict(zip(src.type_params, dst.type_params, strict=False))
+    rest = {v: IncompleteType() for v in src.type_params[len(dst.type_params) :]}
+    types: dict[TypeVar, Type] = {**shared, **rest}
+    _all(u, dst.arg_types, tuple(u.substitute(a, types) for a in src.arg_types))
+    ret = u.flow(u.substitute(src.ret_type, types), dst.ret_type)
+    return dst if ret is dst.ret_type else FuncType(dst.arg_types, ret, dst.type_params)
+
+
+def _names(_: Unifier, src: GlobalTypeVar, dst: GlobalTypeVar) -> Type:
+    if src.name_hint != dst.name_hint:
+        raise Mismatch(src, dst)
+    return dst
+
+
+def _variables(_: Unifier, src: TypeVar, dst: TypeVar) -> Type:
+    raise Mismatch(src, dst)  # the same one never comes here
+
+
+_FLOW: dict[type, Any] = {
+    TensorType: _tensors, TupleType: _tuples, TypeCall: _calls, RefType: _cells, FuncType: _functions,
+    GlobalTypeVar: _names, TypeVar: _variables,
+}  # fmt: skip
