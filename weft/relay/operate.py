@@ -1,4 +1,7 @@
-"""Operators on values: expanded once for arguments of the same data types and shapes, then computed each time."""
+"""Operators on values: expanded once for arguments of the same data types and shapes, then computed each time.
+
+What an operator means is what the shared operators of its expansion mean: their NumPy references.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.error import EvaluationError, WeftError
-from weft.ir import Attrs, Op
+from weft.error import EvaluationError, InternalError, WeftError
+from weft.ir import Attrs, Op, numpy_dtype
+from weft.op import get_op_def
 from weft.relay.expr import Call, Var
-from weft.relay.op.evaluate import evaluate_expansion
 from weft.relay.op.registry import expand, get
 from weft.relay.types import TensorType, TupleType
 
@@ -30,7 +33,7 @@ def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
     elements = tuple(tuple(arg.reshape(-1).tolist()) for spec, arg in specs if spec.kind == "values")
     try:
         params, body = _expansion(op, attrs, tuple(map(_form, args)), elements)
-        return evaluate_expansion(body, {id(p): a for p, a in zip(params, args, strict=True)})
+        return compute(body, {id(p): a for p, a in zip(params, args, strict=True)})
     except WeftError:
         raise
     except Exception as e:
@@ -59,3 +62,48 @@ def _type(form: Any) -> Any:
     if form and isinstance(form[0], np.dtype):
         return TensorType(form[1], form[0].name)
     return TupleType(tuple(map(_type, form)))
+
+
+def compute(expr: Any, known: dict[int, Any]) -> Any:
+    """Compute an expression of shared operators; `known` has the values of variables by id, and gets the others."""
+    if id(expr) in known:
+        return known[id(expr)]
+    value = known[id(expr)] = _value(expr, known)
+    return value
+
+
+def _value(expr: Any, known: dict[int, Any]) -> Any:
+    if isinstance(expr, ir.Call):
+        definition = get_op_def(expr.op)  # type: ignore[arg-type]
+        if definition.reference is None:
+            raise EvaluationError(f"'{definition.name}' has no reference")
+        args = [compute(a, known) for a in expr.args]
+        with np.errstate(all="ignore"):
+            return _typed(definition.reference(*args, **{**definition.attrs, **dict(expr.attrs.items)}), expr.ty)
+    if isinstance(expr, ir.Constant):
+        return expr.data.numpy()
+    if isinstance(expr, ir.Tuple):
+        return tuple(compute(f, known) for f in expr.fields)
+    if isinstance(expr, ir.TupleGetItem):
+        return compute(expr.tuple_value, known)[expr.index]
+    if isinstance(expr, ir.ShapeExpr):
+        return tuple(map(_literal, expr.values))
+    if isinstance(expr, ir.PrimValue):
+        return _literal(expr.value)
+    raise InternalError(f"an expansion has a {type(expr).__name__} that is not an argument")
+
+
+def _literal(value: Any) -> Any:
+    """Return the number that a scalar expression is."""
+    number = getattr(value, "value", None)
+    if number is None:
+        raise InternalError(f"a dimension of an evaluated operator is not a number: {value}")
+    return number
+
+
+def _typed(out: Any, ty: Any) -> Any:
+    """Give results the data types that inference promises."""
+    if isinstance(ty, ir.TupleType):
+        return tuple(_typed(o, t) for o, t in zip(out, ty.fields, strict=True))
+    array = np.asarray(out).astype(numpy_dtype(ty.dtype), copy=False)
+    return np.ascontiguousarray(array).reshape(array.shape)
