@@ -51,5 +51,7 @@ from weft.relay.types import (
 )
 
 from weft.relay import vm as vm  # isort: skip - stands on the rest
+from weft.relay import backend as backend  # isort: skip
+from weft.relay.executor import create_executor  # isort: skip
 
 __getattr__, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape

@@ -17,7 +17,7 @@ from weft.runtime.profiler import Report
 from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
-from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind
+from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
 
 NDArray = Tensor
 
@@ -38,6 +38,7 @@ __all__ = [
     "VMFuncInfo",
     "VMInstrumentReturnKind",
     "VirtualMachine",
+    "arguments_in_order",
     "array",
     "cache",
     "constant_view",

@@ -4,7 +4,7 @@ Read in this order: ``compiler``, ``codegen``, ``values``, ``operators``, ``matc
 ``constants``.
 """
 
-from weft.relay.vm.compiler import VMCompiler, compile
+from weft.relay.vm.compiler import VMCompiler, bind_params, compile
 from weft.runtime.relay_vm import Executable, VirtualMachine
 
-__all__ = ["Executable", "VMCompiler", "VirtualMachine", "compile"]
+__all__ = ["Executable", "VMCompiler", "VirtualMachine", "bind_params", "compile"]

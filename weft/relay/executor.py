@@ -1,0 +1,131 @@
+"""Executors: ways to run Relay programs, with one meaning and one form of arguments and results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ir import IRModule
+from weft.relay.expr import Function, Var
+from weft.relay.interpreter import Interpreter
+from weft.relay.vm import bind_params
+from weft.runtime import arguments_in_order
+
+__all__ = ["DebugExecutor", "Executor", "create_executor"]
+
+
+class Executor(ABC):
+    """Evaluates expressions in the surroundings of a module.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Functions and data types.
+    device : Device, optional
+        Where to run.
+    target : Target or str
+        What to compile for.
+    params : mapping of str to array, optional
+        Values of parameters of ``main``, by name; they are no longer parameters then.
+    """
+
+    def __init__(self, mod: IRModule, device: Any, target: Any, params: Mapping[str, Any] | None) -> None:
+        self.mod, self.device, self.target = mod, device, target
+        if params:
+            self.mod = bind_params(mod, params)
+
+    def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
+        """Evaluate an expression.
+
+        Parameters
+        ----------
+        expr : Expr or str, optional
+            An expression, or the name of a function of the module; ``main`` by default.
+        binds : mapping of Var to value, optional
+            Values of variables that are free in the expression.
+
+        Returns
+        -------
+        Tensor, tuple, ConstructorValue, RefValue or callable
+            Of a function or global variable: a Python function that takes its arguments by position or name.
+        """
+        if binds:
+            func = Function(tuple(binds), expr)
+            return self.prepare(*self._with(func))(*binds.values())
+        if expr is None or isinstance(expr, (str, ir.GlobalVar)):
+            name = "main" if expr is None else expr if isinstance(expr, str) else expr.name_hint
+            return self._callable(self.mod, name)
+        if isinstance(expr, Function):
+            return self._callable(*self._with(expr))
+        return self.prepare(*self._with(Function((), expr)))()
+
+    def _with(self, func: Function) -> tuple[IRModule, str]:
+        """Return the module with one more function, and its name."""
+        mod = self.mod.copy()
+        name = mod.fresh_name("main")
+        mod[name] = func
+        return mod, name
+
+    def _callable(self, mod: IRModule, name: str) -> Callable[..., Any]:
+        """Return a Python function that runs a function of a module."""
+        func = mod[name]
+        if not isinstance(func, Function):
+            raise InvalidArgument(f"'{name}' is no Relay function", found=type(func).__name__)
+        run, params = self.prepare(mod, name), [p.name_hint for p in func.params]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return run(*arguments_in_order(name, params, args, kwargs))
+
+        call.__name__, call.__doc__ = name, f"Run {name}({', '.join(params)})."
+        return call
+
+    @abstractmethod
+    def prepare(self, mod: IRModule, name: str) -> Callable[..., Any]:
+        """Return what runs a function of a module on arguments in the order of its parameters."""
+
+
+class DebugExecutor(Executor):
+    """Runs programs by the interpreter, which is slow and needs no compilation."""
+
+    def prepare(self, mod: IRModule, name: str) -> Callable[..., Any]:
+        """Return the function as a closure of an interpreter."""
+        return Interpreter(mod).function(name)
+
+
+_KINDS: dict[str, type[Executor]] = {"debug": DebugExecutor}
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Any = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """Make an executor.
+
+    Parameters
+    ----------
+    kind : str
+        ``"debug"`` interprets.
+    mod : IRModule, optional
+        The functions and data types that expressions refer to.
+    device : Device, optional
+        Where to run; the CPU by default.
+    target : Target or str
+        What to compile for.
+    params : mapping of str to array, optional
+        Values of parameters of ``main``.
+
+    Returns
+    -------
+    Executor
+        Its ``evaluate`` gives the value of an expression, or a Python function for a function.
+    """
+    executor = _KINDS.get(kind)
+    if executor is None:
+        raise InvalidArgument("there is no such executor", expected=" or ".join(map(repr, _KINDS)), found=repr(kind))
+    return executor(mod if mod is not None else IRModule(), device, target, params)
