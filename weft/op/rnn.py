@@ -14,7 +14,7 @@ from weft.error import InvalidArgument
 from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleGetItem, TupleType, as_int
 from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
+from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
 
 __all__: list[str] = []
 
@@ -29,9 +29,11 @@ def _result(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str, n_
     return TupleType((TensorType((steps, directions, batch, hidden) if known else None, dtype, 4), *[state] * n_states))
 
 
-def _check(op: str, x: Expr, r: Expr, rest: dict[str, Expr], direction: str) -> tuple[TensorType, TensorType]:
+def _check(
+    op: str, x: Expr, r: Expr, rest: dict[str, Expr], direction: str, r_ndim: int = 3
+) -> tuple[TensorType, TensorType]:
     """Check ranks and data types; return the types of the input and of the recurrent weights."""
-    ty, rt = tensor_arg(op, "x", x, ndim=3), tensor_arg(op, "r", r, ndim=3)
+    ty, rt = tensor_arg(op, "x", x, ndim=3), tensor_arg(op, "r", r, ndim=r_ndim)
     for name, arg in rest.items():
         if name == "sequence_lens":
             tensor_arg(op, name, arg, ndim=1)
@@ -55,24 +57,37 @@ def _infer(kind: str, names: tuple[str, ...]) -> Any:
 
 
 def _recurrence_infer(kind: str, names: tuple[str, ...]) -> Any:
-    """The rule of the steps alone, xw (steps, batch, directions * gates) and r (directions, hidden, gates)."""
+    """The rule of the steps alone, xw (steps, batch, directions * gates) and r in panels."""
 
     def infer(xw: Expr, r: Expr, *rest: Expr, direction: str = "forward", **_: Any) -> TupleType:
-        ty, rt = _check(f"nn.{kind}_recurrence", xw, r, dict(zip(names, rest, strict=True)), direction)
-        xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 3
-        return _result(xs[0], xs[1], rs[1], rs[0], ty.dtype, len(_STATES[kind]))
+        ty, rt = _check(f"nn.{kind}_recurrence", xw, r, dict(zip(names, rest, strict=True)), direction, 4)
+        xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 4
+        return _result(xs[0], xs[1], rs[2], rs[0], ty.dtype, len(_STATES[kind]))
 
     return infer
 
 
+def _packed(kind: str, r: Expr) -> Expr:
+    """Recurrent weights (directions, gates, hidden) in the panels that the recurrence reads."""
+    directions, _, hidden = (as_int(d) for d in r.ty.shape)  # type: ignore[attr-defined]
+    _, blocks, _, width = panel_shape(kind, directions, hidden)  # type: ignore[arg-type]
+    units = UNITS[kind]
+    apart = make_call("reshape")(r, (directions, _GATES[kind], hidden, hidden))
+    padded = make_call("nn.pad")(apart, pad_width=(0, 0, 0, 0, 0, blocks * units - hidden, 0, 0))  # type: ignore[operator]
+    blocked = make_call("reshape")(padded, (directions, _GATES[kind], blocks, units, hidden))
+    return make_call("reshape")(
+        make_call("permute_dims")(blocked, axes=(0, 2, 4, 1, 3)), (directions, blocks, hidden, width)
+    )
+
+
 def _project(kind: str, x: Expr, w: Expr, r: Expr, bias: Expr) -> tuple[Expr, Expr] | None:
-    """Return the inputs of all gates by one product, and the recurrent weights with the gates last."""
+    """Return the inputs of all gates by one product, and the recurrent weights in panels."""
     directions, gates, inputs = (as_int(d) for d in w.ty.shape)  # type: ignore[attr-defined]
     if directions is None or gates is None or inputs is None:
         raise InvalidArgument(f"nn.{kind}: the sizes of the weights must be constant", found=str(w.ty), where=x.span)  # type: ignore[attr-defined]
     weights = make_call("reshape")(make_call("permute_dims")(w, axes=(2, 0, 1)), (inputs, directions * gates))
     row = make_call("reshape")(bias, (directions * gates,))
-    return make_call("add")(make_call("matmul")(x, weights), row), make_call("permute_dims")(r, axes=(0, 2, 1))
+    return make_call("add")(make_call("matmul")(x, weights), row), _packed(kind, r)
 
 
 def _halves(b: Expr) -> tuple[Expr, Expr]:
@@ -135,7 +150,7 @@ def _run(
     return tuple(v.astype(xw.dtype) for v in (y, *states))
 
 
-def _lstm_recurrence_ref(
+def _lstm_steps(
     xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any,
     clip: float, input_forget: bool
 ) -> Any:  # fmt: skip
@@ -149,7 +164,7 @@ def _lstm_recurrence_ref(
     return _run("lstm", xw, r, sequence_lens, [initial_h, initial_c], cell, direction, activations, clip)
 
 
-def _gru_recurrence_ref(
+def _gru_steps(
     xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float,
     linear_before_reset: bool
 ) -> Any:  # fmt: skip
@@ -162,13 +177,25 @@ def _gru_recurrence_ref(
     return _run("gru", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
 
 
-def _rnn_recurrence_ref(
+def _rnn_steps(
     xw: Any, r: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float
 ) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         return (acts[0](limit(row + states[0] @ w)),)
 
     return _run("rnn", xw, r, sequence_lens, [initial_h], cell, direction, activations, clip)
+
+
+def _of_panels(kind: str, steps: Any) -> Any:
+    """The reference of a recurrence, whose weights come in panels."""
+
+    def reference(xw: Any, r: Any, *rest: Any, **attrs: Any) -> Any:
+        directions, blocks, hidden, _ = r.shape
+        apart = r.reshape(directions, blocks, hidden, _GATES[kind], UNITS[kind]).transpose(0, 2, 3, 1, 4)
+        units = apart.reshape(directions, hidden, _GATES[kind], blocks * UNITS[kind])[..., :hidden]
+        return steps(xw, units.reshape(directions, hidden, _GATES[kind] * hidden), *rest, **attrs)
+
+    return reference
 
 
 def _projected(x: Any, w: Any, bias: Any) -> Any:
@@ -178,12 +205,12 @@ def _projected(x: Any, w: Any, bias: Any) -> Any:
 
 def _lstm_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
     gates = w.shape[1]
-    return _lstm_recurrence_ref(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
+    return _lstm_steps(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
 
 
 def _rnn_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
     gates = w.shape[1]
-    return _rnn_recurrence_ref(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
+    return _rnn_steps(_projected(x, w, b[:, :gates] + b[:, gates:]), r.transpose(0, 2, 1), *rest, **attrs)
 
 
 def _gru_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
@@ -192,7 +219,7 @@ def _gru_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
     apart = second[:, 2 * n :].copy()
     if attrs["linear_before_reset"]:
         second[:, 2 * n :] = 0
-    return _gru_recurrence_ref(_projected(x, w, first + second), r.transpose(0, 2, 1), apart, *rest, **attrs)
+    return _gru_steps(_projected(x, w, first + second), r.transpose(0, 2, 1), apart, *rest, **attrs)
 
 
 # --- declarations -----------------------------------------------------------------------------------------------------
@@ -218,23 +245,23 @@ def _layer(
         f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower,
         reference=refs[1], fusion=Fusion.OPAQUE, rtol=1e-4,
         doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with "
-        "r (directions, hidden, gates).",
+        "r (directions, blocks, hidden, gates of a block), in the panels of ``weft.topi.rnn.panel_shape``.",
     )  # fmt: skip
 
 
 _layer(
     "lstm", ("sequence_lens", "initial_h", "initial_c", "p"),
     {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False},
-    lstm_recurrence, (_lstm_ref, _lstm_recurrence_ref), _decompose("lstm"),
+    lstm_recurrence, (_lstm_ref, _of_panels("lstm", _lstm_steps)), _decompose("lstm"),
     "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
 )  # fmt: skip
 _layer(
     "gru", ("rb", "sequence_lens", "initial_h"),
     {"direction": "forward", "activations": ("sigmoid", "tanh"), "clip": 0.0, "linear_before_reset": False},
-    gru_recurrence, (_gru_ref, _gru_recurrence_ref), _gru_decompose,
+    gru_recurrence, (_gru_ref, _of_panels("gru", _gru_steps)), _gru_decompose,
     "GRU with gates in the order update, reset, candidate",
 )  # fmt: skip
 _layer(
     "rnn", ("sequence_lens", "initial_h"), {"direction": "forward", "activations": ("tanh",), "clip": 0.0},
-    rnn_recurrence, (_rnn_ref, _rnn_recurrence_ref), _decompose("rnn"), "A plain recurrent layer",
+    rnn_recurrence, (_rnn_ref, _of_panels("rnn", _rnn_steps)), _decompose("rnn"), "A plain recurrent layer",
 )  # fmt: skip
