@@ -109,7 +109,13 @@ def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> 
             stack.extend(reversed(list(parts(e))))
 
 
-def rewrite(expr: Any, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> Any:
+def rewrite(
+    expr: Any,
+    rule: Callable[[Any], Any],
+    *,
+    pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[Var, Any] | None = None,
+) -> Any:
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
     Parameters
@@ -118,12 +124,18 @@ def rewrite(expr: Any, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] 
         Returns the replacement, or its argument where nothing changes.
     pre : callable, optional
         Asked first on each original expression; what it returns other than None stands for the whole expression.
+    instead : mapping, optional
+        Original expressions that stand for variables; they are rewritten in their place.
     """
     memo: dict[int, Any] = {}
+    instead = instead or {}
 
     def go(e: Any) -> Any:
         chain: list[tuple[Let, Any]] = []
         while (result := memo.get(id(e))) is None:
+            if type(e) is Var and e in instead:
+                e = instead[e]
+                continue
             result = pre(e) if pre is not None else None
             if result is None and type(e) is Let:
                 chain.append((e, go(e.value)))

@@ -5,7 +5,7 @@ A function's body, each branch of a choice and each clause of a match is a scope
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import ir
@@ -56,17 +56,24 @@ class Scopes:
         self.crossing = {id(e) for e, scope in uses if self.of[id(e)] is not scope}
 
 
-def users_first(root: Any) -> list[Any]:
-    """List the expressions below `root`, without names, so that each comes behind all that it is a part of."""
+def users_first(root: Any, enter: Callable[[Any], bool] = lambda e: True) -> list[Any]:
+    """List `root` and the expressions below it, without names, so that each comes behind all that it is a part of.
+
+    What is below those that `enter` does not accept is left out.
+    """
+
+    def below(e: Any) -> Iterator[Any]:
+        return iter(list(parts(e))[::-1] if enter(e) else ())
+
     seen: set[int] = {id(root)}
     done: list[Any] = []
-    stack: list[tuple[Any, Iterator[Any]]] = [(root, iter(list(parts(root))[::-1]))]
+    stack: list[tuple[Any, Iterator[Any]]] = [(root, below(root))]
     while stack:
-        e, below = stack[-1]
-        for part in below:
+        e, rest = stack[-1]
+        for part in rest:
             if id(part) not in seen and not isinstance(part, _UNSCOPED):
                 seen.add(id(part))
-                stack.append((part, iter(list(parts(part))[::-1])))
+                stack.append((part, below(part)))
                 break
         else:
             done.append(e)
