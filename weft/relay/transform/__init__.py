@@ -6,6 +6,7 @@ The language: ``scopes``, ``to_a_normal_form``, ``lambda_lift``.
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.lambda_lift import lambda_lift
+from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 
