@@ -35,7 +35,7 @@ from weft.relay.expr import (
 )
 from weft.relay.infer import infer_type
 from weft.relay.op import dyn, image, namespace, nn, vision
-from weft.relay.text import VERSION as _VERSION  # its import installs the printer
+from weft.relay.text import fromtext, parse, parse_expr  # the import also installs the printer
 from weft.relay.types import (
     Any,
     FuncType,
