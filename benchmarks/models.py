@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import light_models, report, zoo
+from benchmarks import report, zoo
 from benchmarks.contestants import CONTESTANTS, Feeds
 from benchmarks.networks import bert_base, gpt2_small, lstm
 from benchmarks.peer import largest_difference
@@ -54,10 +54,6 @@ def _size(network: str, *sizes: int) -> Callable[[np.random.Generator], list[Fee
     return lambda rng: [zoo.inputs(network, s) for s in sizes]
 
 
-def _light(name: str) -> Callable[[np.random.Generator], list[Feeds]]:
-    return lambda rng: [light_models.load(name)[1]]
-
-
 BERT_LENGTHS = (8, 128, 23, 64, 101, 37, 120, 16, 77, 50)
 LSTM_LENGTHS = (5, 100, 32, 64, 17, 81, 48, 9)
 NO_TORCH = ("torch", "torch.compile")  # files without a PyTorch source
@@ -67,10 +63,10 @@ WORKLOADS = (
     Workload("MobileNetV2", "mobilenet_v2", _size("mobilenet_v2", 0), 1.1),
     Workload("MobileNetV3", "mobilenet_v3", _size("mobilenet_v3", 0), 1.1),
     Workload("EfficientNet-B0", "efficientnet_b0", _size("efficientnet_b0", 0), 1.1),
-    Workload("DenseNet-121", "light:densenet121", _light("densenet121"), 1.1, without=NO_TORCH),
-    Workload("SqueezeNet", "light:squeezenet", _light("squeezenet"), 1.1, without=NO_TORCH),
-    Workload("Inception v1", "light:inception_v1", _light("inception_v1"), 1.1, without=NO_TORCH),
-    Workload("Inception v2", "light:inception_v2", _light("inception_v2"), 1.1, without=NO_TORCH),
+    Workload("DenseNet-121", "light_densenet121", _size("light_densenet121", 0), 1.1, without=NO_TORCH),
+    Workload("SqueezeNet", "light_squeezenet", _size("light_squeezenet", 0), 1.1, without=NO_TORCH),
+    Workload("Inception v1", "light_inception_v1", _size("light_inception_v1", 0), 1.1, without=NO_TORCH),
+    Workload("Inception v2", "light_inception_v2", _size("light_inception_v2", 0), 1.1, without=NO_TORCH),
     Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
     Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
     Workload("BERT-base, 8 to 128 tokens", "bert_base",
@@ -129,7 +125,7 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
         np.savez(folder / "feeds.npz", **{  # type: ignore[arg-type]
             f"{i}/{k}": v for i, f in enumerate(work.feeds(np.random.default_rng(0))) for k, v in f.items()
         })  # fmt: skip
-        model = _file(work.network, folder)
+        model = zoo.onnx_path(work.network)
         running = {n: Contestant(n, folder / f"{n}.log") for n in names}
         try:
             loaded = {}
@@ -151,11 +147,6 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
             for c in running.values():
                 c.close()
     return _row(work, names, loaded, differences, times)
-
-
-def _file(network: str, folder: Path) -> Path:
-    kind, _, name = network.partition(":")
-    return light_models.FOLDER / f"light_{name}.onnx" if kind == "light" else zoo.onnx_path(network)
 
 
 def _differences(folder: Path, names: Sequence[str]) -> dict[str, float]:

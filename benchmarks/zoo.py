@@ -6,12 +6,16 @@ import hashlib
 import importlib
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.networks import light
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "zoo"
+_FILES = ROOT / "benchmarks" / "networks"
 MODELS = (
     "minilm",
     "text_detector",
@@ -32,24 +36,35 @@ if str(ROOT) not in sys.path:
 
 
 def onnx_path(name: str) -> Path:
-    """The ONNX file of a model, exported when there is none of the model's present source."""
-    sources = [ROOT / "benchmarks" / "networks" / f"{name}.py", ROOT / "benchmarks" / "networks" / "torch_export.py"]
+    """The ONNX file of a model, exported when there is none of the model's present source.
+
+    ``light_<name>`` is a network of the ``onnx`` package.
+    """
+    if name.startswith("light_"):
+        return _exported(name, [_FILES / "light.py"], lambda path: light.export(path, name.removeprefix("light_")))
+    sources = [_FILES / f"{name}.py", _FILES / "torch_export.py"]
     if name == "minilm":
         sources[1] = ROOT / "examples" / "minilm" / "network.py"
-    sources += [ROOT / "benchmarks" / "networks" / f"{n}.py" for n in _SHARED.get(name, ())]
+    sources += [_FILES / f"{n}.py" for n in _SHARED.get(name, ())]
+    return _exported(name, sources, _module(name).export)
+
+
+def _exported(name: str, sources: Sequence[Path], export: Callable[[Path], None]) -> Path:
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
     path = FOLDER / f"{name}-{digest}.onnx"
     if not path.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             unfinished = Path(folder) / "model.onnx"
-            _module(name).export(unfinished)
+            export(unfinished)
             unfinished.replace(path)
     return path
 
 
 def inputs(name: str, size: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Feeds of one of the five sizes of a model; sizes are described in its ``SIZES``."""
+    if name.startswith("light_"):
+        return light.inputs(name.removeprefix("light_"), np.random.default_rng([seed, size]))
     return _module(name).inputs(np.random.default_rng([seed, size]), size)
 
 
