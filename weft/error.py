@@ -31,6 +31,7 @@ __all__ = [
     "UnsupportedOperator",
     "VerifyError",
     "WeftError",
+    "render_where",
     "require",
 ]
 
@@ -158,7 +159,7 @@ TVMError = WeftError
 def render(error: WeftError) -> str:
     """Render `error` as text: a headline, the source line with a caret, then expected, found and help."""
     lines = [error.what]
-    lines += _render_where(error.where)
+    lines += render_where(error.where)
     if error.expected is not None:
         found = f", found {error.found}" if error.found is not None else ""
         lines.append(f"  expected {error.expected}{found}")
@@ -169,7 +170,8 @@ def render(error: WeftError) -> str:
     return "\n".join(lines)
 
 
-def _render_where(where: Any) -> list[str]:
+def render_where(where: Any) -> list[str]:
+    """Render a place: file, line and column, then the source line with a caret where it can be read."""
     if where is None:
         return []
     span = where if hasattr(where, "line") and hasattr(where, "file") else getattr(where, "span", None)

@@ -15,7 +15,7 @@ from weft.ir.structural import BIND, NAMED, NUMBERED, PLAIN
 
 __all__ = [
     "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "TypeCall", "TypeKind",
-    "TypeVar", "scalar_type", "types_equal", "unit_type",
+    "TypeVar", "scalar_type", "type_parts", "types_equal", "unit_type",
 ]  # fmt: skip
 
 
@@ -146,6 +146,17 @@ def scalar_type(dtype: str) -> TensorType:
 def unit_type() -> TupleType:
     """Return the type of the empty tuple, which effects return."""
     return TupleType(())
+
+
+def type_parts(ty: typing.Any) -> tuple[Type, ...]:
+    """Return the types that a compound type is made of, type parameters aside."""
+    if isinstance(ty, IRTupleType):
+        return ty.fields
+    if isinstance(ty, FuncType):
+        return (*ty.arg_types, ty.ret_type)
+    if isinstance(ty, RefType):
+        return (ty.value,)
+    return (ty.func, *ty.args) if isinstance(ty, TypeCall) else ()
 
 
 def types_equal(a: typing.Any, b: typing.Any) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 from weft.ir import Dispatch, Type
 from weft.relay.adt import Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
 from weft.relay.infer.state import Inference
-from weft.relay.infer.unify import FAILED, parts
-from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, TypeCall
+from weft.relay.infer.unify import FAILED
+from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, TypeCall, type_parts
 
 __all__ = ["bind_pattern", "check_annotation", "constructor_type"]
 
@@ -117,7 +117,7 @@ def check_annotation(ty: Type, node: Any, s: Inference) -> None:
             s.fail("what is applied to types is no data type", node, expected="a data type", found=ty.func)
             return
         _check_data_type(ty.func, ty.args, node, s)
-    for part in ty.args if isinstance(ty, TypeCall) else parts(ty):
+    for part in ty.args if isinstance(ty, TypeCall) else type_parts(ty):
         check_annotation(part, node, s)
 
 

@@ -33,7 +33,7 @@ def is_inferred(call: Call, args: tuple[Type, ...]) -> bool:
 
 def infer_operator(call: Call, args: tuple[Type, ...], s: Inference) -> Type:
     """Infer the type of a call whose arguments have these types, or note what is wrong."""
-    if FAILED in args:
+    if any(a is FAILED for a in args):
         return FAILED
     if is_inferred(call, args):
         return call.ty  # type: ignore[return-value]

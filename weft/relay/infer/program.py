@@ -8,6 +8,7 @@ from weft import ir
 from weft.error import TypeInferenceError
 from weft.ir import IRModule
 from weft.ir.deep import with_deep_stack
+from weft.relay.analysis.coverage import keep_warned, warn_unmatched
 from weft.relay.expr import Function
 from weft.relay.infer.constraints import global_type, type_of
 from weft.relay.infer.pending import Instantiation
@@ -43,22 +44,33 @@ def infer_type(program: Any, mod: IRModule | None = None) -> Any:
 def infer(expr: Any, mod: IRModule | None = None) -> Any:
     """Infer the types in an expression, whose free variables must be annotated; see :func:`infer_type`."""
 
-    def run() -> tuple[Any, Inference]:
+    def run() -> tuple[Any, Rebuild]:
         s = Inference(mod)
         s.allow_free = True
         type_of(expr, s)
         settle(s)
-        return Rebuild(s)(expr), s
+        again = Rebuild(s)
+        return again(expr), again
 
-    out, s = with_deep_stack(run)
+    return _finish(*with_deep_stack(run))
+
+
+def _finish(out: Any, again: Rebuild) -> Any:
+    """Raise errors; warn of matches that do not cover all values, once each."""
+    s = again.s
     s.raise_errors()
+    for old in s.matches:
+        new = again(old)
+        if old.complete and old.clauses and s.mod is not None:
+            keep_warned(old.clauses[0].lhs, new.clauses[0].lhs)
+            warn_unmatched([new], s.mod, repeat=False)
     return out
 
 
 def infer_module(mod: IRModule) -> IRModule:
     """Infer the types in all functions of a module; see :func:`infer_type`."""
 
-    def run() -> tuple[IRModule, Inference]:
+    def run() -> tuple[IRModule, Rebuild]:
         s = Inference(mod)
         functions = {v: f for v, f in mod.items() if isinstance(f, Function)}
         for v, f in functions.items():
@@ -67,15 +79,13 @@ def infer_module(mod: IRModule) -> IRModule:
             type_of(f, s)
             s.solve()
         settle(s)
-        return _rebuilt(mod, s), s
+        again = Rebuild(s)
+        return _rebuilt(mod, s, again), again
 
-    out, s = with_deep_stack(run)
-    s.raise_errors()
-    return out
+    return _finish(*with_deep_stack(run))
 
 
-def _rebuilt(mod: IRModule, s: Inference) -> IRModule:
-    again = Rebuild(s)
+def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
     functions: dict[Any, Any] = {}
     for v, f in mod.items():
         s.function = v.name_hint

@@ -21,10 +21,11 @@ from weft.relay.types import (
     TupleType,
     TypeCall,
     TypeVar,
+    type_parts,
     types_equal,
 )
 
-__all__ = ["FAILED", "InfiniteType", "Mismatch", "Unifier", "parts"]
+__all__ = ["FAILED", "InfiniteType", "Mismatch", "Unifier"]
 
 _COMPOSITE = (TupleType, FuncType, RefType, TypeCall)
 
@@ -97,7 +98,7 @@ class Unifier:
             if type(t) is IncompleteType:
                 yield t
             elif type(t) in _COMPOSITE and id(t) not in self._closed:
-                stack.extend(reversed(parts(t)))
+                stack.extend(reversed(type_parts(t)))
 
     def substitute(self, ty: Type, types: Mapping[TypeVar, Type]) -> Type:
         """Replace type variables in a type."""
@@ -179,17 +180,6 @@ class Unifier:
         if type(ty) in _COMPOSITE and any(u is unknown for u in self._unknown(self.resolve(ty))):
             raise InfiniteType(unknown, ty)
         self.bindings[unknown] = ty
-
-
-def parts(ty: Type) -> tuple[Type, ...]:
-    """Return the types that a compound type is made of."""
-    if isinstance(ty, TupleType):
-        return ty.fields
-    if isinstance(ty, FuncType):
-        return (*ty.arg_types, ty.ret_type)
-    if isinstance(ty, RefType):
-        return (ty.value,)
-    return (ty.func, *ty.args) if isinstance(ty, TypeCall) else ()
 
 
 def _tensors(_: Unifier, src: TensorType, dst: TensorType) -> Type:

@@ -1,0 +1,91 @@
+"""Which parts of the language a program uses."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from weft.ir import IRModule, Op
+from weft.relay.adt import Constructor, Match
+from weft.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from weft.relay.walk import ATOMS, parts, subexpressions
+
+__all__ = ["Feature", "detect_feature"]
+
+
+class Feature(IntEnum):
+    """A part of the language. ``fGraph`` is sharing of what is no atom, ``fLetRec`` a let that refers to itself."""
+
+    fVar = 0
+    fGlobalVar = 1
+    fConstant = 2
+    fTuple = 3
+    fTupleGetItem = 4
+    fFunction = 5
+    fOp = 6
+    fCall = 7
+    fLet = 8
+    fIf = 9
+    fRefCreate = 10
+    fRefRead = 11
+    fRefWrite = 12
+    fConstructor = 13
+    fMatch = 14
+    fGraph = 15
+    fLetRec = 16
+
+
+_OF: dict[type, Feature] = {
+    Var: Feature.fVar, GlobalVar: Feature.fGlobalVar, Constant: Feature.fConstant, Tuple: Feature.fTuple,
+    TupleGetItem: Feature.fTupleGetItem, Function: Feature.fFunction, Op: Feature.fOp, Call: Feature.fCall,
+    Let: Feature.fLet, If: Feature.fIf, RefCreate: Feature.fRefCreate, RefRead: Feature.fRefRead,
+    RefWrite: Feature.fRefWrite, Constructor: Feature.fConstructor, Match: Feature.fMatch,
+}  # fmt: skip
+
+
+def detect_feature(a: Any, b: Any = None) -> set[Feature]:
+    """Return the parts of the language that an expression or module uses.
+
+    Parameters
+    ----------
+    a, b : Expr or IRModule
+        The program; of an expression and its module, in either order, both count.
+    """
+    found: set[Feature] = set()
+    for program in (a, b):
+        if isinstance(program, IRModule):
+            for f in program.functions.values():
+                found |= _of_one(f) if isinstance(f, Function) else set()
+        elif program is not None:
+            found |= _of_one(program)
+    return found
+
+
+def _of_one(expr: Any) -> set[Feature]:
+    found: set[Feature] = set()
+    users: set[int] = set()
+    for e in subexpressions(expr):
+        if type(e) in _OF:
+            found.add(_OF[type(e)])
+        for p in parts(e):
+            if id(p) in users and not isinstance(p, ATOMS):
+                found.add(Feature.fGraph)
+            users.add(id(p))
+        if isinstance(e, Let) and Feature.fLetRec not in found and any(x is e.var for x in subexpressions(e.value)):
+            found.add(Feature.fLetRec)
+        if isinstance(e, Function) and e.params:
+            found.add(Feature.fVar)
+    return found
