@@ -5,13 +5,19 @@ The language: ``scopes``, ``to_a_normal_form``, ``lambda_lift``.
 
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.infer_type import infer_type
+from weft.relay.transform.inline import inline
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
+from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
+from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 
 ToANormalForm = to_a_normal_form
 LambdaLift = lambda_lift
 InferType = infer_type
 DeadCodeElimination = dead_code_elimination
 RemoveUnusedFunctions = remove_unused_functions
+Inline = inline
+ToGraphNormalForm = to_graph_normal_form
+ToBasicBlockNormalForm = to_basic_block_normal_form

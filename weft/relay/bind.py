@@ -1,0 +1,65 @@
+"""Replacing variables by expressions: ``relay.bind`` and the parameters of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.relay.expr import Constant, Function, Var, const
+from weft.relay.transform.copying import fresh_copy
+from weft.relay.transform.free import Captures
+from weft.relay.walk import bound_by, subexpressions, substitute
+
+__all__ = ["bind", "bind_params_by_name"]
+
+
+def bind(expr: Any, binds: Mapping[Var, Any]) -> Any:
+    """Replace free variables of an expression, or parameters of a function, by expressions.
+
+    Parameters
+    ----------
+    expr : Expr
+        If it is a function, the parameters that are bound go, and what the new body uses freely become parameters
+        behind the others.
+    binds : mapping of Var to Expr
+        What stands for what.
+    """
+    taken = {v for value in binds.values() for v in Captures().variables(Function((), value))}
+    if type(expr) is not Function:
+        return substitute(_apart(expr, taken), binds)
+    body = substitute(_apart(expr.body, taken), binds)
+    params = tuple(p for p in expr.params if p not in binds)
+    if body is expr.body and len(params) == len(expr.params):
+        return expr
+    bound = expr.replace(params=params, body=body)
+    before = Captures().variables(expr)
+    return bound.replace(params=(*params, *(v for v in Captures().variables(bound) if v not in before)))
+
+
+def _apart(expr: Any, taken: set[Var]) -> Any:
+    """Rename what an expression binds where that is free in what is to be put into it."""
+    clashes = bool(taken) and any(v in taken for e in subexpressions(expr) for v in bound_by(e))
+    return fresh_copy(expr) if clashes else expr
+
+
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """Replace parameters of a function by constants, by name; names that it has not are ignored.
+
+    Parameters
+    ----------
+    params : mapping of str to Tensor, array or Constant
+        The values.
+
+    Raises
+    ------
+    InvalidArgument
+        When two parameters have the name.
+    """
+    named: dict[str, Var] = {}
+    for p in func.params:
+        if p.name_hint in params and p.name_hint in named:
+            raise InvalidArgument(f"two parameters are called '{p.name_hint}'", help="bind them with relay.bind")
+        named[p.name_hint] = p
+    values = {named[n]: v if isinstance(v, Constant) else const(v) for n, v in params.items() if n in named}
+    return bind(func, values)

@@ -1,0 +1,88 @@
+"""Copies of expressions with variables of their own, as when a function's body takes the place of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft import ir
+from weft.ir import Type
+from weft.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from weft.relay.expr import Function, Let, Var, lets
+from weft.relay.types import TypeVar
+from weft.relay.walk import bound_by, rewrite, subexpressions
+
+__all__ = ["body_for_call", "fresh_copy"]
+
+
+def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None) -> Any:
+    """Copy an expression with new variables for those that it binds.
+
+    Parameters
+    ----------
+    values : mapping, optional
+        What takes the place of free variables.
+    types : mapping, optional
+        What takes the place of type variables, in the types of all expressions.
+    """
+    types = {id(k): v for k, v in (types or {}).items()}
+    new: dict[Var, Any] = dict(values or {})
+    for e in subexpressions(expr):
+        for v in bound_by(e):
+            new[v] = Var(v.name_hint, _typed(v.ty, types), span=v.span)
+
+    def rule(e: Any) -> Any:
+        if type(e) is Let:
+            e = Let(new[e.var], e.value, e.body, ty=e.ty, span=e.span)
+        elif type(e) is Function:
+            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=_typed(e.ret_type, types))
+        elif type(e) is Match:
+            clauses = tuple(Clause(_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
+            e = Match(e.data, clauses, e.complete, ty=e.ty, span=e.span)
+        return _retyped(e, types) if types else e
+
+    return rewrite(expr, rule, pre=lambda e: new.get(e) if type(e) is Var else None)
+
+
+def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ...], named: list[bool]) -> Any:
+    """Return a function's body over the arguments of a call.
+
+    Parameters
+    ----------
+    named : list of bool
+        For each argument, whether it is computed once, before the body, under a name; others take the place of
+        their parameter.
+    """
+    types = dict(zip(func.type_params, ty_args, strict=True)) if len(ty_args) == len(func.type_params) else {}
+    by_id = {id(k): v for k, v in types.items()}
+    values: dict[Var, Any] = {}
+    bindings: list[tuple[Var, Any]] = []
+    for param, arg, name in zip(func.params, args, named, strict=True):
+        values[param] = arg
+        if name:
+            values[param] = Var(param.name_hint, _typed(param.ty, by_id), span=param.span)
+            bindings.append((values[param], arg))
+    return lets(bindings, fresh_copy(func.body, values, types))
+
+
+def _typed(ty: Any, types: Mapping[int, Type]) -> Any:
+    return ty if ty is None or not types else ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(id(t)))
+
+
+def _retyped(e: Any, types: Mapping[int, Type]) -> Any:
+    ty = _typed(getattr(e, "ty", None), types)
+    ty_args = tuple(_typed(t, types) for t in getattr(e, "ty_args", ()))
+    if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):
+        return e
+    fields = {f: getattr(e, f) for f in e.__struct_fields__}
+    return type(e)(**{**fields, "ty": ty, **({"ty_args": ty_args} if ty_args else {})})
+
+
+def _pattern(p: Pattern, new: Mapping[Var, Any]) -> Pattern:
+    if isinstance(p, PatternVar):
+        return PatternVar(new[p.var], span=p.span)
+    if isinstance(p, PatternConstructor):
+        return PatternConstructor(p.constructor, tuple(_pattern(q, new) for q in p.patterns), span=p.span)
+    if isinstance(p, PatternTuple):
+        return PatternTuple(tuple(_pattern(q, new) for q in p.patterns), span=p.span)
+    return p
