@@ -22,6 +22,7 @@ MODULES = {
     "frontend.nn.core": "weft.frontend.nn",
     "ir.base": "weft.ir",
     "nd": "weft.runtime",
+    "parser": "weft.relay.text",
     "relax.frontend": "weft.frontend",
     "s_tir": "weft.tir",
     "script.parser": "weft.script",

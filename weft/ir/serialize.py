@@ -48,7 +48,10 @@ class _Writer:
         if isinstance(value, IRModule):
             functions = [[self.root(v), self.root(f)] for v, f in value.items()]
             infos = {k: self.root(tuple(v)) for k, v in value.global_infos.items()}
-            return {"m": {"functions": functions, "attrs": self.root(value.attrs), "global_infos": infos}}
+            fields = {"functions": functions, "attrs": self.root(value.attrs), "global_infos": infos}
+            if value.type_definitions:
+                fields["types"] = [[self.root(h), self.root(d)] for h, d in value.type_definitions.items()]
+            return {"m": fields}
         stack: list[tuple[Any, bool]] = [(value, False)]
         while stack:
             v, ready = stack.pop()
@@ -189,7 +192,8 @@ class _Reader:
         attrs = self.value(fields["attrs"])
         if not isinstance(attrs, Attrs):
             raise _malformed("the module's attributes are no attributes", found=type(attrs).__name__)
-        return IRModule(functions, attrs, infos)
+        types = {self.value(h): self.value(d) for h, d in fields.get("types", ())}
+        return IRModule(functions, attrs, infos, type_definitions=types)
 
 
 _DECODE: dict[str, Callable[[_Reader, Any], Any]] = {

@@ -286,9 +286,24 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> None:
         raise _Mismatch(root, f"has {only[0]}", f"has {only[1]}", " (names of functions)")
     for var, func in lhs.items():  # functions are closed: what two of them share is chance
         _Equal(map_free_vars).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
+    _compare_types(lhs, rhs, map_free_vars, root)
     state.check(lhs.attrs, rhs.attrs, (root, ".attrs"))
     infos = [tuple(sorted(m.global_infos.items())) for m in (lhs, rhs)]
     state.check(infos[0], infos[1], (root, ".global_infos"))
+
+
+def _compare_types(lhs: IRModule, rhs: IRModule, map_free_vars: bool, root: Any) -> None:
+    """Compare the data types that two modules define."""
+    left, right = ({h.name_hint: _definition(d) for h, d in m.type_definitions.items()} for m in (lhs, rhs))
+    if left.keys() != right.keys():
+        raise _Mismatch(root, f"defines {', '.join(left)}", f"defines {', '.join(right)}", " (names of data types)")
+    for name, data in left.items():
+        _Equal(map_free_vars).check(data, right[name], (root, f".type_definitions['{name}']"))
+
+
+def _definition(data: Any) -> Any:
+    """Return what is compared of a data type: expressions do not compare the fields of constructors, definitions do."""
+    return data, tuple(c.inputs for c in data.constructors)
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
@@ -412,6 +427,9 @@ def _encoding(node: Any) -> list[bytes]:
     for var, func in sorted(node.items(), key=lambda vf: vf[0].name_hint):
         out.append(b"def " + var.name_hint.encode() + b";")
         _encode(func, out)
+    for header, data in sorted(node.type_definitions.items(), key=lambda hd: hd[0].name_hint):
+        out.append(b"type " + header.name_hint.encode() + b";")
+        _encode(_definition(data), out)
     _encode((node.attrs, tuple(sorted(node.global_infos.items()))), out)
     return out
 

@@ -137,6 +137,8 @@ class TupleGetItem(Operators, ir.TupleGetItem):
 class Call(Operators, ir.Call):
     """A call of an operator, a constructor, a function of the module or a function value."""
 
+    __uncompared__ = ("ty", "ty_args")  # inference finds both
+
     def __post_init__(self) -> None:
         if type(self.args) is not tuple:
             force_setattr(self, "args", tuple(self.args))
