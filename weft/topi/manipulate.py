@@ -67,6 +67,8 @@ def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
     """The dimensions of extent 1 to drop."""
     if axis is None:
         return tuple(i for i, d in enumerate(shape) if as_int(d) == 1)
+    if not shape:
+        return ()
     axes = normalize_axes("squeeze", axis, len(shape))
     for a in axes:
         if as_int(shape[a]) not in (1, None):

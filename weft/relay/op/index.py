@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.error import InvalidArgument
-from weft.ir import int64
-from weft.op import normalize_axis, product
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import as_int, int64
+from weft.op import normalize_axis, product, tensor_arg
 from weft.relay.op.registry import REQUIRED, declare, shared
-from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
+from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims, vector
 
 __all__: list[str] = []
 
@@ -63,7 +63,14 @@ def _zero() -> ir.Expr:
 
 def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank: Any = None) -> ir.Expr:
     """Gather with the coordinates in the first axis of the indices."""
-    n = rank(indices)
+    n = len(tensor_arg("gather_nd", "indices", indices, min_ndim=1).shape or ())
+    depth = as_int(dims(indices)[0])
+    if depth is None:
+        raise ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
+    if not 0 <= batch_dims < n or batch_dims + depth > rank(data):
+        raise ShapeMismatch("gather_nd: the indices have more coordinates than the data has dimensions",
+                            expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
+                            )  # fmt: skip
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("gather_nd", data, last, batch_dims=batch_dims)
 
@@ -80,10 +87,12 @@ declare("reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}
 
 
 def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0, axis: int = 0) -> ir.Expr:
+    tensor_arg("sequence_mask", "data", data, min_ndim=2)
     at = normalize_axis("sequence_mask", axis, rank(data))
     if at > 1:
         raise InvalidArgument("sequence_mask: 'axis' must be 0 or 1", found=str(axis))
     shape = dims(data)
+    vector("sequence_mask", "valid_length", valid_length, shape[1 - at])
     column = [int64(1)] * len(shape)
     steps = shared("arange", int64(0), shape[at], int64(1), dtype="int64")
     along = shared("reshape", steps, shape_of_dims(shape[i] if i == at else d for i, d in enumerate(column)))

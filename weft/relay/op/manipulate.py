@@ -183,7 +183,16 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 declare("transpose", "data", {"axes": None},
         expand=lambda data, axes: shared("permute_dims", data, axes=axes or None),
         doc="Reorder dimensions; reversed when `axes` is None.")  # fmt: skip
-declare("squeeze", "data", {"axis": None}, expand="squeeze", doc="Drop dimensions of extent 1.")
+
+
+def _squeeze(data: ir.Expr, axis: Any) -> ir.Expr:
+    if axis is None and any(as_int(d) is None for d in dims(data)):
+        raise ShapeMismatch("squeeze: 'axis' must be given where a dimension is unknown", found=str(data.ty),
+                            where=data.span)  # fmt: skip
+    return shared("squeeze", data, axis=axis)
+
+
+declare("squeeze", "data", {"axis": None}, expand=_squeeze, doc="Drop dimensions of extent 1.")
 declare("nn.batch_flatten", "data", expand=lambda data: _reshape(data, (*dims(data)[:1], -1)),
         doc="Merge all dimensions but the first.")  # fmt: skip
 
@@ -256,3 +265,27 @@ def _dyn_tile(data: ir.Expr, reps: tuple[PrimExpr, ...]) -> ir.Expr:
 
 
 declare("dyn.tile", "data reps:values", expand=_dyn_tile, doc="Repeat the whole tensor by counts that are computed.")
+
+# --- the reverse of repeating -----------------------------------------------------------------------------------------
+
+
+def _collapsed(data: ir.Expr, shape: tuple[Any, ...]) -> ir.Expr:
+    """Sum over the dimensions in which a shape would be repeated to that of the data."""
+    have, want = dims(data), ir.as_shape(shape)
+    ahead = len(have) - len(want)
+    if ahead < 0:
+        raise ShapeMismatch("collapse_sum: the target has more dimensions", expected=f"at most {len(have)}",
+                            found=str(len(want)), where=data.span)  # fmt: skip
+    for d, w in zip(have[ahead:], want, strict=True):
+        if as_int(w) != 1 and None not in (as_int(d), as_int(w)) and as_int(d) != as_int(w):
+            raise ShapeMismatch("collapse_sum: a dimension is neither kept nor 1", expected=f"1 or {d}", found=str(w),
+                                where=data.span)  # fmt: skip
+    kept = tuple(ahead + i for i, w in enumerate(want) if as_int(w) == 1 and as_int(have[ahead + i]) != 1)
+    out = shared("sum", data, axis=kept, keepdims=True) if kept else data
+    return shared("sum", out, axis=tuple(range(ahead)), keepdims=False) if ahead else out
+
+
+declare("collapse_sum_like", "data collapse_type", expand=lambda data, like: _collapsed(data, dims(like)),
+        doc="Sum to the shape of another tensor: the reverse of broadcasting.")  # fmt: skip
+declare("collapse_sum_to", "data", {"shape": REQUIRED}, expand=lambda data, shape: _collapsed(data, shape),
+        doc="Sum to a shape: the reverse of broadcasting.")  # fmt: skip

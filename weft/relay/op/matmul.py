@@ -7,9 +7,9 @@ from typing import Any
 from weft import ir
 from weft.error import ShapeMismatch
 from weft.ir import as_int
-from weft.op import normalize_axis, tensor_arg
+from weft.op import tensor_arg
 from weft.relay.op.registry import declare, shared
-from weft.relay.op.shapes import rank
+from weft.relay.op.shapes import axis_of, dims, rank, vector
 
 __all__: list[str] = []
 
@@ -55,14 +55,9 @@ def _batch_matmul(
 
 
 def _bias_add(data: ir.Expr, bias: ir.Expr, axis: int = 1) -> ir.Expr:
-    tensor_arg("nn.bias_add", "bias", bias, ndim=1)
-    shape = tensor_arg("nn.bias_add", "data", data, min_ndim=1).shape
-    at = normalize_axis("nn.bias_add", axis, len(shape))  # type: ignore[arg-type]
-    length, channels = as_int(bias.ty.shape[0]), as_int(shape[at])  # type: ignore[index,union-attr]
-    if None not in (length, channels) and length != channels:
-        raise ShapeMismatch("nn.bias_add: the bias does not fit the axis", expected=f"{channels} elements",
-                            found=str(length), where=bias.span)  # fmt: skip
-    after = len(shape) - at - 1  # type: ignore[arg-type]
+    at = axis_of("nn.bias_add", data, axis)
+    vector("nn.bias_add", "bias", bias, dims(data)[at])
+    after = rank(data) - at - 1
     wide = shared("expand_dims", bias, axis=tuple(range(1, after + 1))) if after else bias
     return shared("add", data, wide)
 

@@ -11,8 +11,8 @@ from weft.ir import numpy_dtype
 from weft.op import tensor_arg
 from weft.relay.expr import TupleWrapper
 from weft.relay.op.construct import call, constructs
-from weft.relay.op.registry import declare, shared
-from weft.relay.op.shapes import dtype_of, excluded, rank
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector
 
 __all__ = ["dropout", "dropout_raw"]
 
@@ -22,11 +22,20 @@ for _name in ("nn.softmax", "nn.log_softmax", "nn.fast_softmax"):
             )  # fmt: skip
 
 
+def _vectors(op: str, data: ir.Expr, axis: int, **vectors: ir.Expr) -> int:
+    """Check the vectors of a normalisation against its axis, and return the axis."""
+    at = axis_of(op, data, axis)
+    for name, x in vectors.items():
+        vector(op, name, x, dims(data)[at])
+    return at
+
+
 def _batch_norm(
     data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, moving_mean: ir.Expr, moving_var: ir.Expr, axis: int = 1,
     epsilon: float = 1e-5, center: bool = True, scale: bool = True,
 ) -> ir.Expr:  # fmt: skip
-    return shared("nn.batch_norm", data, gamma, beta, moving_mean, moving_var, axis=axis, epsilon=epsilon,
+    at = _vectors("nn.batch_norm", data, axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
+    return shared("nn.batch_norm", data, gamma, beta, moving_mean, moving_var, axis=at, epsilon=epsilon,
                   center=center, scale=scale)  # fmt: skip
 
 
@@ -39,20 +48,28 @@ def _layer_norm(
     data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True,
     scale: bool = True,
 ) -> ir.Expr:  # fmt: skip
-    if axis % rank(data) == rank(data) - 1:
-        return shared("nn.layer_norm", data, gamma, beta, axes=(-1,), epsilon=epsilon, center=center, scale=scale)
-    order = [i for i in range(rank(data)) if i != axis % rank(data)] + [axis % rank(data)]
-    last = shared("permute_dims", data, axes=tuple(order))
-    out = shared("nn.layer_norm", last, gamma, beta, axes=(-1,), epsilon=epsilon, center=center, scale=scale)
+    at, attrs = _vectors("nn.layer_norm", data, axis, gamma=gamma, beta=beta), {"epsilon": epsilon, "axes": (-1,)}
+    if at == rank(data) - 1:
+        return shared("nn.layer_norm", data, gamma, beta, center=center, scale=scale, **attrs)
+    order = (*(i for i in range(rank(data)) if i != at), at)
+    last = shared("permute_dims", data, axes=order)
+    out = shared("nn.layer_norm", last, gamma, beta, center=center, scale=scale, **attrs)
     return shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
+
+
+def _group_norm(
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5,
+    center: bool = True, scale: bool = True,
+) -> ir.Expr:  # fmt: skip
+    at = _vectors("nn.group_norm", data, axis, gamma=gamma, beta=beta)
+    return shared("nn.group_norm", data, gamma, beta, num_groups=num_groups, channel_axis=at, epsilon=epsilon,
+                  center=center, scale=scale)  # fmt: skip
 
 
 _SCALED: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
 declare("nn.layer_norm", "data gamma beta", {"axis": -1, **_SCALED}, expand=_layer_norm,
         doc="Normalise over an axis, then scale and shift.")  # fmt: skip
-declare("nn.group_norm", "data gamma beta", {"num_groups": 1, "axis": 1, **_SCALED},
-        expand=lambda data, gamma, beta, num_groups, axis, **attrs: shared(
-            "nn.group_norm", data, gamma, beta, num_groups=num_groups, channel_axis=axis, **attrs),
+declare("nn.group_norm", "data gamma beta", {"num_groups": REQUIRED, "axis": 1, **_SCALED}, expand=_group_norm,
         doc="Normalise groups of channels over channels and space, then scale and shift.")  # fmt: skip
 
 
@@ -60,31 +77,16 @@ def _instance_norm(
     data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True,
     scale: bool = True,
 ) -> ir.Expr:  # fmt: skip
-    channels = shared("nn.instance_norm", _moved(data, axis), shared_or_one(gamma, scale),
-                      shared_or_zero(beta, center), epsilon=epsilon)  # fmt: skip
-    return _moved_back(channels, axis)
-
-
-def shared_or_one(vector: ir.Expr, used: bool) -> ir.Expr:
-    """Return a scale, or ones where it is not used."""
-    return vector if used else shared("ones_like", vector)
-
-
-def shared_or_zero(vector: ir.Expr, used: bool) -> ir.Expr:
-    """Return a shift, or zeros where it is not used."""
-    return vector if used else shared("zeros_like", vector)
-
-
-def _moved(data: ir.Expr, axis: int) -> ir.Expr:
-    """Bring the channel axis to position 1."""
-    at, rest = axis % rank(data), [i for i in range(rank(data)) if i != axis % rank(data)]
-    return data if at == 1 else shared("permute_dims", data, axes=(rest[0], at, *rest[1:]))
-
-
-def _moved_back(data: ir.Expr, axis: int) -> ir.Expr:
-    at, order = axis % rank(data), [0, *range(2, rank(data))]
-    order.insert(at, 1)
-    return data if at == 1 else shared("permute_dims", data, axes=tuple(order))
+    """Normalise with the channel axis at position 1."""
+    at = _vectors("nn.instance_norm", data, axis, gamma=gamma, beta=beta)
+    tensor_arg("nn.instance_norm", "data", data, min_ndim=2)
+    rest = [i for i in range(rank(data)) if i != at]
+    order = (rest[0], at, *rest[1:])
+    x = data if at == 1 else shared("permute_dims", data, axes=order)
+    gamma = gamma if scale else shared("ones_like", gamma)
+    beta = beta if center else shared("zeros_like", beta)
+    out = shared("nn.instance_norm", x, gamma, beta, epsilon=epsilon)
+    return out if at == 1 else shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
 
 
 declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_instance_norm,
@@ -101,10 +103,15 @@ declare("nn.l2_normalize", "data", {"eps": 1e-12, "axis": None}, expand=_l2_norm
         doc="Divide by the root of the sum of squares over axes, which is at least ``sqrt(eps)``.")  # fmt: skip
 declare("nn.lrn", "data", {"size": 5, "axis": 1, "bias": 2.0, "alpha": 1e-5, "beta": 0.75}, expand="nn.lrn",
         doc="Local response normalisation across channels.")  # fmt: skip
-declare("nn.dropout", "data", {"rate": 0.5},
-        expand=lambda data, rate: ir.Tuple((data, mask := shared("ones_like", data)),
-                                           ty=ir.TupleType((tensor_arg("nn.dropout", "data", data), mask.ty))),
-        outputs=2, doc="The tensor itself, as in inference, and the mask that keeps all elements.")  # fmt: skip
+
+
+def _dropout(data: ir.Expr, rate: float) -> ir.Expr:
+    ty = tensor_arg("nn.dropout", "data", data, kind="float")
+    return ir.Tuple((data, shared("ones_like", data)), ty=ir.TupleType((ty, ty)))
+
+
+declare("nn.dropout", "data", {"rate": 0.5}, expand=_dropout, outputs=2,
+        doc="The tensor itself, as in inference, and the mask that keeps all elements.")  # fmt: skip
 
 
 @constructs("nn.dropout")

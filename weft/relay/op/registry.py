@@ -176,10 +176,10 @@ def expand(call: ir.Call, values: Callable[[ir.Expr], tuple[PrimExpr, ...]] | No
         raise TypeInferenceError(f"'{op.name}' is an operator of the compiler and has no expansion", where=call.span)
     check_arity(op, call)
     args: list[Any] = list(call.args)
-    for i, spec in enumerate(op.inputs[: len(args)]):
-        if spec.kind == "values":
-            args[i] = (values or known_values)(args[i])
     try:
+        for i, spec in enumerate(op.inputs[: len(args)]):
+            if spec.kind == "values":
+                args[i] = (values or known_values)(args[i])
         return op.expand(*args, **{**op.attrs, **dict(call.attrs.items)})
     except WeftError as e:
         if op.name not in e.what:

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft import ir
-from weft.error import TypeInferenceError
+from weft.error import ShapeMismatch, TypeInferenceError
 from weft.ir import PrimExpr, as_int
-from weft.op import normalize_axes, tensor_arg
-from weft.relay.expr import as_expr
+from weft.op import normalize_axes, normalize_axis, tensor_arg
+from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
 
-__all__ = ["dims", "dtype_of", "excluded", "is_computed", "numbers", "rank", "shape_argument", "shape_of_dims"]
+__all__ = [
+    "axis_of",
+    "dims",
+    "dtype_of",
+    "excluded",
+    "is_computed",
+    "numbers",
+    "rank",
+    "shape_argument",
+    "shape_of_dims",
+    "vector",
+]
 
 
 def dims(x: ir.Expr, op: str = "", name: str = "data") -> tuple[PrimExpr, ...]:
@@ -36,6 +49,26 @@ def rank(x: ir.Expr) -> int:
 def dtype_of(x: ir.Expr) -> str:
     """Return the data type of a tensor."""
     return tensor_arg("argument", "data", x).dtype
+
+
+def vector(op: str, name: str, x: ir.Expr, length: PrimExpr) -> ir.Expr:
+    """Return an argument that is a vector as long as an axis.
+
+    Raises
+    ------
+    ShapeMismatch
+        When it has another rank or another length.
+    """
+    found = tensor_arg(op, name, x, ndim=1).shape[0]  # type: ignore[index]
+    if None not in (as_int(found), as_int(length)) and as_int(found) != as_int(length):
+        raise ShapeMismatch(f"{op}: '{name}' does not fit the axis", expected=f"{length} elements", found=str(found),
+                            where=x.span)  # fmt: skip
+    return x
+
+
+def axis_of(op: str, data: ir.Expr, axis: Any) -> int:
+    """Return an axis of a tensor counted from the front; the tensor must have one."""
+    return normalize_axis(op, axis, len(tensor_arg(op, "data", data, min_ndim=1).shape or ()))
 
 
 def shape_of_dims(values: Any) -> ir.ShapeExpr:
@@ -78,4 +111,4 @@ def shape_argument(value: Any) -> ir.Expr:
     if isinstance(value, (list, tuple)) and is_computed(value):
         parts = [op_call("reshape", op_call("cast", as_expr(v), dtype="int64"), newshape=(1,)) for v in value]
         return op_call("concatenate", tuple(parts), axis=0)
-    return as_expr(value, "int64")
+    return value if isinstance(value, ir.Expr) else const(np.array(numbers(value), "int64"))

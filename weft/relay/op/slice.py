@@ -7,7 +7,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch, UnsupportedOperator
 from weft.ir import PrimExpr, as_int, int64, select
-from weft.op import normalize_axes, simplify
+from weft.op import normalize_axes, normalize_axis, simplify
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
@@ -70,8 +70,12 @@ def _dyn_strided_slice(
     axes: Any = None, slice_mode: str = "end",
 ) -> ir.Expr:  # fmt: skip
     """Count bounds that are computed from the end where they are negative, which constants have done already."""
-    over = tuple(range(len(begin))) if axes is None else normalize_axes("strided_slice", axes, rank(data))
+    given = tuple(range(len(begin))) if axes is None else tuple(axes)
+    over = tuple(normalize_axis("strided_slice", a, rank(data)) for a in given)
     shape = dims(data)
+    if not len(over) == len(begin) == len(end):
+        raise ShapeMismatch("strided_slice: begin, end and axes differ in length", where=data.span,
+                            expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
     if slice_mode == "size":
         end = tuple(
             select(n.equal(int64(-1)), shape[a], _from_end(b, shape[a]) + n)
@@ -134,7 +138,7 @@ declare("slice_like", "data shape_like", {"axes": None}, expand=_slice_like,
 
 
 def _pad(data: ir.Expr, pad_value: ir.Expr, pad_width: Any, pad_mode: str = "constant") -> ir.Expr:
-    flat = tuple(v for pair in pad_width for v in (pair if isinstance(pair, tuple) else (pair, pair)))
+    flat = tuple(v for pair in pad_width for v in (pair if isinstance(pair, tuple) else (pair,)))
     if pad_mode != "constant" or isinstance(pad_value, ir.Constant):
         value = float(pad_value.data.numpy().reshape(-1)[0]) if isinstance(pad_value, ir.Constant) else 0.0
         return shared("nn.pad", data, pad_width=flat, pad_mode=pad_mode, pad_value=value)
@@ -147,8 +151,7 @@ def _pad(data: ir.Expr, pad_value: ir.Expr, pad_width: Any, pad_mode: str = "con
 declare("nn.pad", "data pad_value", {"pad_width": REQUIRED, "pad_mode": "constant"}, expand=_pad,
         doc="Pad each axis before and after, with a value or (reflect, edge) with elements.")  # fmt: skip
 declare("dyn.nn.pad", "data pad_width:values pad_value", {"pad_mode": "constant"},
-        expand=lambda data, pad_width, pad_value, pad_mode: _pad(
-            data, pad_value, tuple(zip(pad_width[::2], pad_width[1::2], strict=True)), pad_mode),
+        expand=lambda data, pad_width, pad_value, pad_mode: _pad(data, pad_value, pad_width, pad_mode),
         doc="Pad by amounts that are computed: a vector of (before, after) for each axis.")  # fmt: skip
 declare("nn.mirror_pad", "data", {"mode": "SYMMETRIC", "pad_width": ()},
         expand=lambda data, mode, pad_width: _mirror_pad(data, mode, pad_width),

@@ -1,0 +1,27 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.relay.op.contract import Case, Sizes, call, cases
+
+
+@cases("nn.relu")
+def _relu(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), expect=lambda x: np.maximum(x, 0))
+
+
+@cases("nn.leaky_relu")
+def _leaky(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), alpha=0.2, expect=lambda x: np.where(x > 0, x, 0.2 * x))
+
+
+@cases("nn.prelu")
+def _prelu(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, s.c), s.real(s.b), expect=lambda x, a: np.where(x > 0, x, a[:, None] * x))
+
+
+@cases("nn.prelu")
+def _prelu_last(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c), s.real(s.c), axis=-1, expect=lambda x, a: np.where(x > 0, x, a * x))

@@ -1,0 +1,89 @@
+"""Tensors from shapes, shapes from tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.relay.op.contract import Case, Known, Sizes, call, cases
+
+
+@cases("full")
+def _full(s: Sizes) -> Case:
+    return call(np.float32(2.5), shape=(2, int(s.b)), expect=lambda v: np.full((2, s.b), v))
+
+
+@cases("full")
+def _full_typed(s: Sizes) -> Case:
+    return call(np.float32(2.5), shape=(3,), dtype="int32", expect=lambda v: np.full(3, 2, "int32"))
+
+
+@cases("dyn.full")
+def _dyn_full(s: Sizes) -> Case:
+    return call(np.float32(2.5), np.int32([2, s.b]), expect=lambda v, n: np.full(n, v))
+
+
+@cases("zeros", "ones")
+def _zeros(s: Sizes, name: str) -> Case:
+    return call(shape=(int(s.a), int(s.b)), dtype="int8", expect=lambda: getattr(np, name)((s.a, s.b), "int8"))
+
+
+@cases("dyn.zeros", "dyn.ones")
+def _dyn_zeros(s: Sizes, name: str) -> Case:
+    return call(np.int64([s.a, s.b]), dtype="int32", expect=lambda n: getattr(np, name[4:])(n, "int32"))
+
+
+@cases("zeros_like", "ones_like")
+def _like(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.b), expect=getattr(np, name))
+
+
+@cases("full_like")
+def _full_like(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b), np.float32(1.5), expect=np.full_like)
+
+
+@cases("arange")
+def _arange(s: Sizes) -> Case:
+    return call(np.int64(s.a), np.int64(20), np.int64(3), dtype="int32",
+                expect=lambda *v: np.arange(*v, dtype="int32"))  # fmt: skip
+
+
+@cases("arange")
+def _arange_known(s: Sizes) -> Case:
+    return call(Known(np.float32(1)), Known(np.float32(-2)), Known(np.float32(-0.5)), expect=np.arange)
+
+
+@cases("arange")
+def _arange_floats(s: Sizes) -> Case:
+    return call(np.float32(0), np.float32(s.a + 0.5), np.float32(1), expect=np.arange)
+
+
+@cases("shape_of")
+def _shape_of(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, 3), expect=lambda x: np.int32(x.shape))
+
+
+@cases("shape_of")
+def _shape_of_scalar(s: Sizes) -> Case:
+    return call(np.float32(1), dtype="int64", expect=lambda x: np.zeros(0, "int64"))
+
+
+@cases("ndarray_size")
+def _size(s: Sizes) -> Case:
+    return call(s.real(s.a, s.b, 3), dtype="int64", expect=lambda x: np.int64(x.size))
+
+
+@cases("one_hot")
+def _one_hot(s: Sizes) -> Case:
+    return call(
+        s.integer(s.a, low=0, high=4), np.float32(5), np.float32(-1), depth=4, axis=0,
+        expect=lambda i, on, off: np.where(np.arange(4)[:, None] == i, on, off),
+    )  # fmt: skip
+
+
+@cases("dyn.one_hot")
+def _dyn_one_hot(s: Sizes) -> Case:
+    return call(
+        s.integer(s.a, low=0, high=4), np.int32(5), np.int32(0), np.int64(4), dtype="int32",
+        expect=lambda i, on, off, depth: np.where(i[:, None] == np.arange(4), on, off),
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""Reductions and scans."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.relay.op.contract import Case, Sizes, call, cases
+
+KINDS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
+
+
+@cases(*KINDS)
+def _one_axis(s: Sizes, name: str) -> Case:
+    return call(s.real(s.b, s.a, 3), axis=-1, expect=lambda x: KINDS[name](x.astype("float64"), -1))
+
+
+@cases(*KINDS)
+def _excluded(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.c, 3), axis=(1,), exclude=True, keepdims=True,
+                expect=lambda x: KINDS[name](x.astype("float64"), (0, 2), keepdims=True))  # fmt: skip
+
+
+@cases(*KINDS)
+def _everything(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.c), axis=(), expect=lambda x: KINDS[name](x.astype("float64")))
+
+
+@cases("all", "any")
+def _truth(s: Sizes, name: str) -> Case:
+    return call(s.boolean(s.a, s.b), axis=1, expect=lambda x: getattr(np, name)(x, 1))
+
+
+@cases("argmax", "argmin")
+def _index(s: Sizes, name: str) -> Case:
+    return call(s.real(s.b, s.c), axis=1, keepdims=True,
+                expect=lambda x: np.int32(getattr(np, name)(x, 1, keepdims=True)))  # fmt: skip
+
+
+@cases("argmax", "argmin")
+def _index_excluded(s: Sizes, name: str) -> Case:
+    return call(
+        s.real(s.a, s.b, s.c), axis=1, exclude=True, keepdims=True,
+        expect=lambda x: np.int32(getattr(np, name)(x.transpose(1, 0, 2).reshape(s.b, s.a * s.c), 1))[None, :, None],
+    )  # fmt: skip
+
+
+@cases("argmax", "argmin")
+def _index_of_all(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x)))
+
+
+@cases("variance")
+def _variance(s: Sizes) -> Case:
+    x = s.real(s.a, 5, s.c)
+    mean = s.real(s.a, 1, s.c)
+    mean.value[:] = x.value.mean(1, keepdims=True)
+    return call(x, mean, axis=1, expect=lambda x, m: x.astype("float64").var(1))
+
+
+@cases("variance")
+def _variance_unbiased(s: Sizes) -> Case | None:
+    if s.b < 2:
+        return None
+    x = s.real(s.b, s.a)
+    mean = s.real(1, s.a)
+    mean.value[:] = x.value.mean(0, keepdims=True)
+    return call(x, mean, axis=0, unbiased=True, expect=lambda x, m: x.astype("float64").var(0, ddof=1))
+
+
+@cases("logsumexp")
+def _logsumexp(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c), axis=(1,), expect=lambda x: np.log(np.exp(x.astype("float64")).sum(1)))
+
+
+@cases("logsumexp")
+def _logsumexp_kept(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c), keepdims=True,
+                expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True)))  # fmt: skip
