@@ -28,7 +28,11 @@ def relay_type_of(ty: Any) -> Any:
 
 
 def from_relax(
-    func: ir.Function, args: list[Any], elements: list[Any], kernel: Callable[[ir.GlobalVar], Any]
+    func: ir.Function,
+    args: list[Any],
+    elements: list[Any],
+    derived: list[tuple[ir.Var, ir.PrimExpr]],
+    kernel: Callable[[ir.GlobalVar], Any],
 ) -> tuple[Bindings, list[Any]]:
     """Make the bindings that compute what a legalized function does.
 
@@ -41,6 +45,8 @@ def from_relax(
         Relay's expressions for the tensor parameters.
     elements : list of Expr
         Relay's tensors of dimensions, for the parameters that are shapes.
+    derived : list of (Var, PrimExpr)
+        Dimensions that are computed from others. If there are any, the last parameter is the shape of them.
     kernel : callable
         Gives the name of a kernel in the Relay module.
 
@@ -49,7 +55,8 @@ def from_relax(
     (bindings, results)
         The results are the fields of the function's tuple as atoms: variables of the bindings, `args`, constants.
     """
-    made = LoweredBindings(func, args, elements, kernel)
+    made = LoweredBindings(kernel)
+    made.bind_dims(func.params[: len(func.params) - bool(derived)], args, elements, derived)
     seq: Any = func.body
     for block in seq.blocks:
         for b in block.bindings:
@@ -60,25 +67,25 @@ def from_relax(
 class LoweredBindings:
     """The bindings so far, and what the function's variables are in them."""
 
-    def __init__(
-        self, func: ir.Function, args: list[Any], elements: list[Any], kernel: Callable[[ir.GlobalVar], Any]
-    ) -> None:
+    def __init__(self, kernel: Callable[[ir.GlobalVar], Any]) -> None:
         self.kernel = kernel
         self.env: dict[int, Any] = {}
         self.constants: dict[int, Constant] = {}
         self.bindings: Bindings = []
-        tensors = [(p, a) for p, a in zip(func.params, [*args, *elements], strict=True)]
+
+    def bind_dims(self, params: Any, args: list[Any], elements: list[Any], derived: Any) -> None:
+        """Say what the parameters are, and their dimensions."""
+        tensors = list(zip(params, [*args, *elements], strict=True))
         for p, a in tensors:
             self.env[id(p)] = a
-        shaped = [(p.ty.shape, a) for p, a in tensors[: len(args)] if not _is_constant(p.ty.shape)]  # type: ignore[union-attr]
-        values = [(p.ty.values, a) for p, a in tensors[len(args) :]]  # type: ignore[union-attr]
+        shaped = [(p.ty.shape, a) for p, a in tensors[: len(args)] if not _is_constant(p.ty.shape)]
+        values = [(p.ty.values, a) for p, a in tensors[len(args) :]]
         if shaped or values:
-            attrs = Attrs.of(shapes=tuple(s for s, _ in shaped), elements=tuple(v for v, _ in values))
-            call = Call(
-                Op.get("vm.bind_dims"), (_tuple([a for _, a in shaped]), _tuple([a for _, a in values])), attrs,
-                ty=unit_type(),
-            )  # fmt: skip
-            self.bindings.append((Var("_", unit_type()), call))
+            attrs = Attrs.of(
+                shapes=tuple(s for s, _ in shaped), elements=tuple(v for v, _ in values), derived=tuple(derived)
+            )
+            inputs = _tuple([a for _, a in shaped]), _tuple([a for _, a in values])
+            self.bindings.append((Var("_", unit_type()), Call(Op.get("vm.bind_dims"), inputs, attrs, ty=unit_type())))
 
     def bind(self, hint: str, call: Any) -> Var:
         """Append a binding."""

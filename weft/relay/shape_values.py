@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import ir
 from weft.error import WeftError
-from weft.ir import Op, PrimExpr, as_int, const, floordiv, floormod, max_, min_
+from weft.ir import Op, PrimExpr, as_int, const, floordiv, floormod, min_, select
 from weft.op import get_op_def
 
 __all__ = ["ShapeValues"]
@@ -32,7 +32,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "floor_divide": floordiv,
     "floor_mod": floormod,
     "mod": floormod,
-    "maximum": max_,
+    "maximum": lambda a, b: select(a > b, a, b),  # Max is what broadcasting makes, which run time checks
     "minimum": min_,
     "negative": lambda a: const(0, "int64") - a,
 }

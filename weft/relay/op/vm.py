@@ -64,20 +64,22 @@ def _tensor(ty: Type, op: str) -> IRTensorType:
 
 
 declare(
-    "vm.bind_dims", "tensors:tensors values:tensors", {"shapes": (), "elements": ()}, infer=_unit, pure=False,
+    "vm.bind_dims", "tensors:tensors values:tensors",
+    {"shapes": (), "elements": (), "derived": ()}, infer=_unit, pure=False,
     doc="""Say what the symbolic scalars in the calls behind it stand for.
 
     ``shapes[i]`` is the shape of tensor i, ``elements[j]`` the elements of value tensor j; a bare variable among them
-    is defined there.
+    is defined there. ``derived`` are pairs of further variables and what they are in terms of these.
     """,
 )  # fmt: skip
 declare(
     "vm.call_kernel", "kernel:function inputs:tensors",
-    {"ret_type": None, "shapes": None, "scalars": ()}, infer=_stated,
+    {"ret_type": None, "shapes": None, "scalars": (), "device_index": 0}, infer=_stated,
     doc="""Call a TIR function in destination-passing style: inputs, outputs, scalars.
 
     ``ret_type`` is the type of the result, a tensor or a tuple of them; ``shapes[i]`` the shape of output i in the
-    terms of the last ``vm.bind_dims``, ``scalars`` the function's last arguments in the same terms.
+    terms of the last ``vm.bind_dims``, ``scalars`` the function's last arguments in the same terms. ``device_index`` is
+    where its outputs lie.
     """,
 )  # fmt: skip
 declare(

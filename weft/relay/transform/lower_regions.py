@@ -8,9 +8,10 @@ from weft.ir import IRModule, Pass, Sequential, walk
 from weft.ir.deep import with_deep_stack
 from weft.relax.pipeline import graph_passes
 from weft.relax.transform import canonicalize_bindings
-from weft.relay.adt import Clause, Constructor, Match
-from weft.relay.expr import Constant, Function, GlobalVar, If, Var, let_chain, lets
+from weft.relay.adt import Constructor
+from weft.relay.expr import Constant, Function, GlobalVar, Var, let_chain, lets
 from weft.relay.scalars import scalar_operation
+from weft.relay.transform.nested import with_bodies
 from weft.relay.transform.regions import Kernels, Region, is_glue, is_operator
 
 __all__ = ["LowerRegions", "region_passes"]
@@ -43,7 +44,7 @@ def _lower_regions(mod: IRModule, target: Any) -> IRModule:
     state = _Lowering(Kernels(out, region_passes(target)))
     for gvar, func in mod.items():
         if isinstance(func, Function):
-            out[gvar] = func if func.attrs.get("Primitive") else with_deep_stack(lambda f=func: state.function(f))
+            out[gvar] = with_deep_stack(lambda f=func: with_bodies(f, state.body))
     return out
 
 
@@ -52,10 +53,6 @@ class _Lowering:
         self.kernels = kernels
         self.outside: dict[int, Any] = {}
 
-    def function(self, func: Function) -> Function:
-        body = self.body(func.body)
-        return func if body is func.body else func.replace(body=body)
-
     def body(self, expr: Any) -> Any:
         """Lower a chain of lets, and those that its values hold; the chain itself if nothing changed."""
         bindings, tail = let_chain(expr)
@@ -63,31 +60,12 @@ class _Lowering:
             last = Var("out", tail.ty)
             bindings, tail = [*bindings, (last, tail)], last
         run = _Run(self.kernels, self.outside, bindings, tail)
-        nested = [value if is_operator(value) else self.nested(value) for _, value in bindings]
+        nested = [value if is_operator(value) else with_bodies(value, self.body) for _, value in bindings]
         for i, (var, _) in enumerate(bindings):
             run.take(i, var, nested[i])
         run.flush(len(bindings))
         same = not run.lowered and all(new is old for new, (_, old) in zip(nested, bindings, strict=True))
         return expr if same else lets(_without_unused_glue(run.done, tail), tail)
-
-    def nested(self, value: Any) -> Any:
-        """Lower the bodies inside an operation; the operation itself if nothing changed."""
-        if isinstance(value, Function) and not value.attrs.get("Primitive"):
-            return self.function(value)
-        if isinstance(value, If):
-            branches = [self.body(b) for b in (value.true_branch, value.false_branch)]
-            if branches[0] is value.true_branch and branches[1] is value.false_branch:
-                return value
-            return value.replace(true_branch=branches[0], false_branch=branches[1])
-        if isinstance(value, Match):
-            clauses = tuple(self.clause(c) for c in value.clauses)
-            same = all(a is b for a, b in zip(clauses, value.clauses, strict=True))
-            return value if same else value.replace(clauses=clauses)
-        return value
-
-    def clause(self, clause: Clause) -> Clause:
-        rhs = self.body(clause.rhs)
-        return clause if rhs is clause.rhs else Clause(clause.lhs, rhs, span=clause.span)
 
 
 class _Run:

@@ -14,10 +14,12 @@ from weft.ir import Function as RelaxFunction
 from weft.ir import IRModule, Op, Pass, PrimExpr, TensorType, fingerprint
 from weft.ir import TupleType as IRTupleType
 from weft.relax import BlockBuilder
-from weft.relay.expr import Call, Function, GlobalVar, Tuple, TupleGetItem, Var
+from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var
 from weft.relay.from_relax import Bindings, from_relax
 from weft.relay.op.registry import get, has
 from weft.relay.to_relax import RelaxBuilder
+from weft.relay.transform.kernels import KernelTable
+from weft.relay.transform.plain_dims import with_plain_dims
 
 __all__ = ["Kernels", "Region", "is_glue", "is_operator"]
 
@@ -42,40 +44,29 @@ def _is_tensors(ty: Any) -> bool:
     return isinstance(ty, TensorType)
 
 
-class Kernels:
-    """The TIR functions of the module that is made, and what regions became.
+class Kernels(KernelTable):
+    """The kernels of the module that is made, and what regions became.
 
     Parameters
     ----------
     mod : IRModule
-        Kernels are put into it, in place; those of equal structure are one.
+        The module.
     passes : Pass
         What takes a region to calls of kernels.
     """
 
     def __init__(self, mod: IRModule, passes: Pass) -> None:
-        self.mod, self.passes = mod, passes
-        self.by_structure: dict[str, GlobalVar] = {}
+        super().__init__(mod)
+        self.passes = passes
         self._lowered: dict[str, tuple[RelaxFunction, IRModule]] = {}
 
-    def lower(self, func: RelaxFunction, mod: IRModule) -> tuple[RelaxFunction, IRModule]:
-        """Return the legalized form of a region's function ``main`` and the module with its kernels."""
-        key = fingerprint(func)
-        known = self._lowered.get(key) if len(mod) == 1 else None
+    def lower(self, mod: IRModule) -> tuple[RelaxFunction, IRModule]:
+        """Return the legalized form of a region's function ``main``, and the module with its kernels."""
+        key = "".join(fingerprint(f) for _, f in mod.items())
+        known = self._lowered.get(key)
         if known is None:
             done = self.passes(mod)
-            main: Any = done["main"]
-            known = self._lowered[key] = main, done
-        return known
-
-    def add(self, func: Any, name: str) -> GlobalVar:
-        """Put a kernel into the module, or find one of equal structure."""
-        key = fingerprint(func.without_attr("global_symbol"))
-        known = self.by_structure.get(key)
-        if known is None:
-            unique = self.mod.fresh_name(name)
-            known = self.by_structure[key] = GlobalVar(unique)
-            self.mod[known] = func.with_attr("global_symbol", unique)
+            known = self._lowered[key] = done["main"], done  # type: ignore[assignment]
         return known
 
 
@@ -167,10 +158,10 @@ class Region(RelaxBuilder):
         params = [p for _, p in (*self._args, *self._elements)]
         self.bb.emit_func_output(ir.Tuple(tuple(results)), params)
         self._stack.close()
-        made = self.bb.get()
-        func, mod = kernels.lower(made["main"], made)  # type: ignore[arg-type]
+        made, derived = with_plain_dims(self.bb.get())
+        func, mod = kernels.lower(made)
         bindings, atoms = from_relax(
-            func, [a for a, _ in self._args], [a for a, _ in self._elements],
+            func, [a for a, _ in self._args], [a for a, _ in self._elements], derived,
             lambda g: kernels.add(mod[g], g.name_hint),
         )  # fmt: skip
         rest = iter(atoms)

@@ -1,0 +1,91 @@
+"""Dimensions that come from several others get names of their own, so that kernels take them from their arguments.
+
+``max(n, m)``, the extent of a broadcast of two unknown ones, becomes ``d`` wherever it stands: a kernel on tensors of
+extent ``d`` needs neither ``n`` nor ``m``, and tensors of that extent are seen to have equal shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import (
+    ExprVar,
+    Function,
+    IntImm,
+    IRModule,
+    Max,
+    PrimExpr,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Var,
+    rewrite,
+    structural_equal,
+    walk,
+)
+
+__all__ = ["with_plain_dims"]
+
+Derived = list[tuple[Var, PrimExpr]]
+
+
+def with_plain_dims(mod: IRModule) -> tuple[IRModule, Derived]:
+    """Name such dimensions in the function ``main``.
+
+    Returns
+    -------
+    (IRModule, list of (Var, PrimExpr))
+        The module, whose ``main`` has one more parameter, a shape of the new names, and what they stand for. The
+        module itself where there are none.
+    """
+    main: Any = mod["main"]
+    names = _Names()
+    for node in walk(main):
+        for d in _dims(node):
+            names.of(d)
+    if not names.known:
+        return mod, []
+    changed: Any = rewrite(main, lambda n: n, pre=lambda n: names.of(n) if isinstance(n, PrimExpr) else None)
+    derived = [(v, d) for d, v in names.known]
+    dims = tuple(v for v, _ in derived)
+    made = changed.replace(params=(*changed.params, ExprVar("derived", ShapeType(dims, len(dims)))), ty=None)
+    assert isinstance(made, Function)
+    return mod.with_functions({**dict(mod.items()), mod.get_global_var("main"): made}), derived
+
+
+def _dims(node: Any) -> tuple[PrimExpr, ...]:
+    if isinstance(node, TensorType):
+        return node.shape or ()
+    if isinstance(node, (ShapeType, ShapeExpr)):
+        return node.values or ()
+    return ()
+
+
+class _Names:
+    """The names given so far; equal dimensions get one."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[PrimExpr, Var]] = []
+        self._by_id: dict[int, tuple[PrimExpr, Var | None]] = {}
+        self._analyzer = Analyzer()
+
+    def of(self, dim: PrimExpr) -> PrimExpr | None:
+        """Return the name of a dimension, or None where it needs none."""
+        if isinstance(dim, (IntImm, Var)):
+            return None
+        found = self._by_id.get(id(dim))
+        if found is None:
+            found = self._by_id[id(dim)] = dim, self._named(dim)
+        return found[1]
+
+    def _named(self, dim: PrimExpr) -> Var | None:
+        nodes = list(walk(dim))
+        if not any(isinstance(n, Max) for n in nodes) and len({id(n) for n in nodes if isinstance(n, Var)}) < 2:
+            return None
+        simple = self._analyzer.simplify(dim)
+        for other, name in self.known:
+            if structural_equal(simple, other):
+                return name
+        self.known.append((simple, Var(f"d{len(self.known)}", "int64")))
+        return self.known[-1][1]

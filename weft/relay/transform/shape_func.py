@@ -1,0 +1,113 @@
+"""Shape functions: from the shapes of tensors, and tensors of dimensions, to the shapes and sizes of what is allocated.
+
+A shape function is a TIR function of int64 vectors. It has one output for each shape, and a scalar for each size and
+for each number that kernels take.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.ir import Attrs, Max, PrimExpr, StringImm, Var, cast, const, logical_or, structural_equal, substitute, walk
+from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
+
+__all__ = ["ShapeFunction", "with_scalar_buffers"]
+
+
+class ShapeFunction:
+    """A shape function under construction.
+
+    Parameters
+    ----------
+    shapes : tuple of tuple of PrimExpr
+        The shapes of the tensors whose shapes it takes; bare variables among the dimensions are defined there.
+    elements : tuple of tuple of PrimExpr
+        What the elements of the tensors of dimensions are called.
+    dtypes : list of (str, int)
+        The data types and ranks of these tensors.
+    derived : tuple of (Var, PrimExpr)
+        Further variables and what they are.
+    """
+
+    def __init__(self, shapes: Any, elements: Any, dtypes: list[tuple[str, int]], derived: Any) -> None:
+        self.shapes, self.elements, self.dtypes, self.derived = shapes, elements, dtypes, derived
+        self.outputs: list[tuple[PrimExpr, ...] | PrimExpr] = []
+        self._analyzer = Analyzer()
+
+    def output(self, value: Any) -> int:
+        """Ask for a shape (a tuple) or a number, and return the place of the output that it is."""
+        wanted = tuple(map(self.simplify, value)) if isinstance(value, tuple) else self.simplify(value)
+        for i, known in enumerate(self.outputs):
+            if isinstance(known, tuple) == isinstance(wanted, tuple) and structural_equal(known, wanted):
+                return i
+        self.outputs.append(wanted)
+        return len(self.outputs) - 1
+
+    def simplify(self, dim: Any) -> PrimExpr:
+        """Simplify a dimension."""
+        return self._analyzer.simplify(cast("int64", dim))
+
+    def build(self) -> PrimFunc:
+        """Make the function."""
+        params: list[tuple[Var, Buffer]] = []
+
+        def buffer(name: str, shape: tuple[int, ...], dtype: str = "int64") -> Buffer:
+            made = decl_buffer(shape, dtype, name, data_alignment=8 if dtype == "int64" else 4)
+            params.append((Var(name, "handle"), made))
+            return made
+
+        known: list[tuple[Var, PrimExpr]] = []
+        sources = [(s, buffer(f"shape{i}", (len(s),)), True) for i, s in enumerate(self.shapes)]
+        for i, (e, (dtype, ndim)) in enumerate(zip(self.elements, self.dtypes, strict=True)):
+            sources.append((e, buffer(f"values{i}", (len(e),) * ndim, dtype), ndim == 1))
+        for dims, source, vector in sources:
+            for i, d in enumerate(dims):
+                if isinstance(d, Var) and not any(v is d for v, _ in known):
+                    known.append((d, cast("int64", BufferLoad(source, (const(i, "int64"),) if vector else ()))))
+        stores: list[Stmt] = []
+        for i, out in enumerate(self.outputs):
+            if isinstance(out, tuple):
+                made = buffer(f"out{i}", (len(out),))
+                stores += [BufferStore(made, d, (const(k, "int64"),)) for k, d in enumerate(out)]
+            else:
+                stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
+        body = self._checked(seq(*stores))
+        for v, value in reversed([*known, *self.derived]):
+            body = LetStmt(v, value, body)
+        attrs = Attrs.of({"tir.is_scheduled": True, "tir.noalias": True})
+        return PrimFunc(tuple(p for p, _ in params), body, None, tuple(params), attrs)
+
+    def _checked(self, body: Stmt) -> Stmt:
+        """Require that dimensions that broadcast, whose result is the larger, are equal unless one of them is 1."""
+        pairs = {(id(n.a), id(n.b)): (n.a, n.b) for _, d in self.derived for n in walk(d)
+                 if isinstance(n, Max) and isinstance(n.a, Var) and isinstance(n.b, Var)}  # fmt: skip
+        for a, b in pairs.values():
+            fits = logical_or(a.equal(b), logical_or(a.equal(const(1, "int64")), b.equal(const(1, "int64"))))
+            body = AssertStmt(fits, StringImm("dimensions do not broadcast: they differ and neither is 1"), body)
+        return body
+
+
+def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:
+    """Make the last `n` parameters of a scheduled kernel, numbers, scalar buffers in front of its outputs."""
+    rest, numbers = func.params[: len(func.params) - n], func.params[len(func.params) - n :]
+    scalars = [(Var(v.name, "handle"), decl_buffer((), v.dtype, v.name, data_alignment=8)) for v in numbers]
+    made = {old: _without(old, numbers) for _, old in func.buffer_map}
+    body = substitute(func.body, {old: new for old, new in made.items() if old is not new})
+    for v, (_, b) in zip(numbers, scalars, strict=True):
+        body = LetStmt(v, BufferLoad(b, ()), body)
+    at = len(rest) - n_outputs
+    return func.replace(
+        params=(*rest[:at], *(h for h, _ in scalars), *rest[at:]),
+        body=body,
+        buffer_map=(*((p, made[b]) for p, b in func.buffer_map), *scalars),
+    )
+
+
+def _without(buffer: Buffer, numbers: tuple[Var, ...]) -> Buffer:
+    """Return a buffer whose extents are variables of their own where they depend on `numbers`."""
+    ids = set(map(id, numbers))
+    shape = tuple(Var("extent", "int64") if any(id(v) in ids for v in walk(d)) else d for d in buffer.shape)
+    if all(a is b for a, b in zip(shape, buffer.shape, strict=True)):
+        return buffer
+    return Buffer(**{f: shape if f == "shape" else getattr(buffer, f) for f in buffer.__struct_fields__})
