@@ -25,16 +25,19 @@ def bind(expr: Any, binds: Mapping[Var, Any]) -> Any:
     binds : mapping of Var to Expr
         What stands for what.
     """
-    taken = {v for value in binds.values() for v in Captures().variables(Function((), value))}
-    if type(expr) is not Function:
-        return substitute(_apart(expr, taken), binds)
-    body = substitute(_apart(expr.body, taken), binds)
-    params = tuple(p for p in expr.params if p not in binds)
-    if body is expr.body and len(params) == len(expr.params):
+    func = expr if type(expr) is Function else Function((), expr)
+    free = Captures().variables(func.replace(params=()))
+    used = {v: value for v, value in binds.items() if v in free}
+    if not used and not any(p in binds for p in func.params):
         return expr
-    bound = expr.replace(params=params, body=body)
-    before = Captures().variables(expr)
-    return bound.replace(params=(*params, *(v for v in Captures().variables(bound) if v not in before)))
+    taken = {v for value in used.values() for v in Captures().variables(Function((), value))}
+    renamed = {p: Var(p.name_hint, p.ty, span=p.span) for p in func.params if p in taken and p not in binds}
+    body = substitute(_apart(func.body, taken), {**used, **renamed})
+    if func is not expr:
+        return body
+    before = Captures().variables(func)
+    bound = func.replace(params=tuple(renamed.get(p, p) for p in func.params if p not in binds), body=body)
+    return bound.replace(params=(*bound.params, *(v for v in Captures().variables(bound) if v not in before)))
 
 
 def _apart(expr: Any, taken: set[Var]) -> Any:
