@@ -1,0 +1,1 @@
+"""Random well-typed Relay programs, whole programs as text, and the executors that must agree on them."""

@@ -1,0 +1,199 @@
+"""The strategy ``programs``: random well-typed Relay programs that end, and arguments for them.
+
+An expression of a given type is drawn top-down, from rules that fit the type. The simplest rules come first, so that
+programs shrink to what fails. All recursion counts down or follows a value of a data type; cells hold only data.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.relay.programs import control, tensors
+from tests.relay.programs.kinds import any_types, data_types, is_data, is_tensor, replace, same, scalar, values
+from tests.relay.programs.library import Library
+from tests.relay.programs.scope import Scope
+from weft import ir, relay
+
+MAX_DEPTH = 6
+NAMES = ("x", "y", "z", "a", "b")
+
+
+class Drawer:
+    """Draws one program. ``fuel`` is how many more expressions it may have."""
+
+    def __init__(self, draw, fuel):
+        self.draw, self.fuel, self.depth, self.loops = draw, fuel, 0, 2
+        self.lib = Library()
+        self.functions = list(self.lib.functions.values())
+        self.counters = []
+        self.dynamic = []
+
+    def number(self, low, high):
+        """A number."""
+        return self.draw(st.integers(low, high))
+
+    def chance(self, n):
+        """True once in `n` times; False is simpler."""
+        return self.number(0, n - 1) == n - 1
+
+    def pick(self, items):
+        """One of several; the first is simplest."""
+        return items[self.number(0, len(items) - 1)]
+
+    def name(self, ty=None):
+        """A variable; names repeat, as in programs."""
+        return relay.var(self.pick(NAMES), ty)
+
+    def leaves(self, scope):
+        """Types that stand where one may be any: tensors, and what the scope has."""
+        out = tensors_of(scope)
+        return out if not self.dynamic else out | st.sampled_from(self.dynamic)
+
+    def data_type(self, scope):
+        """A type of values that can be compared."""
+        return self.draw(data_types(self.lib, self.leaves(scope), 1))
+
+    def any_type(self, scope):
+        """A type of any values."""
+        return self.draw(any_types(self.lib, self.leaves(scope)))
+
+    def expr(self, ty, scope):
+        """An expression of a type."""
+        self.fuel -= 1
+        if self.fuel <= 0 or self.depth > MAX_DEPTH:
+            return self.leaf(ty, scope)
+        old = [e for e, t in scope.shared if same(t, ty)]
+        if old and self.chance(5):
+            return self.pick(old)
+        self.depth += 1
+        made = self.pick(self.rules(ty, scope))(self, ty, scope)
+        self.depth -= 1
+        if not isinstance(made, (relay.Var, relay.Constant)):
+            scope.shared.append((made, ty))
+        return made
+
+    def rules(self, ty, scope):
+        """The rules that fit a type, simplest first."""
+        out = [Drawer.leaf]
+        if is_tensor(ty):
+            out += [tensors.operation] * 5
+        elif not isinstance(ty, relay.TypeVar):
+            out += [Drawer.composed] * 4
+        out += [control.let, control.let, control.choice, control.element, control.call_literal, control.call_library]
+        out += [control.match, control.match]
+        if is_data(ty):
+            out.append(control.through_cell)
+        if scope.find(lambda t: isinstance(t, relay.FuncType) and same(t.ret_type, ty)):
+            out += [control.call_variable] * 4
+        if scope.find(lambda t: isinstance(t, relay.RefType)):
+            out.append(control.write_first)
+        if scope.find(lambda t: isinstance(t, relay.RefType) and same(t.value, ty)):
+            out += [control.read] * 2
+        if self.loops > 0:
+            out += [control.loop, control.loop_over_list]
+        if any(same(t, ty) for _, t in self.counters):
+            out += [control.call_counter] * 3
+        return out
+
+    def leaf(self, ty, scope):
+        """A variable of the type, else the simplest value."""
+        found = scope.find(lambda t: same(t, ty))
+        if found and (not is_tensor(ty) or not self.chance(4) or ty in self.dynamic):
+            return found[-1 - self.number(0, len(found) - 1)][0]
+        if is_tensor(ty):
+            return tensors.constant(self, ty)
+        if isinstance(ty, relay.TupleType):
+            return relay.Tuple(tuple(self.leaf(t, scope) for t in ty.fields))
+        if isinstance(ty, relay.RefType):
+            return relay.RefCreate(self.leaf(ty.value, scope))
+        if isinstance(ty, relay.FuncType):
+            return self.function(ty, scope, Drawer.leaf)
+        return self.construct(ty, scope, self.lib.types[ty.func.name_hint][1][0], self.leaf)
+
+    def composed(self, ty, scope):
+        """A value of a type that has parts."""
+        if isinstance(ty, relay.TupleType):
+            return relay.Tuple(tuple(self.expr(t, scope) for t in ty.fields))
+        if isinstance(ty, relay.RefType):
+            return relay.RefCreate(self.expr(ty.value, scope))
+        if isinstance(ty, relay.FuncType):
+            return self.function(ty, scope, Drawer.expr)
+        return self.construct(ty, scope, self.pick(self.lib.types[ty.func.name_hint][1][::-1]), self.expr)
+
+    def construct(self, ty, scope, constructor, draw_field):
+        """A value made by a constructor. Its type arguments stand there where the fields may not tell them."""
+        known = self.parameters_of(ty)
+        fields = [draw_field(replace(t, known), scope) for t in constructor.inputs]
+        explicit = ty.args if not fields or self.chance(3) else ()
+        return relay.Call(constructor, tuple(fields), ty_args=tuple(explicit))
+
+    def parameters_of(self, ty):
+        """The type parameters of a data type's definition, and what they stand for."""
+        definition = self.lib.mod.type_definitions[self.lib.types[ty.func.name_hint][0]]
+        return list(zip(definition.type_vars, ty.args, strict=True))
+
+    def function(self, ty, scope, draw_body):
+        """A function, which sees the variables around it."""
+        params = [self.name(t) for t in ty.arg_types]
+        body = draw_body(self, ty.ret_type, scope.with_(*zip(params, ty.arg_types, strict=True)))
+        return relay.Function(params, body, ty.ret_type if self.chance(2) else None)
+
+
+def tensors_of(scope):
+    """Types of tensors, and the type variables of the scope."""
+    out = st.sampled_from(("int32", "float32", "bool", "int64")).map(scalar)
+    out = out | st.sampled_from(((2,), (2, 3), (0,), (1, 3), (2, 2))).flatmap(
+        lambda s: st.sampled_from(("float32", "int32")).map(lambda d: relay.TensorType(s, d)))  # fmt: skip
+    return out | st.sampled_from(scope.types) if scope.types else out
+
+
+@st.composite
+def programs(draw, fuel=60):
+    """Draw ``(mod, args)``: a module whose ``main`` takes the arguments and returns data.
+
+    Parameters
+    ----------
+    fuel : int
+        About how many expressions the program has.
+    """
+    d = Drawer(draw, draw(st.integers(1, fuel)))
+    for i in range(draw(st.integers(0, 2))):
+        _global_function(d, f"f{i}")
+    if d.chance(3):
+        control.mutual(d)
+    d.fuel += fuel // 3
+    params = [relay.var(f"p{i}", draw(data_types(d.lib, depth=1))) for i in range(draw(st.integers(0, 3)))]
+    if d.chance(3):
+        shape = d.pick(((relay.Any(),), (relay.Any(), 3), (2, relay.Any()), (relay.Any(), relay.Any())))
+        d.dynamic = [relay.TensorType(shape, "float32")]
+        params.append(relay.var("dyn", d.dynamic[0]))
+    scope = Scope.of(params)
+    ret = draw(data_types(d.lib, d.leaves(scope), 2))
+    body = d.expr(ret, scope)
+    d.lib.mod["main"] = relay.Function(params, body, ret if d.chance(2) else None)
+    _drop_unused(d.lib.mod)
+    return d.lib.mod, [draw(values(d.lib, p.ty)) for p in params]
+
+
+def _global_function(d, name):
+    """A function of the module, often polymorphic."""
+    variables = [relay.TypeVar(n) for n in "AB"[: d.number(0, 2)]]
+    empty = Scope(types=tuple(variables))
+    params = [relay.var(f"v{i}", v) for i, v in enumerate(variables)]
+    params += [d.name(d.any_type(empty)) for _ in range(d.number(0, 2))]
+    ret, gv = d.data_type(empty), relay.GlobalVar(name)
+    d.lib.mod[gv] = relay.Function(params, d.expr(ret, Scope.of(params, variables)), ret, variables)
+    d.functions.append((gv, relay.FuncType(tuple(p.ty for p in params), ret, tuple(variables))))
+
+
+def _drop_unused(mod):
+    """Leave out functions that ``main`` does not reach, so that what is shown is what matters."""
+    reached, work = set(), ["main"]
+    while work:
+        name = work.pop()
+        if name not in reached:
+            reached.add(name)
+            work += [n.name_hint for n in ir.walk(mod[name]) if isinstance(n, ir.GlobalVar)]
+    for gv in mod.get_global_vars():
+        if gv.name_hint not in reached:
+            del mod[gv]
