@@ -171,7 +171,7 @@ class Region(RelaxBuilder):
 
 
 def _is_local(leaf: Any, args: list[tuple[Any, ir.ExprVar]]) -> bool:
-    return isinstance(leaf, ir.ExprVar) and not any(p is leaf for _, p in args)
+    return isinstance(leaf, (ir.ExprVar, ir.TupleGetItem)) and not any(p is leaf for _, p in args)
 
 
 def _leaves(value: Any) -> list[Any]:
