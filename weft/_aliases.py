@@ -16,6 +16,8 @@ from typing import Any
 
 MODULES = {
     "container": "weft.runtime.container",
+    "contrib.graph_executor": "weft.runtime.graph_executor",
+    "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
     "contrib": "weft.support",
     "driver.build_module": "weft.driver",

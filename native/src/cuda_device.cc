@@ -5,13 +5,13 @@
 #include <dlfcn.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/function.h>
-#include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
 #include <cstdlib>
 #include <tuple>
 
 #include "error.h"
+#include "register.h"
 
 namespace weft {
 namespace cuda {
@@ -194,8 +194,7 @@ int cuda_copy(const void* from, DLDevice from_device, void* to, DLDevice to_devi
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  namespace refl = tvm::ffi::reflection;
-  refl::GlobalDef()
+  Globals()
       .def("weft.cuda_count",
            [] { return static_cast<int64_t>(Driver::get().problem.empty() ? Driver::get().count : 0); })
       .def("weft.cuda_sync",

@@ -6,7 +6,6 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
-#include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
 #include <cstring>
@@ -16,6 +15,7 @@
 
 #include "cuda_driver.h"
 #include "error.h"
+#include "register.h"
 
 namespace weft {
 namespace {
@@ -328,8 +328,7 @@ Module cuda_module(const Bytes& image, const String& format, const Array<Any>& r
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  namespace refl = tvm::ffi::reflection;
-  refl::GlobalDef()
+  Globals()
       .def("weft.cuda_module", cuda_module)
       .def("weft.cuda_kernels",
            [](const Module& m) {

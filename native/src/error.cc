@@ -1,6 +1,8 @@
 // Error text of the runtime: what was expected and what was found. Everything here is cold.
 #include "error.h"
 
+#include <tvm/ffi/error.h>
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -9,18 +11,39 @@
 
 namespace weft {
 
-int fail(const char* kind, const char* format, ...) {
-  va_list args;
-  va_start(args, format);
+static std::string format_text(const char* format, va_list args) {
   va_list again;
   va_copy(again, args);
   int size = std::vsnprintf(nullptr, 0, format, args);
-  va_end(args);
   std::string text(size > 0 ? static_cast<size_t>(size) : 0, '\0');
   if (size > 0) std::vsnprintf(&text[0], text.size() + 1, format, again);
   va_end(again);
+  return text;
+}
+
+int fail(const char* kind, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  std::string text = format_text(format, args);
+  va_end(args);
   TVMFFIErrorSetRaisedFromCStr(kind, text.c_str());
   return -1;
+}
+
+void raise_error(const char* kind, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  std::string text = format_text(format, args);
+  va_end(args);
+  throw tvm::ffi::Error(kind, text, "");
+}
+
+std::string message(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  std::string text = format_text(format, args);
+  va_end(args);
+  return text;
 }
 
 std::string dtype_name(DLDataType dtype) {

@@ -11,6 +11,10 @@ namespace weft {
 // Sets the raised error of this thread, printf-style, and returns -1.
 [[gnu::cold]] [[gnu::format(printf, 2, 3)]] int fail(const char* kind, const char* format, ...);
 
+[[gnu::cold]] [[gnu::format(printf, 1, 2)]] std::string message(const char* format, ...);
+// Throws such an error instead.
+[[noreturn]] [[gnu::cold]] [[gnu::format(printf, 2, 3)]] void raise_error(const char* kind, const char* format, ...);
+
 // "float32", "float32[3, 4]", "int", "None", ...: what a value is, for messages.
 std::string describe(const TVMFFIAny& value);
 std::string dtype_name(DLDataType dtype);

@@ -41,9 +41,9 @@ bool valid_dtype(DLDataType dtype) {
   return dtype.bits > 0 && dtype.bits <= 128 && dtype.lanes >= 1 && dtype.code <= 20;
 }
 
-void ErrorList::raise_if_any() const {
+void ErrorList::raise_if_any(const char* what) const {
   if (empty()) return;
-  std::string text = "executable: " + std::to_string(total_) + (total_ == 1 ? " error" : " errors") + " in verification";
+  std::string text = std::string(what) + ": " + std::to_string(total_) + (total_ == 1 ? " error" : " errors") + " in verification";
   for (const auto& e : errors_) text += "\n- " + e;
   if (total_ > errors_.size()) text += "\n- ...";
   raise_executable_error(text);
@@ -57,6 +57,8 @@ Any own(TVMFFIObject* object) {
   reinterpret_cast<TVMFFIAny*>(&out)->v_obj = object;
   return out;
 }
+
+}  // namespace
 
 Any read_tensor(Reader* in) {
   if (in->pod<uint64_t>("tensor magic") != kTensorMagic) in->error("tensor record has a wrong magic number");
@@ -89,8 +91,6 @@ Any read_tensor(Reader* in) {
   return own(tensor);
 }
 
-}  // namespace
-
 Any read_constant(Reader* in) {
   auto tag = in->pod<int32_t>("constant tag");
   switch (tag) {
@@ -114,8 +114,6 @@ Any read_constant(Reader* in) {
   }
 }
 
-namespace {
-
 void write_tensor(Writer* out, const DLTensor& tensor) {
   int64_t nbytes = 0;
   if (!tensor_nbytes(tensor.shape, tensor.ndim, tensor.dtype, &nbytes)) raise_executable_error("executable: constant tensor is too large");
@@ -132,8 +130,6 @@ void write_tensor(Writer* out, const DLTensor& tensor) {
   out->pod<int64_t>(nbytes);
   out->bytes(static_cast<const char*>(tensor.data) + tensor.byte_offset, static_cast<size_t>(nbytes));
 }
-
-}  // namespace
 
 void write_constant(Writer* out, const Any& value) {
   const auto& raw = *reinterpret_cast<const TVMFFIAny*>(&value);

@@ -303,10 +303,12 @@ Any tensor_of_words(const std::vector<int64_t>& words) {
   return take(out);
 }
 
-static std::vector<Any> list_of(const Any& value) {
-  auto array = value.cast<Array<Any>>();
+std::vector<Any> list_of(const Any& value) {
+  auto array = argument<Array<Any>>(raw(&value), 0);
   return std::vector<Any>(array.begin(), array.end());
 }
+
+Any array_of(const std::vector<Any>& values) { return Array<Any>(values.begin(), values.end()); }
 
 void check_count(int32_t found, int32_t expected) {
   if (found != expected) raise("TypeError", "expected " + std::to_string(expected) + " arguments, found " + std::to_string(found));

@@ -18,6 +18,9 @@ tvm::ffi::Function make_function(void* self, TVMFFISafeCallType call, void (*del
 // A vector of int64 as words, and back.
 std::vector<int64_t> words_of(const tvm::ffi::Tensor& tensor);
 tvm::ffi::Any tensor_of_words(const std::vector<int64_t>& words);
+// Lists of values as vectors, and back.
+std::vector<tvm::ffi::Any> list_of(const tvm::ffi::Any& value);
+tvm::ffi::Any array_of(const std::vector<tvm::ffi::Any>& values);
 // A constant as kernels like it: contiguous and 64-byte aligned; copied only where the caller's memory is not.
 tvm::ffi::Any own_constant(const tvm::ffi::Any& value);
 // Devices and allocators from rows of device type, device id, allocator.

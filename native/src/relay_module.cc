@@ -118,17 +118,11 @@ Cell* as_cell(const Any& value, int32_t type, const char* what) {
 }
 Cell* as_adt(const Any& value) { return as_cell(value, adt_type(), "a value of a data type"); }
 
-std::vector<Any> list_of(const Array<Any>& array) {
-  return std::vector<Any>(array.begin(), array.end());
-}
-
 std::vector<std::string> names_of(const Array<Any>& names) {
   std::vector<std::string> out;
   for (const Any& name : names) out.push_back(name.cast<String>());
   return out;
 }
-
-Any array_of(const std::vector<Any>& values) { return Array<Any>(values.begin(), values.end()); }
 
 Any array_of_names(const std::vector<std::string>& names) {
   std::vector<Any> out;
@@ -142,7 +136,7 @@ Module from_parts(const Array<Any>& functions, const Array<Any>& constants, cons
                   const Array<Module>& imports) {
   auto program = std::make_shared<RelayProgram>();
   for (const Any& row : functions) {
-    std::vector<Any> fields = list_of(row.cast<Array<Any>>());
+    std::vector<Any> fields = list_of(row);
     if (fields.size() != 5) raise("ValueError", "a function row has 5 fields");
     RelayFunction f;
     f.name = fields[0].cast<String>();
@@ -153,7 +147,7 @@ Module from_parts(const Array<Any>& functions, const Array<Any>& constants, cons
     program->functions.push_back(std::move(f));
   }
   for (const Any& row : constants) {
-    std::vector<Any> fields = list_of(row.cast<Array<Any>>());
+    std::vector<Any> fields = list_of(row);
     if (fields.size() != 2) raise("ValueError", "a constant row has 2 fields");
     program->constants.push_back(RelayConstant{own_constant(fields[1]), fields[0].cast<int64_t>()});
   }

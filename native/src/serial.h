@@ -21,12 +21,13 @@ bool is_utf8(const std::string& text);
 // A cursor over untrusted bytes: every read is checked against what is left, errors name section and offset.
 class Reader {
  public:
-  Reader(const char* data, size_t size, TVMFFIObject* keep) : data_(data), size_(size), keep_(keep) {}
+  Reader(const char* data, size_t size, TVMFFIObject* keep, const char* what = "executable")
+      : data_(data), size_(size), keep_(keep), what_(what) {}
 
   void section(const char* name) { section_ = name; }
 
   [[noreturn]] void error(const std::string& what) const {
-    raise_executable_error("executable: section " + std::string(section_) + ", offset " + std::to_string(at_) + ": " + what);
+    raise_executable_error(std::string(what_) + ": section " + section_ + ", offset " + std::to_string(at_) + ": " + what);
   }
 
   const char* take(uint64_t n, const char* what) {
@@ -79,6 +80,7 @@ class Reader {
   const char* data_;
   size_t size_;
   TVMFFIObject* keep_;
+  const char* what_;
   size_t at_ = 0;
   const char* section_ = "header";
 };
@@ -126,13 +128,16 @@ class ErrorList {
   }
   bool empty() const { return errors_.empty(); }
   bool full() const { return errors_.size() == 20; }
-  void raise_if_any() const;
+  void raise_if_any(const char* what = "executable") const;
 
  private:
   std::vector<std::string> errors_;
   size_t total_ = 0;
 };
 
+// A tensor's record, as Apache TVM writes it.
+tvm::ffi::Any read_tensor(Reader* in);
+void write_tensor(Writer* out, const DLTensor& tensor);
 // One constant: i32 tag, payload.
 tvm::ffi::Any read_constant(Reader* in);
 void write_constant(Writer* out, const tvm::ffi::Any& value);

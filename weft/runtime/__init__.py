@@ -1,8 +1,9 @@
 """What runs a compiled model: devices, tensors, modules, executables, the virtual machine, the disk cache.
 
 Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes`, `executable` (with `disassemble`),
-`vm`, `kv_cache`, `cache`. Nothing here imports a compiler package. Relay's machine is `weft.runtime.relay_vm`
-(`relay_instruction`, `relay_executable`, `relay_vm`), which is imported when it is asked for.
+`vm`, `kv_cache`, `params`, `cache`. Nothing here imports a compiler package. Relay's machine is `weft.runtime.relay_vm`
+(`relay_instruction`, `relay_executable`, `relay_vm`), graphs are run by `weft.runtime.graph_executor`;
+both are imported when they are asked for.
 """
 
 from weft.ffi import PackedFunc, convert
@@ -13,6 +14,12 @@ from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_
 from weft.runtime.kv_cache import AttentionKVCache
 from weft.runtime.link import register_object_loader
 from weft.runtime.module import Module, enabled, jit_module, load_module, system_lib
+from weft.runtime.params import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 from weft.runtime.profiler import Report
 from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
@@ -52,11 +59,15 @@ __all__ = [
     "from_dlpack",
     "jit_module",
     "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
     "num_threads",
     "numpy_dtype",
     "opcodes",
     "opencl",
     "register_object_loader",
+    "save_param_dict",
+    "save_param_dict_to_file",
     "set_num_threads",
     "shape_constant",
     "system_lib",
