@@ -18,7 +18,7 @@ _save = tvm_ffi.get_global_func("weft.save_params")
 _load = tvm_ffi.get_global_func("weft.load_params")
 
 
-def parameter_rows(params: Mapping[str, Any] | None) -> list[list[Any]]:
+def parameter_rows(params: Mapping[Any, Any] | None) -> list[list[Any]]:
     """Names and tensors as the native side takes them."""
     rows: list[list[Any]] = []
     for name, value in (params or {}).items():
