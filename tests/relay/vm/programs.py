@@ -15,7 +15,7 @@ class Chain:
     def __init__(self):
         self.bindings = []
 
-    def __call__(self, value, ty=I64, name="v"):
+    def __call__(self, value, ty=None, name="v"):
         v = Var(f"{name}{len(self.bindings)}", ty)
         self.bindings.append((v, value))
         return v
@@ -25,7 +25,7 @@ class Chain:
             body = Let(v, value, body)
         return body
 
-    def tail(self, value, ty=I64):
+    def tail(self, value, ty=None):
         return self.end(self(value, ty, "r"))
 
 

@@ -14,7 +14,7 @@ from weft.error import InvalidArgument, LoweringError
 from weft.ir import IRModule
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor, Match, type_data
-from weft.relay.expr import Function, Let, Var
+from weft.relay.expr import Function, Let, Var, let_chain
 from weft.relay.scalars import is_scalar
 from weft.relay.vm.assembly import Assembly
 from weft.relay.vm.constants import ConstantPool, placed
@@ -253,9 +253,14 @@ class FunctionCode:
 def _flattened(name: str, func: Function) -> tuple[list[Var], ir.Expr]:
     if not func.attrs.get(CLOSURE):
         return list(func.params), func.body
-    if not isinstance(func.body, Function):
+    bindings, code = let_chain(func.body)
+    if len(bindings) == 1 and code is bindings[0][0]:
+        code = bindings[0][1]
+    elif bindings:
+        code = None
+    if not isinstance(code, Function):
         raise LoweringError(f"the body of '{name}', which makes closures, is not a function", where=func.span)
-    return [*func.params, *func.body.params], func.body.body
+    return [*func.params, *code.params], code.body
 
 
 def _leaves(tree: Tree) -> dict[int, int]:

@@ -10,6 +10,7 @@ from weft.ir import BaseFunc, Expr, IRModule, substitute
 from weft.relax import compile_kernels
 from weft.relay.expr import Function, const
 from weft.relay.vm.codegen import CodeUnit
+from weft.relay.vm.pipeline import vm_pipeline
 from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
 from weft.target import Target
@@ -79,7 +80,7 @@ class VMCompiler:
         self._target = _target(target, target_host)
         if self._params:
             mod = bind_params(mod, self._params)
-        return mod, {}
+        return vm_pipeline(self._target)(mod), {}
 
     def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:
         """Run the passes and make the code."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from weft.relay.vm.assembly import Assembly, Label, Row, definition, falls_through, jumps, renamed, uses, with_jumps
+from weft.relay.vm.fuse_tests import fuse_tests
 from weft.runtime.relay_vm import Instruction
 
 __all__ = ["assemble", "drop_unused", "kill_dead", "linear_scan"]
@@ -30,7 +31,7 @@ def assemble(code: Assembly) -> tuple[int, list[Instruction]]:
     (int, list of Instruction)
         The number of registers, and the instructions.
     """
-    rows = kill_dead(drop_unused(code.rows), code)
+    rows = kill_dead(drop_unused(fuse_tests(code.rows)), code)
     registers = linear_scan(rows, code.params)
     placed: list[Row] = []
     for row in rows:

@@ -1,0 +1,27 @@
+"""The passes from Relay to what the virtual machine's code is generated from, top to bottom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import Pass, Sequential
+from weft.relay.transform.infer_type import infer_type
+from weft.relay.transform.lambda_lift import lambda_lift
+from weft.relay.transform.lower_regions import LowerRegions
+from weft.relay.transform.to_a_normal_form import to_a_normal_form
+
+__all__ = ["vm_pipeline"]
+
+
+def vm_pipeline(target: Any) -> Pass:
+    """Make the pass that lowers a module for a target."""
+    return Sequential(
+        [
+            infer_type(),
+            to_a_normal_form(),
+            lambda_lift(),
+            infer_type(),
+            LowerRegions(target),
+        ],
+        name="relay.vm",
+    )
