@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import Attrs, Op, Type
+from weft.ir import Attrs, Op
 from weft.relay.adt import (
     Clause,
     Constructor,
@@ -140,17 +140,19 @@ class ExpressionReader(Reader):
 
     def expr(self, strength: int = 0) -> ir.Expr:
         """Read an expression whose operators bind more strongly than `strength`."""
-        with self.deeper():
-            start = self.t.peek()
-            left = self._unary()
-            while True:
-                sign = self.t.peek()
-                binding, name = _BINARY.get(sign.text, (0, "")) if sign.kind == "punct" else (0, "")
-                if binding <= strength:
-                    return left
-                self.t.next()
-                right = self.expr(binding)
-                left = Call(Op.get(name), (left, right), span=self.t.since(start))
+        self.enter()
+        start = self.t.peek()
+        left = self._unary()
+        while True:
+            sign = self.t.peek()
+            binding, name = _BINARY.get(sign.text, (0, "")) if sign.kind == "punct" else (0, "")
+            if binding <= strength:
+                break
+            self.t.next()
+            right = self.expr(binding)
+            left = Call(Op.get(name), (left, right), span=self.t.since(start))
+        self.leave()
+        return left
 
     def _unary(self) -> ir.Expr:
         start = self.t.peek()
@@ -187,17 +189,12 @@ class ExpressionReader(Reader):
     def _call(self, callee: Any, start: Token) -> ir.Expr:
         args: list[ir.Expr] = []
         attrs: dict[str, Any] = {}
-        types: list[Type] = []
 
         def one() -> None:
             if not self.sees_attribute():
                 if attrs:
                     self.t.fail("arguments stand before attributes", found=str(self.t.peek()))
                 args.append(self.expr())
-            elif self.t.peek().text == "ty_args" and isinstance(callee, Op):
-                self.t.at += 2
-                self.t.expect("[", "a list of types")
-                types.extend(self.t.sequence("]", self.type, "a list of types")[0])
             else:
                 self._check_attribute(callee, self.t.peek())
                 self.read_attribute(attrs)
@@ -205,7 +202,7 @@ class ExpressionReader(Reader):
         self.t.sequence(")", one, "a call")
         if isinstance(callee, Op):
             attrs = {**registry.get(callee).attrs, **attrs}
-        return Call(callee, tuple(args), Attrs.of(attrs), tuple(types), span=self.t.since(start))
+        return Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
     def _check_attribute(self, callee: Any, token: Token) -> None:
         if isinstance(callee, Op):

@@ -37,7 +37,7 @@ def scalar_text(data: Any, dtype: str) -> str | None:
         return f"{int(value)}{suffix}"
     if dtype == "bfloat16":
         text = repr(float(value))
-    elif not value or 1e-5 <= abs(value) < 1e7:
+    elif not value or 1e-5 <= abs(float(value)) < 1e7:
         text = np.format_float_positional(value, trim="-")
     else:
         text = np.format_float_scientific(value, trim="-")

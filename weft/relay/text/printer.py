@@ -115,6 +115,7 @@ class Printer:
         self._open.append(under_way)
         header = [pattern(x, self) if isinstance(x, Pattern) else self.define(x) for x in params]
         while self.scopes.is_chained(body):
+            self.name_of(body.var)  # names are given in the order of the lines
             value = self.binding_value(body)
             under_way.lines.append(f"let {self.define(body.var)} = {value};")
             body = body.body
@@ -268,11 +269,9 @@ def _call(node: ir.Call, p: Printer) -> str:
     callee = p.expr(node.op)
     if isinstance(node.op, Constructor) and not node.args:
         return callee
-    is_op = isinstance(node.op, Op)
-    defaults = registry.get(node.op).attrs if is_op and registry.has(node.op.name) else None  # type: ignore[arg-type]
+    known = isinstance(node.op, Op) and registry.has(node.op.name)
+    defaults = registry.get(node.op).attrs if known else None  # type: ignore[arg-type]
     args += attributes(node.attrs, p, defaults)
-    if is_op and node.ty_args:
-        args.append(f"ty_args=[{', '.join(map(p.type, node.ty_args))}]")
     return f"{callee}({', '.join(args)})"
 
 

@@ -68,14 +68,22 @@ class Reader:
         """Let the constructors of a data type be used."""
         self.constructors.update((c.name_hint, c) for c in data.constructors)
 
-    @contextmanager
-    def deeper(self) -> Generator[None, None, None]:
+    def enter(self) -> None:
         """Count how deep the text nests, so that no text exhausts the stack."""
         self._depth += 1
         if self._depth > _DEEPEST:
             self.t.fail("the text nests too deep", expected=f"at most {_DEEPEST} levels")
-        yield
+
+    def leave(self) -> None:
+        """End what :meth:`enter` began."""
         self._depth -= 1
+
+    @contextmanager
+    def deeper(self) -> Generator[None, None, None]:
+        """Count a level of nesting."""
+        self.enter()
+        yield
+        self.leave()
 
     # --- metadata ---
 
