@@ -115,6 +115,7 @@ def rewrite(
     *,
     pre: Callable[[Any], Any] | None = None,
     instead: Mapping[Var, Any] | None = None,
+    on_let: Callable[[Var, Any], Any] | None = None,
 ) -> Any:
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
@@ -126,6 +127,8 @@ def rewrite(
         Asked first on each original expression; what it returns other than None stands for the whole expression.
     instead : mapping, optional
         Original expressions that stand for variables; they are rewritten in their place.
+    on_let : callable, optional
+        Told the variable and the new value of each let before its body is rewritten.
     """
     memo: dict[int, Any] = {}
     instead = instead or {}
@@ -138,7 +141,10 @@ def rewrite(
                 continue
             result = pre(e) if pre is not None else None
             if result is None and type(e) is Let:
-                chain.append((e, go(e.value)))
+                value = go(e.value)
+                if on_let is not None:
+                    on_let(e.var, value)
+                chain.append((e, value))
                 e = e.body
                 continue
             if result is None:

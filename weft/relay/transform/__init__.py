@@ -4,8 +4,12 @@ The language: ``scopes``, ``to_a_normal_form``, ``lambda_lift``.
 """
 
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
+from weft.relay.transform.eta_expand import eta_expand
+from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
+from weft.relay.transform.inline_primitives import inline_primitives
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
@@ -22,3 +26,7 @@ RemoveUnusedFunctions = remove_unused_functions
 Inline = inline
 ToGraphNormalForm = to_graph_normal_form
 ToBasicBlockNormalForm = to_basic_block_normal_form
+FoldConstant = fold_constant
+EliminateCommonSubexpr = eliminate_common_subexpr
+EtaExpand = eta_expand
+InlinePrimitives = inline_primitives

@@ -12,7 +12,7 @@ from weft.relay.expr import Function, Let, Var, lets
 from weft.relay.types import TypeVar
 from weft.relay.walk import bound_by, rewrite, subexpressions
 
-__all__ = ["body_for_call", "fresh_copy"]
+__all__ = ["body_for_call", "fresh_copy", "typed"]
 
 
 def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None) -> Any:
@@ -29,13 +29,13 @@ def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mappin
     new: dict[Var, Any] = dict(values or {})
     for e in subexpressions(expr):
         for v in bound_by(e):
-            new[v] = Var(v.name_hint, _typed(v.ty, types), span=v.span)
+            new[v] = Var(v.name_hint, typed(v.ty, types), span=v.span)
 
     def rule(e: Any) -> Any:
         if type(e) is Let:
             e = Let(new[e.var], e.value, e.body, ty=e.ty, span=e.span)
         elif type(e) is Function:
-            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=_typed(e.ret_type, types))
+            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, types))
         elif type(e) is Match:
             clauses = tuple(Clause(_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
             e = Match(e.data, clauses, e.complete, ty=e.ty, span=e.span)
@@ -60,18 +60,19 @@ def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ..
     for param, arg, name in zip(func.params, args, named, strict=True):
         values[param] = arg
         if name:
-            values[param] = Var(param.name_hint, _typed(param.ty, by_id), span=param.span)
+            values[param] = Var(param.name_hint, typed(param.ty, by_id), span=param.span)
             bindings.append((values[param], arg))
     return lets(bindings, fresh_copy(func.body, values, types))
 
 
-def _typed(ty: Any, types: Mapping[int, Type]) -> Any:
+def typed(ty: Any, types: Mapping[int, Type]) -> Any:
+    """Replace type variables, by their ``id``, in a type; None stays None."""
     return ty if ty is None or not types else ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(id(t)))
 
 
 def _retyped(e: Any, types: Mapping[int, Type]) -> Any:
-    ty = _typed(getattr(e, "ty", None), types)
-    ty_args = tuple(_typed(t, types) for t in getattr(e, "ty_args", ()))
+    ty = typed(getattr(e, "ty", None), types)
+    ty_args = tuple(typed(t, types) for t in getattr(e, "ty_args", ()))
     if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):
         return e
     fields = {f: getattr(e, f) for f in e.__struct_fields__}

@@ -5,6 +5,7 @@ A function's body, each branch of a choice and each clause of a match is a scope
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +34,8 @@ class Scopes:
     """The scope of each expression below a root, and the scopes that expressions open.
 
     ``of[id(e)]`` is where an expression is computed, ``opened[id(e)]`` are the scopes that its bodies are, and
-    ``crossing`` holds the ids of expressions that some use reads from a scope further in.
+    ``crossing`` holds the ids of expressions that some use reads from a scope further in, ``shared`` of those that
+    are used twice or more.
     """
 
     def __init__(self, root: Any) -> None:
@@ -53,6 +55,8 @@ class Scopes:
                 known = self.of.get(id(part))
                 self.of[id(part)] = scope if known is None else _common(known, scope)
                 uses.append((part, scope))
+        counts = Counter(id(e) for e, _ in uses)
+        self.shared = {i for i, n in counts.items() if n > 1}
         self.crossing = {id(e) for e, scope in uses if self.of[id(e)] is not scope}
 
 

@@ -1,0 +1,136 @@
+"""EliminateCommonSubexpr: what is computed twice is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from weft import ir
+from weft.ir import IRModule, function_pass, structural_equal, structural_hash, with_deep_stack
+from weft.relay.expr import Call, Constant, Function, Let, TupleGetItem, Var
+from weft.relay.op.registry import get, has
+from weft.relay.transform.scopes import Scope, Scopes
+from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.walk import map_parts
+
+__all__ = ["eliminate_common_subexpr"]
+
+_SMALL = 256  # bytes: larger constants are compared by identity
+
+
+@function_pass(kind=Function)
+def eliminate_common_subexpr(func: Function, mod: IRModule, fskip: Callable[[Any], bool] | None = None) -> Function:
+    """Compute calls of operators with equal arguments and attributes once, and equal projections.
+
+    Parameters
+    ----------
+    fskip : callable, optional
+        ``fskip(expr)`` says that an expression stays as it is.
+
+    Requires
+        Any form.
+    Ensures
+        The same form. What a scope computes takes the place of what is equal in it or within it, not beside it.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(2), float32]) {
+              let %a = add(%x, 1f);
+              let %b = add(%x, 1f);
+              multiply(%a, %b)
+            }
+
+        After::
+
+            def @main(%x: Tensor[(2), float32]) {
+              let %a = add(%x, 1f);
+              multiply(%a, %a)
+            }
+    Cost
+        Linear, times the depth of scopes.
+    Source
+        TVM's ``EliminateCommonSubexpr``; value numbering.
+    """
+    if is_primitive(func):
+        return func
+    scopes = Scopes(func)
+    return with_deep_stack(lambda: _Numbering(scopes, fskip).go(func))
+
+
+class _Numbering:
+    """Numbers the values of one function: equal ones are one node."""
+
+    def __init__(self, scopes: Scopes, skip: Callable[[Any], bool] | None) -> None:
+        self.scopes, self.skip = scopes, skip
+        self.tables: dict[Scope, dict[Hashable, Any]] = {}
+        self.memo: dict[int, Any] = {}
+        self.names: dict[int, Var] = {}  # of values, by identity, whose lets are around
+        self.same: dict[Var, Var] = {}  # variables that are left out, and those that stand for them
+
+    def go(self, e: Any) -> Any:
+        """Return what stands for an expression."""
+        if type(e) is Var:
+            return self.same.get(e, e)
+        if id(e) in self.memo:
+            return self.memo[id(e)]
+        if id(e) not in self.scopes.shared:
+            result = self.memo[id(e)] = self.lets(e)
+            return result
+        around, self.names = self.names, {}  # a shared expression does not know which lets are around it
+        result = self.memo[id(e)] = self.lets(e)
+        self.names = around
+        return result
+
+    def lets(self, e: Any) -> Any:
+        chain: list[tuple[Let, Any]] = []
+        while type(e) is Let and (not chain or id(e) not in self.scopes.shared):
+            value = self.go(e.value)
+            named = self.names.get(id(value))
+            if named is not None or type(value) is Var:
+                self.same[e.var] = named or value
+            else:
+                chain.append((e, value))
+                if self.key(value) is not None:
+                    self.names[id(value)] = e.var
+            if not chain:
+                return self.go(e.body)
+            e = e.body
+        result = self.go(e) if chain else self.number(e)
+        for let, value in reversed(chain):
+            self.names.pop(id(value), None)
+            same = value is let.value and result is let.body
+            result = let if same else Let(let.var, value, result, ty=let.ty, span=let.span)
+        return result
+
+    def number(self, e: Any) -> Any:
+        """Return the value that equals one which is no let, or itself."""
+        new = map_parts(e, self.go)
+        key = None if self.skip is not None and self.skip(new) else self.key(new)
+        if key is None:
+            return new
+        home: Scope | None = self.scopes.of[id(e)]
+        scope = home
+        while scope is not None:
+            found = self.tables.get(scope, {}).get(key)
+            if found is not None and structural_equal(getattr(found, "attrs", None), getattr(new, "attrs", None)):
+                return found if id(e) in self.scopes.shared else self.names.get(id(found), found)
+            scope = scope.outer
+        self.tables.setdefault(home, {})[key] = new  # type: ignore[arg-type]
+        return new
+
+    def key(self, e: Any) -> Hashable:
+        """Return what equal values have in common; None for what is never merged."""
+        if type(e) is TupleGetItem:
+            return ("item", id(e.tuple_value), e.index)
+        if type(e) is not Call or not isinstance(e.op, ir.Op) or not has(e.op.name) or not get(e.op).pure:
+            return None
+        attrs = structural_hash(e.attrs) if e.attrs else 0
+        return (e.op.name, attrs, *map(_argument, e.args))
+
+
+def _argument(e: Any) -> Hashable:
+    if type(e) is Constant:
+        array = e.data.numpy()
+        if array.nbytes <= _SMALL:
+            return (str(e.data.dtype), array.shape, array.tobytes())
+    return id(e)
