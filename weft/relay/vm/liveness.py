@@ -12,7 +12,7 @@ from weft.relay.vm.assembly import Assembly, Label, Row, definition, falls_throu
 from weft.relay.vm.fuse_tests import fuse_tests
 from weft.runtime.relay_vm import Instruction
 
-__all__ = ["assemble", "drop_unused", "kill_dead", "linear_scan"]
+__all__ = ["assemble", "drop_unused", "last_uses", "linear_scan"]
 
 _PURE = frozenset(
     ("Move", "AllocADT", "AllocClosure", "GetField", "GetTag", "LoadConst", "LoadConsti", "ShapeOf", "AllocRef",
@@ -21,6 +21,8 @@ _PURE = frozenset(
 _COSTLY = frozenset(
     ("Invoke", "InvokeClosure", "InvokePacked", "AllocStorage", "AllocTensor", "AllocTensorReg", "DeviceCopy")
 )  # behind which memory that is not let go would matter
+_LIGHT = frozenset(("LoadConst", "LoadConsti", "Scalar", "GetTag"))
+_HANDS_OVER = {"Move": "src", "GetField": "object", "AllocTensor": "storage", "AllocTensorReg": "storage"}
 
 
 def assemble(code: Assembly) -> tuple[int, list[Instruction]]:
@@ -31,16 +33,20 @@ def assemble(code: Assembly) -> tuple[int, list[Instruction]]:
     (int, list of Instruction)
         The number of registers, and the instructions.
     """
-    rows = kill_dead(drop_unused(fuse_tests(code.rows)), code)
-    registers = linear_scan(rows, code.params)
+    rows = drop_unused(fuse_tests(code.rows))
+    ends = last_uses(rows, code)
+    registers = linear_scan(rows, code.params, ends)
     placed: list[Row] = []
-    for row in rows:
+    for at, row in enumerate(rows):
+        target = None
         if isinstance(row, Instruction):
             row = renamed(row, registers)
-            if row.name == "Move" and row.src == row.dst:
+            target = definition(row)
+            if row.name == "Move" and row.src == target:
                 continue
         placed.append(row)
-    return max(registers.values(), default=-1) + 1, _resolve(placed)
+        placed += [Instruction.kill_register(registers[v]) for v in ends.get(at, ()) if registers[v] != target]
+    return max(registers.values(), default=-1) + 1, _resolve(_without_useless_kills(placed))
 
 
 def drop_unused(rows: list[Row]) -> list[Row]:
@@ -57,26 +63,26 @@ def drop_unused(rows: list[Row]) -> list[Row]:
     return kept
 
 
-def kill_dead(rows: list[Row], code: Assembly) -> list[Row]:
-    """Insert ``KillRegister`` where a value that holds memory has its last use and costly instructions follow.
+def last_uses(rows: list[Row], code: Assembly) -> dict[int, list[int]]:
+    """Find the rows behind which values that hold memory are not used any more, and costly instructions follow.
 
-    A value that one branch reads and the other does not ends at the head of the other. In front of the end of a
-    function nothing is killed: a frame that ends, or that a tail call takes, lets go of all.
+    A value that one branch reads and the other does not ends at the label of the other. In front of the end of a
+    function nothing ends: a frame that ends, or that a tail call takes, lets go of all.
     """
     alive: dict[int, int] = {}  # label -> the values that live there, as bits
     costly: dict[int, bool] = {}
     at_heads: dict[int, int] = {}  # label -> the values that live in front of a jump to it, but not there
-    holds_memory = ~sum(1 << v for v in code.scalars)
-    live, matters = 0, False
-    out: list[Row] = []
-    for row in reversed(rows):
+    holds_memory = ~sum(1 << v for v in code.scalars | _without_memory(rows))
+    live, matters, behind = 0, False, None
+    ends: dict[int, list[int]] = {}
+    for at in range(len(rows) - 1, -1, -1):
+        row = rows[at]
         if isinstance(row, Label):
             alive[row.number], costly[row.number] = live, matters
-            out.append(row)
             continue
-        targets = jumps(row)
         if not falls_through(row):
             live, matters = 0, False
+        targets = jumps(row)
         for t in targets:
             live |= alive[t]
             matters |= costly[t]
@@ -87,32 +93,60 @@ def kill_dead(rows: list[Row], code: Assembly) -> list[Row]:
         defined = definition(row)
         own = 0 if defined is None else 1 << defined
         if matters and falls_through(row):
-            out += _kills((used | own) & ~live & holds_memory)
-        is_tail_call = bool(out) and isinstance(out[-1], Instruction) and out[-1].name == "Ret"
-        matters |= row.name in _COSTLY and not is_tail_call
+            ends[at] = _numbers((used | own) & ~live & holds_memory)
+        matters |= row.name in _COSTLY and behind != "Ret"
         live = live & ~own | used
-        out.append(row)
-    placed: list[Row] = []
-    for row in reversed(out):
-        placed.append(row)
-        if isinstance(row, Label):
-            placed += _kills(at_heads.get(row.number, 0) & holds_memory)
-    return placed
+        behind = row.name
+    for at, row in enumerate(rows):
+        if isinstance(row, Label) and row.number in at_heads:
+            ends[at] = _numbers(at_heads[row.number] & holds_memory)
+    return ends
 
 
-def _kills(values: int) -> list[Row]:
-    found: list[Row] = []
-    while values:
-        low = values & -values
-        found.append(Instruction.kill_register(low.bit_length() - 1))
-        values ^= low
+def _without_memory(rows: list[Row]) -> set[int]:
+    """The values that are numbers or constants wherever they are defined."""
+    light: set[int] = set()
+    heavy: set[int] = set()
+    for row in rows:
+        if isinstance(row, Instruction) and (defined := definition(row)) is not None:
+            (light if row.name in _LIGHT else heavy).add(defined)
+    return light - heavy
+
+
+def _numbers(bits: int) -> list[int]:
+    found: list[int] = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
     return found
 
 
-def linear_scan(rows: list[Row], params: int) -> dict[int, int]:
+def _without_useless_kills(rows: list[Row]) -> list[Row]:
+    """Leave out kills of registers that get another value before the next costly instruction or jump."""
+    kept: list[Row] = []
+    overwritten: set[int] = set()
+    for row in reversed(rows):
+        if isinstance(row, Label) or row.name in _COSTLY or not falls_through(row):
+            overwritten.clear()
+        elif row.name == "KillRegister":
+            if row.dst in overwritten:
+                continue
+        else:
+            defined = definition(row)
+            if defined is not None:
+                overwritten.add(defined)
+            overwritten.difference_update(uses(row))
+        kept.append(row)
+    kept.reverse()
+    return kept
+
+
+def linear_scan(rows: list[Row], params: int, ends: dict[int, list[int]]) -> dict[int, int]:
     """Give each value the lowest register that is free over its range; parameters have the first ones.
 
-    A value that a ``Move`` ends gives its register to what it is moved to, where that begins there.
+    A value whose range ends where it is moved, taken apart or made a tensor of gives its register to the result, where
+    that begins there. The values of `ends` at labels keep their registers until there.
 
     Source: Poletto and Sarkar, "Linear scan register allocation", 1999.
     """
@@ -121,13 +155,14 @@ def linear_scan(rows: list[Row], params: int) -> dict[int, int]:
     moved: dict[int, int] = {}
     for at, row in enumerate(rows):
         if isinstance(row, Label):
+            last.update(dict.fromkeys(ends.get(at, ()), at))
             continue
         defined = definition(row)
         for v in (*uses(row), *(() if defined is None else (defined,))):
             first.setdefault(v, at)
             last[v] = at
-        if row.name == "Move":
-            moved.setdefault(row.dst, row.src)
+        if row.name in _HANDS_OVER:
+            moved.setdefault(row.dst, row.fields[_HANDS_OVER[row.name]])
     registers = {v: v for v in range(params)}
     active = [(last[v], v) for v in range(params)]
     heapify(active)

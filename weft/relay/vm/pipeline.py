@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Pass, Sequential
+from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.infer_type import infer_type
+from weft.relay.transform.inline import inline
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
+from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 
 __all__ = ["vm_pipeline"]
@@ -18,10 +21,13 @@ def vm_pipeline(target: Any) -> Pass:
     return Sequential(
         [
             infer_type(),
+            inline(),
+            dead_code_elimination(),
             to_a_normal_form(),
             lambda_lift(),
             infer_type(),
             LowerRegions(target),
+            ManifestAlloc(target),
         ],
         name="relay.vm",
     )
