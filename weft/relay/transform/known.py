@@ -35,7 +35,7 @@ def arrays_of(expr: Any) -> Any:
 
 def constants_of(value: Any) -> Any:
     """Return the constant of an array, or the tuple of constants of a tuple of arrays."""
-    return Tuple(tuple(map(constants_of, value))) if isinstance(value, tuple) else const(np.ascontiguousarray(value))
+    return Tuple(tuple(map(constants_of, value))) if isinstance(value, tuple) else const(np.array(value, order="C"))
 
 
 def evaluate_call(call: Call, value: Callable[[Any], Any] = arrays_of) -> Any:
