@@ -47,7 +47,7 @@ def run(program, *args, passes=None):
 
 
 def default_passes():
-    return [t.ManifestAlloc(TARGET)]
+    return [t.ManifestAlloc(TARGET), t.MemoryPlan()]
 
 
 def values(result):

@@ -13,6 +13,7 @@ from weft.relay.transform.inline_primitives import inline_primitives
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
+from weft.relay.transform.memory_plan import MemoryPlan
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
