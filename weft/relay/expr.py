@@ -149,7 +149,9 @@ class Call(Operators, ir.Call):
 
     @property
     def type_args(self) -> tuple[Type, ...]:
-        """What the type parameters of the callee stand for."""
+        """What the type parameters of the callee stand for; of an operator, the types of the arguments."""
+        if isinstance(self.op, Op) and not self.ty_args:
+            return tuple(a.ty for a in self.args)
         return self.ty_args
 
 

@@ -41,7 +41,7 @@ def type_of(e: Any, s: Inference) -> Type:
     if found is None:
         if isinstance(e, Op):
             return s.fail(f"operator '{e.name}' is used as a value", e, expected="a call of it",
-                          help="wrap it into a function")  # fmt: skip
+                          help="wrap it into a function: `fn (%x) { ..(%x) }`")  # fmt: skip
         found = s.types[id(e)] = TYPE(e, s)
     return found
 
@@ -81,7 +81,7 @@ def _global(e: GlobalVar, s: Inference) -> Type:
     if found is not None:
         return found
     if s.mod is None or e.name_hint not in s.mod:
-        known = ", ".join(f"@{v.name_hint}" for v in (s.mod or ())) or "no functions"
+        known = ", ".join(f"@{v.name_hint}" for v in (s.mod if s.mod is not None else ())) or "no functions"
         return s.fail(f"there is no function '@{e.name_hint}'", e, expected="a function of the module", found=known)
     return global_type(e.name_hint, s)
 
@@ -105,6 +105,9 @@ def signature(f: Function, s: Inference) -> FuncType:
     """Return a function's type as annotated, with types to be found where it is not; parameters are bound."""
     found = s.signatures.get(id(f))
     if found is None:
+        for i, p in enumerate(f.params):
+            if any(p is q for q in f.params[:i]):
+                s.fail(f"parameter '%{p.name_hint}' stands twice", f, help="make a variable for each parameter")
         args = tuple([bind(p, s) for p in f.params])
         if f.ret_type is not None:
             check_annotation(f.ret_type, f, s)
@@ -116,9 +119,14 @@ def signature(f: Function, s: Inference) -> FuncType:
 @TYPE.on(Function)
 def _function(f: Function, s: Inference) -> Type:
     ty = s.types[id(f)] = signature(f, s)
+    if f.ret_type is not None:
+        ask(f.body, ty.ret_type, s)
     body = type_of(f.body, s)
-    what = "the body has another type than the function returns"
-    s.flow(body, ty.ret_type, f.body if f.body.span is not None else f, what)
+    tail: Any = f.body
+    while type(tail) is Let:
+        tail = tail.body
+    at = f if tail.span is None or isinstance(tail, Var) else tail
+    s.flow(body, ty.ret_type, at, "the body has another type than the function returns")
     return ty
 
 
@@ -143,6 +151,7 @@ def _binding(e: Let, s: Inference) -> None:
     annotated = e.var.ty is not None or isinstance(e.value, Function)
     if annotated:
         ty = bind(e.var, s)
+        ask(e.value, ty, s)
         value = type_of(e.value, s)
         what = f"variable '%{e.var.name_hint}' is annotated with another type than its value has"
         s.flow(value, ty, e if e.span is not None else e.value, what)
@@ -177,15 +186,28 @@ def _if(e: If, s: Inference) -> Type:
     cond = type_of(e.cond, s)
     s.flow(cond, scalar_type("bool"), e.cond if e.cond.span is not None and not isinstance(e.cond, Var) else e,
            "the condition of an if is no scalar bool")  # fmt: skip
-    yes, no = type_of(e.true_branch, s), type_of(e.false_branch, s)
-    return joined([(yes, e), (no, e)], s, "the branches of an if have different types")
+    branches = [(e.true_branch, e), (e.false_branch, e)]
+    return joined(e, branches, s, "the branches of an if have different types")
 
 
-def joined(types: list[tuple[Type, Any]], s: Inference, what: str) -> Type:
-    """Return the type of what one of several expressions gives."""
-    if all(t is types[0][0] for t, _ in types):
+def ask(e: Any, ty: Type, s: Inference) -> None:
+    """Note which type is annotated where a value goes: branches may differ in what the annotation leaves open."""
+    while type(e) is Let:
+        e = e.body
+    if isinstance(e, (If, Match)):
+        s.asked[id(e)] = ty
+
+
+def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
+    """Return the type of what one of several expressions gives, each with where to tell of it."""
+    asked = s.asked.get(id(e))
+    if asked is not None:
+        for r, _ in results:
+            ask(r, asked, s)
+    types = [(type_of(r, s), node) for r, node in results]
+    if all(t is types[0][0] for t, _ in types) and asked is None:
         return types[0][0]
-    result = IncompleteType()
+    result = asked if asked is not None else IncompleteType()
     for ty, node in types:
         s.flow(ty, result, node, what)
     found = s.resolve(result)
@@ -195,7 +217,7 @@ def joined(types: list[tuple[Type, Any]], s: Inference, what: str) -> Type:
 @TYPE.on(RefCreate)
 def _ref_create(e: RefCreate, s: Inference) -> Type:
     content = IncompleteType()
-    s.flow(type_of(e.value, s), content, e, "a reference to a value")
+    s.flow(type_of(e.value, s), content, e, "the reference needs a type")
     return RefType(content)
 
 
@@ -215,7 +237,7 @@ def _content(ref: Any, e: Any, s: Inference) -> Type:
     ty = s.head(type_of(ref, s))
     if type(ty) is IncompleteType:
         content = IncompleteType()
-        s.flow(ty, RefType(content), e, "a reference")
+        s.flow(ty, RefType(content), e, "the reference needs a type")
         return content
     if ty is FAILED or isinstance(ty, RefType):
         return ty.value if isinstance(ty, RefType) else FAILED
@@ -231,14 +253,14 @@ def _constructor(e: Constructor, s: Inference) -> Type:
 @TYPE.on(Match)
 def _match(e: Match, s: Inference) -> Type:
     data = type_of(e.data, s)
-    results: list[tuple[Type, Any]] = []
+    results: list[tuple[Any, Any]] = []
     for clause in e.clauses:
         bind_pattern(clause.lhs, data, e, s)
-        results.append((type_of(clause.rhs, s), clause if clause.span is not None else e))
+        results.append((clause.rhs, clause if clause.span is not None else e))
     s.matches.append(e)
     if not results:
         return IncompleteType()
-    return joined(results, s, "the clauses of a match have different types")
+    return joined(e, results, s, "the clauses of a match have different types")
 
 
 @TYPE.on(Call)
@@ -250,24 +272,24 @@ def _call(e: Call, s: Inference) -> Type:
     ty = s.head(type_of(callee, s))
     if type(ty) is IncompleteType:
         result = IncompleteType()
-        s.flow(ty, FuncType(args, result), e, "a call")
+        s.flow(ty, FuncType(args, result), e, f"{callee_name(callee)} needs a type to be called here")
         return result
     if isinstance(ty, ir.PackedFuncType) and e.ty_args:
         return e.ty_args[0]
     if not isinstance(ty, FuncType):
         if ty is FAILED:
             return FAILED
-        return s.fail("what is called is no function", e, expected="a function", found=ty)
+        return s.fail(f"{callee_name(callee)} is called and is no function", e, expected="a function", found=ty,
+                      help="parentheses call; elements of a tuple are `.0`, `.1`")  # fmt: skip
     return _apply(e, ty, args, s)
 
 
 def _operator(e: Call, s: Inference) -> Type:
-    if not has_op(e.op.name):  # type: ignore[union-attr]
-        return infer_operator(e, tuple(FAILED for _ in ()), s)
     args = tuple([type_of(a, s) for a in e.args])
     resolved = tuple([s.resolve(a) for a in args])
+    if not has_op(e.op.name):  # type: ignore[union-attr]
+        return infer_operator(e, resolved, s)
     if all(a is b for a, b in zip(args, resolved, strict=True)) and not any(s.unifier.unknown(a) for a in args):
-        s.type_args[id(e)] = args
         return infer_operator(e, args, s)
     result = IncompleteType()
     s.wait(OperatorCall(e, args, result))

@@ -10,7 +10,7 @@ from weft.relay.infer.state import Inference
 from weft.relay.infer.unify import FAILED
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, TypeCall, type_parts
 
-__all__ = ["bind_pattern", "check_annotation", "constructor_type"]
+__all__ = ["bind_pattern", "check_annotation", "check_definitions", "constructor_type"]
 
 PATTERN = Dispatch("pattern of a Relay match", (Pattern,))
 
@@ -45,9 +45,8 @@ def constructor_type(c: Constructor, node: Any, s: Inference) -> Type:
 
 def _no_data_type(header: GlobalTypeVar, node: Any, s: Inference) -> Type:
     known = ", ".join(s.data) or "no data types"
-    return s.fail(
-        f"there is no data type '{header.name_hint}'", node, expected="a data type of the module", found=known
-    )
+    return s.fail(f"there is no data type '{header.name_hint}'", node, expected="a data type of the module",
+                  found=known, help="set its definition, a TypeData, in the module")  # fmt: skip
 
 
 def bind_pattern(p: Pattern, ty: Type, node: Any, s: Inference) -> None:
@@ -119,6 +118,25 @@ def check_annotation(ty: Type, node: Any, s: Inference) -> None:
         _check_data_type(ty.func, ty.args, node, s)
     for part in ty.args if isinstance(ty, TypeCall) else type_parts(ty):
         check_annotation(part, node, s)
+
+
+def check_definitions(s: Inference) -> None:
+    """Note errors in the data types of the module: names that are defined twice, fields of unknown types."""
+    types: set[str] = set()
+    owners: dict[str, Any] = {}
+    for header, data in s.mod.type_definitions.items() if s.mod is not None else ():
+        name = header.name_hint
+        if name in types:
+            s.fail(f"data type '{name}' is defined twice", data, help="rename one of them")
+        types.add(name)
+        for c in data.constructors:
+            first = owners.setdefault(c.name_hint, c)
+            if first is not c:
+                both = f"'{first.belong_to.name_hint}' and '{name}' have it"
+                what = f"constructor '{c.name_hint}' is defined twice"
+                s.fail(what, c if c.span is not None else data, found=both, help="rename one of them")
+            for field in c.inputs:
+                check_annotation(field, c if c.span is not None else data, s)
 
 
 def _check_data_type(header: GlobalTypeVar, args: tuple[Type, ...], node: Any, s: Inference) -> None:

@@ -33,7 +33,6 @@ class OperatorCall:
         if not self.known:
             s.relations.append(self)
         self.known = args
-        s.type_args[id(self.node)] = args
         name = self.node.op.name  # type: ignore[union-attr]
         s.flow(infer_operator(self.node, args, s), self.result, self.node, f"the result of '{name}' has another type")
         return True
@@ -78,7 +77,8 @@ def element(node: TupleGetItem, of: Type, s: Inference) -> Type:
     if of is FAILED:
         return FAILED
     if not isinstance(of, TupleType):
-        return s.fail(f"`.{node.index}` takes an element of what is no tuple", node, expected="a tuple", found=of)
+        return s.fail(f"`.{node.index}` takes an element of what is no tuple", node, expected="a tuple", found=of,
+                      help="elements of tensors are taken by operators such as `take`")  # fmt: skip
     if not 0 <= node.index < len(of.fields):
         return s.fail(
             f"the tuple has no element {node.index}",

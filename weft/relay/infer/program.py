@@ -11,6 +11,7 @@ from weft.ir.deep import with_deep_stack
 from weft.relay.analysis.coverage import keep_warned, warn_unmatched
 from weft.relay.expr import Function
 from weft.relay.infer.constraints import global_type, type_of
+from weft.relay.infer.data_types import check_definitions
 from weft.relay.infer.pending import Instantiation
 from weft.relay.infer.rebuild import Rebuild
 from weft.relay.infer.state import Inference
@@ -72,6 +73,7 @@ def infer_module(mod: IRModule) -> IRModule:
 
     def run() -> tuple[IRModule, Rebuild]:
         s = Inference(mod)
+        check_definitions(s)
         functions = {v: f for v, f in mod.items() if isinstance(f, Function)}
         for v, f in functions.items():
             global_type(v.name_hint, s)

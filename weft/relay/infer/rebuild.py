@@ -86,8 +86,7 @@ class Rebuild:
     def _call(self, e: Call) -> Call:
         op = e.op if isinstance(e.op, Op) else self(e.op)
         args = tuple([self(a) for a in e.args])
-        given = self.s.type_args.get(id(e), ())
-        type_args = tuple([self.type(t, e) for t in given])
+        type_args = tuple([self.type(t, e) for t in self.s.type_args.get(id(e), e.ty_args)])
         ty = self.type(self.s.types[id(e)], e)
         if e.ty is not None and types_equal(e.ty, ty):
             ty = e.ty

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 from weft import ir
@@ -9,7 +10,7 @@ from weft.error import ErrorGroup, TypeInferenceError
 from weft.ir import Type
 from weft.relay.adt import TypeData
 from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
-from weft.relay.types import FuncType, IncompleteType
+from weft.relay.types import FuncType, IncompleteType, TensorType, types_equal
 
 __all__ = ["Inference", "Pending", "TypeInferenceErrors"]
 
@@ -44,11 +45,14 @@ class Inference:
         self.type_args: dict[int, tuple[Type, ...]] = {}
         self.queue: list[Pending] = []
         self.relations: list[Any] = []  # those whose arguments' types may yet be widened
+        self.asked: dict[int, Type] = {}  # what is annotated around choices and matches
         self.errors: list[TypeInferenceError] = []
         self.matches: list[Any] = []
         self.globals: dict[str, Type] = {}
         self.checked: set[int] = set()  # annotations that are well kinded
-        self.data: dict[str, TypeData] = {g.name_hint: d for g, d in mod.type_definitions.items()} if mod else {}
+        self.data: dict[str, TypeData] = (
+            {g.name_hint: d for g, d in mod.type_definitions.items()} if mod is not None else {}
+        )
         self.function: str | None = None
         self.allow_free = False
 
@@ -77,7 +81,7 @@ class Inference:
         """Say where a node stands: in its source text, else in which function."""
         if getattr(node, "span", None) is not None:
             return node.span
-        text = " ".join(str(node).split())
+        text = re.sub(r"^(free_var [^;]*; )+", "", " ".join(str(node).split()))
         inside = f"in function '{self.function}': " if self.function else ""
         return f"{inside}`{text if len(text) <= 100 else text[:97] + '...'}`"
 
@@ -89,15 +93,24 @@ class Inference:
         try:
             return self.unifier.flow(src, dst)
         except InfiniteType as e:
-            part = f"`{self._text(e.expected)}` contains the type that it would have to be equal to"
-            self.fail(f"{what}: the type would be a part of itself", node, expected=dst, found=src, help=part)
+            self.fail(f"{what}, and none fits: it would be a part of itself", node, expected=e.expected,
+                      found=e.found, help="a function that is its own argument has no type")  # fmt: skip
         except Mismatch as e:
-            if help is None and (e.found is not src or e.expected is not dst):
-                found, expected = self.resolve(e.found), self.resolve(e.expected)
-                if not (ir.structural_equal(found, src) and ir.structural_equal(expected, dst)):
-                    help = f"they differ in `{found}` where `{expected}` is asked for"
-            self.fail(what, node, expected=dst, found=src, help=help)
+            self.fail(what, node, expected=dst, found=src, help=help or self._difference(e, src, dst))
         return dst
+
+    def _difference(self, e: Mismatch, src: Type, dst: Type) -> str | None:
+        """Say in which part two types differ, unless they differ as a whole; and how lengths may differ."""
+        found, expected = self.resolve(e.found), self.resolve(e.expected)
+        notes: list[str] = []
+        if not (types_equal(found, self.resolve(src)) and types_equal(expected, self.resolve(dst))):
+            notes.append(f"they differ in `{found}` where `{expected}` is asked for")
+        if isinstance(found, TensorType) and isinstance(expected, TensorType):
+            if found.dtype != expected.dtype:
+                notes.append(f'`cast(.., dtype="{expected.dtype}")` converts elements')
+            elif found.ndim == expected.ndim:
+                notes.append("a dimension that is annotated as `?` takes any length")
+        return "; ".join(notes) or None
 
     def wait(self, fact: Pending) -> None:
         """Use a fact now, or when more is known."""
