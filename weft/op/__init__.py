@@ -25,12 +25,21 @@ from weft.op import (
     slice,
     sort,
 )
-from weft.op.infer import broadcast_dims, equal_dims, normalize_axes, normalize_axis, product, simplify, tensor_arg
+from weft.op.infer import (
+    broadcast_dims,
+    equal_dims,
+    fields_of,
+    normalize_axes,
+    normalize_axis,
+    product,
+    simplify,
+    tensor_arg,
+)
 from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
     "Fusion", "Input", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
-    "elementwise", "equal_dims", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate", "matmul",
-    "multinomial", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce", "resize", "rnn",
+    "elementwise", "equal_dims", "fields_of", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate",
+    "matmul", "multinomial", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce", "resize", "rnn",
     "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
 ]  # fmt: skip

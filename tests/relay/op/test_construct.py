@@ -102,6 +102,8 @@ def test_values_of_derived_constructors() -> None:
     data = rng.normal(size=(2, 3, 4)).astype("float32")
 
     def run(e: relay.Expr):
+        if isinstance(e, relay.Constant):
+            return e.data.numpy()
         return evaluate(e, [data if a is x else run(a) for a in e.args])
 
     np.testing.assert_allclose(run(relay.std(x, axis=1)), data.std(1), rtol=1e-5)

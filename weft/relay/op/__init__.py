@@ -9,13 +9,18 @@ from weft.relay.op import create as _create
 from weft.relay.op import dyn, image, nn, op, vision
 from weft.relay.op import elementwise as _elementwise
 from weft.relay.op import index as _index
+from weft.relay.op import layout as _layout
+from weft.relay.op import loss as _loss
 from weft.relay.op import manipulate as _manipulate
 from weft.relay.op import matmul as _matmul
 from weft.relay.op import memory as _memory
 from weft.relay.op import norm as _norm
 from weft.relay.op import pool as _pool
 from weft.relay.op import reduce as _reduce
+from weft.relay.op import resize as _resize
+from weft.relay.op import scatter as _scatter
 from weft.relay.op import slice as _slice
+from weft.relay.op import sort as _sort
 from weft.relay.op import vm as _vm
 from weft.relay.op.construct import call, constructor, constructs, namespace
 from weft.relay.op.evaluate import evaluate
@@ -39,5 +44,7 @@ __all__ = [
     "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call", "relay_type", "shared",
     "vision",
 ]  # fmt: skip
+
+scatter, sort = constructor("scatter"), constructor("sort")  # the operators, not the modules of these names
 
 __getattr__, __dir__ = namespace("")

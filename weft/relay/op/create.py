@@ -38,11 +38,13 @@ def _shape_tuple(shape: Any) -> tuple[Any, ...]:
 
 # --- of one value -----------------------------------------------------------------------------------------------------
 
-declare("full", "fill_value", {"shape": (), "dtype": ""},
-        expand=lambda fill_value, shape, dtype: shared("full", shape_of_dims(shape), fill_value, dtype=dtype),
-        doc="A tensor of one value.")  # fmt: skip
-declare("dyn.full", "fill_value shape:values", {"dtype": ""},
-        expand=lambda fill_value, shape, dtype: shared("full", shape_of_dims(shape), fill_value, dtype=dtype),
+
+def _full(fill_value: ir.Expr, shape: Any, dtype: str) -> ir.Expr:
+    return shared("full", shape_of_dims(shape), fill_value, dtype=dtype or dtype_of(fill_value))
+
+
+declare("full", "fill_value", {"shape": (), "dtype": ""}, expand=_full, doc="A tensor of one value.")  # fmt: skip
+declare("dyn.full", "fill_value shape:values", {"dtype": ""}, expand=_full,
         doc="A tensor of one value, of a shape that is computed.")  # fmt: skip
 for _name in ("zeros", "ones"):
     declare(_name, "", {"shape": REQUIRED, "dtype": "float32"},

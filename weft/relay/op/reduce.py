@@ -132,3 +132,12 @@ def mean_std(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool 
     """Compute the mean and the standard deviation over axes."""
     mean, var = mean_variance(data, axis, keepdims, exclude)
     return TupleWrapper(Tuple((mean, call("sqrt", var))), 2)
+
+
+# --- scans ------------------------------------------------------------------------------------------------------------
+
+for _name, _what in (("cumsum", "sum"), ("cumprod", "product")):
+    declare(_name, "data", {"axis": None, "dtype": "", "exclusive": False},
+            expand=lambda data, axis, dtype, exclusive, _name=_name: shared(
+                _name, data, axis=axis, dtype=dtype or "", exclusive=bool(exclusive)),
+            doc=f"The running {_what} along an axis, of all elements where it is None.")  # fmt: skip

@@ -76,3 +76,14 @@ def _logsumexp(s: Sizes) -> Case:
 def _logsumexp_kept(s: Sizes) -> Case:
     return call(s.real(s.a, s.c), keepdims=True,
                 expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True)))  # fmt: skip
+
+
+@cases("cumsum", "cumprod")
+def _scan(s: Sizes, name: str) -> Case:
+    return call(s.real(s.a, s.c, low=0.5, high=1.5), axis=1, expect=lambda x: getattr(np, name)(x.astype("float64"), 1))
+
+
+@cases("cumsum")
+def _scan_exclusive(s: Sizes) -> Case:
+    return call(s.integer(s.c, 2, dtype="int32"), dtype="int64", exclusive=True,
+                expect=lambda x: np.cumsum(x.reshape(-1)) - x.reshape(-1))  # fmt: skip

@@ -1,0 +1,172 @@
+"""Resizing and sampling of images, and upsampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import ir, tir
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import PrimExpr, as_int, cast, const, int64, numpy_dtype
+from weft.op import simplify, tensor_arg
+from weft.relay.op.construct import call, constructs
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
+
+__all__: list[str] = []
+
+_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear",
+            "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip
+
+
+def _resized(
+    op: str, rank: int, data: ir.Expr, size: Any, roi: Any, layout: str, method: str, mode: str, rounding: str,
+    scales: Any = None, cubic: Any = (-0.5, False), outside: float = 0.0, out_dtype: Any = "",
+) -> ir.Expr:  # fmt: skip
+    """Resize the spatial axes of a layout with any order of letters."""
+    shape, letters = tensor_arg(op, "data", data, ndim=rank + 2).shape or (), _LAYOUTS[rank][2:]
+    if sorted(layout) != sorted(_LAYOUTS[rank]):
+        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
+    if method not in _METHODS:
+        raise InvalidArgument(f"{op}: unknown method '{method}'", expected=", ".join(_METHODS))
+    wanted = size if isinstance(size, tuple) else (size,)
+    wanted = wanted * rank if len(wanted) == 1 else wanted
+    if len(wanted) != rank:
+        raise ShapeMismatch(f"{op}: a size for each spatial axis", expected=str(rank), found=str(len(wanted)))
+    at = [layout.index(c) for c in letters]
+    full = tuple(wanted[at.index(i)] if i in at else d for i, d in enumerate(shape))
+    if _METHODS[method] == "nearest" and not rounding:
+        rounding = "round" if mode == "align_corners" else "floor"
+    out = shared(
+        "image.resize", data, shape_of_dims(full), roi=_spread(roi, at, rank), method=_METHODS[method],
+        scales=None if scales is None else tuple(scales[at.index(i)] if i in at else 1.0 for i in range(rank + 2)),
+        coordinate_transformation_mode=mode,
+        rounding_method={"round": "round_prefer_ceil"}.get(rounding, rounding), cubic_alpha=float(cubic[0]),
+        cubic_exclude=bool(cubic[1]), extrapolation_value=float(outside),
+    )  # fmt: skip
+    return shared("astype", out, dtype=out_dtype) if out_dtype and out_dtype != dtype_of(out) else out
+
+
+def _spread(roi: Any, at: list[int], rank: int) -> Any:
+    """Give all axes of a region: the spatial ones as given, starts then ends; the others whole."""
+    if not roi or not any(roi):
+        return None
+    n = len(at)
+    starts = [float(roi[at.index(i)]) if i in at else 0.0 for i in range(rank + 2)]
+    ends = [float(roi[n + at.index(i)]) if i in at else 1.0 for i in range(rank + 2)]
+    return (*starts, *ends)
+
+
+def _resize(rank: int) -> Any:
+    op = f"image.resize{rank}d"
+
+    def expand(
+        data: ir.Expr, size: Any, roi: Any, layout: str, method: str, coordinate_transformation_mode: str,
+        rounding_method: str, cubic_alpha: float, cubic_exclude: int, extrapolation_value: float, out_dtype: Any,
+    ) -> ir.Expr:  # fmt: skip
+        return _resized(op, rank, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+                        None, (cubic_alpha, cubic_exclude), extrapolation_value, out_dtype)  # fmt: skip
+
+    return expand
+
+
+def _constructor(rank: int) -> Any:
+    def construct(
+        data: Any, size: Any, roi: Any = None, layout: str = _LAYOUTS[rank], method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.5,
+        cubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: Any = None,
+    ) -> ir.Expr:  # fmt: skip
+        attrs = {
+            "roi": numbers_of(roi), "layout": layout, "method": method, "rounding_method": rounding_method,
+            "coordinate_transformation_mode": coordinate_transformation_mode, "cubic_alpha": cubic_alpha,
+            "cubic_exclude": cubic_exclude, "extrapolation_value": extrapolation_value, "out_dtype": out_dtype or "",
+        }  # fmt: skip
+        if is_computed(size):
+            return call(f"dyn.image.resize{rank}d", data, shape_argument(size), **attrs)
+        return call(f"image.resize{rank}d", data, size=numbers(size), **attrs)
+
+    construct.__name__ = f"resize{rank}d"
+    construct.__doc__ = f"Resize the spatial axes of {_LAYOUTS[rank]} data to `size`, which may be an expression."
+    return construct
+
+
+def numbers_of(values: Any) -> Any:
+    """Return a region's numbers, which may be a constant."""
+    if isinstance(values, ir.Constant):
+        return tuple(float(v) for v in values.data.numpy().reshape(-1))
+    return None if values is None else tuple(float(v) for v in values)
+
+
+for _rank in (1, 2, 3):
+    _attrs = {
+        "roi": None, "layout": _LAYOUTS[_rank], "method": "linear", "coordinate_transformation_mode": "half_pixel",
+        "rounding_method": "", "cubic_alpha": -0.5, "cubic_exclude": 0, "extrapolation_value": 0.0, "out_dtype": "",
+    }  # fmt: skip
+    declare(f"image.resize{_rank}d", "data", {"size": REQUIRED, **_attrs}, expand=_resize(_rank),
+            doc="Resize the spatial axes to a size.")  # fmt: skip
+    declare(f"dyn.image.resize{_rank}d", "data size:values", _attrs, expand=_resize(_rank),
+            doc="Resize the spatial axes to a size that is computed.")  # fmt: skip
+    constructs(f"image.resize{_rank}d")(_constructor(_rank))
+
+# --- by factors -------------------------------------------------------------------------------------------------------
+
+
+def _scaled(dim: PrimExpr, scale: float) -> PrimExpr:
+    """Multiply a dimension and round."""
+    if float(scale).is_integer():
+        return simplify(dim * int64(int(scale)))
+    known = as_int(dim)
+    if known is not None:
+        return int64(round(known * scale))
+    return cast("int64", tir.round(cast("float64", dim) * const(float(scale), "float64")))
+
+
+def _upsampled(op: str, rank: int, data: ir.Expr, scales: Any, layout: str, method: str, mode: str) -> ir.Expr:
+    shape = tensor_arg(op, "data", data, ndim=rank + 2).shape or ()
+    if sorted(layout) != sorted(_LAYOUTS[rank]):
+        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters of {_LAYOUTS[rank]}")
+    size = tuple(_scaled(shape[layout.index(c)], s) for c, s in zip(_LAYOUTS[rank][2:], scales, strict=True))
+    exact = tuple(float(s) for s in scales) if mode == "asymmetric" else None
+    return _resized(op, rank, data, size, None, layout, method, mode, "", exact)
+
+
+def _corners(align_corners: bool) -> str:
+    return "align_corners" if align_corners else "asymmetric"
+
+
+declare("nn.upsampling", "data",
+        {"scale_h": 1.0, "scale_w": 1.0, "layout": "NCHW", "method": "nearest_neighbor", "align_corners": False},
+        expand=lambda data, scale_h, scale_w, layout, method, align_corners: _upsampled(
+            "nn.upsampling", 2, data, (scale_h, scale_w), layout, method, _corners(align_corners)),
+        doc="Resize by factors: nearest_neighbor, bilinear or bicubic.")  # fmt: skip
+declare("nn.upsampling3d", "data",
+        {"scale_d": 1.0, "scale_h": 1.0, "scale_w": 1.0, "layout": "NCDHW", "method": "nearest_neighbor",
+         "coordinate_transformation_mode": "half_pixel"},
+        expand=lambda data, scale_d, scale_h, scale_w, layout, method, coordinate_transformation_mode: _upsampled(
+            "nn.upsampling3d", 3, data, (scale_d, scale_h, scale_w), layout, method, coordinate_transformation_mode),
+        doc="Resize by factors: nearest_neighbor or trilinear.")  # fmt: skip
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+declare("image.grid_sample", "data grid",
+        {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True},
+        expand="image.grid_sample", doc="Sample images at the points of a grid.")  # fmt: skip
+
+
+def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
+    """Multiply the matrices with all points (x, y, 1) of -1..1."""
+    dtype = tensor_arg("image.affine_grid", "data", data, ndim=3, kind="float").dtype
+    shape = dims(data)
+    if as_int(shape[1]) not in (2, None) or as_int(shape[2]) not in (3, None):
+        raise ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
+                            found=str(data.ty), where=data.span)  # fmt: skip
+    h, w = (int(v) for v in target_shape)
+    y, x = np.meshgrid(np.linspace(-1, 1, h), np.linspace(-1, 1, w), indexing="ij")
+    points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(numpy_dtype(dtype))
+    return shared("reshape", shared("matmul", data, ir.constant(points)), shape_of_dims((dims(data)[0], 2, h, w)))
+
+
+declare("image.affine_grid", "data", {"target_shape": REQUIRED}, expand=_affine_grid,
+        doc="The grids of sampling points that affine transformations give.")  # fmt: skip

@@ -1,0 +1,144 @@
+"""Scattering: tensors with some elements replaced or combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import PrimExpr, as_int, int64
+from weft.op import tensor_arg
+from weft.relay.expr import as_expr
+from weft.relay.op.construct import call, constructs
+from weft.relay.op.registry import REQUIRED, declare, shared
+from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument, shape_of_dims
+
+__all__ = ["sparse_to_dense"]
+
+_MODES = ("update", "add", "mul", "mean", "min", "max")
+
+
+def _elements(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, axis: int = 0, reduction: str = "update") -> ir.Expr:
+    return shared("scatter_elements", data, indices, updates, axis=axis, reduction=reduction)
+
+
+declare("scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, expand=_elements,
+        doc=f"Write one element for each index along an axis; reductions: {', '.join(_MODES)}.")  # fmt: skip
+declare("scatter", "data indices updates", {"axis": REQUIRED}, expand=_elements,
+        doc="Write one element for each index along an axis.")  # fmt: skip
+declare("scatter_add", "data indices updates", {"axis": REQUIRED},
+        expand=lambda data, indices, updates, axis: _elements(data, indices, updates, axis, "add"),
+        doc="Add one element for each index along an axis.")  # fmt: skip
+
+
+def _scatter_nd(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, mode: str = "update") -> ir.Expr:
+    """Scatter with the coordinates in the first axis of the indices."""
+    if mode not in _MODES:
+        raise InvalidArgument(f"scatter_nd: unknown mode '{mode}'", expected=", ".join(_MODES))
+    n = len(tensor_arg("scatter_nd", "indices", indices, min_ndim=1).shape or ())
+    depth = as_int(dims(indices)[0])
+    if depth is not None and depth > rank(data):
+        raise ShapeMismatch("scatter_nd: more coordinates than dimensions", expected=f"at most {rank(data)}",
+                            found=str(depth), where=indices.span)  # fmt: skip
+    if depth is not None and rank(updates) != n - 1 + rank(data) - depth:
+        raise ShapeMismatch("scatter_nd: 'updates' has the wrong rank", expected=str(n - 1 + rank(data) - depth),
+                            found=str(rank(updates)), where=updates.span)  # fmt: skip
+    last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
+    return shared("scatter_nd", data, last, updates, reduction=mode)
+
+
+declare("scatter_nd", "data indices updates", {"mode": "update"}, expand=_scatter_nd,
+        doc="Write slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
+
+
+def _invert_permutation(data: ir.Expr) -> ir.Expr:
+    tensor_arg("invert_permutation", "data", data, ndim=1, kind="integer")
+    places = shared("arange", int64(0), dims(data)[0], int64(1), dtype=dtype_of(data))
+    return _elements(shared("zeros_like", data), data, places)
+
+
+declare("invert_permutation", "data", expand=_invert_permutation, doc="The permutation that undoes another.")
+
+
+def _sparse_to_dense(
+    sparse_indices: ir.Expr, sparse_values: ir.Expr, default_value: ir.Expr, output_shape: Any
+) -> ir.Expr:
+    """Write values at coordinates into a tensor of one value."""
+    index = tensor_arg("sparse_to_dense", "sparse_indices", sparse_indices, kind="integer")
+    value = tensor_arg("sparse_to_dense", "sparse_values", sparse_values)
+    if index.ndim > 2 or value.ndim > 1:
+        raise ShapeMismatch("sparse_to_dense: indices are at most a matrix and values a vector",
+                            found=f"{index.ndim} and {value.ndim} dimensions", where=sparse_indices.span)  # fmt: skip
+    if index.ndim == 2 and as_int(index.shape[1]) not in (None, len(output_shape)):  # type: ignore[index]
+        raise ShapeMismatch("sparse_to_dense: an index has the wrong number of coordinates",
+                            expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
+                            where=sparse_indices.span)  # fmt: skip
+    if index.ndim < 2 and len(output_shape) != 1:
+        raise ShapeMismatch("sparse_to_dense: a vector of indices writes into a vector", expected="one dimension",
+                            found=str(len(output_shape)))  # fmt: skip
+    count = index.shape[0] if index.ndim else int64(1)  # type: ignore[index]
+    places = shared("reshape", sparse_indices, shape_of_dims((count, int64(len(output_shape)))))
+    tensor_arg("sparse_to_dense", "default_value", default_value)
+    data = shared("full", shape_of_dims(output_shape), default_value, dtype=value.dtype)
+    return shared("scatter_nd", data, places, shared("broadcast_to", sparse_values, shape_of_dims((count,))))
+
+
+declare("sparse_to_dense", "sparse_indices sparse_values default_value", {"output_shape": REQUIRED},
+        expand=_sparse_to_dense, doc="A tensor of one value, with others written at coordinates.")  # fmt: skip
+declare("dyn.sparse_to_dense", "sparse_indices sparse_values default_value output_shape:values",
+        expand=_sparse_to_dense, doc="The same, of a shape that is computed.")  # fmt: skip
+
+
+@constructs("sparse_to_dense")
+def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> ir.Expr:
+    """Write values at coordinates into a tensor of one value; its shape may be an expression."""
+    dtype = getattr(getattr(sparse_values, "ty", None), "dtype", None)
+    args = (sparse_indices, sparse_values, as_expr(default_value, dtype))
+    if is_computed(output_shape):
+        return call("dyn.sparse_to_dense", *args, shape_argument(output_shape))
+    shape = numbers(output_shape)
+    return call("sparse_to_dense", *args, output_shape=shape if isinstance(shape, tuple) else (shape,))
+
+
+def _strided_set(
+    data: ir.Expr, v: ir.Expr, begin: tuple[PrimExpr, ...], end: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]
+) -> ir.Expr:
+    """Write where the slice's indices say: one vector of indices for each axis, which broadcast together."""
+    shape = dims(data)
+    if not 0 < len(begin) <= len(shape):
+        raise ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
+                            found=str(len(begin)), where=data.span)  # fmt: skip
+    if rank(v) != len(shape):
+        raise ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
+                            where=v.span)  # fmt: skip
+    known = [[as_int(b) for b in bounds] for bounds in (begin, end, strides)]
+    if any(b is None for bounds in known for b in bounds):
+        raise InvalidArgument("strided_set: the bounds must be constant")
+    indices = []
+    for i, d in enumerate(shape):
+        places: ir.Expr = shared("arange", int64(0), d, int64(1), dtype="int64")
+        if i < len(begin):
+            steps = known[2][i] if i < len(known[2]) else 1
+            places = shared("strided_slice", places, axes=(0,), begin=(known[0][i],), end=(known[1][i],),
+                            strides=(steps,))  # fmt: skip
+        count = dims(places)[0]
+        if None not in (as_int(count), as_int(dims(v)[i])) and as_int(count) != as_int(dims(v)[i]):
+            raise ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),
+                                found=str(dims(v)[i]), where=v.span)  # fmt: skip
+        column: list[PrimExpr] = [int64(1)] * len(shape)
+        column[i] = count
+        indices.append(shared("reshape", places, shape_of_dims(column)))
+    return shared("index_put", data, tuple(indices), v)
+
+
+declare("strided_set", "data v begin:values end:values strides:values", expand=_strided_set,
+        doc="A tensor with a slice replaced by another tensor.")  # fmt: skip
+
+
+@constructs("strided_set")
+def strided_set(data: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> ir.Expr:
+    """Return a tensor with a slice replaced by another tensor; the bounds are numbers or constants."""
+    bounds = [shape_argument(b) for b in (begin, end)]
+    steps = shape_argument([1] * len(begin) if strides is None else strides) if not (
+        strides is None and isinstance(begin, ir.Expr)) else shape_argument([1])  # fmt: skip
+    return call("strided_set", data, v, *bounds, steps)
