@@ -6,6 +6,8 @@ from typing import Any
 
 from weft.ir import Pass, Sequential
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
+from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.lambda_lift import lambda_lift
@@ -22,6 +24,8 @@ def vm_pipeline(target: Any) -> Pass:
         [
             infer_type(),
             inline(),
+            fold_constant(),
+            eliminate_common_subexpr(),
             dead_code_elimination(),
             to_a_normal_form(),
             lambda_lift(),
