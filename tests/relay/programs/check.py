@@ -1,0 +1,130 @@
+"""What must hold of every Relay program: types, text, passes and executors agree with the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.relay.programs.kinds import has_any, is_tensor, replace, shape_of
+from weft import ir, relay
+from weft.relay.backend.interpreter import Closure, ConstructorValue, RefValue
+from weft.relay.text import fromtext
+from weft.relay.transform import infer_type
+
+PASSES = (
+    "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "LambdaLift", "Inline", "DeadCodeElimination",
+    "RemoveUnusedFunctions", "FoldConstant", "EliminateCommonSubexpr",
+)  # fmt: skip
+CHAINS = (
+    ("ToANormalForm", "DeadCodeElimination", "LambdaLift", "Inline", "ToGraphNormalForm"),
+    ("FoldConstant", "EliminateCommonSubexpr", "ToANormalForm", "LambdaLift"),
+)
+KINDS = ()
+
+
+class Disagreement(AssertionError):
+    """A program does not mean the same everywhere."""
+
+    def __init__(self, what, mod, args=(), other=None):
+        shown = ", ".join(show(a) for a in args)
+        parts = [what, f"main({shown})", str(mod), *([] if other is None else ["the other program:", str(other)])]
+        super().__init__("\n".join(parts))
+
+
+def show(value):
+    """A value in one line."""
+    if isinstance(value, ConstructorValue):
+        name = value.constructor.name_hint if value.constructor is not None else f"#{value.tag}"
+        return f"{name}({', '.join(map(show, value.fields))})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(show, value))})"
+    if isinstance(value, (Closure, RefValue)):
+        return repr(value)
+    array = value if isinstance(value, np.ndarray) else value.numpy()
+    return f"{array.dtype}{list(array.shape)}{array.tolist()}"
+
+
+def has_type(mod, value, ty):
+    """Whether a value is one of a type."""
+    if is_tensor(ty):
+        array = value.numpy()
+        shape_fits = len(ty.shape) == array.ndim if has_any(ty) else shape_of(ty) == array.shape
+        return shape_fits and str(array.dtype) == ty.dtype
+    if isinstance(ty, relay.TupleType):
+        return len(value) == len(ty.fields) and all(has_type(mod, v, t) for v, t in zip(value, ty.fields, strict=True))
+    definition = mod.type_definitions[ty.func]
+    known = list(zip(definition.type_vars, ty.args, strict=True))
+    ctor = definition.constructors[value.tag - 1]
+    types = [replace(t, known) for t in ctor.inputs]
+    same_maker = value.constructor is ctor or value.constructor.name_hint == ctor.name_hint
+    return same_maker and all(has_type(mod, v, t) for v, t in zip(value.fields, types, strict=True))
+
+
+def equal(a, b):
+    """Whether two values are equal; floats up to rounding."""
+    if isinstance(a, tuple):
+        return isinstance(b, tuple) and len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, ConstructorValue):
+        return isinstance(b, ConstructorValue) and a.tag == b.tag and all(map(equal, a.fields, b.fields))
+    x, y = a.numpy(), b.numpy()
+    if x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    return np.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) if x.dtype.kind == "f" else np.array_equal(x, y)
+
+
+def check(mod, args, passes=PASSES, chains=CHAINS, kinds=KINDS):
+    """Check a program: it has a type, a value of that type, a text, and the same value after passes and everywhere.
+
+    Returns
+    -------
+    object
+        The value.
+    """
+    typed = infer_type(mod)
+    if infer_type(typed) is not typed:
+        raise Disagreement("types that are known are inferred anew", typed)
+    value = run("debug", mod, args)
+    if not has_type(typed, value, typed["main"].ret_type):
+        raise Disagreement(f"{show(value)} is not of type {typed['main'].ret_type}", typed, args)
+    for program in (mod, typed):
+        _text(program)
+    for chain in (*((p,) for p in passes), *chains):
+        _passes(chain, typed, args, value)
+    for kind in kinds:
+        other = run(kind, mod, args)
+        if not equal(value, other):
+            raise Disagreement(f"{kind}: {show(other)} instead of {show(value)}", mod, args)
+    return value
+
+
+def run(kind, mod, args):
+    """Run ``main``."""
+    try:
+        return relay.create_executor(kind, mod).evaluate()(*args)
+    except Exception as e:
+        raise Disagreement(f"{kind}: {e}", mod, args) from e
+
+
+def _text(mod):
+    """Printing and parsing gives the same program."""
+    text = mod.astext(show_meta_data=True) if hasattr(mod, "astext") else str(mod)
+    try:
+        parsed = fromtext(text)
+        ir.assert_structural_equal(parsed, mod)
+    except Exception as e:
+        raise Disagreement(f"the text is not read back: {e}", mod) from e
+
+
+def _passes(chain, typed, args, value):
+    """A chain of passes keeps the value."""
+    program, done = typed, []
+    for name in chain:
+        done.append(name)
+        try:
+            program = getattr(relay.transform, name)()(program)
+            if name != "InferType":
+                program = infer_type(program)
+        except Exception as e:
+            raise Disagreement(f"{' '.join(done)}: {e}", typed, args, program) from e
+    got = run("debug", program, args)
+    if not equal(value, got):
+        raise Disagreement(f"{' '.join(done)}: {show(got)} instead of {show(value)}", typed, args, program)
