@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,9 +52,14 @@ class IRModule:
 
     @staticmethod
     def from_expr(func: Any, name: str | None = None) -> IRModule:
-        """Make a module of one function, called by its ``global_symbol`` or ``main``."""
+        """Make a module of one function, called by its ``global_symbol`` or ``main``.
+
+        A Relay expression that is no function becomes the body of one, whose parameters are its free variables.
+        """
         if isinstance(func, IRModule):
             return func
+        if not isinstance(func, BaseFunc):
+            func = func.in_function()
         return IRModule({name or func.attrs.get("global_symbol") or "main": func})
 
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
@@ -143,6 +149,10 @@ class IRModule:
         self.type_definitions.update(other.type_definitions)
         for var, func in other.items():
             self[var] = func
+
+    def import_from_std(self, file_name: str) -> None:
+        """Put a text of Relay's standard library, such as ``"prelude.rly"``, into this module, in place."""
+        importlib.import_module("weft.relay.prelude").import_std(self, file_name)  # a higher floor: only when asked for
 
     def copy(self) -> IRModule:
         """Return a module with the same functions."""

@@ -82,9 +82,20 @@ class Operators:
         """Call this expression, whose value is a function."""
         return Call(self, tuple(map(as_expr, args)))
 
+    def in_function(self) -> Function:
+        """Return a function of the expression's free variables, in the order of their use."""
+        nodes = list(ir.walk(self))
+        bound = {id(v) for n in nodes for name, _ in getattr(type(n), "__binders__", ()) for v in _each(n, name)}
+        return Function(tuple(n for n in nodes if isinstance(n, Var) and id(n) not in bound), self)  # type: ignore[arg-type]
+
     def astype(self, dtype: str) -> Call:
         """Convert the elements to another data type."""
         return Call(Op.get("cast"), (self,), Attrs.of(dtype=dtype))
+
+
+def _each(node: Any, field: str) -> tuple[Any, ...]:
+    value = getattr(node, field)
+    return value if type(value) is tuple else (value,)
 
 
 def binary(op: str, lhs: Any, rhs: Any) -> Call:
