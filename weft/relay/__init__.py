@@ -51,6 +51,8 @@ from weft.relay.types import (
     scalar_type,
 )
 
+from weft.relay import spec as spec  # isort: skip - the forms, which passes are checked against
+from weft.relay import prelude as prelude  # isort: skip
 from weft.relay import vm as vm  # isort: skip - stands on the rest
 from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip

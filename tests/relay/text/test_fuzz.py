@@ -6,11 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from tests.relay.text.programs import PROGRAMS
 from weft import ir, relay
 from weft.error import WeftError
 from weft.relay.text import fromtext, parse
-
-from tests.relay.text.programs import PROGRAMS
 
 WITH_META = relay.Function(
     [x := relay.var("x", shape=(2, 3))], x + relay.const(np.arange(6, dtype="float32").reshape(2, 3))

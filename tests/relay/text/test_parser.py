@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relay.text.programs import PROGRAMS
 from weft import ir, relay
 from weft.error import ErrorGroup, InvalidArgument, ParseError
 from weft.relay import fromtext, parse, parse_expr
-
-from tests.relay.text.programs import PROGRAMS
 
 UNIT = relay.Tuple([])
 
@@ -29,9 +28,10 @@ def test_programs_survive_printing(name):
     assert ir.structural_hash(again) == ir.structural_hash(mod)
 
 
-@pytest.mark.parametrize("sign, op", [("*", "multiply"), ("/", "divide"), ("+", "add"), ("-", "subtract"), ("<", "less"),
-                                      (">", "greater"), ("<=", "less_equal"), (">=", "greater_equal"), ("==", "equal"),
-                                      ("!=", "not_equal")])  # fmt: skip
+@pytest.mark.parametrize(("sign", "op"), [
+    ("*", "multiply"), ("/", "divide"), ("+", "add"), ("-", "subtract"), ("<", "less"), (">", "greater"),
+    ("<=", "less_equal"), (">=", "greater_equal"), ("==", "equal"), ("!=", "not_equal"),
+])  # fmt: skip
 def test_operators(sign, op):
     same(f"1 {sign} 2", relay.Call(ir.Op.get(op), [relay.const(1), relay.const(2)]))
 

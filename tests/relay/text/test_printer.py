@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.relay.text.programs import PROGRAMS
 from weft import ir, relay, tir
 from weft.relay import parse, parse_expr
 from weft.script import from_source
-
-from tests.relay.text.programs import PROGRAMS
 
 X = relay.var("x", shape=(2, 3))
 

@@ -201,7 +201,8 @@ class ExpressionReader(Reader):
 
         self.t.sequence(")", one, "a call")
         if isinstance(callee, Op):
-            attrs = {**registry.get(callee).attrs, **attrs}
+            defaults = registry.get(callee).attrs
+            attrs = {**{k: v for k, v in defaults.items() if v is not registry.REQUIRED}, **attrs}
         return Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
     def _check_attribute(self, callee: Any, token: Token) -> None:

@@ -68,7 +68,7 @@ def _global_type_var(ty: GlobalTypeVar, p: Printer) -> str:
 
 @TYPE.on(TypeCall)
 def _type_call(ty: TypeCall, p: Printer) -> str:
-    return f"{p.type(ty.func)}[{_comma(ty.args, p)}]" if ty.args else f"{p.type(ty.func)}[]"
+    return f"{p.type(ty.func)}[{_comma(ty.args, p)}]" if ty.args else p.type(ty.func)
 
 
 @TYPE.on(IncompleteType)

@@ -1,0 +1,178 @@
+"""The standard library of Relay, written in Relay text (``std/*.rly``): lists, trees, options, arrays of tensors."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import IRModule, structural_equal
+from weft.relay.adt import Constructor
+from weft.relay.expr import GlobalVar
+from weft.relay.infer import infer_type
+from weft.relay.text import parse
+from weft.relay.types import GlobalTypeVar
+
+__all__ = ["Prelude", "TensorArrayOps", "import_std"]
+
+_STD = Path(__file__).parent / "std"
+_DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+|bool")
+
+
+def import_std(mod: IRModule, name: str) -> None:
+    """Put the data types and functions of a text of the standard library into a module, in place.
+
+    Parameters
+    ----------
+    mod : IRModule
+        The module.
+    name : str
+        The file, such as ``"prelude.rly"``.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no such text, or the module has something else of one of its names.
+    """
+    _merge(mod, _library(name))
+
+
+def _merge(mod: IRModule, library: IRModule) -> None:
+    """Add what a module lacks. What it has must be the same, up to what inference found."""
+    known = {h.name_hint: d for h, d in mod.type_definitions.items()}
+    for header, data in library.type_definitions.items():
+        if header.name_hint not in known:
+            mod.type_definitions[header] = data
+        elif known[header.name_hint] is not data and not _same_type(known[header.name_hint], data):
+            raise InvalidArgument(f"the module has another data type '{header.name_hint}' than the standard library")
+    for var, func in library.items():
+        if var.name_hint not in mod:
+            mod[var] = func
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    one, other = (IRModule(type_definitions={d.header: d}) for d in (a, b))
+    return structural_equal(one, other)
+
+
+@functools.cache
+def _library(name: str, dtype: str = "float32") -> IRModule:
+    """Read a text of the standard library, once, with types inferred."""
+    texts = sorted(p.name for p in _STD.glob("*.rly"))
+    if name not in texts:
+        raise InvalidArgument(f"there is no standard text '{name}'", expected=" or ".join(texts))
+    text = (_STD / name).read_text(encoding="utf-8")
+    base = None if name == "prelude.rly" else _library("prelude.rly")
+    if dtype != "float32":
+        text = text.replace("float32", dtype)
+    return infer_type(parse(text, name if dtype == "float32" else f"{name}[{dtype}]", base))
+
+
+class TensorArrayOps:
+    """The names of arrays of tensors of one data type.
+
+    Parameters
+    ----------
+    prelude : Prelude
+        What they are added to.
+    dtype : str
+        Data type of the elements.
+    """
+
+    def __init__(self, prelude: Prelude, dtype: str) -> None:
+        self.prelude, self.dtype = prelude, dtype
+
+    def register(self) -> None:
+        """Put the data type and the functions into the module, unless they are there."""
+        if not _DTYPE.fullmatch(self.dtype):
+            raise InvalidArgument("a tensor array has no such data type", expected="such as float32", found=self.dtype)
+        if self.get_name("tensor_array") not in self.prelude.mod:
+            _merge(self.prelude.mod, _library("tensor_array.rly", self.dtype))
+
+    def get_name(self, canonical: str) -> str:
+        """Return the name of a function, constructor or (``tensor_t``) of the data type itself."""
+        return self.prelude.get_name(canonical, self.dtype)
+
+    def get_global_var(self, canonical: str) -> GlobalVar:
+        """Return a function: ``tensor_array``, ``tensor_array_read``, ``tensor_array_unstack_tensor2`` and so on."""
+        return self.prelude.get_global_var(canonical, self.dtype)
+
+    def get_type(self, canonical: str) -> GlobalTypeVar:
+        """Return the data type ``tensor_t``."""
+        return self.prelude.get_type(canonical, self.dtype)
+
+    def get_ctor(self, canonical: str) -> Constructor:
+        """Return a constructor: ``tensor_nil``, ``tensor0`` to ``tensor6``."""
+        return self.prelude.get_tensor_ctor(canonical, self.dtype)
+
+
+class Prelude:
+    """A module with the standard library.
+
+    The functions are attributes: ``p.map``, ``p.foldl``, ``p.length``; so are the constructors ``p.cons``, ``p.nil``,
+    ``p.some``, ``p.none`` and ``p.rose``. Arrays of tensors of a data type are added when they are first asked for.
+
+    Parameters
+    ----------
+    mod : IRModule, optional
+        The module that the library is added to, in place; by default a new one.
+    """
+
+    id: GlobalVar
+    map: GlobalVar
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        import_std(self.mod, "prelude.rly")
+        for var in _library("prelude.rly").get_global_vars():
+            setattr(self, var.name_hint, self.mod.get_global_var(var.name_hint))
+        self.optional, self.some, self.none = self.mod.get_type("Option")
+        self.l, self.cons, self.nil = self.mod.get_type("List")
+        self.tree, self.rose = self.mod.get_type("Tree")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the prelude has no '{name}'")
+
+    def get_name(self, canonical: str, dtype: str) -> str:
+        """Return the name that something of tensor arrays has for a data type."""
+        return f"tensor_{dtype}_t" if canonical == "tensor_t" else f"{canonical}_{dtype}"
+
+    def get_global_var(self, canonical: str, dtype: str) -> GlobalVar:
+        """Return a function of tensor arrays: ``p.get_global_var("tensor_array_read", "float32")``."""
+        TensorArrayOps(self, dtype).register()
+        return self.mod.get_global_var(self.get_name(canonical, dtype))  # type: ignore[return-value]
+
+    def get_type(self, canonical: str, dtype: str | None = None) -> Any:
+        """Return a data type.
+
+        For tensor arrays (``p.get_type("tensor_t", "float32")``) this is its type variable; without a data type, as in
+        ``rlist, cons, nil = p.get_type("List")``, the constructors come with it.
+        """
+        if dtype is None:
+            return self.mod.get_type(canonical)
+        TensorArrayOps(self, dtype).register()
+        return self.mod.get_global_type_var(self.get_name(canonical, dtype))
+
+    def get_ctor(self, ty_name: str, canonical: str, dtype: str | None = None) -> Constructor:
+        """Return a constructor of a data type; with a data type of elements, that of tensor arrays.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none of that name.
+        """
+        if dtype is not None:
+            TensorArrayOps(self, dtype).register()
+        name = canonical if dtype is None else self.get_name(canonical, dtype)
+        _, *constructors = self.mod.get_type(ty_name)
+        for c in constructors:
+            if c.name_hint == name:
+                return c
+        known = ", ".join(c.name_hint for c in constructors)
+        raise InvalidArgument(f"data type '{ty_name}' has no constructor '{name}'", found=known)
+
+    def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
+        """Return a constructor of the elements of tensor arrays: ``p.get_tensor_ctor("tensor2", "float32")``."""
+        return self.get_ctor(self.get_name("tensor_t", dtype), canonical, dtype)
