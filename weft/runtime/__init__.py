@@ -21,7 +21,7 @@ from weft.runtime.params import (
     save_param_dict_to_file,
 )
 from weft.runtime.profiler import Report
-from weft.runtime.tensor import DType, Tensor, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
+from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
@@ -46,6 +46,7 @@ __all__ = [
     "VMInstrumentReturnKind",
     "VirtualMachine",
     "arguments_in_order",
+    "aligned",
     "array",
     "cache",
     "constant_view",

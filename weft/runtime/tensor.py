@@ -304,6 +304,20 @@ def from_dlpack(source: Any) -> Tensor:
     return Tensor(_to_handle(source))
 
 
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array that is contiguous and begins at a multiple of 64 bytes, so that executables can share it.
+
+    It is the array itself, or a copy.
+    """
+    if array.flags.c_contiguous and array.ctypes.data % 64 == 0:
+        return array
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    out = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    out[...] = array
+    return out
+
+
 def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor over an array's memory, which it keeps alive.
 

@@ -17,7 +17,7 @@ from weft.frontend.onnx import check, function_body, shape_values
 from weft.frontend.onnx.dataflow import to_dataflow
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
-from weft.frontend.onnx.model import TensorReader, load_model
+from weft.frontend.onnx.model import load_model
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import normal_domain
@@ -64,7 +64,7 @@ def from_onnx(
     UnsupportedOperator
         Listing all operators that the importer lacks.
     """
-    proto, folder = load_model(model)
+    proto, reader = load_model(model)
     opsets = check.opset_imports(proto)
     if opset is not None:
         opsets[""] = opset
@@ -76,7 +76,7 @@ def from_onnx(
     functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
     with _as_import_errors("the model's graph"):
         check.check_operators(proto.graph, opsets, functions)
-        graph = Graph(TensorReader(folder), keep_params_in_input)
+        graph = Graph(reader, keep_params_in_input)
         graph.functions = functions
         graph.scope = Scope(None, opsets)
         inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from weft.error import ModelImportError, require
+from weft.frontend.onnx.wire import OWN_FILE, without_weights
 
 __all__ = ["TensorReader", "dtype_name", "load_model", "onnx"]
 
@@ -49,8 +50,8 @@ _BITS_IN_INT32 = {
 }
 
 
-def load_model(model: Any) -> tuple[Any, Path | None]:
-    """Return the model proto and the folder that external data is relative to.
+def load_model(model: Any) -> tuple[Any, TensorReader]:
+    """Return the model proto and what reads its tensors.
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ def load_model(model: Any) -> tuple[Any, Path | None]:
         When the file cannot be read or is no ONNX model.
     """
     if isinstance(model, onnx.ModelProto):
-        return model, None
+        return model, TensorReader(None)
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _parse(bytes(model), "the bytes given"), None
+        return _parse(bytes(model), "the bytes given", None)
     if not isinstance(model, (str, os.PathLike)):
         raise ModelImportError(
             "cannot import this object", expected="an onnx.ModelProto, bytes or a path", found=type(model).__name__
@@ -75,13 +76,13 @@ def load_model(model: Any) -> tuple[Any, Path | None]:
         data = path.read_bytes()
     except OSError as e:
         raise ModelImportError(f"cannot read the model file '{path}'", found=e.strerror or str(e)) from e
-    return _parse(data, f"'{path}'"), path.parent
+    return _parse(data, f"'{path}'", path.parent)
 
 
-def _parse(data: bytes, origin: str) -> Any:
+def _parse(data: bytes, origin: str, folder: Path | None) -> tuple[Any, TensorReader]:
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(without_weights(data))
     except Exception as e:
         raise ModelImportError(
             f"{origin} is not a complete ONNX model",
@@ -92,7 +93,7 @@ def _parse(data: bytes, origin: str) -> Any:
         raise ModelImportError(
             f"{origin} is not a complete ONNX model", expected="a graph", found=f"{len(data)} bytes without one"
         )
-    return proto
+    return proto, TensorReader(folder, data)
 
 
 def dtype_name(elem_type: int, what: str) -> str:
@@ -134,11 +135,13 @@ class TensorReader:
     ----------
     folder : Path or None
         Where external data lies.
+    data : bytes
+        The model's own bytes, in which weights lie.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, data: bytes = b"") -> None:
         self.folder = folder
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, Any] = {OWN_FILE: data}
 
     def read(self, proto: Any, what: str | None = None) -> np.ndarray[Any, Any]:
         """Return a tensor's values.

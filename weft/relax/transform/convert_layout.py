@@ -34,6 +34,7 @@ from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.runtime import aligned
 from weft.topi import winograd_tile, winograd_weight
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
@@ -133,7 +134,7 @@ class _Layouts:
         if id(expr) in self.last:
             return self.last[id(expr)]
         if isinstance(expr, Constant):
-            return constant(np.ascontiguousarray(expr.data.numpy().transpose(_TO_LAST)))
+            return constant(aligned(expr.data.numpy().transpose(_TO_LAST)))
         twin = bb.emit(_permute(expr, _TO_LAST))
         self.last[id(expr)] = twin
         self.alive += [expr, twin]
@@ -162,7 +163,7 @@ class _Layouts:
             return self.to_last(arg, bb)
         if isinstance(arg, Constant):
             data = arg.data.numpy()
-            return constant(np.ascontiguousarray(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
+            return constant(aligned(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
         return None
 
 
@@ -203,9 +204,9 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         panel = min(s.panel, _round_up(channels, 16)) if channels < s.panel else s.panel
         packed, layout = pack_conv_weight(kernel, panel), f"OHWI{panel}o"
     elif kernel.shape[1] == 1 and groups == channels:
-        packed, layout = np.ascontiguousarray(kernel[:, 0].transpose(1, 2, 0)), "HWC"
+        packed, layout = aligned(kernel[:, 0].transpose(1, 2, 0)), "HWC"
     else:
-        packed, layout = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0)), "HWIO"
+        packed, layout = aligned(kernel.transpose(2, 3, 1, 0)), "HWIO"
     new_attrs = attrs.with_(data_layout="NHWC", out_layout="NHWC", kernel_layout=layout, channels=channels)
     return Call(call.op, (s.to_last(call.args[0], bb), constant(packed)), new_attrs, span=call.span)
 
@@ -236,7 +237,7 @@ def pack_conv_weight(kernel: np.ndarray, panel: int) -> np.ndarray:
     if o % panel:
         padded = np.zeros((_round_up(o, panel), i, kh, kw), kernel.dtype)
         padded[:o] = kernel
-    return np.ascontiguousarray(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
+    return aligned(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
 
 
 def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
@@ -246,7 +247,7 @@ def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
     if n % panel:
         padded = np.zeros((k, _round_up(n, panel)), weight.dtype)
         padded[:, :n] = weight
-    return np.ascontiguousarray(padded.reshape(k, -1, panel).transpose(1, 0, 2))
+    return aligned(padded.reshape(k, -1, panel).transpose(1, 0, 2))
 
 
 @_on("matmul")

@@ -21,10 +21,12 @@ from weft.ir import (
     TupleType,
     constant,
     function_pass,
+    numpy_dtype,
 )
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.rewriter import rewrite_bindings
+from weft.runtime import aligned
 
 __all__ = ["evaluate", "fold_constant"]
 
@@ -122,7 +124,4 @@ def _to_expr(result: Any, ty: Any) -> Expr | None:
     if isinstance(ty, TupleType):
         fields = tuple(_to_expr(r, t) for r, t in zip(result, ty.fields, strict=True))
         return None if any(f is None for f in fields) else Tuple(fields, ty=ty)  # type: ignore[arg-type]
-    array = np.ascontiguousarray(result)
-    if array.shape != np.shape(result):
-        array = array.reshape(np.shape(result))
-    return constant(array, ty.dtype)
+    return constant(aligned(np.asarray(result, numpy_dtype(ty.dtype))))
