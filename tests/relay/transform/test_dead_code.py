@@ -31,11 +31,11 @@ def test_references_stay():
 
 
 def test_calls_of_functions():
-    x, f, g, a, b, c, r = (relay.var(n) for n in "xfgabcr")
+    x, y, f, g, a, b, c, r = (relay.var(n) for n in "xyfgabcr")
     pure = relay.Function([a], relay.If(relay.const(True), a, f(a)))
     writes = relay.Function([r], relay.If(relay.const(True), relay.RefRead(r), g(r)))
-    body = lets([(f, pure), (g, writes), (a, f(x)), (b, g(x)), (c, relay.var("unknown")(x))], x)
-    assert names(body, x) == ["g", "b", "c"]
+    body = lets([(f, pure), (g, writes), (a, f(x)), (b, g(x)), (c, y(x))], x)
+    assert names(body, x, y) == ["g", "b", "c"]
     even, odd = relay.GlobalVar("even"), relay.GlobalVar("odd")
     functions = {even: relay.Function([a], odd(a)), odd: relay.Function([b], even(b) + b)}
     assert names(lets([(c, even(x))], x), x, functions=functions) == []
@@ -62,6 +62,9 @@ def test_inline_once():
     assert names(body, x, inline_once=True) == ["a"]
     loop = lets([(a, x + x), (f, relay.Function([y], y + a))], f(f(x)))
     assert names(loop, x, inline_once=True) == ["a", "f"]
+    n, unused = relay.var("n"), relay.var("unused")
+    again = lets([(f, relay.Function([n], lets([(unused, f(n))], n)))], f(x))
+    assert names(again, x, inline_once=True) == []
     effect = lets([(a, relay.RefRead(x)), (b, relay.RefWrite(x, y))], a)
     assert names(effect, x, y, inline_once=True) == ["a", "b"]
 

@@ -60,13 +60,13 @@ def dead_code_elimination(mod: IRModule, inline_once: bool = False, ignore_impur
 
 
 def _without_dead(func: Function, effects: Effects | None, inline_once: bool) -> Function:
-    live, counts = _live(func, effects)
-    inlined = _used_once(func, live, counts, effects) if inline_once else {}
-
-    def rule(e: Any) -> Any:
-        return e.body if type(e) is Let and (e.var not in live or e.var in inlined) else e
-
-    return rewrite(func, rule, instead=inlined)
+    live, _ = _live(func, effects)
+    func = rewrite(func, lambda e: e.body if type(e) is Let and e.var not in live else e)
+    if not inline_once:
+        return func
+    _, counts = _live(func, effects)
+    inlined = _used_once(func, counts, effects)
+    return rewrite(func, lambda e: e.body if type(e) is Let and e.var in inlined else e, instead=inlined)
 
 
 def _live(func: Function, effects: Effects | None) -> tuple[set[Var], Counter[Var]]:
@@ -99,7 +99,7 @@ def _live(func: Function, effects: Effects | None) -> tuple[set[Var], Counter[Va
     return live, counts
 
 
-def _used_once(func: Function, live: set[Var], counts: Counter[Var], effects: Effects | None) -> dict[Var, Any]:
+def _used_once(func: Function, counts: Counter[Var], effects: Effects | None) -> dict[Var, Any]:
     """Return what takes the place of variables: values without effects, used once in the function that binds them."""
     found: dict[Var, Any] = {}
     functions = [func]
@@ -107,7 +107,7 @@ def _used_once(func: Function, live: set[Var], counts: Counter[Var], effects: Ef
         bound: dict[Var, Any] = {}
         used: set[Any] = set()
         for e in subexpressions(functions.pop().body, lambda e: type(e) is not Function):
-            if type(e) is Let and e.var in live and counts[e.var] == 1:
+            if type(e) is Let and counts[e.var] == 1:
                 bound[e.var] = e.value
             elif type(e) is Var:
                 used.add(e)
