@@ -13,9 +13,9 @@ from weft.error import ErrorGroup, VerifyError
 from weft.ir.dispatch import Dispatch
 from weft.ir.expr import BaseFunc
 from weft.ir.module import IRModule
-from weft.ir.node import Node
+from weft.ir.node import _PRINTER, Node
 from weft.ir.passes import Pass, on_verify
-from weft.ir.text.printer import STMT, script
+from weft.ir.text.printer import STMT
 
 __all__ = ["SPECS", "Spec", "Violation", "verify", "violations"]
 
@@ -153,7 +153,7 @@ def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
     notes: dict[int, list[str]] = {}
     for v in bad:
         notes.setdefault(id(v.node), []).append(v.message)
-    lines = script(func, notes=notes).splitlines()
+    lines = _PRINTER[0](func, notes=notes).splitlines()
     shown = [f"in function '{name}':"]
     if len(lines) <= _WHOLE_FUNCTION_LINES:
         return "\n".join([*shown, *("  " + line for line in lines)])
@@ -175,7 +175,7 @@ def _check_after_pass(mod: IRModule, done: Pass) -> None:
             verify(mod, SPECS[name], after=done.name)
 
 
-_ALWAYS = ("tir.well_formed", "relax.well_formed")
+_ALWAYS = ("tir.well_formed", "relax.well_formed", "relay.well_formed")
 on_verify(_check_after_pass)
 
 

@@ -1,11 +1,13 @@
 """Analyses of Relay programs.
 
-Read in this order: ``variables``, ``well_formed``, ``kinds``, ``coverage``, ``features``, ``call_graph``, ``macs``.
+Read in this order: ``variables``, ``well_formed``, ``kinds``, ``coverage``, ``features``, ``call_graph``, ``macs``,
+``excerpt``.
 """
 
 from weft.ir import structural_equal as alpha_equal
 from weft.relay.analysis.call_graph import CallGraph
 from weft.relay.analysis.coverage import UnmatchedWarning, unmatched_cases, warn_unmatched
+from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.features import Feature, detect_feature
 from weft.relay.analysis.kinds import check_kind
 from weft.relay.analysis.macs import get_total_mac_number
@@ -23,7 +25,7 @@ from weft.relay.analysis.well_formed import scope_errors, unbound, well_formed
 
 __all__ = [
     "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes", "all_type_vars", "all_vars", "alpha_equal",
-    "bound_type_vars", "bound_vars", "check_kind", "detect_feature", "free_type_vars", "free_vars",
+    "bound_type_vars", "bound_vars", "check_kind", "detect_feature", "excerpt", "free_type_vars", "free_vars",
     "get_total_mac_number", "post_order_visit", "scope_errors", "unbound", "unmatched_cases", "warn_unmatched",
     "well_formed",
 ]  # fmt: skip

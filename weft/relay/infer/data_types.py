@@ -8,6 +8,7 @@ from weft.ir import Dispatch, Type
 from weft.relay.adt import Constructor, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
 from weft.relay.infer.state import Inference
 from weft.relay.infer.unify import FAILED
+from weft.relay.op.memory import STORAGE
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, TypeCall, type_parts
 
 __all__ = ["bind_pattern", "check_annotation", "check_definitions", "constructor_type"]
@@ -142,7 +143,7 @@ def check_definitions(s: Inference) -> None:
 def _check_data_type(header: GlobalTypeVar, args: tuple[Type, ...], node: Any, s: Inference) -> None:
     data = s.data.get(header.name_hint)
     if data is None:
-        if s.mod is not None:
+        if s.mod is not None and header.name_hint != STORAGE.func.name_hint:
             _no_data_type(header, node, s)
     elif len(data.type_vars) != len(args):
         s.fail(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Protocol
 
 from weft import ir
 from weft.error import ErrorGroup, TypeInferenceError
 from weft.ir import Type
 from weft.relay.adt import TypeData
+from weft.relay.analysis.excerpt import excerpt
 from weft.relay.infer.unify import FAILED, InfiniteType, Mismatch, Unifier
 from weft.relay.types import FuncType, IncompleteType, TensorType, types_equal
 
@@ -81,9 +81,8 @@ class Inference:
         """Say where a node stands: in its source text, else in which function."""
         if getattr(node, "span", None) is not None:
             return node.span
-        text = re.sub(r"^(free_var [^;]*; )+", "", " ".join(str(node).split()))
         inside = f"in function '{self.function}': " if self.function else ""
-        return f"{inside}`{text if len(text) <= 100 else text[:97] + '...'}`"
+        return f"{inside}`{excerpt(node)}`"
 
     def _text(self, value: Any) -> str | None:
         return str(self.resolve(value)) if isinstance(value, Type) else value

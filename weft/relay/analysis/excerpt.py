@@ -1,0 +1,14 @@
+"""Programs in one line, for messages about places that have no source text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["excerpt"]
+
+
+def excerpt(node: Any, width: int = 100) -> str:
+    """Return the beginning of a node's text in one line."""
+    text = re.sub(r"^(free_var [^;]*; )+", "", " ".join(str(node).split()))
+    return text if len(text) <= width else text[: width - 3] + "..."
