@@ -4,9 +4,9 @@ Constructors are attributes: ``relay.op.add``, ``relay.op.nn.dense``; ``relay.op
 """
 
 from weft.relay.op import activation as _activation
+from weft.relay.op import annotation, dyn, image, nn, op, vision
 from weft.relay.op import conv as _conv
 from weft.relay.op import create as _create
-from weft.relay.op import dyn, image, nn, op, vision
 from weft.relay.op import elementwise as _elementwise
 from weft.relay.op import index as _index
 from weft.relay.op import layout as _layout
@@ -40,8 +40,8 @@ from weft.relay.op.registry import (
 from weft.relay.op.registry import get as declaration
 
 __all__ = [
-    "REQUIRED", "RelayOp", "call", "constructor", "constructs", "declaration", "declare", "dyn", "evaluate", "expand",
-    "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call", "relay_type", "shared",
+    "REQUIRED", "RelayOp", "annotation", "call", "constructor", "constructs", "declaration", "declare", "dyn",
+    "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call", "relay_type", "shared",
     "vision",
 ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
+from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
@@ -23,6 +24,7 @@ ToANormalForm = to_a_normal_form
 LambdaLift = lambda_lift
 InferType = infer_type
 DeadCodeElimination = dead_code_elimination
+PlanDevices = plan_devices
 RemoveUnusedFunctions = remove_unused_functions
 Inline = inline
 ToGraphNormalForm = to_graph_normal_form

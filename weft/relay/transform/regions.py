@@ -16,6 +16,7 @@ from weft.ir import TupleType as IRTupleType
 from weft.relax import BlockBuilder
 from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var
 from weft.relay.from_relax import Bindings, from_relax
+from weft.relay.op.annotation import BARRIERS
 from weft.relay.op.registry import get, has
 from weft.relay.to_relax import RelaxBuilder
 from weft.relay.transform.kernels import KernelTable
@@ -30,7 +31,9 @@ def is_operator(value: Any) -> bool:
         return False
     if isinstance(value.op, Function):
         return bool(value.op.attrs.get("Primitive"))
-    return isinstance(value.op, Op) and has(value.op.name) and get(value.op).expand is not None
+    if not isinstance(value.op, Op) or not has(value.op.name) or value.op.name in BARRIERS:
+        return False
+    return get(value.op).expand is not None
 
 
 def is_glue(value: Any) -> bool:

@@ -16,6 +16,7 @@ from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor, Match, type_data
 from weft.relay.expr import Function, Let, Var, let_chain
 from weft.relay.scalars import is_scalar
+from weft.relay.transform.device_constraints import PARAM_DEVICES
 from weft.relay.vm.assembly import Assembly
 from weft.relay.vm.constants import ConstantPool, placed
 from weft.relay.vm.liveness import assemble
@@ -100,6 +101,8 @@ class FunctionCode:
     def __init__(self, unit: CodeUnit, name: str, func: Function) -> None:
         self.unit, self.name = unit, name
         self.params, self.body = _flattened(name, func)
+        planned = func.attrs.get(PARAM_DEVICES, ())
+        self.devices = [d[0] if d else 0 for d in planned] if len(planned) == len(self.params) else []
         self.asm = Assembly(len(self.params))
         self.env: dict[Var, int] = {}
         for i, p in enumerate(self.params):
@@ -113,7 +116,7 @@ class FunctionCode:
         """Return the function's code."""
         self.tail(self.body)
         registers, code = assemble(self.asm)
-        return VMFunction(self.name, [p.name_hint for p in self.params], registers, code)
+        return VMFunction(self.name, [p.name_hint for p in self.params], registers, code, self.devices)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 

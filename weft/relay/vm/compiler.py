@@ -9,11 +9,13 @@ from weft.error import InvalidArgument
 from weft.ir import BaseFunc, Expr, IRModule, substitute
 from weft.relax import compile_kernels
 from weft.relay.expr import Function, const
+from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
+from weft.relay.vm.targets import Targets
 from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
-from weft.target import Target
+from weft.tir import PrimFunc
 
 __all__ = ["VMCompiler", "bind_params", "compile"]
 
@@ -27,8 +29,8 @@ def compile(
     ----------
     mod : IRModule or Function
         The program; a function becomes ``main``.
-    target : Target or str, optional
-        By default the host's CPU.
+    target : Target, str, sequence of them, or mapping of device to them, optional
+        By default the host's CPU; for several devices, those that the machine is made with, in order.
     target_host : Target or str, optional
         Where the machine itself runs, for targets that are no CPU.
     params : mapping of str to tensor, optional
@@ -54,7 +56,7 @@ class VMCompiler:
         self._lowered: IRModule | None = None
         self._code: tuple[list[VMFunction], CodeUnit] | None = None
         self._kernels: Module | None = None
-        self._target = Target("llvm")
+        self._targets = Targets.of()
 
     def set_params(self, params: Mapping[str, Any]) -> None:
         """Set values for parameters of ``main``, by name; the lowered program has them as constants."""
@@ -77,10 +79,10 @@ class VMCompiler:
         if params:
             self.set_params(params)
         mod = as_module(mod)
-        self._target = _target(target, target_host)
+        self._targets = Targets.of(target, target_host)
         if self._params:
             mod = bind_params(mod, self._params)
-        return vm_pipeline(self._target)(mod), {}
+        return vm_pipeline(self._targets)(mod), {}
 
     def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:
         """Run the passes and make the code."""
@@ -92,7 +94,15 @@ class VMCompiler:
         """Compile the kernels of the lowered program."""
         if self._lowered is None:
             raise InvalidArgument("there is no program to compile", help="call lower(mod, target) before")
-        self._kernels = compile_kernels(self._lowered, self._target)
+        by_device: dict[int, IRModule] = {}
+        for v, f in self._lowered.items():
+            if isinstance(f, PrimFunc):
+                by_device.setdefault(f.attrs.get(KERNEL_DEVICE, 0), IRModule({}))[v] = f
+        targets = (*self._targets.targets, self._targets.host_target)
+        made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
+        for module in made[1:]:
+            made[0].import_module(module)
+        self._kernels = made[0] if made else None
 
     def get_exec(self) -> Executable:
         """Return the executable: code, constants and kernels."""
@@ -130,8 +140,3 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     left = tuple(p for p in func.params if p not in values)
     made = func.replace(params=left, body=substitute(func.body, values))
     return mod.with_functions({**dict(mod.items()), mod.get_global_var(name): made})
-
-
-def _target(target: Any, host: Any) -> Target:
-    made = target if isinstance(target, Target) else Target(target or "llvm")
-    return made if host is None or made.host is not None else Target(made, host)

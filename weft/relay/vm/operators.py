@@ -94,6 +94,21 @@ def _kill(call: Call, code: FunctionCode, dst: int | None) -> None:
     """No code: registers are let go where their last use is."""
 
 
+@_on("on_device")
+def _on_device(call: Call, code: FunctionCode, dst: int | None) -> int:
+    data = call.args[0]
+    if not isinstance(data, Constant):
+        return code.value(data, dst)
+    value = code.new() if dst is None else dst
+    code.emit(I.load_const(code.unit.constants.add(data.data, int(call.attrs["device"])), value))
+    return value
+
+
+@_on("annotation.stop_fusion")
+def _stop_fusion(call: Call, code: FunctionCode, dst: int | None) -> int:
+    return code.value(call.args[0], dst)
+
+
 @_on("device_copy")
 def _device_copy(call: Call, code: FunctionCode, dst: int | None) -> int:
     source = code.value(call.args[0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.ir import Pass, Sequential
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
@@ -13,13 +11,20 @@ from weft.relay.transform.inline import inline
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
+from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
+from weft.relay.vm.targets import Targets
 
 __all__ = ["vm_pipeline"]
 
 
-def vm_pipeline(target: Any) -> Pass:
-    """Make the pass that lowers a module for a target."""
+def vm_pipeline(targets: Targets) -> Pass:
+    """Make the pass that lowers a module for targets.
+
+    Devices are planned twice: operators get copies between them, then what these became gets its storages.
+    """
+    target = targets.targets[0]
+    planned = [] if targets.is_plain else [plan_devices(devices=targets.devices, host=targets.host)]
     return Sequential(
         [
             infer_type(),
@@ -30,8 +35,11 @@ def vm_pipeline(target: Any) -> Pass:
             to_a_normal_form(),
             lambda_lift(),
             infer_type(),
+            *planned,
+            *([to_a_normal_form(), eliminate_common_subexpr(), infer_type()] if planned else []),
             LowerRegions(target),
             ManifestAlloc(target),
+            *planned,
         ],
         name="relay.vm",
     )

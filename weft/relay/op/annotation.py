@@ -1,0 +1,85 @@
+"""Operators that say where and how an expression is computed: ``relay.annotation.on_device``, ``relay.device_copy``.
+
+All of them are the identity. Devices stand in attributes as texts, ``"cuda:0"``; after PlanDevices they are the places
+of devices in the machine's list. ``device_copy`` is made by PlanDevices, or written by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.ir import Attrs, Type
+from weft.relay.expr import Call
+from weft.relay.op.construct import constructs
+from weft.relay.op.registry import declare, op_call
+from weft.runtime import Device
+from weft.runtime import device as as_device
+
+__all__ = ["BARRIERS", "device_copy", "device_name", "on_device", "stop_fusion"]
+
+
+def _identity(data: ir.Expr, **attrs: Any) -> ir.Expr:
+    return data
+
+
+def _same(types: tuple[Type, ...], attrs: Attrs) -> Type:
+    return types[0]
+
+
+declare(
+    "on_device", "data:any", {"device": "cpu:0", "constrain_result": False, "constrain_body": True},
+    expand=_identity, infer=_same, doc="""Compute an expression on a device.
+
+    ``constrain_body``: it is computed there; ``constrain_result``: it is needed there. Where it is needed on another
+    device, it is copied.
+    """,
+)  # fmt: skip
+declare("device_copy", "data:any", {"src_device": "cpu:0", "dst_device": "cpu:0"}, expand=_identity, infer=_same,
+        doc="A copy of a tensor on another device.")  # fmt: skip
+declare("annotation.stop_fusion", "data:any", expand=_identity, infer=_same,
+        doc="Keep an expression and what uses it in kernels apart.")  # fmt: skip
+
+BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
+"""Operators that no kernel contains and none goes beyond."""
+
+
+def device_name(device: Any) -> str:
+    """Return the text that stands for a device, given as one, as a text or as its type's number."""
+    if isinstance(device, int):
+        device = Device(device)
+    found = as_device(device)
+    if not isinstance(found, Device):
+        raise InvalidArgument("a device is expected", found=repr(device))
+    return str(found)
+
+
+@constructs("on_device")
+def on_device(data: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
+    """Compute an expression on a device.
+
+    Parameters
+    ----------
+    data : Expr
+        The expression.
+    device : Device, str or int
+        The device, such as ``weft.cuda(0)`` or ``"cuda:0"``.
+    constrain_result : bool
+        Whether the result is needed on that device.
+    constrain_body : bool
+        Whether the expression is computed there.
+    """
+    return op_call("on_device", data, device=device_name(device), constrain_result=constrain_result,
+                   constrain_body=constrain_body)  # fmt: skip
+
+
+@constructs("device_copy")
+def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
+    """Copy a tensor from one device to another."""
+    return op_call("device_copy", data, src_device=device_name(src_device), dst_device=device_name(dst_device))
+
+
+def stop_fusion(data: Any) -> Call:
+    """Keep an expression and what uses it in kernels apart."""
+    return op_call("annotation.stop_fusion", data)

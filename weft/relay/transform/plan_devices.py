@@ -1,0 +1,218 @@
+"""PlanDevices: every value has a device, and copies stand where a value is needed on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.error import LoweringError
+from weft.ir import Attrs, BaseFunc, IRModule, Op, module_pass
+from weft.ir import TensorType as IRTensorType
+from weft.ir import TupleType as IRTupleType
+from weft.ir.deep import with_deep_stack
+from weft.relay.expr import Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var, let_chain, lets
+from weft.relay.op.registry import get, has
+from weft.relay.transform.device_constraints import PARAM_DEVICES, RESULT_DEVICES, DeviceConstraints
+from weft.relay.transform.device_domains import device_of, leaves
+from weft.relay.transform.nested import with_bodies
+
+__all__ = ["KERNEL_DEVICE", "plan_devices"]
+
+KERNEL_DEVICE = "device_index"
+"""The attribute of a TIR function that runs on devices of another kind than the first."""
+
+
+@module_pass
+def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int = 0) -> IRModule:
+    """Decide on which device each value is, from what ``on_device`` says, and copy where that is not where it is used.
+
+    Parameters
+    ----------
+    devices : sequence of str
+        The machine's list of devices; what nothing places is on the first.
+    host : int
+        The place of the CPU that holds shapes and the scalars that decide what runs.
+
+    Requires
+        A-normal form with types, before LowerRegions or after ManifestAlloc.
+    Ensures
+        No ``on_device``, except around constants of other devices than the first. Operators find their arguments on
+        the device of their result. ``device_copy`` has numbers for devices, as have storages and the attributes
+        ``param_devices`` and ``result_devices`` of functions.
+    Example
+        With ``devices=["cpu:0", "cpu:1"]``, before::
+
+            def @main(%x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+              let %a: Tensor[(2), float32] = add(%x, %x);
+              let %b: Tensor[(2), float32] = on_device(%a, device="cpu:0", constrain_result=0, constrain_body=1);
+              let %c: Tensor[(2), float32] = exp(%b);
+              let %d: Tensor[(2), float32] = on_device(%c, device="cpu:1", constrain_result=0, constrain_body=1);
+              %d
+            }
+
+        After::
+
+            def @main(%x: Tensor[(2), float32], param_devices=[[0]], result_devices=[1]) -> Tensor[(2), float32] {
+              let %a: Tensor[(2), float32] = add(%x, %x);
+              let %b: Tensor[(2), float32] = device_copy(%a, src_device=0, dst_device=1);
+              let %c: Tensor[(2), float32] = exp(%b);
+              let %d: Tensor[(2), float32] = %c;
+              %d
+            }
+    Cost
+        Nearly linear.
+    Source
+        TVM's ``PlanDevices``.
+    """
+    named = {name: i for i, name in enumerate(devices)}
+    lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, Function) else f
+                                 for v, f in mod.items()})  # fmt: skip
+    return with_deep_stack(lambda: _Plan(lonely, named, host).module())
+
+
+class _LonelyConstants:
+    """Puts constants where they are used, each use in a call of its own, which then knows the use's device."""
+
+    def __init__(self, func: Function) -> None:
+        self.func = func
+        self.named: dict[Var, Constant] = {}
+
+    def function(self) -> Function:
+        return _with(self.func, body=self.body(self.func.body))
+
+    def body(self, expr: Any) -> Any:
+        bindings, tail = let_chain(expr)
+        kept = []
+        for var, value in bindings:
+            if isinstance(value, Constant):
+                self.named[var] = value
+            else:
+                kept.append((var, self.operation(value)))
+        return lets(kept, self.operation(tail))
+
+    def operation(self, e: Any) -> Any:
+        if isinstance(e, (Var, Constant)):
+            return self.lonely(e)
+        if isinstance(e, Call):
+            is_value = _values(e)
+            args = [self.named.get(a, a) if is_value(i) else self.operation(a) for i, a in enumerate(e.args)]
+            return _with(e, args=tuple(args))
+        if isinstance(e, Tuple):
+            return _with(e, fields=tuple(map(self.operation, e.fields)))
+        if isinstance(e, If):
+            e = _with(e, cond=self.operation(e.cond))
+        return with_bodies(e, self.body)
+
+    def lonely(self, e: Any) -> Any:
+        constant = self.named.get(e, e)
+        if not isinstance(constant, Constant):
+            return e
+        attrs = Attrs.of(device=0, constrain_result=False, constrain_body=False)
+        return Call(Op.get("on_device"), (constant,), attrs, ty=constant.ty)
+
+
+def _values(call: Call) -> Callable[[int], bool]:
+    """Make the question whether the elements of an argument are dimensions, which types depend on."""
+    if not isinstance(call.op, Op) or not has(call.op.name) or get(call.op).expand is None:
+        return lambda i: False
+    inputs = get(call.op).inputs
+    return lambda i: bool(inputs) and inputs[min(i, len(inputs) - 1)].kind == "values"
+
+
+class _Plan:
+    def __init__(self, mod: IRModule, devices: dict[str, int], host: int) -> None:
+        self.mod = mod
+        self.constraints = DeviceConstraints(mod, devices, host)
+        self.copies = self.constraints.wishes.grant(0)
+        self.kinds = {i: name.split(":")[0] for name, i in devices.items()}
+        self.kinds.setdefault(host, "cpu")
+        self.kernels: dict[GlobalVar, BaseFunc] = {}
+
+    def module(self) -> IRModule:
+        functions = {v: self.function(v.name_hint, f) for v, f in self.mod.items() if isinstance(f, Function)}
+        others = {v: f for v, f in self.mod.items() if not isinstance(f, Function)}
+        return self.mod.with_functions({**others, **functions, **self.kernels})
+
+    def kernel(self, var: GlobalVar, device: int) -> GlobalVar:
+        """Return a kernel for a device: of another kind than the first, a copy under a name of its own."""
+        kernel: Any = self.mod[var]
+        if self.kinds[device] == self.kinds[0] or kernel.attrs.get(KERNEL_DEVICE) is not None:
+            return var
+        device = next(i for i, kind in self.kinds.items() if kind == self.kinds[device])
+        made = GlobalVar(f"{var.name_hint}_device_{device}")
+        self.kernels.setdefault(made, kernel.with_attr({"global_symbol": made.name_hint, KERNEL_DEVICE: device}))
+        return made
+
+    def function(self, name: str, func: Function) -> Function:
+        domain = self.constraints.functions[name]
+        attrs = {
+            PARAM_DEVICES: tuple(tuple(device_of(leaf, 0) for leaf in leaves(a)) for a in domain.args),
+            RESULT_DEVICES: tuple(device_of(leaf, 0) for leaf in leaves(domain.result)),
+        }
+        planned = all(func.attrs.get(k) == v for k, v in attrs.items())
+        return _with(func if planned else func.with_attr(attrs), body=self.body(func.body))
+
+    def body(self, expr: Any) -> Any:
+        bindings, tail = let_chain(expr)
+        return lets([(v, self.operation(value)) for v, value in bindings], self.operation(tail))
+
+    def operation(self, e: Any) -> Any:
+        """Rewrite an operation and its operands."""
+        if isinstance(e, Call):
+            if isinstance(e.op, Op) and e.op.name == "on_device":
+                return self.on_device(e)
+            args = tuple(self.operand(e, i, a) for i, a in enumerate(e.args))
+            if isinstance(e.op, Op) and e.op.name == "vm.invoke_tvm_op":
+                args = (self.kernel(args[0], device_of(self.constraints.kernels[id(e)], 0)), *args[1:])
+            return _with(e, args=args, attrs=self.attrs(e))
+        if isinstance(e, Tuple):
+            return _with(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
+        if isinstance(e, If):
+            return _with(with_bodies(e, self.body), cond=self.operand(e, 0, e.cond))
+        return with_bodies(e, self.body)
+
+    def attrs(self, e: Call) -> Attrs:
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "memory.alloc_storage":
+            return e.attrs.with_(device_index=device_of(self.constraints.results[id(e)][1], 0))
+        if name == "device_copy":
+            return e.attrs.with_(**{k: self.constraints.place(e.attrs[k], e) for k in ("src_device", "dst_device")})
+        return e.attrs
+
+    def on_device(self, e: Call) -> Any:
+        made = self.constraints.results[id(e)][1]
+        if not isinstance(e.args[0], Constant):
+            return self.operand(e, 0, e.args[0])
+        device = device_of(made, 0)
+        return e.args[0] if device == 0 else _with(e, attrs=e.attrs.with_(device=device, constrain_result=True))
+
+    def operand(self, owner: Any, index: int, e: Any) -> Any:
+        """Rewrite an operand, and copy what is in it to where its user needs it."""
+        made = self.operation(e)
+        moves = self.copies.get((id(owner), index))
+        return made if moves is None else _copied(made, e.ty, moves, iter(range(1 << 30)))
+
+
+def _with(node: Any, **changes: Any) -> Any:
+    """Return a node with some fields changed; itself where they are what they were."""
+    fields = {f: getattr(node, f) for f in node.__struct_fields__}
+    if all(_same(fields[f], new) for f, new in changes.items()):
+        return node
+    return type(node)(**{**fields, **changes})
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is tuple and len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)))
+
+
+def _copied(e: Any, ty: Any, moves: dict[int, tuple[int, int]], numbers: Any) -> Any:
+    if isinstance(ty, IRTupleType):
+        fields = (_copied(TupleGetItem(e, i, ty=t), t, moves, numbers) for i, t in enumerate(ty.fields))
+        return Tuple(tuple(fields), ty=ty)
+    move = moves.get(next(numbers))
+    if move is None:
+        return e
+    if not isinstance(ty, IRTensorType):
+        raise LoweringError("only tensors are copied between devices", found=str(ty), where=e.span)
+    attrs = Attrs.of(src_device=move[0], dst_device=move[1])
+    return Call(Op.get("device_copy"), (e,), attrs, ty=ty)
