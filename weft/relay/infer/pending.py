@@ -10,6 +10,7 @@ from weft.relay.expr import Call, TupleGetItem, Var
 from weft.relay.infer.operators import infer_operator
 from weft.relay.infer.state import Inference
 from weft.relay.infer.unify import FAILED
+from weft.relay.op.registry import complete_arguments
 from weft.relay.op.registry import get as get_op
 from weft.relay.types import IncompleteType, TupleType, TypeVar, types_equal
 
@@ -29,6 +30,8 @@ class OperatorCall:
         """Infer once all types of arguments are known; they may yet be widened."""
         args = tuple([s.resolve(a) for a in self.args])
         if any(s.unifier.unknown(a) is not None for a in args):
+            args = self._completed(args, s)
+        if any(s.unifier.unknown(a) is not None for a in args):
             return False
         if not self.known:
             s.relations.append(self)
@@ -36,6 +39,14 @@ class OperatorCall:
         name = self.node.op.name  # type: ignore[union-attr]
         s.flow(infer_operator(self.node, args, s), self.result, self.node, f"the result of '{name}' has another type")
         return True
+
+    def _completed(self, args: tuple[Type, ...], s: Inference) -> tuple[Type, ...]:
+        """Give arguments of unknown type the types that the operator and the first one tell."""
+        wanted = complete_arguments(self.node, [None if type(a) is IncompleteType else a for a in args])
+        for found, arg in zip(wanted, args, strict=False):
+            if found is not None:
+                s.flow(found, arg, self.node, "an argument has another type")
+        return tuple([s.resolve(a) for a in args])
 
     def again(self, s: Inference) -> None:
         """Infer again if the types of arguments were widened since."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import as_int
-from weft.op import tensor_arg
+from weft.ir import as_int, floordiv
+from weft.op import simplify, tensor_arg
 from weft.relay.op.registry import declare, shared
+from weft.relay.types import TensorType
 
 __all__: list[str] = []
 
@@ -101,13 +102,36 @@ def _conv_transpose(rank: int) -> Any:
     return expand
 
 
+def _weight(rank: int, transposed: bool) -> Any:
+    """The rule of a weight's type where `channels` and `kernel_size` are given."""
+
+    def completes(
+        data: TensorType, channels: Any, kernel_size: Any, groups: int, data_layout: str, kernel_layout: str, **_: Any
+    ) -> tuple[TensorType | None]:
+        if channels is None or kernel_size is None:
+            return (None,)
+        inputs = ir.as_shape(((data.shape or ())[data_layout.index("C")],))[0]
+        sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
+        by_letter: dict[str, Any] = dict(zip(_DATA[rank][2:], sizes, strict=True))
+        if transposed:
+            first, second = ("O", "I") if kernel_layout.startswith("OI") else ("I", "O")
+            by_letter |= {first: inputs, second: channels // groups}
+        elif kernel_layout == _DATA[rank][2:] + "OI":
+            by_letter |= {"O": inputs, "I": simplify(floordiv(ir.int64(channels), inputs))}
+        else:
+            by_letter |= {"O": channels, "I": simplify(floordiv(inputs, ir.int64(groups)))}
+        return (TensorType(tuple(by_letter[c] for c in kernel_layout), data.dtype),)
+
+    return completes
+
+
 for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d", "data weight",
         {"strides": (1,) * _rank, "padding": (0,) * _rank, "dilation": (1,) * _rank, "groups": 1, "channels": None,
          "kernel_size": None, "data_layout": _DATA[_rank], "kernel_layout": _KERNEL[_rank], "out_layout": "",
          "out_dtype": ""},
-        expand=_conv(_rank),
+        expand=_conv(_rank), completes=_weight(_rank, False),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends.",
     )  # fmt: skip
     declare(
@@ -115,5 +139,6 @@ for _rank in (1, 2, 3):
         {"strides": (1,) * _rank, "padding": (0,) * _rank, "output_padding": (0,) * _rank, "dilation": (1,) * _rank,
          "groups": 1, "channels": None, "kernel_size": None, "data_layout": _DATA[_rank],
          "kernel_layout": _TRANSPOSED[_rank], "out_layout": "", "out_dtype": ""},
-        expand=_conv_transpose(_rank), doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
+        expand=_conv_transpose(_rank), completes=_weight(_rank, True),
+        doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip

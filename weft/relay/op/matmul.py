@@ -9,7 +9,8 @@ from weft.error import ShapeMismatch
 from weft.ir import as_int
 from weft.op import tensor_arg
 from weft.relay.op.registry import declare, shared
-from weft.relay.op.shapes import axis_of, dims, rank, vector
+from weft.relay.op.shapes import axis_of, dims, rank, vector, vectors
+from weft.relay.types import TensorType
 
 __all__: list[str] = []
 
@@ -62,16 +63,28 @@ def _bias_add(data: ir.Expr, bias: ir.Expr, axis: int = 1) -> ir.Expr:
     return shared("add", data, wide)
 
 
-declare("nn.dense", "data weight", {"units": None, "out_dtype": ""}, expand=_dense,
+def _weight(data: TensorType, units: Any, transposed: bool = True, **_: Any) -> tuple[TensorType | None]:
+    """The weight's type where the number of outputs is given."""
+    if units is None:
+        return (None,)
+    inputs = data.shape[-1]  # type: ignore[index]
+    return (TensorType((units, inputs) if transposed else (inputs, units), data.dtype),)
+
+
+declare("nn.dense", "data weight", {"units": None, "out_dtype": ""}, expand=_dense, completes=_weight,
         doc="``data @ weight.T``, with weight (units, inputs).")  # fmt: skip
 declare("nn.matmul", "tensor_a tensor_b",
         {"units": None, "out_dtype": "", "transpose_a": False, "transpose_b": False}, expand=_matmul,
+        completes=lambda data, transpose_a, transpose_b, **attrs: (
+            (None,) if transpose_a else _weight(data, transposed=transpose_b, **attrs)),
         doc="Matrix product of a tensor and a matrix, each transposed as asked.")  # fmt: skip
 declare("nn.batch_matmul", "tensor_a tensor_b", {"out_dtype": "", "transpose_a": False, "transpose_b": True},
         expand=_batch_matmul,
         doc="Matrix products of two batches, by default with the second transposed; a batch of 1 is repeated.",
         )  # fmt: skip
-declare("nn.bias_add", "data bias", {"axis": 1}, expand=_bias_add, doc="Add a vector along an axis.")
+declare(
+    "nn.bias_add", "data bias", {"axis": 1}, expand=_bias_add, completes=vectors(1), doc="Add a vector along an axis."
+)
 declare("einsum", "data:tensors", {"equation": ""},
         expand=lambda data, equation: shared("einsum", data, subscripts=equation), doc="Einstein summation.",
         )  # fmt: skip

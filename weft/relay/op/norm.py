@@ -12,7 +12,7 @@ from weft.op import tensor_arg
 from weft.relay.expr import TupleWrapper
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
-from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector
+from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector, vectors
 
 __all__ = ["dropout", "dropout_raw"]
 
@@ -41,6 +41,7 @@ def _batch_norm(
 
 declare("nn.batch_norm", "data gamma beta moving_mean moving_var",
         {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True}, expand=_batch_norm, outputs=3,
+        completes=vectors(4),
         doc="Normalise each channel with given statistics; returns (output, mean, variance).")  # fmt: skip
 
 
@@ -67,9 +68,10 @@ def _group_norm(
 
 
 _SCALED: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
-declare("nn.layer_norm", "data gamma beta", {"axis": -1, **_SCALED}, expand=_layer_norm,
+declare("nn.layer_norm", "data gamma beta", {"axis": -1, **_SCALED}, expand=_layer_norm, completes=vectors(2),
         doc="Normalise over an axis, then scale and shift.")  # fmt: skip
 declare("nn.group_norm", "data gamma beta", {"num_groups": REQUIRED, "axis": 1, **_SCALED}, expand=_group_norm,
+        completes=vectors(2),
         doc="Normalise groups of channels over channels and space, then scale and shift.")  # fmt: skip
 
 
@@ -89,7 +91,7 @@ def _instance_norm(
     return out if at == 1 else shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
 
 
-declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_instance_norm,
+declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_instance_norm, completes=vectors(2),
         doc="Normalise each channel of each sample over its spatial axes, then scale and shift.")  # fmt: skip
 
 

@@ -6,7 +6,7 @@ its meaning (the references of what it expands to) and its kernels all come from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 
 __all__ = [
-    "REQUIRED", "RelayOp", "declare", "expand", "get", "has", "infer_call", "list_ops", "op_call", "relay_type",
-    "shared",
+    "REQUIRED", "RelayOp", "complete_arguments", "declare", "expand", "get", "has", "infer_call", "list_ops",
+    "op_call", "relay_type", "shared",
 ]  # fmt: skip
 
 REQUIRED: Any = ...  # the default of an attribute that every call must give
@@ -37,7 +37,8 @@ class RelayOp:
     Inputs of kind ``values`` are tensors whose elements become dimensions: `expand` takes a tuple of scalar expressions
     for them (for a rank of 0, too). ``infer(types, attrs)`` gives the type where there is no expansion; such operators
     belong to the compiler (``memory.alloc_storage``). ``outputs`` is the length of the tuple that a call returns, or a
-    function of the call that gives it; 0 where a call returns a tensor.
+    function of the call that gives it; 0 where a call returns a tensor. ``completes(data, **attrs)`` gives, from the
+    type of the first argument, the types that the others have where nothing else says (None where it cannot tell).
     """
 
     name: str
@@ -47,6 +48,7 @@ class RelayOp:
     infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None
     pure: bool = True
     outputs: int | Callable[[Call], int] = 0
+    completes: Callable[..., Sequence[Type | None]] | None = None
     doc: str = ""
 
     @property
@@ -72,6 +74,7 @@ def declare(
     infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None,
     pure: bool = True,
     outputs: int | Callable[[Call], int] = 0,
+    completes: Callable[..., Sequence[Type | None]] | None = None,
     doc: str = "",
 ) -> RelayOp:
     """Declare an operator.
@@ -93,7 +96,15 @@ def declare(
     if isinstance(expand, str):
         expand = _same(expand)
     made = _OPS[name] = RelayOp(
-        name, tuple(Input.parse(i) for i in inputs.split()), dict(attrs or {}), expand, infer, pure, outputs, doc
+        name,
+        tuple(Input.parse(i) for i in inputs.split()),
+        dict(attrs or {}),
+        expand,
+        infer,
+        pure,
+        outputs,
+        completes,
+        doc,
     )
     return made
 
@@ -241,6 +252,19 @@ def infer_call(call: ir.Call) -> Type:
         check_arity(op, call)
         return op.infer(tuple(a.ty for a in call.args), call.attrs)
     return relay_type(expand(call).ty)
+
+
+def complete_arguments(call: ir.Call, types: Sequence[Type | None]) -> list[Type | None]:
+    """Return the types that arguments of unknown type (None) must have, as far as the first one's type tells."""
+    op = get(call.op)  # type: ignore[arg-type]
+    first = types[0] if types else None
+    if op.completes is None or not isinstance(first, TensorType):
+        return [None] * len(types)
+    try:
+        found = op.completes(first, **{**op.attrs, **dict(call.attrs.items)})
+    except (WeftError, IndexError):  # the data has too few dimensions, which inference says once all types are known
+        return [None] * len(types)
+    return [None, *(None if t is not None else f for t, f in zip(types[1:], found, strict=False))]
 
 
 def relay_type(ty: Any) -> Type:

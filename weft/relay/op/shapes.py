@@ -12,6 +12,7 @@ from weft.ir import PrimExpr, as_int
 from weft.op import normalize_axes, normalize_axis, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.registry import op_call
+from weft.relay.types import TensorType
 
 __all__ = [
     "axis_of",
@@ -24,6 +25,7 @@ __all__ = [
     "shape_argument",
     "shape_of_dims",
     "vector",
+    "vectors",
 ]
 
 
@@ -69,6 +71,15 @@ def vector(op: str, name: str, x: ir.Expr, length: PrimExpr) -> ir.Expr:
 def axis_of(op: str, data: ir.Expr, axis: Any) -> int:
     """Return an axis of a tensor counted from the front; the tensor must have one."""
     return normalize_axis(op, axis, len(tensor_arg(op, "data", data, min_ndim=1).shape or ()))
+
+
+def vectors(count: int) -> Any:
+    """Make the rule that the arguments after the data are vectors as long as its axis."""
+
+    def completes(data: TensorType, axis: int = 1, **_: Any) -> tuple[TensorType, ...]:
+        return (TensorType(((data.shape or ())[axis],), data.dtype),) * count
+
+    return completes
 
 
 def shape_of_dims(values: Any) -> ir.ShapeExpr:

@@ -1,0 +1,40 @@
+"""Networks, and small tools, for tests and examples under TVM's names.
+
+Read ``init`` and ``layers`` first, then any network; ``nat`` holds natural numbers, ``run`` runs single passes.
+"""
+
+import importlib
+from typing import Any
+
+from weft.relay.testing import (
+    dcgan,
+    densenet,
+    dqn,
+    inception_v3,
+    init,
+    layers,
+    lstm,
+    mlp,
+    mobilenet,
+    nat,
+    resnet,
+    resnet_3d,
+    squeezenet,
+    synthetic,
+    vgg,
+)
+from weft.relay.testing.init import Initializer, Xavier, create_workload
+from weft.relay.testing.nat import count, make_nat_expr, make_nat_value
+from weft.relay.testing.run import rand, run_infer_type, run_opt_pass
+
+__all__ = [
+    "Initializer", "Xavier", "count", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers",
+    "lstm", "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "nat", "rand", "resnet", "resnet_3d",
+    "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "vgg",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "enabled_targets":
+        return importlib.import_module("weft.testing").enabled_targets  # a higher floor: only when asked for
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,0 +1,42 @@
+"""A network of three dense layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import IRModule
+from weft.relay.expr import Function
+from weft.relay.op import nn
+from weft.relay.testing.init import create_workload
+from weft.relay.testing.layers import data_var, dense_add_bias
+
+__all__ = ["get_net", "get_workload"]
+
+
+def get_net(
+    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> Function:
+    """Make the network: layers of 128, 64 and `num_classes`, and softmax."""
+    body = nn.batch_flatten(data_var((batch_size, *image_shape), dtype))
+    for i, units in enumerate((128, 64), 1):
+        body = nn.relu(dense_add_bias(body, units=units, name=f"fc{i}"))
+    return nn.softmax(dense_add_bias(body, units=num_classes, name="fc3")).in_function()
+
+
+def get_workload(
+    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> tuple[IRModule, dict[str, Any]]:
+    """Make the network as a typed module, and its parameters.
+
+    Parameters
+    ----------
+    batch_size : int
+        The number of images.
+    num_classes : int
+        The number of outputs.
+    image_shape : tuple of int
+        (channels, height, width).
+    dtype : str
+        The data type.
+    """
+    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
