@@ -41,8 +41,8 @@ from weft.relay.op.registry import get as declaration
 
 __all__ = [
     "REQUIRED", "RelayOp", "annotation", "call", "constructor", "constructs", "declaration", "declare", "dyn",
-    "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call", "relay_type", "shared",
-    "vision",
+    "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call",
+    "relay_type", "shared", "vision",
 ]  # fmt: skip
 
 scatter, sort = constructor("scatter"), constructor("sort")  # the operators, not the modules of these names
