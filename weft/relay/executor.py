@@ -11,10 +11,13 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule
 from weft.relay.expr import Function, Var
 from weft.relay.interpreter import Interpreter
-from weft.relay.vm import bind_params
+from weft.relay.machine_values import from_machine, to_machine
+from weft.relay.transform import infer_type, remove_unused_functions
+from weft.relay.vm import VirtualMachine, bind_params
+from weft.relay.vm import compile as compile_for_vm
 from weft.runtime import arguments_in_order
 
-__all__ = ["DebugExecutor", "Executor", "create_executor"]
+__all__ = ["DebugExecutor", "Executor", "VMExecutor", "create_executor"]
 
 
 class Executor(ABC):
@@ -95,7 +98,26 @@ class DebugExecutor(Executor):
         return Interpreter(mod).function(name)
 
 
-_KINDS: dict[str, type[Executor]] = {"debug": DebugExecutor}
+class VMExecutor(Executor):
+    """Runs programs on the virtual machine, which takes all of them."""
+
+    def prepare(self, mod: IRModule, name: str) -> Callable[..., Any]:
+        """Compile the function and what it needs; return what converts arguments and result."""
+        typed = infer_type(remove_unused_functions(entry_functions=(name,))(mod))
+        func: Any = typed[name]
+        types = [p.ty for p in func.params]
+        machine = VirtualMachine(compile_for_vm(typed, self.target), self.device or "cpu")
+
+        def run(*args: Any) -> Any:
+            if len(args) != len(types):
+                raise InvalidArgument(f"'{name}' takes other arguments", expected=str(len(types)), found=str(len(args)))
+            given = [to_machine(a, t) for a, t in zip(args, types, strict=True)]
+            return from_machine(machine.invoke(name, *given), func.ret_type, typed, machine.invoke_closure)
+
+        return run
+
+
+_KINDS: dict[str, type[Executor]] = {"debug": DebugExecutor, "vm": VMExecutor}
 
 
 def create_executor(
@@ -110,7 +132,7 @@ def create_executor(
     Parameters
     ----------
     kind : str
-        ``"debug"`` interprets.
+        ``"debug"`` interprets; ``"vm"`` compiles for the virtual machine.
     mod : IRModule, optional
         The functions and data types that expressions refer to.
     device : Device, optional

@@ -405,7 +405,7 @@ def apply(node: Call, m: _Machine, _env: Any) -> None:
         m.values.append(operate(func, node.attrs, args))
     elif isinstance(func, Constructor):
         _check_count(func.name_hint, len(func.inputs), len(args))
-        m.values.append(ConstructorValue.of(func, tuple(args)))
+        m.values.append(ConstructorValue.of(func.tag, tuple(args), func))
     else:
         raise EvaluationError("only a function can be called", found=describe(func))
 

@@ -52,10 +52,10 @@ class ConstructorValue:
         self.items: tuple[Any, ...] = tuple(map(inward, given, types or (None,) * len(given)))
 
     @classmethod
-    def of(cls, constructor: Constructor, items: tuple[Any, ...]) -> ConstructorValue:
+    def of(cls, tag: int, items: tuple[Any, ...], constructor: Constructor | None) -> ConstructorValue:
         """Make a value from values of the interpreter."""
         made = cls.__new__(cls)
-        made.tag, made.items, made.constructor = constructor.tag, items, constructor
+        made.tag, made.items, made.constructor = tag, items, constructor
         return made
 
     @property

@@ -18,7 +18,7 @@ CHAINS = (
     ("ToANormalForm", "DeadCodeElimination", "LambdaLift", "Inline", "ToGraphNormalForm"),
     ("FoldConstant", "EliminateCommonSubexpr", "ToANormalForm", "LambdaLift"),
 )
-KINDS = ()
+KINDS = ("vm",)
 
 
 class Disagreement(AssertionError):
