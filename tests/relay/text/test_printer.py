@@ -113,6 +113,9 @@ def test_symbolic_dimensions():
 def test_attributes_that_differ_from_the_defaults():
     assert str(relay.nn.softmax(X)).endswith("nn.softmax(%x)")
     assert "nn.softmax(%x, axis=0)" in str(relay.nn.softmax(X, axis=0))
+    lacking = relay.Call(ir.Op.get("nn.softmax"), [X])
+    assert "nn.softmax(%x, axis=_)" in str(lacking)
+    assert ir.structural_equal(parse_expr(lacking.astext()), lacking, True)
     f = relay.Function([X], X).with_attr("Note", None)
     assert "Note=None" in str(f)
 

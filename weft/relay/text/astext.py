@@ -10,6 +10,7 @@ from weft.ir.node import plain_text
 from weft.ir.text import script
 from weft.relay.adt import Clause, Pattern, TypeData
 from weft.relay.expr import Function
+from weft.relay.text.literals import identifier
 from weft.relay.text.printer import Printer
 from weft.relay.text.scopes import Scopes, is_atom
 from weft.relay.text.types import definition, pattern
@@ -51,7 +52,7 @@ def text_of(node: Any, *, show_meta: bool = False, annotate: Any = None, whole: 
 def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
     p = Printer(annotate, [h.name_hint for h in node.type_definitions] if isinstance(node, IRModule) else ())
     if isinstance(node, IRModule):
-        body = _module(node, p)
+        body = _module(node, p, show_meta)
     elif isinstance(node, Function) or (isinstance(node, Expr) and (whole or not is_atom(node))):
         body = "\n".join(p.root(node))
     elif isinstance(node, Expr):
@@ -79,7 +80,7 @@ def _metadata(p: Printer, show: bool) -> str:
     return "\n\n#[metadata]\n" + save_json(tuple((k, tuple(v)) for k, v in p.metadata.items()), indent=2)
 
 
-def _module(mod: IRModule, p: Printer) -> str:
+def _module(mod: IRModule, p: Printer, show_meta: bool) -> str:
     parts = []
     for data in mod.type_definitions.values():
         p.reset()
@@ -88,6 +89,15 @@ def _module(mod: IRModule, p: Printer) -> str:
         p.reset()
         if isinstance(func, Function):
             parts.append(p.definition(func, var.name_hint))
-        else:  # a kernel beside lowered functions
-            parts.append(script(func.with_attr("global_symbol", var.name_hint)))
+        else:
+            parts.append(_kernel(func, var.name_hint, p, show_meta))
     return "\n\n".join(parts)
+
+
+def _kernel(func: Any, name: str, p: Printer, show_meta: bool) -> str:
+    """Write a function of another dialect: TVMScript to be read by people, metadata to be parsed."""
+    text = script(func.with_attr("global_symbol", name)).strip()
+    if not show_meta:
+        return text
+    comment = text.replace("/*", "/ *").replace("*/", "* /")
+    return f"/*\n{comment}\n*/\ndef @{identifier(name)} = {p.meta(func)}"

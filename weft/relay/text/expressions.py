@@ -33,7 +33,7 @@ from weft.relay.expr import (
 )
 from weft.relay.op import registry
 from weft.relay.text.lexer import Token
-from weft.relay.text.reader import Reader, near
+from weft.relay.text.reader import LEFT_OUT, Reader, near
 
 __all__ = ["ExpressionReader"]
 
@@ -197,12 +197,13 @@ class ExpressionReader(Reader):
                 args.append(self.expr())
             else:
                 self._check_attribute(callee, self.t.peek())
-                self.read_attribute(attrs)
+                self.read_attribute(attrs, lacks=isinstance(callee, Op))
 
         self.t.sequence(")", one, "a call")
         if isinstance(callee, Op):
             defaults = registry.get(callee).attrs
             attrs = {**{k: v for k, v in defaults.items() if v is not registry.REQUIRED}, **attrs}
+            attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT}
         return Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
     def _check_attribute(self, callee: Any, token: Token) -> None:

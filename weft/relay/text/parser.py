@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError
-from weft.ir import IRModule
+from weft.ir import BaseFunc, IRModule
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor, TypeData
-from weft.relay.expr import Function, GlobalVar
+from weft.relay.expr import GlobalVar
 from weft.relay.text.expressions import ExpressionReader
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.types import GlobalTypeVar
@@ -167,5 +167,7 @@ def _def(r: ExpressionReader) -> None:
     var = r.globals.get(token.name)
     if var is None:
         var = r.globals[token.name] = GlobalVar(token.name, span=r.t.span(token.start, token.end))
-    func: Function = r.function(start)
-    r.mod[var] = func
+    if r.t.take("="):
+        r.mod[var] = r.reference(BaseFunc, "function")
+    else:
+        r.mod[var] = r.function(start)

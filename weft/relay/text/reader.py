@@ -15,6 +15,7 @@ from weft import ir
 from weft.error import WeftError
 from weft.ir import Attrs, FloatImm, IntImm, IRModule, PrimExpr, Type, load_json, numpy_dtype
 from weft.relay.adt import Constructor, TypeData
+from weft.relay.op.memory import STORAGE
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.text.literals import NUMBER, SUFFIXES
 from weft.relay.types import Any as AnyDim
@@ -29,10 +30,11 @@ from weft.relay.types import (
     TypeVar,
 )
 
-__all__ = ["Reader", "near"]
+__all__ = ["LEFT_OUT", "Reader", "near"]
 
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+(?:x\d+)?|bool")
 _DEEPEST = 20_000
+_OF_THE_COMPILER = {"Storage": STORAGE}  # types that no text defines
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
@@ -190,6 +192,8 @@ class Reader:
             return RefType(value, span=self.t.since(start))
         if name in self.types:
             return self._applied(self.types[name], start)
+        if name in _OF_THE_COMPILER:
+            return _OF_THE_COMPILER[name]
         if _DTYPE.fullmatch(name):
             return TensorType((), self._dtype(start), span=self.t.since(start))
         known = ["Tensor", "float32", "int32", "int64", "bool", *self.types, *(n for s in self._type_vars for n in s)]
@@ -265,14 +269,14 @@ class Reader:
             self.t.fail("a whole number is expected", token, found=token.text)
         return int(digits)
 
-    def read_attribute(self, into: dict[str, Any]) -> None:
-        """Read one ``name=value`` into a dict."""
+    def read_attribute(self, into: dict[str, Any], lacks: bool = False) -> None:
+        """Read one ``name=value`` into a dict; `lacks` allows ``_``, which says that a default does not hold."""
         token = self.t.next()
         name = json.loads(token.text) if token.kind == "string" else token.text
         if name in into:
             self.t.fail(f"attribute '{name}' is given twice", token)
         self.t.expect("=", "an attribute")
-        into[name] = self.attribute()
+        into[name] = LEFT_OUT if lacks and self.t.take("_") else self.attribute()
 
     def sees_attribute(self) -> bool:
         """Whether ``name=`` is next."""
@@ -337,4 +341,5 @@ class Reader:
         return -int(digits) if negative else int(digits)
 
 
+LEFT_OUT = object()  # the value ``_``: the call does not have the attribute
 _WORDS = {"True": True, "False": False, "None": None}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft import ir
 from weft.ir import Attrs, Dispatch, FloatImm, IntImm, Node
 from weft.relay.adt import Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
+from weft.relay.op.registry import REQUIRED
 from weft.relay.text.literals import NAME
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, RefType, TypeCall, TypeKind, TypeVar
@@ -102,13 +103,14 @@ def pattern(node: Pattern, p: Printer) -> str:
 
 
 def attributes(attrs: Attrs, p: Printer, defaults: dict[str, Any] | None = None) -> list[str]:
-    """Write ``name=value`` for attributes that differ from the defaults."""
+    """Write ``name=value`` for attributes that differ from the defaults; ``name=_`` for one that a call lacks."""
     defaults = defaults or {}
-    return [
+    given = [
         f"{k if NAME.fullmatch(k) else json.dumps(k)}={attribute(v, p)}"
         for k, v in attrs.items
         if k not in defaults or not _same(v, defaults[k])
     ]
+    return given + [f"{k}=_" for k, v in defaults.items() if v is not REQUIRED and k not in attrs]
 
 
 def _same(value: Any, default: Any) -> bool:
