@@ -106,7 +106,8 @@ def _transpose(d, ty, scope):
 
 
 def _reshape(d, ty, scope):
-    return relay.reshape(d.expr(relay.TensorType((int(np.prod(shape_of(ty))),), ty.dtype), scope), shape_of(ty))
+    flat = relay.TensorType((int(np.prod(shape_of(ty))),), ty.dtype)
+    return relay.reshape(d.expr(flat, scope), shape_of(ty), allowzero=True)
 
 
 def _concatenate(d, ty, scope):
