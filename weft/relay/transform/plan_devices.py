@@ -112,7 +112,9 @@ class _LonelyConstants:
 
 
 def _values(call: Call) -> Callable[[int], bool]:
-    """Make the question whether the elements of an argument are dimensions, which types depend on."""
+    """Make the question whether the elements of an argument are dimensions or sizes, which are where no device is."""
+    if isinstance(call.op, Op) and call.op.name == "memory.alloc_storage":
+        return lambda i: True
     if not isinstance(call.op, Op) or not has(call.op.name) or get(call.op).expand is None:
         return lambda i: False
     inputs = get(call.op).inputs

@@ -18,9 +18,7 @@ _PURE = frozenset(
     ("Move", "AllocADT", "AllocClosure", "GetField", "GetTag", "LoadConst", "LoadConsti", "ShapeOf", "AllocRef",
      "ReadRef", "ReshapeTensor", "AllocTensor", "AllocTensorReg", "AllocStorage")
 )  # fmt: skip
-_COSTLY = frozenset(
-    ("Invoke", "InvokeClosure", "InvokePacked", "AllocStorage", "AllocTensor", "AllocTensorReg", "DeviceCopy")
-)  # behind which memory that is not let go would matter
+_COSTLY = frozenset(("Invoke", "InvokeClosure", "AllocStorage", "DeviceCopy"))  # what takes memory
 _LIGHT = frozenset(("LoadConst", "LoadConsti", "Scalar", "GetTag"))
 _HANDS_OVER = {"Move": "src", "GetField": "object", "AllocTensor": "storage", "AllocTensorReg": "storage"}
 
@@ -64,7 +62,7 @@ def drop_unused(rows: list[Row]) -> list[Row]:
 
 
 def last_uses(rows: list[Row], code: Assembly) -> dict[int, list[int]]:
-    """Find the rows behind which values that hold memory are not used any more, and costly instructions follow.
+    """Find the rows behind which values that hold memory are not used any more, and instructions follow that take some.
 
     A value that one branch reads and the other does not ends at the label of the other. In front of the end of a
     function nothing ends: a frame that ends, or that a tail call takes, lets go of all.

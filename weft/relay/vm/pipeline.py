@@ -11,6 +11,7 @@ from weft.relay.transform.inline import inline
 from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
+from weft.relay.transform.memory_plan import MemoryPlan
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 from weft.relay.vm.targets import Targets
@@ -40,6 +41,7 @@ def vm_pipeline(targets: Targets) -> Pass:
             LowerRegions(target),
             ManifestAlloc(target),
             *planned,
+            MemoryPlan(),
         ],
         name="relay.vm",
     )
