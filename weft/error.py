@@ -15,6 +15,7 @@ from typing import Any
 __all__ = [
     "CodegenError",
     "DTypeMismatch",
+    "DiagnosticError",
     "ErrorGroup",
     "EvaluationError",
     "ExecutableError",
@@ -152,8 +153,8 @@ class ErrorGroup(WeftError):
         return "\n".join([self.what, *("- " + str(e).replace("\n", "\n  ") for e in self.errors)])
 
 
-TVMError = WeftError
-"""TVM's name for the base class."""
+TVMError = DiagnosticError = WeftError
+"""TVM's names for the base class; the second is of errors in Relay programs."""
 
 
 def render(error: WeftError) -> str:

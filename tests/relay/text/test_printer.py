@@ -106,6 +106,7 @@ def test_symbolic_dimensions():
     n = tir.SizeVar("n", "int64")
     x = relay.var("x", shape=(n, n * 2, relay.Any(), 4))
     assert "Tensor[(meta[tir.SizeVar][0], meta[tir.Mul][0], ?, 4), float32]" in x.astext()
+    assert str(x.ty) == "Tensor[(n, n * 2, ?, 4), float32]"
     shape = parse_expr(x.astext()).ty.shape
     assert isinstance(shape[2], relay.Any) and ir.structural_equal(shape[1].a, shape[0])
 

@@ -60,6 +60,7 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
     elif isinstance(node, TypeData):
         body = definition(node, p)
     elif isinstance(node, Type):
+        p.is_program = whole
         body = p.type(node)
     elif isinstance(node, Pattern):
         body = pattern(node, p)
@@ -69,14 +70,14 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
         body = f"{lhs} => {lines[0] if len(lines) == 1 else p.braces(lines)}"
     else:
         return "?" if isinstance(node, AnyDim) else plain_text(node)
-    return (f'#[version = "{VERSION}"]\n' if whole else "") + body + _metadata(p, show_meta)
+    return (f'#[version = "{VERSION}"]\n' if whole else "") + body + _metadata(p, show_meta, isinstance(node, (IRModule, Function)))
 
 
-def _metadata(p: Printer, show: bool) -> str:
+def _metadata(p: Printer, show: bool, mention: bool) -> str:
     if not p.metadata:
         return ""
     if not show:
-        return "\n\n" + _OMITTED
+        return "\n\n" + _OMITTED if mention else ""
     return "\n\n#[metadata]\n" + save_json(tuple((k, tuple(v)) for k, v in p.metadata.items()), indent=2)
 
 

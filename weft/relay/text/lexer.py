@@ -199,6 +199,7 @@ class Tokens:
 
 
 _COUNTS: dict[str, int] = {}
+_KEPT = 10_000  # texts of one name whose lines error messages can still show
 
 
 def _remember(text: str, name: str) -> str:
@@ -209,5 +210,6 @@ def _remember(text: str, name: str) -> str:
     if entry is not None and entry[2:3] != (lines,):
         _COUNTS[name] = _COUNTS.get(name, 1) + 1
         file = f"{name} {_COUNTS[name]}"
+        linecache.cache.pop(f"{name} {_COUNTS[name] - _KEPT}", None)
     linecache.cache[file] = (len(text), None, lines, file)
     return file

@@ -48,6 +48,7 @@ class Printer:
 
     def __init__(self, annotate: Callable[[Any], str] | None = None, type_definitions: Any = ()) -> None:
         self.annotate = annotate
+        self.is_program = True  # not a single type, which only people read
         self.metadata: dict[str, list[Any]] = {}
         self._taken_types = tuple(type_definitions)
         self._meta_at: dict[int, str] = {}

@@ -26,10 +26,12 @@ def _comma(items: Any, p: Printer) -> str:
 
 
 def dimension(d: Any, p: Printer) -> str:
-    """Write a dimension: a number, ``?``, or where it is an expression a reference to the metadata."""
+    """Write a dimension: a number, ``?``, or an expression, which programs keep in the metadata."""
     if isinstance(d, IntImm) and d.dtype == "int64":
         return str(d.value)
-    return "?" if isinstance(d, AnyDim) else p.meta(d)
+    if isinstance(d, AnyDim):
+        return "?"
+    return p.meta(d) if p.is_program else str(d)
 
 
 @TYPE.on(ir.TensorType)
