@@ -14,6 +14,7 @@ from weft.relay.transform.lambda_lift import lambda_lift
 from weft.relay.transform.lower_regions import LowerRegions
 from weft.relay.transform.manifest_alloc import ManifestAlloc
 from weft.relay.transform.memory_plan import MemoryPlan
+from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
@@ -33,3 +34,4 @@ FoldConstant = fold_constant
 EliminateCommonSubexpr = eliminate_common_subexpr
 EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
+PartialEvaluate = partial_evaluate

@@ -12,7 +12,7 @@ from weft.relay.expr import Function, Let, Var, lets
 from weft.relay.types import TypeVar
 from weft.relay.walk import bound_by, rewrite, subexpressions
 
-__all__ = ["body_for_call", "fresh_copy", "typed"]
+__all__ = ["body_for_call", "fresh_copy", "renamed_pattern", "typed"]
 
 
 def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None) -> Any:
@@ -37,7 +37,7 @@ def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mappin
         elif type(e) is Function:
             e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, types))
         elif type(e) is Match:
-            clauses = tuple(Clause(_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
+            clauses = tuple(Clause(renamed_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
             e = Match(e.data, clauses, e.complete, ty=e.ty, span=e.span)
         return _retyped(e, types) if types else e
 
@@ -79,11 +79,12 @@ def _retyped(e: Any, types: Mapping[int, Type]) -> Any:
     return type(e)(**{**fields, "ty": ty, **({"ty_args": ty_args} if ty_args else {})})
 
 
-def _pattern(p: Pattern, new: Mapping[Var, Any]) -> Pattern:
+def renamed_pattern(p: Pattern, new: Mapping[Var, Any]) -> Pattern:
+    """Replace the variables that a pattern binds."""
     if isinstance(p, PatternVar):
         return PatternVar(new[p.var], span=p.span)
     if isinstance(p, PatternConstructor):
-        return PatternConstructor(p.constructor, tuple(_pattern(q, new) for q in p.patterns), span=p.span)
+        return PatternConstructor(p.constructor, tuple(renamed_pattern(q, new) for q in p.patterns), span=p.span)
     if isinstance(p, PatternTuple):
-        return PatternTuple(tuple(_pattern(q, new) for q in p.patterns), span=p.span)
+        return PatternTuple(tuple(renamed_pattern(q, new) for q in p.patterns), span=p.span)
     return p

@@ -1,0 +1,399 @@
+"""PartialEvaluate: control flow that the program itself decides is run at compile time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.ir import Dispatch, IRModule, Type, module_pass, with_deep_stack
+from weft.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+)  # fmt: skip
+from weft.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)  # fmt: skip
+from weft.relay.transform.copying import renamed_pattern, typed
+from weft.relay.transform.effects import Effects
+from weft.relay.transform.known import NO, UNKNOWN, evaluate_call
+from weft.relay.transform.lambda_lift import is_closure
+from weft.relay.transform.residual import (
+    Environment,
+    KnownCall,
+    KnownClosure,
+    Scope,
+    Value,
+    arrays_of,
+    signature,
+)  # fmt: skip
+from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
+from weft.relay.types import FuncType, TypeVar
+from weft.relay.walk import parts, pattern_vars, subexpressions
+
+__all__ = ["partial_evaluate"]
+
+
+@module_pass
+def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
+    """Run what constants, constructors and closures decide: branches, matches, calls of known functions, recursion.
+
+    Parameters
+    ----------
+    max_steps : int
+        How many bindings may be evaluated for a function beyond four times those of the module; after that calls
+        stay calls.
+
+    Requires
+        Any form.
+    Ensures
+        Functions in which something was decided are in A-normal form, and need types again; others are as they were.
+        Effects are neither lost nor repeated nor put in another order. A recursive function is unrolled where what
+        is known of its arguments changes from call to call and decides when it ends.
+    Example
+        Before::
+
+            def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
+              if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
+            }
+
+            def @main(%x: Tensor[(2), float32]) { @power(%x, 2) }
+
+        After::
+
+            def @power(%x: Tensor[(2), float32], %n: int32) -> Tensor[(2), float32] {
+              if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
+            }
+
+            def @main(%x: Tensor[(2), float32]) {
+              let %a = ones_like(%x);
+              let %b = multiply(%x, %a);
+              let %c = multiply(%x, %b);
+              %c
+            }
+    Cost
+        Linear in the bindings that are evaluated, which are bounded.
+    Source
+        TVM's ``PartialEvaluate``; Jones, Gomard and Sestoft, Partial Evaluation (1993), chapter 7.
+    """
+    named = to_a_normal_form(bind_constants=False)(mod)
+    size = sum(1 for f in named.functions.values() if type(f) is Function for _ in subexpressions(f))
+
+    def run(v: GlobalVar, f: Any) -> Any:
+        if type(f) is not Function or is_primitive(f) or is_closure(f):
+            return f
+        evaluator = Evaluator(named, effects, max_steps + 4 * size)
+        made = evaluator.left_of(named[v], Environment())
+        return made if evaluator.decided else f
+
+    effects = Effects(named)
+    return mod.with_functions({v: with_deep_stack(lambda v=v, f=f: run(v, f)) for v, f in mod.items()})
+
+
+class _Unbounded(Exception):
+    """The calls of a function do not come to an end."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        self.func = func
+
+
+class _Activation:
+    """A call that is being run: how many undecided choices it is in, and the signatures of the calls in it."""
+
+    __slots__ = ("choices", "seen", "steps")
+
+    def __init__(self, choices: int, steps: int) -> None:
+        self.choices, self.steps = choices, steps
+        self.seen: set[Any] = set()
+
+
+class Evaluator:
+    """Evaluates one function of a module in A-normal form; ``decided`` counts what was not left for run time."""
+
+    def __init__(self, mod: IRModule, effects: Effects, max_steps: int) -> None:
+        self.mod, self.effects, self.max_steps = mod, effects, max_steps
+        self.steps = self.decided = self.choices = 0
+        self.active: dict[int, _Activation] = {}
+        self.left: set[int] = set()  # functions whose own bodies are being made: calls of them stay
+        self.refused: set[tuple[int, Any]] = set()
+        self.type_vars: frozenset[TypeVar] = frozenset()
+
+    def left_of(self, func: Function, env: Environment) -> Function:
+        """Return what is left of a function whose arguments are not known."""
+        saved = self.active, self.choices, self.type_vars
+        again = id(func) in self.left
+        self.active, self.choices, self.type_vars = {}, 0, self.type_vars | set(func.type_params)
+        self.left.add(id(func))
+        inner = Environment(env)
+        params = tuple(Var(p.name_hint, self.type_left(p.ty, env), span=p.span) for p in func.params)
+        inner.values.update((p, Value(q)) for p, q in zip(func.params, params, strict=True))
+        scope = Scope()
+        body = scope.finish(self.value(func.body, inner, scope))
+        made = Function(params, body, self.type_left(func.ret_type, env), func.type_params, func.attrs, span=func.span)
+        self.active, self.choices, self.type_vars = saved
+        if not again:
+            self.left.discard(id(func))
+        return made
+
+    def type_left(self, ty: Any, env: Environment) -> Any:
+        """Return a type where it means something in what is left; None where it has to be inferred anew."""
+        ty = typed(ty, env.types)
+        if ty is None:
+            return None
+        bound = {p for t in ir.walk(ty) if isinstance(t, FuncType) for p in t.type_params}
+        known = all(t in self.type_vars or t in bound for t in ir.walk(ty) if isinstance(t, TypeVar))
+        return ty if known else None
+
+    def value(self, e: Any, env: Environment, scope: Scope) -> Value:
+        """Evaluate an expression in A-normal form."""
+        while type(e) is Let:
+            self.steps += 1
+            env.values[e.var] = self.bound(e, env, scope)
+            e = e.body
+        return evaluate(e, self, env, scope, "x")
+
+    def bound(self, let: Let, env: Environment, scope: Scope) -> Value:
+        """Evaluate the value of a let; a function may refer to itself."""
+        return evaluate(let.value, self, env, scope, let.var.name_hint, let.var)
+
+    def inlined(
+        self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope
+    ) -> Value | None:
+        """Run a call of a known function; None where it has to stay a call."""
+        func = closure.func
+        known = signature(args)
+        shape = (id(func), tuple(k is not None for k in known))
+        if is_primitive(func) or is_closure(func) or id(func) in self.left or shape in self.refused:
+            return None
+        outer = self.active.get(id(func))
+        if outer is not None and (self.choices > outer.choices or known in outer.seen):
+            raise _Unbounded(func)
+        if self.steps > self.max_steps or (outer is not None and self.steps > outer.steps):
+            if outer is not None:
+                raise _Unbounded(func)
+            return None
+        if outer is not None:
+            outer.seen.add(known)
+            return self.run_body(closure, ty_args, args, scope)
+        self.active[id(func)] = made = _Activation(self.choices, self.steps + self.max_steps // 4)
+        made.seen.add(known)
+        start, choices, decided = len(scope.bindings), self.choices, self.decided
+        try:
+            return self.run_body(closure, ty_args, args, scope)
+        except _Unbounded as e:
+            if e.func is not func:
+                raise
+            del scope.bindings[start:]
+            self.choices, self.decided = choices, decided
+            self.refused.add(shape)
+            return None
+        finally:
+            del self.active[id(func)]
+
+    def run_body(self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope) -> Value:
+        func = closure.func
+        types = {}
+        if len(ty_args) == len(func.type_params):
+            types = {id(t): a for t, a in zip(func.type_params, ty_args, strict=True)}
+        env = Environment(closure.env, types)
+        env.values.update(zip(func.params, args, strict=True))
+        self.decided += 1
+        return self.value(func.body, env, scope)
+
+    def in_choice(self, e: Any, env: Environment) -> tuple[Scope, Value]:
+        """Evaluate what may be reached or not."""
+        scope = Scope()
+        self.choices += 1
+        value = self.value(e, env, scope)
+        self.choices -= 1
+        return scope, value
+
+
+evaluate = Dispatch(
+    "value at compile time",
+    covers=(Var, GlobalVar, Constant, ir.Op, Constructor, Function, Tuple, TupleGetItem, If, Match, Call, RefCreate,
+            RefRead, RefWrite),
+)  # fmt: skip
+
+
+@evaluate.on(Var)
+def _var(e: Var, ev: Evaluator, env: Environment, scope: Scope, *_: Any) -> Value:
+    return env.find(e) or Value(e)
+
+
+@evaluate.on(GlobalVar)
+def _global_var(e: GlobalVar, ev: Evaluator, *_: Any) -> Value:
+    func = ev.mod[e] if e in ev.mod else None
+    return Value(e, KnownClosure(func, Environment()) if type(func) is Function else None)
+
+
+@evaluate.on(ir.Op, Constructor)
+def _itself(e: Any, *_: Any) -> Value:
+    return Value(e)
+
+
+@evaluate.on(Constant)
+def _constant(e: Constant, *_: Any) -> Value:
+    return Value(e, e)
+
+
+@evaluate.on(Function)
+def _function(e: Function, ev: Evaluator, env: Environment, scope: Scope, hint: str, var: Var | None = None) -> Value:
+    if is_primitive(e):
+        return scope.add(hint, lambda: e, KnownClosure(e, env))
+    around = env
+    if var is not None:
+        around = Environment(env)
+    made = scope.add(hint, lambda: ev.left_of(e, around), KnownClosure(e, around))
+    if var is not None:
+        around.values[var] = made
+    return made
+
+
+@evaluate.on(Tuple)
+def _tuple(e: Tuple, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    return known_tuple(tuple(ev.value(f, env, scope) for f in e.fields), scope, hint)
+
+
+def known_tuple(fields: tuple[Value, ...], scope: Scope, hint: str) -> Value:
+    """Make a tuple whose fields are known."""
+    return scope.add(hint, lambda: Tuple(tuple(f.atom() for f in fields)), fields)
+
+
+@evaluate.on(TupleGetItem)
+def _item(e: TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    whole = ev.value(e.tuple_value, env, scope)
+    if type(whole.known) is tuple:
+        ev.decided += 1
+        return whole.known[e.index]
+    return scope.add(hint, lambda: TupleGetItem(whole.atom(), e.index, span=e.span))
+
+
+@evaluate.on(If)
+def _if(e: If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    cond = ev.value(e.cond, env, scope)
+    if type(cond.known) is Constant:
+        ev.decided += 1
+        return ev.value(e.true_branch if bool(cond.known.data.numpy()) else e.false_branch, env, scope)
+    yes, no = ev.in_choice(e.true_branch, env), ev.in_choice(e.false_branch, env)
+
+    def make() -> If:
+        return If(cond.atom(), yes[0].finish(yes[1]), no[0].finish(no[1]), span=e.span)
+
+    return scope.add(hint, make, needed=yes[0].has_effects() or no[0].has_effects())
+
+
+@evaluate.on(Match)
+def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    data = ev.value(e.data, env, scope)
+    possible: list[Clause] = []
+    for clause in e.clauses:
+        bound: list[tuple[Var, Value]] = []
+        start = len(scope.bindings)
+        found = fits(clause.lhs, data, scope, bound)
+        if found is True and not possible:
+            ev.decided += 1
+            env.values.update(bound)
+            return ev.value(clause.rhs, env, scope)
+        del scope.bindings[start:]
+        if found != NO:
+            possible.append(clause)
+    ev.decided += len(possible) < len(e.clauses)
+    made: list[tuple[Clause, dict[Var, Var], Scope, Value]] = []
+    for clause in possible or e.clauses:
+        new = {v: Var(v.name_hint) for v in pattern_vars(clause.lhs)}
+        env.values.update((v, Value(w)) for v, w in new.items())
+        made.append((clause, new, *ev.in_choice(clause.rhs, env)))
+
+    def make() -> Match:
+        clauses = [Clause(renamed_pattern(c.lhs, new), s.finish(v), span=c.span) for c, new, s, v in made]
+        return Match(data.atom(), tuple(clauses), e.complete, span=e.span)
+
+    return scope.add(hint, make, needed=not e.complete or any(s.has_effects() for _, _, s, _ in made))
+
+
+def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[Var, Value]]) -> Any:
+    """Whether a value matches a pattern: True, ``NO`` or ``UNKNOWN``; adds the values of the pattern's variables."""
+    if isinstance(pattern, PatternVar):
+        bound.append((pattern.var, value))
+        return True
+    if isinstance(pattern, PatternTuple):
+        fields = value.known if type(value.known) is tuple else _items(value, len(pattern.patterns), scope)
+    elif isinstance(pattern, PatternConstructor):
+        if type(value.known) is not KnownCall:
+            return UNKNOWN
+        if value.known.constructor.tag != pattern.constructor.tag:
+            return NO
+        fields = value.known.fields
+    else:
+        return True
+    found = [fits(p, f, scope, bound) for p, f in zip(pattern.patterns, fields, strict=True)]
+    return NO if NO in found else UNKNOWN if UNKNOWN in found else True
+
+
+def _items(value: Value, n: int, scope: Scope) -> tuple[Value, ...]:
+    return tuple(scope.add("x", lambda i=i: TupleGetItem(value.atom(), i)) for i in range(n))  # type: ignore[misc]
+
+
+@evaluate.on(RefCreate, RefRead, RefWrite)
+def _reference(e: Any, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    operands = [ev.value(part, env, scope) for part in parts(e)]
+    return scope.add(hint, lambda: type(e)(*[v.atom() for v in operands], span=e.span), needed=True)
+
+
+@evaluate.on(Call)
+def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    args = [ev.value(a, env, scope) for a in e.args]
+    if isinstance(e.op, (ir.Op, Constructor)):
+        return _operation(e, args, ev, scope, hint)
+    op = ev.value(e.op, env, scope)
+    closure = op.known if type(op.known) is KnownClosure else None
+    types = tuple(typed(t, env.types) for t in e.ty_args)
+    if closure is not None:
+        result = ev.inlined(closure, types, args, scope)
+        if result is not None:
+            return result
+    kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
+
+    def make() -> Call:
+        return Call(op.atom(), tuple(a.atom() for a in args), e.attrs, kept, span=e.span)
+
+    return scope.add(hint, make, needed=closure is None or ev.effects.of_function(closure.func))
+
+
+def _operation(e: Call, args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
+    """Evaluate a call of an operator or constructor."""
+
+    def make() -> Call:
+        return Call(e.op, tuple(a.atom() for a in args), e.attrs, span=e.span)
+
+    if isinstance(e.op, Constructor):
+        return scope.add(hint, make, KnownCall(e.op, tuple(args)))
+    by_id = {id(a): v for a, v in zip(e.args, args, strict=True)}
+    folded = evaluate_call(e, lambda a: arrays_of(by_id[id(a)]))
+    if folded is not None:
+        ev.decided += 1
+        return _folded(folded, scope, hint)
+    return scope.add(hint, make, needed=ev.effects.any(e))
+
+
+def _folded(e: Any, scope: Scope, hint: str) -> Value:
+    if type(e) is Constant:
+        return Value(e, e)
+    return known_tuple(tuple(_folded(f, scope, hint) for f in e.fields), scope, hint)
