@@ -16,7 +16,8 @@ from weft.error import InvalidArgument, UnsupportedOperator
 from weft.ir import Dispatch, IRModule, Op, PrimExpr, TensorType, as_int, tensor_type
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
-from weft.relax import BlockBuilder
+from weft.op import get_op_def, list_ops
+from weft.relax import BlockBuilder, VarBinding
 from weft.relax.core_ops import shape_of, shape_to_tensor, tensor_to_shape
 from weft.relay.expr import Function, GlobalVar, Let
 from weft.relay.op.registry import expand, get
@@ -90,7 +91,6 @@ class RelaxBuilder:
         self.bb, self.mod = bb, mod
         self.env: dict[int, Any] = {}
         self.values = ShapeValues()
-        self.primitives: dict[int, ir.GlobalVar] = {}
         self.alive: list[Any] = []
         self._n_dims = 0
 
@@ -263,25 +263,40 @@ def _called_in_place(expr: Any, b: RelaxBuilder) -> Any:
     """A function literal that is called: a group of FuseOps becomes a private function, others are inlined."""
     func: Function = expr.op
     args = tuple(b.convert(a) for a in expr.args)
-    if not func.attrs.get("Primitive"):
-        for p, a in zip(func.params, args, strict=True):
-            b.define(p, a)
-        return b.convert(func.body)
-    known = b.primitives.get(id(func))
-    if known is None:
-        inner = RelaxBuilder(BlockBuilder(), b.mod)
-        params = [ir.ExprVar(p.name_hint, a.ty) for p, a in zip(func.params, args, strict=True)]
-        for p, made in zip(func.params, params, strict=True):
-            inner.define(p, made)
-        with inner.bb.function("fused", params, {"Primitive": 1}, private=True), inner.bb.dataflow():
-            inner.bb.emit_func_output(_output(inner, inner.convert(func.body)))
-        known = b.primitives[id(func)] = b.bb.add_func(inner.bb.get()["fused"], "fused")
-        b.alive.append(func)
-    return b.bb.emit(ir.Call(known, args, span=expr.span))
+    group = _group(func, args, b) if func.attrs.get("Primitive") else None
+    if group is not None:
+        return b.bb.emit(ir.Call(b.bb.add_func(group, "fused"), args, span=expr.span))
+    outer, b.env = b.env, dict(b.env)  # another call of the function has other arguments
+    for p, a in zip(func.params, args, strict=True):
+        b.define(p, a)
+    made = b.convert(func.body)
+    b.env = outer
+    return made
 
 
-def _output(b: RelaxBuilder, value: Any) -> Any:
-    """Make a result visible outside of the dataflow block."""
-    if isinstance(value, ir.Tuple):
-        return ir.Tuple(tuple(_output(b, f) for f in value.fields))
-    return b.bb.emit_output(value)
+def _group(func: Function, args: tuple[Any, ...], b: RelaxBuilder) -> ir.Function | None:
+    """Return a group as a Relax function, or None where it has no form that becomes one kernel."""
+    inner = RelaxBuilder(BlockBuilder(), b.mod)
+    params = [ir.ExprVar(p.name_hint, b.bb.normalize(a).ty) for p, a in zip(func.params, args, strict=True)]  # type: ignore[attr-defined]
+    for p, made in zip(func.params, params, strict=True):
+        inner.define(p, made)
+    with inner.bb.function("fused", params, {"Primitive": 1}, private=True):
+        with inner.bb.dataflow():
+            result = inner.convert(func.body)
+            bindings = inner.bb.bindings()
+            values = [v.value for v in bindings]
+            if not bindings or result is not bindings[-1].var or not all(map(_has_kernel, values)):
+                bindings.clear()
+                inner.bb.emit_output(ir.Tuple(()))
+                result = None
+            else:
+                bindings[-1] = VarBinding(ir.ExprVar(result.name_hint, result.ty), values[-1])
+                result = bindings[-1].var
+        inner.bb.emit_func_output(ir.Tuple(()) if result is None else result)
+    return None if result is None else inner.bb.get()["fused"]  # type: ignore[return-value]
+
+
+def _has_kernel(value: Any) -> bool:
+    if not isinstance(value, ir.Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
+        return False
+    return value.op.name.removeprefix("relax.") in list_ops() and get_op_def(value.op).lower is not None

@@ -18,7 +18,7 @@ from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
-from weft.relax.transform.fuse_ops import fuse_ops
+from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.legalize_ops import LegalizeOps, fuse_tir, legalize_ops

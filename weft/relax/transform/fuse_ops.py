@@ -10,6 +10,7 @@ elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
@@ -35,7 +36,7 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 from weft.relax.infer import function_type
 from weft.relax.rename import variables
 
-__all__ = ["fuse_ops"]
+__all__ = ["fuse_ops", "fusion_groups"]
 
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
 
@@ -233,12 +234,7 @@ def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
 
 def _fuse_block(block: BindingBlock, mod: IRModule, max_ops: int, used_outside: set[int]) -> BindingBlock:
     graph = _Graph(block, used_outside)
-    for phase in (0, 1):
-        for i in range(len(graph.bindings)):
-            _try_fuse(graph, i, phase, max_ops)
-    groups: dict[int, list[int]] = {}
-    for i in range(len(graph.bindings)):
-        groups.setdefault(graph.find(i), []).append(i)
+    groups = _grouped(graph, max_ops)
     if all(len(g) == 1 for g in groups.values()):
         return block
     by_sink = {members[-1]: members for members in groups.values()}
@@ -248,6 +244,34 @@ def _fuse_block(block: BindingBlock, mod: IRModule, max_ops: int, used_outside: 
         if i in by_sink
     ]
     return type(block)(tuple(bindings), span=block.span)
+
+
+def _grouped(graph: _Graph, max_ops: int) -> dict[int, list[int]]:
+    for phase in (0, 1):
+        for i in range(len(graph.bindings)):
+            _try_fuse(graph, i, phase, max_ops)
+    groups: dict[int, list[int]] = {}
+    for i in range(len(graph.bindings)):
+        groups.setdefault(graph.find(i), []).append(i)
+    return groups
+
+
+def fusion_groups(bindings: Sequence[Any], used_outside: set[int], max_ops: int = 64) -> list[list[int]]:
+    """Say which bindings of a block FuseOps would put into one kernel.
+
+    Parameters
+    ----------
+    bindings : sequence of Binding
+        In order.
+    used_outside : set of int
+        The ``id`` of variables that something besides these bindings uses.
+
+    Returns
+    -------
+    list of list of int
+        The places of each group's members, in order; the last one gives the group's result.
+    """
+    return list(_grouped(_Graph(DataflowBlock(tuple(bindings)), used_outside), max_ops).values())
 
 
 def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:

@@ -7,6 +7,7 @@ from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.fuse_ops import fuse_ops
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.inline_primitives import inline_primitives
@@ -35,3 +36,4 @@ EliminateCommonSubexpr = eliminate_common_subexpr
 EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
 PartialEvaluate = partial_evaluate
+FuseOps = fuse_ops

@@ -1,7 +1,6 @@
 """Regions: runs of operator calls in A-normal form, each of which becomes one Relax function.
 
-A region grows binding by binding (:meth:`Region.add`) and is then taken through Relax's passes. Regions of equal
-structure are taken through them once.
+A region grows binding by binding (:meth:`Region.add`); what it becomes is up to a pass.
 """
 
 from __future__ import annotations
@@ -10,19 +9,16 @@ from contextlib import ExitStack
 from typing import Any
 
 from weft import ir
-from weft.ir import Function as RelaxFunction
-from weft.ir import IRModule, Op, Pass, PrimExpr, TensorType, fingerprint
+from weft.ir import Op, PrimExpr, TensorType
 from weft.ir import TupleType as IRTupleType
 from weft.relax import BlockBuilder
 from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var
-from weft.relay.from_relax import Bindings, from_relax
+from weft.relay.from_relax import Bindings
 from weft.relay.op.annotation import BARRIERS
 from weft.relay.op.registry import get, has
 from weft.relay.to_relax import RelaxBuilder
-from weft.relay.transform.kernels import KernelTable
-from weft.relay.transform.plain_dims import with_plain_dims
 
-__all__ = ["Kernels", "Region", "is_glue", "is_operator"]
+__all__ = ["Region", "is_glue", "is_operator"]
 
 
 def is_operator(value: Any) -> bool:
@@ -47,32 +43,6 @@ def _is_tensors(ty: Any) -> bool:
     return isinstance(ty, TensorType)
 
 
-class Kernels(KernelTable):
-    """The kernels of the module that is made, and what regions became.
-
-    Parameters
-    ----------
-    mod : IRModule
-        The module.
-    passes : Pass
-        What takes a region to calls of kernels.
-    """
-
-    def __init__(self, mod: IRModule, passes: Pass) -> None:
-        super().__init__(mod)
-        self.passes = passes
-        self._lowered: dict[str, tuple[RelaxFunction, IRModule]] = {}
-
-    def lower(self, mod: IRModule) -> tuple[RelaxFunction, IRModule]:
-        """Return the legalized form of a region's function ``main``, and the module with its kernels."""
-        key = "".join(fingerprint(f) for _, f in mod.items())
-        known = self._lowered.get(key)
-        if known is None:
-            done = self.passes(mod)
-            known = self._lowered[key] = done["main"], done  # type: ignore[assignment]
-        return known
-
-
 class Region(RelaxBuilder):
     """A region that grows; its Relax function gets a parameter for each tensor that comes from outside.
 
@@ -86,7 +56,6 @@ class Region(RelaxBuilder):
         super().__init__(BlockBuilder())
         self.outside = outside
         self.members: list[tuple[Var, Any]] = []
-        self.n_operators = 0
         self.before: Bindings = []
         self._args: list[tuple[Any, ir.ExprVar]] = []
         self._elements: list[tuple[Any, ir.ExprVar]] = []
@@ -110,13 +79,39 @@ class Region(RelaxBuilder):
 
     def add(self, var: Var, value: Any) -> None:
         """Take a binding in."""
-        try:
-            self.define(var, self.convert(value))
-        except BaseException:
-            self._stack.close()
-            raise
+        self.define(var, self.convert(value))
         self.members.append((var, value))
-        self.n_operators += is_operator(value)
+
+    def abandon(self, error: BaseException) -> None:
+        """Leave the function under construction behind, because of an error."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+    @property
+    def args(self) -> list[Any]:
+        """The expressions outside that the function's tensor parameters stand for."""
+        return [a for a, _ in self._args]
+
+    @property
+    def element_args(self) -> list[Any]:
+        """The tensors outside whose elements are dimensions, for the parameters that are shapes."""
+        return [a for a, _ in self._elements]
+
+    def leaves(self, outputs: list[Var]) -> list[Any]:
+        """List the Relax tensors that variables are made of."""
+        return [leaf for v in outputs for leaf in _leaves(self.env[id(v)])]
+
+    def finish(self, outputs: list[Var]) -> ir.IRModule:
+        """Return the module of the region's function ``main``, which returns the tensors of `outputs`."""
+        results = [self.bb.emit_output(leaf) if _is_local(leaf, self._args) else leaf for leaf in self.leaves(outputs)]
+        self._dataflow.close()
+        self.bb.emit_func_output(ir.Tuple(tuple(results)), [p for _, p in (*self._args, *self._elements)])
+        self._stack.close()
+        return self.bb.get()
+
+    def assembled(self, outputs: list[Var], leaves: list[Any]) -> Bindings:
+        """Bind variables to what expressions for the tensors of :meth:`leaves` make of them."""
+        rest = iter(leaves)
+        return [(v, _assembled(self.env[id(v)], rest, v.ty)) for v in outputs]
 
     def free(self, var: Any) -> Any:
         """Make a parameter of a tensor from outside; a tuple is taken apart in front of the region."""
@@ -151,27 +146,6 @@ class Region(RelaxBuilder):
         self._elements.append((source, ir.ExprVar(self.bb.fresh_name("elements"), ir.ShapeType(dims, n))))
         return dims
 
-    def close(self, outputs: list[Var], kernels: Kernels) -> Bindings:
-        """Return the region's bindings in the lowered form; of its variables, `outputs` are bound."""
-        leaves: list[Any] = []
-        for v in outputs:
-            leaves += _leaves(self.env[id(v)])
-        results = [self.bb.emit_output(leaf) if _is_local(leaf, self._args) else leaf for leaf in leaves]
-        self._dataflow.close()
-        params = [p for _, p in (*self._args, *self._elements)]
-        self.bb.emit_func_output(ir.Tuple(tuple(results)), params)
-        self._stack.close()
-        made, derived = with_plain_dims(self.bb.get())
-        func, mod = kernels.lower(made)
-        bindings, atoms = from_relax(
-            func, [a for a, _ in self._args], [a for a, _ in self._elements], derived,
-            lambda g: kernels.add(mod[g], g.name_hint),
-        )  # fmt: skip
-        rest = iter(atoms)
-        named = [(v, _assembled(self.env[id(v)], rest, v.ty)) for v in outputs]
-        used = _used(bindings + named)
-        return [b for b in self.before if id(b[0]) in used] + _renamed(bindings, named)
-
 
 def _is_local(leaf: Any, args: list[tuple[Any, ir.ExprVar]]) -> bool:
     return isinstance(leaf, (ir.ExprVar, ir.TupleGetItem)) and not any(p is leaf for _, p in args)
@@ -193,22 +167,3 @@ def _assembled(value: Any, leaves: Any, ty: Any) -> Any:
                                                                    for i, t in enumerate(value.ty.fields)]  # fmt: skip
         return Tuple(tuple(_assembled(p, leaves, t) for p, t in zip(parts, ty.fields, strict=True)), ty=ty)
     return next(leaves)
-
-
-def _used(bindings: Bindings) -> set[int]:
-    return {id(n) for _, value in bindings for n in ir.walk(value) if isinstance(n, Var)}
-
-
-def _renamed(bindings: Bindings, named: Bindings) -> Bindings:
-    """Bind the region's variables: in place of those that the lowered form made up, where they are just that."""
-    own = {id(v): i for i, (v, _) in enumerate(bindings)}
-    renamed: dict[Any, Any] = {}
-    rest: Bindings = []
-    for v, value in named:
-        at = own.get(id(value))
-        if at is not None and value not in renamed:
-            renamed[value] = v
-            bindings[at] = v, bindings[at][1]
-        else:
-            rest.append((v, value))
-    return [(v, ir.substitute(value, renamed)) for v, value in (*bindings, *rest)]

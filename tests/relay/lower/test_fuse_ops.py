@@ -1,0 +1,110 @@
+"""Groups of operators become functions that stand for one kernel."""
+
+import numpy as np
+import pytest
+
+from tests.relay.lower.machine import check, kernels, lowered, typed
+from weft import ir, relay
+from weft.ir import PassContext, Sequential, structural_equal
+from weft.relay.expr import Function
+from weft.relay.transform import FuseOps, InferType, ToANormalForm
+
+rng = np.random.default_rng(7)
+PROGRAM = """
+#[version = "0.0.5"]
+def @main(%x: Tensor[(4, 4), float32], %w: Tensor[(4, 4), float32]) {
+  %0 = tanh(exp(add(%x, 1f)));
+  %1 = nn.relu(nn.dense(%0, %w));
+  %2 = split(%1, indices_or_sections=2);
+  %3 = concatenate((%2.0, exp(%2.1)));
+  (%3, tanh(%3), %0)
+}
+"""
+
+
+def floats(*shape):
+    return rng.standard_normal(shape).astype("float32")
+
+
+def groups(mod):
+    """The names of the operators of each primitive function, in order."""
+    found = [n for n in ir.walk(mod["main"].body) if isinstance(n, Function) and n.attrs.get("Primitive")]
+    return [sorted(c.op.name for c in ir.walk(f.body) if isinstance(c, ir.Call)) for f in found]
+
+
+def fused(text, **options):
+    return InferType()(FuseOps(**options)(typed(text)))
+
+
+def test_groups():
+    assert sorted(groups(fused(PROGRAM))) == [
+        ["add", "exp", "tanh"], ["concatenate"], ["exp"], ["nn.dense", "nn.relu"], ["split"], ["tanh"],
+    ]  # fmt: skip
+
+
+def test_graphs_stay_graphs_and_lets_stay_lets():
+    graph = fused(PROGRAM)
+    assert not any(isinstance(n, relay.Let) for n in ir.walk(graph["main"].body))
+    named = InferType()(FuseOps()(Sequential([ToANormalForm(), InferType()])(typed(PROGRAM))))
+    assert isinstance(named["main"].body, relay.Let)
+    assert sorted(groups(named)) == sorted(groups(graph))
+
+
+def test_expected_function():
+    text = """
+    #[version = "0.0.5"]
+    def @main(%x: Tensor[(2, 3), float32]) { exp(add(%x, 1f)) }
+    """
+    p = relay.var("p", shape=(2, 3))
+    group = Function([p], relay.exp(relay.add(p, relay.const(1.0))), attrs={"Primitive": 1})
+    x = relay.var("x", shape=(2, 3))
+    wanted = InferType()(ir.IRModule({"main": Function([x], relay.Call(group, [x]))}))
+    assert structural_equal(fused(text)["main"], wanted["main"])
+
+
+def test_levels():
+    assert all(len(g) == 1 for g in groups(fused(PROGRAM, fuse_opt_level=0)))
+    with PassContext(opt_level=0):
+        assert all(len(g) == 1 for g in groups(fused(PROGRAM)))
+    with PassContext(config={"relay.FuseOps.max_depth": 2}):
+        assert max(map(len, groups(fused(PROGRAM)))) == 2
+
+
+def test_constants_that_are_no_scalars_are_arguments():
+    x = relay.var("x", shape=(3,))
+    weight = relay.const(floats(3))
+    mod = fused(Function([x], relay.exp(x * weight)))
+    (call,) = [n for n in ir.walk(mod["main"].body) if isinstance(n, ir.Call) and isinstance(n.op, Function)]
+    assert [type(a) for a in call.args] == [relay.Var, relay.Constant] and call.args[1].data is weight.data
+
+
+def test_a_function_of_groups_runs():
+    mod = fused(PROGRAM)
+    assert len(kernels(lowered(mod))) == 6
+    check(mod, (floats(4, 4), floats(4, 4)))
+
+
+def test_fused_twice_is_fused_once():
+    once = fused(PROGRAM)
+    assert structural_equal(fused(once)["main"], once["main"])
+
+
+def test_branches_and_dynamic_shapes():
+    text = """
+    #[version = "0.0.5"]
+    def @main(%c: bool, %x: Tensor[(?, 4), float32]) {
+      %0 = exp(add(%x, %x));
+      if (%c) { tanh(negative(%0)) } else { %0 }
+    }
+    """
+    check(fused(text), (True, floats(3, 4)), (False, floats(0, 4)))
+
+
+@pytest.mark.skipif(not relay.op.has("annotation.stop_fusion"), reason="needs the operator")
+def test_nothing_is_fused_across_stop_fusion():
+    x = relay.var("x", shape=(2,))
+    stop = relay.op.op_call("annotation.stop_fusion", relay.add(x, x))
+    func = Function([x], relay.exp(stop))
+    assert groups(fused(func)) == [["exp"], ["add"]]
+    assert len(kernels(lowered(func))) == 2
+    check(func, (floats(2),))
