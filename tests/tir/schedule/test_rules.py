@@ -11,13 +11,14 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
-from weft.ir import walk
+from weft.ir import int64, walk
 from weft.target import Target, build
 from weft.tir import BufferLoad, ForKind
 from weft.tir.analysis import statements
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.select import schedule_of
+from weft.tir.schedule.rules.tile import choose_tile
 
 TARGET = SimpleNamespace(vector_bits=128, num_vector_registers=16, num_cores=2, features=())
 HOST = Target("llvm")
@@ -450,3 +451,13 @@ def test_a_costly_epilogue_does_not_change_the_tile():
 
     plain = rows_at_a_time(topi.negative)
     assert plain > 8 and rows_at_a_time(topi.exp) == rows_at_a_time(topi.erf) == plain
+
+
+@pytest.mark.parametrize("n", [33, 96, 150, 160, 224, 352, 450, 544])
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 9])
+def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
+    """A tile past the last panel would read memory that is not there through masks, at a hundred times the cost."""
+    tile = choose_tile(int64(m), int64(n), 16, 32, 32)
+    assert -(-n // 32) * 32 % tile.width == 0
+    if m == 1 and n == 150:
+        assert tile.vectors == 10

@@ -46,11 +46,12 @@ def choose_tile(
     m, n = as_int(rows), as_int(columns)
     most = max(1, -(-n // lanes)) if n is not None else 64
     choices = []
-    for vectors in (2, 4, 1, 3, 8):
+    for vectors in _vector_counts(m, n, lanes, panel):
         width = vectors * lanes
         if (
             vectors > most
             or (panel is not None and panel % width and width % panel)
+            or (panel is not None and n is not None and -(-n // panel) * panel % width)
             or (group is not None and group % width)
         ):
             continue
@@ -63,6 +64,19 @@ def choose_tile(
     if not choices:
         return Tile(1, 1, lanes)
     return max(choices, key=lambda c: c[0])[1]
+
+
+def _vector_counts(m: int | None, n: int | None, lanes: int, panel: int | None) -> list[int]:
+    """List the widths of tiles in vectors, the best first where estimates are equal.
+
+    A tile that went past the last panel would read what is not there, lane by masked lane, which costs a hundred times
+    as much. Few rows need wide tiles, so that enough sums are under way: any number of panels that divides all of them.
+    """
+    counts = [2, 4, 1, 3, 8]
+    if m is not None and m <= 3 and n is not None and panel is not None and panel % lanes == 0:
+        panels = -(-n // panel)
+        counts += [p * panel // lanes for p in range(1, panels + 1) if panels % p == 0]
+    return list(dict.fromkeys(counts))
 
 
 def _even(m: int | None, tallest: int, vectors: int) -> int:
