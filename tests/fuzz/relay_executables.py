@@ -11,6 +11,7 @@ import numpy as np
 import weft
 from tests.fuzz.binary import EXPECTED, TENSOR, TEXT, Field, Fields, damage, mutate_fields, run_mutated
 from tests.runtime.relay_programs import CONS, I, executable, fold_sum, function, kernels, list_of, make_list
+from weft import relay
 from weft.runtime.relay_vm import Executable, VirtualMachine
 
 
@@ -31,6 +32,28 @@ def program() -> Executable:
         fold_sum(index=3), make_list(),
         constants=[np.array([], np.int64), "no clause"], primitives=["double"], lib=kernels(),
     )  # fmt: skip
+
+
+COMPILED = """#[version = "0.0.5"]
+type List[A] { Nil, Cons(A, List[A]), }
+def @count(%xs: List[int32], %n: int32) -> int32 {
+  match (%xs) { Cons(%x, %rest) => { @count(%rest, %n + 1) }, Nil => { %n }, }
+}
+def @main(%x: Tensor[(?), float32], %list: List[int32], %n: int64) {
+  let %cell = ref(%n);
+  let %f = fn (%y: Tensor[(?), float32]) { add(exp(%y), %x) };
+  let %g = if (%n < 10i64) { %f } else { fn (%y: Tensor[(?), float32]) { concatenate((%y, %x), axis=0) } };
+  let %old = ref_read(%cell);
+  let %done = ref_write(%cell, %old * 2i64);
+  let %head = match (%list) { Cons(%h, _) => { %h }, Nil => { 0 }, };
+  (%g(%x), %f(multiply(%x, 2f)), @count(%list, 0), ref_read(%cell), %head)
+}
+"""
+
+
+def compiled() -> Executable:
+    """A program as the compiler makes them: shape functions, planned storage, closures, a reference, matches."""
+    return relay.vm.compile(relay.fromtext(COMPILED), "llvm")
 
 
 def fields(data: bytes) -> list[Field]:
@@ -58,17 +81,19 @@ def fields(data: bytes) -> list[Field]:
 
 def run(first: int, count: int) -> dict[str, int]:
     """Mutate, load and call `count` files; a seed whose error is not of the expected classes raises."""
-    saved, lib = program().save()
-    data = bytes(saved)
+    sources = []
+    for made in (program(), compiled()):
+        saved, lib = made.save()
+        table = fields(bytes(saved))
+        sources.append((bytes(saved), lib, table, [f for f in table if f[0] == "word"]))
     args = (np.ones(5, np.float32), list_of([3, 4, 5]), np.int64(20))
-    table = fields(data)
-    words = [f for f in table if f[0] == "word"]  # most of what loads differs from the program here
 
     def mutated(rng: np.random.Generator) -> tuple[bytes, Any]:
-        of = words if rng.integers(2) else table
-        return mutate_fields(data, of, rng) if rng.integers(8) else damage(data, rng), None
+        data, lib, table, words = sources[int(rng.integers(len(sources)))]
+        of = words if rng.integers(2) else table  # most of what loads differs from the program in its words
+        return mutate_fields(data, of, rng) if rng.integers(8) else damage(data, rng), lib
 
-    def load(bad: bytes, _: Any) -> Any:
+    def load(bad: bytes, lib: Any) -> Any:
         loaded = Executable.load_exec(bad, lib)
 
         def call() -> None:
