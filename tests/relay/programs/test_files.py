@@ -1,0 +1,65 @@
+"""Whole programs as text, run by every executor.
+
+A line ``// run: f(2, 3) == 5`` calls a function of the program: arguments and result are Relay expressions without
+variables. ``// fails: f(0): some words`` expects an error that says so. ``// uses: prelude.rly`` brings a part of the
+standard library.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.relay.programs.check import KINDS, equal, show
+from weft import ir, relay
+from weft.relay.prelude import import_std
+from weft.relay.text import parse, parse_expr
+
+FILES = sorted(Path(__file__).parent.glob("*.rly"))
+LINE = re.compile(r"^// (run|fails|uses): (.*)$", re.M)
+
+
+def read(path):
+    """The module of a file, and its lines: (kind, text)."""
+    text = path.read_text()
+    lines = LINE.findall(text)
+    mod = ir.IRModule()
+    for kind, name in lines:
+        if kind == "uses":
+            import_std(mod, name)
+    return parse(text, str(path), mod=mod), [line for line in lines if line[0] != "uses"]
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda p: p.stem)
+def program(request):
+    mod, lines = read(request.param)
+    assert lines, "a program says what it gives"
+    return mod, lines
+
+
+def value(mod, text):
+    """The value of an expression without variables."""
+    return relay.create_executor("debug", mod).evaluate(parse_expr(text, mod=mod))
+
+
+def call(mod, text):
+    """The function's name in the text of a call, and the values of its arguments."""
+    made = parse_expr(f"@{text}", mod=mod)
+    return made.op.name_hint, [relay.create_executor("debug", mod).evaluate(a) for a in made.args]
+
+
+@pytest.mark.parametrize("kind", ("debug", *KINDS))
+def test_program(program, kind):
+    mod, lines = program
+    executor = relay.create_executor(kind, mod)
+    for expectation, text in lines:
+        if expectation == "fails":
+            run, _, message = text.rpartition(": ")
+            name, args = call(mod, run)
+            with pytest.raises(Exception, match=message):
+                executor.evaluate(name)(*args)
+            continue
+        run, expected = text.split(" == ")
+        name, args = call(mod, run)
+        got, wanted = executor.evaluate(name)(*args), value(mod, expected)
+        assert equal(got, wanted), f"{run}: {show(got)} instead of {show(wanted)}"
