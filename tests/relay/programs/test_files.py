@@ -48,7 +48,7 @@ def call(mod, text):
     return made.op.name_hint, [relay.create_executor("debug", mod).evaluate(a) for a in made.args]
 
 
-@pytest.mark.parametrize("kind", ("debug", *KINDS))
+@pytest.mark.parametrize("kind", ["debug", *KINDS])
 def test_program(program, kind):
     mod, lines = program
     executor = relay.create_executor(kind, mod)
