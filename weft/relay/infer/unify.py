@@ -55,12 +55,13 @@ class Unifier:
     ``widened`` tells that a dimension that was known became ``Any``, so that what followed from it may be out of date.
     """
 
-    __slots__ = ("_closed", "bindings", "widened")
+    __slots__ = ("_closed", "_resolved", "bindings", "widened")
 
     def __init__(self) -> None:
         self.bindings: dict[IncompleteType, Type] = {}
         self.widened = False
         self._closed: dict[int, Type] = {}  # compound types without unknown parts, which are kept alive
+        self._resolved: dict[int, tuple[Type, Type]] = {}  # with what is known now
 
     def head(self, ty: Type) -> Type:
         """Return what a type is, as far as it is known; its parts may be unknown."""
@@ -75,15 +76,22 @@ class Unifier:
             return ty
         if cls is IncompleteType:
             bound = self.bindings.get(ty)  # pyright: ignore[reportArgumentType]
-            if bound is None:
-                return ty
-            return self.resolve(bound)  # and the parts stay linked, so that widening reaches them
+            return ty if bound is None else self.resolve(bound)
         if cls not in _COMPOSITE or id(ty) in self._closed:
             return ty
+        known = self._resolved.get(id(ty))
+        if known is not None:
+            return known[1]
         found = rebuild(ty, self.resolve)
         if not any(True for _ in self._unknown(found)):
             self._closed[id(found)] = found
+        self._resolved[id(ty)] = (ty, found)
         return found
+
+    def _set(self, unknown: IncompleteType, ty: Type) -> None:
+        self.bindings[unknown] = ty
+        if self._resolved:
+            self._resolved.clear()
 
     def unknown(self, ty: Type) -> IncompleteType | None:
         """Return an unknown part of a type, or None."""
@@ -172,14 +180,27 @@ class Unifier:
         if found is not bound:
             wide = self.flow(found, bound)
             if wide is not bound:
-                self.bindings[dst] = wide
+                self._set(dst, wide)
                 self.widened = True
         return dst
 
     def _bind(self, unknown: IncompleteType, ty: Type) -> None:
-        if type(ty) in _COMPOSITE and any(u is unknown for u in self._unknown(self.resolve(ty))):
+        if type(ty) in _COMPOSITE and self._occurs(unknown, ty):
             raise InfiniteType(unknown, ty)
-        self.bindings[unknown] = ty
+        self._set(unknown, ty)
+
+    def _occurs(self, unknown: IncompleteType, ty: Type) -> bool:
+        """Whether an unbound type is a part of another."""
+        seen: set[int] = set()
+        stack = [ty]
+        while stack:
+            t = self.head(stack.pop())
+            if t is unknown:
+                return True
+            if type(t) in _COMPOSITE and id(t) not in seen and id(t) not in self._closed:
+                seen.add(id(t))
+                stack.extend(type_parts(t))
+        return False
 
 
 def _tensors(_: Unifier, src: TensorType, dst: TensorType) -> Type:
