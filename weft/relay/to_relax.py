@@ -13,14 +13,14 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.ir import Dispatch, IRModule, Op, PrimExpr, TensorType, as_int, tensor_type
+from weft.ir import DataType, Dispatch, IRModule, Op, PrimExpr, TensorType, as_int, tensor_type
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.op import get_op_def, list_ops
 from weft.relax import BlockBuilder, VarBinding
 from weft.relax.core_ops import shape_of, shape_to_tensor, tensor_to_shape
 from weft.relay.expr import Function, GlobalVar, Let
-from weft.relay.op.registry import expand, get
+from weft.relay.op.registry import expand, get, known_values
 from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
 
@@ -124,8 +124,13 @@ class RelaxBuilder:
 
     def elements(self, tensor: Any) -> tuple[PrimExpr, ...]:
         """Return the scalar expressions that the elements of a Relax tensor are."""
-        known = self.values.of(tensor)
+        known = known_values(tensor) if isinstance(tensor, ir.Constant) else self.values.of(tensor)
         if known is None:
+            if DataType(tensor.ty.dtype).is_float:
+                raise UnsupportedOperator(
+                    "a floating-point number that run time computes decides a shape", found=str(tensor.ty),
+                    where=tensor.span, help="compute it as int64",
+                )  # fmt: skip
             known = self.name_elements(tensor, count_of(tensor))
             self.values.define(tensor, known)
         return known
