@@ -51,8 +51,17 @@ from weft.relay.types import (
     scalar_type,
 )
 
+from weft.ir import Span  # isort: skip
+from weft import ir as base  # isort: skip - under TVM's name of the module that has Span
+from weft.relay import types as ty  # isort: skip
 from weft.relay import spec as spec  # isort: skip - the forms, which passes are checked against
 from weft.relay import prelude as prelude  # isort: skip
+from weft.relay import expr_functor as expr_functor  # isort: skip
+from weft.relay import type_functor as type_functor  # isort: skip
+from weft.relay.bind import bind  # isort: skip
+from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor  # isort: skip
+from weft.relay.scope_builder import ScopeBuilder  # isort: skip
+from weft.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor  # isort: skip
 from weft.relay import vm as vm  # isort: skip - stands on the rest
 from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip

@@ -48,3 +48,17 @@ def test_primitives():
     kept = IRModule({"main": relay.Function([x], lets([(f, prim)], relay.Tuple([f(x), f])))})
     expected = lets([(f, prim)], relay.Tuple([prim(x), f]))
     assert_structural_equal(InlinePrimitives()(kept)["main"].body, expected, map_free_vars=True)
+
+
+def test_passes_as_users_write_them():
+    @relay.transform.function_pass(opt_level=1)
+    class Swap:
+        def __init__(self, name):
+            self.name = name
+
+        def transform_function(self, func, mod, ctx):
+            return func.with_attr("name", self.name)
+
+    made = Swap("here")
+    assert isinstance(made, relay.transform.FunctionPass) and made.info.opt_level == 1
+    assert made(IRModule({"main": relay.Function([], relay.const(1))}))["main"].attrs["name"] == "here"

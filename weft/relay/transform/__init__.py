@@ -1,8 +1,12 @@
 """Passes of Relay.
 
-The language: ``scopes``, ``to_a_normal_form``, ``lambda_lift``.
+The language: ``scopes``, ``effects``, ``to_a_normal_form``, ``lambda_lift``, ``inline``, ``partial_eval``.
 """
 
+from weft.ir import Pass as FunctionPass
+from weft.ir.pass_decorators import function_pass_over, module_pass
+from weft.relay.expr import Function
+from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
@@ -37,3 +41,5 @@ EtaExpand = eta_expand
 InlinePrimitives = inline_primitives
 PartialEvaluate = partial_evaluate
 FuseOps = fuse_ops
+AnnotateSpans = annotate_spans
+function_pass = function_pass_over(Function)

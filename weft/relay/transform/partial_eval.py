@@ -360,16 +360,16 @@ def _reference(e: Any, ev: Evaluator, env: Environment, scope: Scope, hint: str,
 @evaluate.on(Call)
 def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     args = [ev.value(a, env, scope) for a in e.args]
+    types = tuple(typed(t, env.types) for t in e.ty_args)
+    kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
     if isinstance(e.op, (ir.Op, Constructor)):
-        return _operation(e, args, ev, scope, hint)
+        return _operation(e, kept, args, ev, scope, hint)
     op = ev.value(e.op, env, scope)
     closure = op.known if type(op.known) is KnownClosure else None
-    types = tuple(typed(t, env.types) for t in e.ty_args)
     if closure is not None:
         result = ev.inlined(closure, types, args, scope)
         if result is not None:
             return result
-    kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
 
     def make() -> Call:
         return Call(op.atom(), tuple(a.atom() for a in args), e.attrs, kept, span=e.span)
@@ -377,11 +377,11 @@ def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_:
     return scope.add(hint, make, needed=closure is None or ev.effects.of_function(closure.func))
 
 
-def _operation(e: Call, args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
+def _operation(e: Call, types: tuple[Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
     """Evaluate a call of an operator or constructor."""
 
     def make() -> Call:
-        return Call(e.op, tuple(a.atom() for a in args), e.attrs, span=e.span)
+        return Call(e.op, tuple(a.atom() for a in args), e.attrs, types, span=e.span)
 
     if isinstance(e.op, Constructor):
         return scope.add(hint, make, KnownCall(e.op, tuple(args)))

@@ -1,0 +1,86 @@
+"""Visitors of expressions and types."""
+
+import pytest
+
+from weft import relay
+from weft.ir import Op, assert_structural_equal
+from weft.relay.adt import Clause, Match, PatternVar
+from weft.relay.expr import lets
+from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
+from weft.relay.type_functor import TypeMutator, TypeVisitor
+
+
+def program():
+    x, y, z, c = (relay.var(n) for n in "xyzc")
+    match = Match(relay.Tuple([x, c]), (Clause(PatternVar(z), relay.TupleGetItem(z, 0)),))
+    body = lets([(y, relay.RefCreate(x)), (relay.var("u"), relay.RefWrite(y, x))], relay.If(c, match, relay.RefRead(y)))
+    return relay.Function([x, c], body)
+
+
+def test_visitor():
+    seen = []
+
+    class Names(ExprVisitor):
+        def visit_var(self, var):
+            seen.append(var.name_hint)
+
+        def visit_ref_write(self, node):
+            seen.append("write")
+            super().visit_ref_write(node)
+
+    Names().visit(program())
+    assert sorted(seen) == ["c", "u", "write", "x", "y", "z"]
+
+
+def test_mutator():
+    func = program()
+    assert ExprMutator().visit(func) is func
+
+    class Fresh(ExprMutator):
+        def visit_var(self, var):
+            return relay.var(var.name_hint + "_")
+
+    made = Fresh().visit(func)
+    assert_structural_equal(made, func)
+    assert made.params[0].name_hint == "x_" and made.body.body.body.true_branch.clauses[0].lhs.var.name_hint == "z_"
+
+    class Swap(ExprMutator):
+        def visit_call(self, call):
+            call = super().visit_call(call)
+            return relay.Call(Op.get("subtract"), call.args) if call.op.name == "add" else call
+
+    x = relay.var("x")
+    assert_structural_equal(Swap().visit((x + x) * (x + x)), (x - x) * (x - x), map_free_vars=True)
+
+
+def test_functor_without_methods():
+    with pytest.raises(NotImplementedError, match="Var"):
+        ExprFunctor().visit(relay.var("x"))
+
+
+def test_long_chains():
+    x = relay.var("x")
+    body = lets([(relay.var("v"), x + x) for _ in range(10_000)], x)
+    assert ExprMutator().visit(body) is body
+    visitor = ExprVisitor()
+    visitor.visit(body)
+    assert len(visitor.memo_map) > 20_000
+
+
+def test_types():
+    t = relay.TypeVar("T")
+    ty = relay.FuncType([relay.RefType(t)], relay.TupleType([relay.TensorType((2,)), t]), [t])
+    seen = []
+
+    class Names(TypeVisitor):
+        def visit_tensor_type(self, typ):
+            seen.append(typ)
+
+    Names().visit(ty)
+    assert seen == [relay.TensorType((2,))] and TypeMutator().visit(ty) is ty
+
+    class Wide(TypeMutator):
+        def visit_tensor_type(self, typ):
+            return relay.TensorType(typ.shape, "float64")
+
+    assert Wide().visit(ty).ret_type.fields[0].dtype == "float64"

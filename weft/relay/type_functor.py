@@ -1,0 +1,69 @@
+"""Visitor classes over Relay's types, as users of TVM write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ir import children, rebuild
+from weft.relay.adt import TypeData
+from weft.relay.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    TypeCall,
+    TypeVar,
+)
+
+__all__ = ["TypeFunctor", "TypeMutator", "TypeVisitor"]
+
+_METHODS: dict[type, str] = {
+    FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",
+    RefType: "visit_ref_type", TensorType: "visit_tensor_type", TupleType: "visit_tuple_type",
+    TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeVar: "visit_type_var",
+}  # fmt: skip
+
+
+class TypeFunctor:
+    """Calls the method of a type's kind."""
+
+    def visit(self, typ: Any) -> Any:
+        """Visit a type by the method of its kind."""
+        return getattr(self, _METHODS.get(type(typ), "visit_parts"))(typ)
+
+    def visit_parts(self, typ: Any) -> Any:
+        """What methods do that are not overridden."""
+        raise NotImplementedError(f"{type(self).__name__} has no method for {type(typ).__name__}")
+
+
+def _inherit(name: str, kind: type) -> None:
+    def method(self: TypeFunctor, typ: Any) -> Any:
+        return self.visit_parts(typ)
+
+    method.__name__ = name
+    method.__doc__ = f"Visit a {kind.__name__}."
+    setattr(TypeFunctor, name, method)
+
+
+for _kind, _name in _METHODS.items():
+    _inherit(_name, _kind)
+
+
+class TypeVisitor(TypeFunctor):
+    """Visits the types that a type is made of."""
+
+    def visit_parts(self, typ: Any) -> None:
+        """Visit what a type is made of."""
+        for part in children(typ):
+            if type(part) in _METHODS:
+                self.visit(part)
+
+
+class TypeMutator(TypeFunctor):
+    """Returns the type with what its methods return in the place of its parts."""
+
+    def visit_parts(self, typ: Any) -> Any:
+        """Return the type with new parts."""
+        return rebuild(typ, lambda part: self.visit(part) if type(part) in _METHODS else part)
