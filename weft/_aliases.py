@@ -26,6 +26,8 @@ MODULES = {
     "nd": "weft.runtime",
     "parser": "weft.relay.text",
     "relax.frontend": "weft.frontend",
+    "relay.base": "weft.ir",
+    "relay.ty": "weft.relay.types",
     "s_tir": "weft.tir",
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",

@@ -70,7 +70,8 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
         body = f"{lhs} => {lines[0] if len(lines) == 1 else p.braces(lines)}"
     else:
         return "?" if isinstance(node, AnyDim) else plain_text(node)
-    return (f'#[version = "{VERSION}"]\n' if whole else "") + body + _metadata(p, show_meta, isinstance(node, (IRModule, Function)))
+    version = f'#[version = "{VERSION}"]\n' if whole else ""
+    return version + body + _metadata(p, show_meta, isinstance(node, (IRModule, Function)))
 
 
 def _metadata(p: Printer, show: bool, mention: bool) -> str:
@@ -92,6 +93,8 @@ def _module(mod: IRModule, p: Printer, show_meta: bool) -> str:
             parts.append(p.definition(func, var.name_hint))
         else:
             parts.append(_kernel(func, var.name_hint, p, show_meta))
+    p.metadata |= {"IRModule.attrs": [mod.attrs]} if mod.attrs else {}
+    p.metadata |= {"IRModule.global_infos": list(mod.global_infos.items())} if mod.global_infos else {}
     return "\n\n".join(parts)
 
 

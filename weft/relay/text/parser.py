@@ -104,6 +104,9 @@ def _module(r: ExpressionReader) -> IRModule:
         raise ErrorGroup(f"{len(errors)} definitions do not parse", errors)
     if errors:
         raise errors[0]
+    for attrs in r.meta.get("IRModule.attrs", ()):
+        r.mod.attrs = r.mod.attrs.with_(**dict(attrs.items))
+    r.mod.global_infos |= dict(r.meta.get("IRModule.global_infos", ()))
     return r.mod
 
 
