@@ -1,0 +1,210 @@
+"""``relay.build``: a first-order program becomes kernels and what runs them, a graph or one native function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weft.error import InvalidArgument
+from weft.ir import IRModule, Pass, Sequential
+from weft.relax import compile_kernels
+from weft.relax.pipeline import graph_passes
+from weft.relay.build_options import Executor, Runtime
+from weft.relay.expr import Function, GlobalVar
+from weft.relay.first_order import check_first_order
+from weft.relay.graph import KernelGraph, graph_of, plan_graph_memory
+from weft.relay.to_relax import to_relax
+from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.fold_constant import fold_constant
+from weft.relay.transform.infer_type import infer_type
+from weft.relay.transform.inline import inline
+from weft.relay.vm import bind_params
+from weft.relay.vm.compiler import as_module
+from weft.runtime import Module, Tensor
+from weft.runtime.graph_executor import create_factory
+from weft.target import Target
+
+__all__ = ["GraphExecutorFactoryModule", "build", "lower_to_graph", "optimize"]
+
+
+class GraphExecutorFactoryModule:
+    """What :func:`build` makes: unpack it to graph, library and parameters, export it, or make executors of it.
+
+    Attributes
+    ----------
+    graph_json : str
+        The graph, in TVM's format.
+    lib : Module or None
+        The kernels.
+    params : dict of str to Tensor
+        The constants of the graph.
+    module : Module
+        All of it as one module, whose function `libmod_name` makes an executor for a device.
+    """
+
+    def __init__(
+        self, ir_mod: IRModule, target: Target, executor: Executor, graph_json: str, libmod: Module | None,
+        libmod_name: str, params: Mapping[str, Tensor],
+    ) -> None:  # fmt: skip
+        self.ir_mod, self.target, self.executor = ir_mod, target, executor
+        self.graph_json, self.lib, self.libmod_name = graph_json, libmod, libmod_name
+        self.params = dict(params)
+        self.module = create_factory(graph_json, libmod, self.params, libmod_name, executor.name)
+
+    def get_graph_json(self) -> str:
+        """Return the graph."""
+        return self.graph_json
+
+    get_executor_config = get_graph_json
+
+    def get_lib(self) -> Module | None:
+        """Return the kernels."""
+        return self.lib
+
+    def get_params(self) -> dict[str, Tensor]:
+        """Return the constants of the graph."""
+        return dict(self.params)
+
+    def export_library(self, file_name: Any, fcompile: Any = None, addons: Any = None, **options: Any) -> str:
+        """Write a library that :func:`weft.runtime.load_module` opens without the compiler.
+
+        Parameters
+        ----------
+        file_name : path
+            The file, ``model.so``.
+        fcompile, addons
+            TVM's; neither is needed, and what is given must be None.
+        **options
+            As in :meth:`Module.export_library`.
+        """
+        if fcompile is not None or addons is not None:
+            raise InvalidArgument("a library is linked by the runtime itself", expected="no fcompile and no addons",
+                                  help="pass cc=..., options=... or target=...")  # fmt: skip
+        return self.module.export_library(file_name, **options)
+
+    def __getitem__(self, name: str) -> Any:
+        """A function of the module; ``["default"](device)`` makes an executor."""
+        return self.module[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.graph_json, self.lib, self.params))
+
+    def __repr__(self) -> str:
+        return f"GraphExecutorFactoryModule({self.libmod_name}, executor={self.executor.name})"
+
+
+def build(
+    ir_mod: Any,
+    target: Any = None,
+    target_host: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+    executor: Any = None,
+    runtime: Any = None,
+) -> GraphExecutorFactoryModule:
+    """Compile a program without control flow.
+
+    Parameters
+    ----------
+    ir_mod : IRModule or Function
+        The program. Calls of its functions are inlined; then ``main`` must consist of operators on tensors of
+        constant shapes.
+    target : Target or str, optional
+        By default that of ``with Target(...)``, else the host's CPU.
+    target_host : Target or str, optional
+        Where the executor itself runs, for targets that are no CPU.
+    params : mapping of str to tensor, optional
+        Values for parameters of ``main``, by name; they become constants.
+    mod_name : str
+        The function of the result that makes an executor.
+    executor : Executor or str, optional
+        ``"graph"``, the default, or ``"aot"``.
+    runtime : Runtime or str, optional
+        ``"cpp"``.
+
+    Returns
+    -------
+    GraphExecutorFactoryModule
+        ``graph, lib, params = build(...)``, or ``GraphModule(build(...)["default"](device))``.
+
+    Raises
+    ------
+    LoweringError
+        When the program needs the virtual machine; it says which construct, and where.
+    """
+    kind = Executor.of(executor)
+    Runtime.of(runtime)
+    where = as_target(target, target_host)
+    mod = as_module(ir_mod)
+    return build_function(bind_params(mod, params) if params else mod, "main", where, kind, mod_name)
+
+
+def build_function(
+    mod: IRModule, name: str, target: Target, executor: Executor, mod_name: str = "default"
+) -> GraphExecutorFactoryModule:
+    """Compile one function of a module."""
+    lowered, graph = lower_to_graph(mod, target, name)
+    storage = plan_graph_memory(graph)
+    kernels = compile_kernels(lowered, target)
+    return GraphExecutorFactoryModule(mod, target, executor, graph.to_json(storage), kernels, mod_name, graph.params)
+
+
+def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[IRModule, KernelGraph]:
+    """Run the passes on a function, and return the kernels and the graph that calls them."""
+    mod = _optimize(mod, name)
+    check_first_order(mod, name)
+    main = mod[name].without_attr("Inline") if mod[name].attrs else mod[name]
+    lowered = Sequential(graph_passes(target), name="relay.build")(to_relax(IRModule({"main": main})))
+    return lowered, graph_of(lowered)
+
+
+def optimize(
+    mod: Any, target: Any = None, params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, Tensor]]:
+    """Run the passes that :func:`build` runs on Relay.
+
+    Returns
+    -------
+    (IRModule, dict)
+        The program after inlining and folding, and the values of parameters that it still has: none.
+    """
+    as_target(target)
+    mod = as_module(mod)
+    return _optimize(bind_params(mod, params) if params else mod, "main"), {}
+
+
+def as_target(target: Any, host: Any = None) -> Target:
+    """Make the target that arguments mean."""
+    if isinstance(target, (dict, list, tuple)):
+        options = list(target.values() if isinstance(target, dict) else target)
+        if len(options) != 1:
+            raise InvalidArgument("a graph is compiled for one target", found=repr(target))
+        target = options[0]
+    made = target or Target.current() or "llvm"
+    made = made if isinstance(made, Target) else Target(made)
+    return made if host is None or made.host is not None else Target(made, host)
+
+
+def _optimize(mod: IRModule, name: str) -> IRModule:
+    return Sequential(graph_pipeline(name), name="relay.graph")(mod)
+
+
+def graph_pipeline(name: str = "main") -> list[Pass]:
+    """List the passes that leave operators alone in a function that is of first order."""
+    return [
+        infer_type(),
+        Pass("MarkForInline", lambda mod: _mark(mod, name), 0, _mark.__doc__),
+        inline(),
+        fold_constant(),
+        dead_code_elimination(),
+        infer_type(),
+    ]
+
+
+def _mark(mod: IRModule, name: str) -> IRModule:
+    """Mark all functions but one to be inlined."""
+    if name not in mod:
+        raise InvalidArgument(f"the module has no function '{name}'",
+                              found=", ".join(v.name_hint for v, _ in mod.items()) or None)  # fmt: skip
+    marked = {v: f.with_attr("Inline", 1) if type(f) is Function and v.name_hint != name else f for v, f in mod.items()}
+    return mod.with_functions({v if isinstance(v, GlobalVar) else GlobalVar(str(v)): f for v, f in marked.items()})

@@ -1,0 +1,73 @@
+"""Which programs need the virtual machine, and which of their constructs say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.error import ErrorGroup, LoweringError
+from weft.ir import IRModule, Op, TupleType
+from weft.relay.adt import Constructor, Match
+from weft.relay.expr import Call, Function, GlobalVar, If, RefCreate, RefRead, RefWrite
+from weft.relay.types import Any as AnyDim
+from weft.relay.walk import subexpressions
+
+__all__ = ["check_first_order"]
+
+
+def check_first_order(mod: IRModule, name: str = "main") -> None:
+    """Check that a function computes tensors of constant shapes from tensors, by operators alone.
+
+    Raises
+    ------
+    LoweringError
+        When there is something else: a branch, a match, a function value, a reference, a call of a function, an
+        unknown dimension. The error says where; with more than one, an ``ErrorGroup`` of them.
+    """
+    func: Any = mod[name]
+    errors: dict[Any, LoweringError] = {}
+    called = {id(e.op) for e in subexpressions(func.body) if isinstance(e, Call) and isinstance(e.op, Function)}
+    for e in (*func.params, *subexpressions(func.body)):
+        if id(e) in called:
+            continue
+        what = _construct(e) or _dimension(getattr(e, "ty", None))
+        where = getattr(e, "span", None) or func.span
+        if what and (what, where) not in errors:
+            errors[what, where] = LoweringError(
+                f"'{name}' has {what}, which needs the virtual machine", where=where, found=_head(e),
+                expected="operators on tensors of constant shapes, after inlining and constant folding",
+                help="compile it by relay.vm.compile, or evaluate it by create_executor('vm')",
+            )  # fmt: skip
+    found = list(errors.values())
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise ErrorGroup(f"'{name}' needs the virtual machine", found[:20])
+
+
+def _head(expr: Any) -> str:
+    return str(expr).strip().splitlines()[0][:80]
+
+
+def _dimension(ty: Any) -> str | None:
+    if isinstance(ty, TupleType):
+        return next(filter(None, map(_dimension, ty.fields)), None)
+    return "an unknown dimension" if any(isinstance(d, AnyDim) for d in getattr(ty, "shape", None) or ()) else None
+
+
+def _construct(expr: Any) -> str | None:
+    if type(expr) is Call and not isinstance(
+        expr.op, (Op, Function, Constructor)
+    ):  # what else is called says it itself
+        return "recursion" if isinstance(expr.op, GlobalVar) else "a call of a function value"
+    return _CONSTRUCTS.get(type(expr))
+
+
+_CONSTRUCTS = {
+    If: "a branch (`if`)",
+    Match: "a match",
+    Function: "a function value",
+    Constructor: "a data type",
+    RefCreate: "a reference",
+    RefRead: "a reference",
+    RefWrite: "a reference",
+}
