@@ -65,5 +65,8 @@ from weft.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor  # iso
 from weft.relay import vm as vm  # isort: skip - stands on the rest
 from weft.relay import backend as backend  # isort: skip
 from weft.relay.executor import create_executor  # isort: skip
+from weft.relay import graph_evaluator as graph_evaluator  # isort: skip - the executors "graph" and "aot"
+from weft.relay.build_module import build, build_config, optimize  # isort: skip
+from weft.runtime import load_param_dict, save_param_dict  # isort: skip
 
 __getattr__, __dir__ = namespace("")  # constructors of operators: relay.add, relay.reshape

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Pass, Sequential
+from weft.ir import IRModule, Pass, PassContext, Sequential
 from weft.relax import compile_kernels
 from weft.relax.pipeline import graph_passes
 from weft.relay.build_options import Executor, Runtime
@@ -24,7 +24,9 @@ from weft.runtime import Module, Tensor
 from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
-__all__ = ["GraphExecutorFactoryModule", "build", "lower_to_graph", "optimize"]
+__all__ = ["GraphExecutorFactoryModule", "build", "build_config", "lower_to_graph", "optimize"]
+
+build_config = PassContext  # TVM's older name, under which programs set opt_level
 
 
 class GraphExecutorFactoryModule:

@@ -17,7 +17,7 @@ from weft.relay.vm import VirtualMachine, bind_params
 from weft.relay.vm import compile as compile_for_vm
 from weft.runtime import arguments_in_order
 
-__all__ = ["DebugExecutor", "Executor", "VMExecutor", "create_executor"]
+__all__ = ["DebugExecutor", "Executor", "VMExecutor", "create_executor", "register_executor"]
 
 
 class Executor(ABC):
@@ -90,6 +90,20 @@ class Executor(ABC):
         """Return what runs a function of a module on arguments in the order of its parameters."""
 
 
+_KINDS: dict[str, type[Executor]] = {}
+
+
+def register_executor(kind: str) -> Callable[[type[Executor]], type[Executor]]:
+    """Make a class what :func:`create_executor` makes of a kind."""
+
+    def register(cls: type[Executor]) -> type[Executor]:
+        _KINDS[kind] = cls
+        return cls
+
+    return register
+
+
+@register_executor("debug")
 class DebugExecutor(Executor):
     """Runs programs by the interpreter, which is slow and needs no compilation."""
 
@@ -98,6 +112,7 @@ class DebugExecutor(Executor):
         return Interpreter(mod).function(name)
 
 
+@register_executor("vm")
 class VMExecutor(Executor):
     """Runs programs on the virtual machine, which takes all of them."""
 
@@ -117,9 +132,6 @@ class VMExecutor(Executor):
         return run
 
 
-_KINDS: dict[str, type[Executor]] = {"debug": DebugExecutor, "vm": VMExecutor}
-
-
 def create_executor(
     kind: str = "debug",
     mod: IRModule | None = None,
@@ -132,7 +144,8 @@ def create_executor(
     Parameters
     ----------
     kind : str
-        ``"debug"`` interprets; ``"vm"`` compiles for the virtual machine.
+        ``"debug"`` interprets; ``"vm"`` compiles for the virtual machine; ``"graph"`` and ``"aot"`` compile programs
+        without control flow.
     mod : IRModule, optional
         The functions and data types that expressions refer to.
     device : Device, optional

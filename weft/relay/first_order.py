@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import ErrorGroup, LoweringError
-from weft.ir import IRModule, Op, TupleType
+from weft.ir import IRModule, Op, TensorType, TupleType
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Call, Function, GlobalVar, If, RefCreate, RefRead, RefWrite
 from weft.relay.types import Any as AnyDim
+from weft.relay.types import FuncType, GlobalTypeVar, RefType, TypeCall
 from weft.relay.walk import subexpressions
 
 __all__ = ["check_first_order"]
@@ -29,7 +30,7 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     for e in (*func.params, *subexpressions(func.body)):
         if id(e) in called:
             continue
-        what = _construct(e) or _dimension(getattr(e, "ty", None))
+        what = _construct(e) or (None if isinstance(e, Op) else _of_type(getattr(e, "ty", None)))
         where = getattr(e, "span", None) or func.span
         if what and (what, where) not in errors:
             errors[what, where] = LoweringError(
@@ -48,10 +49,13 @@ def _head(expr: Any) -> str:
     return str(expr).strip().splitlines()[0][:80]
 
 
-def _dimension(ty: Any) -> str | None:
+def _of_type(ty: Any) -> str | None:
+    """What a value of a type has that a graph does not."""
     if isinstance(ty, TupleType):
-        return next(filter(None, map(_dimension, ty.fields)), None)
-    return "an unknown dimension" if any(isinstance(d, AnyDim) for d in getattr(ty, "shape", None) or ()) else None
+        return next(filter(None, map(_of_type, ty.fields)), None)
+    if isinstance(ty, TensorType):
+        return "an unknown dimension" if any(isinstance(d, AnyDim) for d in ty.shape or ()) else None
+    return next((name for kind, name in _TYPES.items() if isinstance(ty, kind)), None)
 
 
 def _construct(expr: Any) -> str | None:
@@ -62,6 +66,7 @@ def _construct(expr: Any) -> str | None:
     return _CONSTRUCTS.get(type(expr))
 
 
+_TYPES = {FuncType: "a function value", RefType: "a reference", TypeCall: "a data type", GlobalTypeVar: "a data type"}
 _CONSTRUCTS = {
     If: "a branch (`if`)",
     Match: "a match",
