@@ -155,8 +155,7 @@ def lower_to_graph(mod: IRModule, target: Target, name: str = "main") -> tuple[I
     """Run the passes on a function, and return the kernels and the graph that calls them."""
     mod = _optimize(mod, name)
     check_first_order(mod, name)
-    main = mod[name].without_attr("Inline") if mod[name].attrs else mod[name]
-    lowered = Sequential(graph_passes(target), name="relay.build")(to_relax(IRModule({"main": main})))
+    lowered = Sequential(graph_passes(target), name="relay.build")(to_relax(IRModule({"main": mod[name]})))
     return lowered, graph_of(lowered)
 
 

@@ -67,7 +67,7 @@ def _construct(expr: Any) -> str | None:
 
 
 _TYPES = {FuncType: "a function value", RefType: "a reference", TypeCall: "a data type", GlobalTypeVar: "a data type"}
-_CONSTRUCTS = {
+_CONSTRUCTS: dict[Any, str] = {
     If: "a branch (`if`)",
     Match: "a match",
     Function: "a function value",

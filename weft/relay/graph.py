@@ -190,7 +190,8 @@ def _flat(value: Any) -> Any:
 def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of a tensor, or of the fields of a tuple."""
     out: list[tuple[tuple[int, ...], str]] = []
-    for t in ty.fields if isinstance(ty, ir.TupleType) else (ty,):
+    fields: tuple[Any, ...] = ty.fields if isinstance(ty, ir.TupleType) else (ty,)
+    for t in fields:
         shape = None if getattr(t, "shape", None) is None else [as_int(d) for d in t.shape]
         if shape is None or None in shape:
             raise LoweringError(
@@ -222,7 +223,8 @@ def _call(value: Any, made: _Maker, var: Any) -> Any:
     callee = value.args[0]
     symbol = callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol
     if isinstance(callee, ir.GlobalVar):
-        symbol = made.mod[callee].attrs.get("global_symbol") or symbol
+        kernel: Any = made.mod[callee]
+        symbol = kernel.attrs.get("global_symbol") or symbol
     entries = made.graph.add(symbol, symbol, list(_flat(made.atom(value.args[1]))), outputs)
     return entries if isinstance(value.ty, ir.TupleType) else entries[0]
 
