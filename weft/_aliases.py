@@ -28,6 +28,7 @@ MODULES = {
     "relax.frontend": "weft.frontend",
     "relay.base": "weft.ir",
     "relay.ty": "weft.relay.types",
+    "runtime.executor": "weft.runtime.aot_executor",
     "s_tir": "weft.tir",
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",

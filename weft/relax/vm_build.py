@@ -22,7 +22,7 @@ from weft.target import Kernel, Target, compile_func, emit_object, load_objects
 from weft.tir import PrimFunc
 from weft.tir.pipeline import lower
 
-__all__ = ["build", "compile_kernels"]
+__all__ = ["build", "compile_kernels", "compile_with_callers"]
 
 METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
@@ -108,6 +108,20 @@ def compile_kernels(
     """
     objects, names = _compile_objects(mod, target, tir_pipeline, progress, set())
     return load_objects(objects, names) if objects else None
+
+
+def compile_with_callers(callers: IRModule, kernels: IRModule, target: Target) -> Module:
+    """Compile TIR functions in lowered form, and the kernels that they call directly (``tir.call_kernel``).
+
+    Returns
+    -------
+    Module
+        Of the callers; kernels are inside.
+    """
+    direct = set(_named(kernels))
+    objects, _ = _compile_objects(kernels, target, None, None, direct)
+    objects.append(_compile_functions(callers, kernels, direct, target, None))
+    return load_objects(objects, list(_named(callers)))
 
 
 def _named(mod: IRModule) -> dict[str, PrimFunc]:

@@ -9,6 +9,7 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule, Pass, PassContext, Sequential
 from weft.relax import compile_kernels
 from weft.relax.pipeline import graph_passes
+from weft.relay.aot import compile_ahead
 from weft.relay.build_options import Executor, Runtime
 from weft.relay.expr import Function, GlobalVar
 from weft.relay.first_order import check_first_order
@@ -147,7 +148,11 @@ def build_function(
     """Compile one function of a module."""
     lowered, graph = lower_to_graph(mod, target, name)
     storage = plan_graph_memory(graph)
-    kernels = compile_kernels(lowered, target)
+    if executor.name == "aot":
+        graph, kernels = compile_ahead(graph, storage, lowered, target, f"{mod_name}_run")
+        storage = plan_graph_memory(graph)
+    else:
+        kernels = compile_kernels(lowered, target)
     return GraphExecutorFactoryModule(mod, target, executor, graph.to_json(storage), kernels, mod_name, graph.params)
 
 

@@ -16,10 +16,10 @@ from weft.error import LoweringError
 from weft.ir import DataType, Dispatch, IRModule, Op, as_int
 from weft.runtime import Tensor
 
-__all__ = ["Entry", "GraphNode", "KernelGraph", "graph_of", "plan_graph_memory"]
+__all__ = ["ALIGNMENT", "VIEW", "Entry", "GraphNode", "KernelGraph", "graph_of", "plan_graph_memory"]
 
 VIEW = "__nop"  # the function of nodes that give their input another shape
-_ALIGNMENT = 64
+ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def plan_graph_memory(graph: KernelGraph) -> dict[Entry, int]:
             if node.function == VIEW:
                 storage[e] = storage[graph.source(e)]
                 continue
-            storage[e] = _take(free, sizes, -(-graph.n_bytes(e) // _ALIGNMENT) * _ALIGNMENT,
+            storage[e] = _take(free, sizes, -(-graph.n_bytes(e) // ALIGNMENT) * ALIGNMENT,
                                node.function is None or e in forever)  # fmt: skip
         touched = [graph.source(e) for e in (*node.inputs, *(Entry(at, k) for k in range(len(node.outputs))))]
         for e in dict.fromkeys(touched):

@@ -28,7 +28,10 @@ class Model {
  public:
   /*! \brief Opens a library that Weft or Apache TVM exported, and makes a virtual machine for it on a device. */
   explicit Model(const std::string& path, DLDevice device = DLDevice{kDLCPU, 0})
-      : library_(own(weft_load_module, path.c_str())), vm_(make_vm(library_, device)) {}
+      : library_(open(path)), vm_(make_vm(library_, device)) {}
+
+  /*! \brief A library as a module. */
+  static tvm::ffi::Module open(const std::string& path) { return own(weft_load_module, path.c_str()); }
 
   /*! \brief A function of the model; keeps the model alive. */
   tvm::ffi::Function function(const std::string& name) const {

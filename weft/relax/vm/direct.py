@@ -15,7 +15,7 @@ from weft.runtime import Tensor
 from weft.runtime.opcodes import ArgKind, Opcode, decode_arg
 from weft.tir import PrimFunc
 
-__all__ = ["DirectPlan", "plan_direct"]
+__all__ = ["DirectPlan", "kernel_signature", "plan_direct"]
 
 _ALIGNMENT = 64
 
@@ -56,7 +56,7 @@ class _Planner:
 
     def __init__(self, body: Sequence[Insn], builder: ExecBuilder, kernels: Mapping[str, PrimFunc]) -> None:
         self.body, self.builder = body, builder
-        found = {builder.find_function(n): _signature(f) for n, f in kernels.items()}
+        found = {builder.find_function(n): kernel_signature(f) for n, f in kernels.items()}
         self.signatures = {i: s for i, s in found.items() if i is not None and s is not None}
         names = ("null_value", "reshape", "alloc_storage", "alloc_tensor")
         self.kill, self.reshape, self.alloc_storage, self.alloc_tensor = (
@@ -202,7 +202,7 @@ def _count(shape: Sequence[int]) -> int:
     return total
 
 
-def _signature(func: PrimFunc) -> tuple[_Type | None, ...] | None:
+def kernel_signature(func: PrimFunc) -> tuple[_Type | None, ...] | None:
     """What each parameter of a kernel demands, None for an integer; None of a kernel that is not called directly."""
     out: list[_Type | None] = []
     for p in func.params:

@@ -86,7 +86,7 @@ done:
 def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any, always: bool = False) -> None:
     """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
 
-    `always`: leave in any case.
+    `always`: leave in any case. A call without ``vm.call`` is none of the machine's: nobody is told.
     The low half of the payload is the number of the call, from 1; the high half its callee's place in the table.
     """
     good, bad = s.label("ok"), s.label("failed")
@@ -94,9 +94,10 @@ def leave_marked(s: FunctionEmitter, code: str, call: CallIntrin, registers: Any
         s.branch(s.value(f"icmp eq i32 {code}, 0"), good, bad, ", !prof !0")
         s.start(bad)
     with s.scope():
-        place, function, result = call.attrs["vm.call"]
-        payload = item_pointer(s, registers, result, 2)
-        s.emit(f"store i64 {(function << 32) | (place + 1)}, ptr {payload}, align 8")
+        if call.attrs and "vm.call" in call.attrs:
+            place, function, result = call.attrs["vm.call"]
+            payload = item_pointer(s, registers, result, 2)
+            s.emit(f"store i64 {(function << 32) | (place + 1)}, ptr {payload}, align 8")
         s.leave(code)
     if not always:
         s.start(good)

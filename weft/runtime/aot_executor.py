@@ -1,0 +1,24 @@
+"""The executor of models compiled ahead of time: one native function, and storage for what goes in and out."""
+
+from __future__ import annotations
+
+from weft.error import InvalidArgument
+from weft.runtime.graph_executor import GraphModule
+
+__all__ = ["AotModule"]
+
+
+class AotModule(GraphModule):
+    """Runs the entry function of a model; it is a graph executor whose graph has one node.
+
+    Parameters
+    ----------
+    module : Module
+        What ``lib["default"](device)`` returned.
+    """
+
+    def get_input_name(self, index: int) -> str:
+        """Return the name of an input by its place."""
+        if not 0 <= index < len(self._names):
+            raise InvalidArgument(f"input {index} of {len(self._names)}", expected=f"0 to {len(self._names) - 1}")
+        return self._names[index]
