@@ -6,6 +6,7 @@ Reading order: `device`, `tensor`, `module` (with `link` and `timing`), `opcodes
 both are imported when they are asked for.
 """
 
+from weft._aliases import names_of
 from weft.ffi import PackedFunc, convert
 from weft.runtime import cache, opcodes
 from weft.runtime.container import ShapeTuple, String
@@ -74,3 +75,5 @@ __all__ = [
     "system_lib",
     "tensor",
 ]
+
+__getattr__ = names_of("weft.runtime")
