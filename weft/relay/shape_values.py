@@ -100,9 +100,9 @@ class ShapeValues:
             return _object(np.frompyfunc(_ARITHMETIC[name], len(args), 1)(*args))
         if name == "astype":
             return args[0] if str(expr.attrs["dtype"]) in ("int32", "int64") else None
-        if name == "prod" and expr.attrs["axis"] is None:
+        if name == "prod" and args[0].ndim == 1:
             total: Any = prod(args[0].reshape(-1), start=const(1, "int64"))  # type: ignore[type-var]
-            return _object(total).reshape((1,) * args[0].ndim if expr.attrs["keepdims"] else ())
+            return _object(total).reshape((1,) if expr.attrs["keepdims"] else ())
         if name in _MOVES:
             if name == "take":
                 args[1] = np.vectorize(as_int, otypes=[np.int64])(args[1])

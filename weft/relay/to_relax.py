@@ -18,9 +18,9 @@ from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.op import get_op_def, list_ops
 from weft.relax import BlockBuilder, VarBinding
-from weft.relax.core_ops import shape_of, shape_to_tensor, tensor_to_shape
+from weft.relax.core_ops import tensor_to_shape
 from weft.relay.expr import Function, GlobalVar, Let
-from weft.relay.op.registry import expand, get, known_values
+from weft.relay.op.registry import expand, known_values
 from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
 
@@ -237,31 +237,14 @@ def _declared(ty: Any) -> Any:
 
 def _operator(expr: Any, b: RelaxBuilder) -> Any:
     args = tuple(b.convert(a) for a in expr.args)
-    if expr.op.name in _BY_NAME:
-        return _BY_NAME[expr.op.name](b, *args, **{**get(expr.op).attrs, **dict(expr.attrs.items)})
     outer, b.bb.span = b.bb.span, expr.span
     expanded = expand(ir.Call(expr.op, args, expr.attrs, span=expr.span), b.elements)
     made = b.bb.normalize(expanded)
     b.bb.span = outer
+    if expr.op.name == "shape_of":
+        b.values.define(made, args[0].ty.shape)
     b.values.infer(expanded, made)
     return made
-
-
-def _shape_of(b: RelaxBuilder, data: Any, dtype: str = "int32", **_: Any) -> Any:
-    made = b.bb.emit(shape_to_tensor(b.bb.emit(shape_of(data))))
-    if data.ty.ndim == 0:
-        made = b.bb.emit(ir.Call(Op.get("relax.reshape"), (made, ir.shape_expr((0,)))))
-    if dtype != "int64":
-        made = b.bb.emit(ir.Call(Op.get("relax.astype"), (made,), ir.Attrs.of(dtype=dtype)))
-    b.values.define(made, data.ty.shape)
-    return made
-
-
-_BY_NAME: dict[str, Callable[..., Any]] = {
-    "shape_of": _shape_of,
-    "vm.shape_of": _shape_of,
-    "annotation.stop_fusion": lambda b, data, **_: data,
-}
 
 
 def _called_in_place(expr: Any, b: RelaxBuilder) -> Any:
