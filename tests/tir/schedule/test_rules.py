@@ -437,13 +437,18 @@ def test_nchw_convolution_and_pool():
     compare(te.create_prim_func([x, y]), rand(1, 4, 6, 7), np.zeros((1, 4, 3, 3), np.float32))
 
 
-def test_a_costly_epilogue_does_not_change_the_tile():
+@pytest.mark.parametrize("sizes", [(128, 384, 48), ("n", 384, 48), ("n", 768, 96)], ids=str)
+def test_a_costly_epilogue_does_not_change_the_tile(sizes):
     """A product of rows that the tile does not divide, with exp behind it, reads as many rows at a time as without."""
+    m, inner, panels = sizes
+    m = te.var("n", "int64") if m == "n" else m
 
     def rows_at_a_time(epilogue):
-        a, w = te.placeholder((128, 384), name="a"), te.placeholder((48, 384, 32), name="w")
-        k = te.reduce_axis((0, 384), "k")
-        product = te.compute((128, 1536), lambda i, j: te.sum(a[i, k] * w[j // 32, k, j % 32], axis=k), name="product")
+        a, w = te.placeholder((m, inner), name="a"), te.placeholder((panels, inner, 32), name="w")
+        k = te.reduce_axis((0, inner), "k")
+        product = te.compute(
+            (m, panels * 32), lambda i, j: te.sum(a[i, k] * w[j // 32, k, j % 32], axis=k), name="product"
+        )
         func = te.create_prim_func([a, w, epilogue(product)])
         lowered = lower(default_schedule(func, Target("llvm -num-cores=1")), Target("llvm -num-cores=1"))
         loads = (n for n in walk(lowered.body) if isinstance(n, BufferLoad) and n.buffer.name == "a")

@@ -229,18 +229,24 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
     the buffer of a complete block.
     """
     loops = {id(f.loop_var): f for f in path if isinstance(f, For)}
+    every = frozenset(loops)
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        parts = [value.a, value.b] if isinstance(value, Add) else [value]
-        found = [loops.pop(id(v)) for v in parts if id(v) in loops]
-        if len(found) != 1 or not all(isinstance(v, (Var, IntImm)) for v in parts):
+        parts = _summands(value)
+        walked = [loops[id(v)] for v in parts if id(v) in loops]
+        if len(walked) != 1 or sum(id(v) in every for part in parts for v in used_vars(part)) != 1:
             return False
+        loop = loops.pop(id(walked[0].loop_var))
         if iv.iter_type not in ("data_par", "spatial") and not (
             iv.dom is not None
             and isinstance(value, Var)
-            and structural_equal((found[0].min, found[0].extent), (iv.dom.min, iv.dom.extent))
+            and structural_equal((loop.min, loop.extent), (iv.dom.min, iv.dom.extent))
         ):
             return False
     return True
+
+
+def _summands(value: PrimExpr) -> list[PrimExpr]:
+    return [*_summands(value.a), *_summands(value.b)] if isinstance(value, Add) else [value]
 
 
 def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> tuple[Block, BlockRealize, For]:
