@@ -66,6 +66,7 @@ def test_closures_capture_recursive_functions():
     mod = lift(relay.Let(f, func, f(3)), x)
     assert len(mod) == 3 and len(mod["lifted_name2"].params) == 1
     assert mod["lifted_name2"].params[0].name_hint == "f"
+    assert lift(relay.Let(f, relay.Function([n], n), f))["main"].body.name_hint == "lifted_name1"
     free_of_x = relay.Function([n], relay.If(n < 1, n, relay.Let(g, again, g(n))))
     mod = lift(relay.Let(f, free_of_x, f(3)))
     assert len(mod) == 3 and not any(f.attrs for f in mod.functions.values())

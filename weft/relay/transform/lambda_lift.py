@@ -81,15 +81,15 @@ class _Lifter:
 
     def go(self, e: Any) -> Any:
         """Return an expression without local functions."""
-        if type(e) is Var:
-            return self.known.get(e, e)
         bindings: list[Any] = []
         chain: list[Let] = []
         while (result := self.memo.get(id(e))) is None and type(e) is Let:
             bindings.append(self.value(e))
             chain.append(e)
             e = e.body
-        if result is None:
+        if type(e) is Var:
+            result = self.known.get(e, e)
+        elif result is None:
             result = self.lift(e) if type(e) is Function else map_parts(e, self.go)
             self.memo[id(e)] = result
         for let, value in zip(reversed(chain), reversed(bindings), strict=True):
