@@ -20,7 +20,7 @@ for _module in pkgutil.walk_packages(weft.__path__, "weft."):
         importlib.import_module(_module.name)
 
 PASSES = {name: make for name, make in sorted(_PASSES.items()) if make.__module__.startswith("weft.")}
-SAME_TEXT = {"Normalize", "relay.InferType"}  # what is read is brought into this form
+SAME_TEXT = {"Normalize", "relay.InferType", "relay.AnnotateSpans"}  # what is read is brought into this form
 SECTIONS = ("Requires", "Ensures", "Example", "Cost", "Source")
 
 

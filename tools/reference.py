@@ -36,7 +36,7 @@ def node_classes(base: type = Node) -> list[type]:
 
 def grammar() -> str:
     """One block a file: ``Name(field: type, ...) : Parent``."""
-    dialects = [weft.ir, weft.tir, weft.relax]  # loads the classes
+    dialects = [weft.ir, weft.tir, weft.relax, weft.relay]  # loads the classes
     files: dict[str, list[str]] = defaultdict(list)
     for cls in node_classes():
         hints = _hints(cls)
