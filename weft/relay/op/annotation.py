@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.error import InvalidArgument
 from weft.ir import Attrs, Type
 from weft.relay.expr import Call
 from weft.relay.op.construct import constructs
@@ -47,12 +46,7 @@ BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 
 def device_name(device: Any) -> str:
     """Return the text that stands for a device, given as one, as a text or as its type's number."""
-    if isinstance(device, int):
-        device = Device(device)
-    found = as_device(device)
-    if not isinstance(found, Device):
-        raise InvalidArgument("a device is expected", found=repr(device))
-    return str(found)
+    return str(Device(device) if isinstance(device, int) else as_device(device))
 
 
 @constructs("on_device")

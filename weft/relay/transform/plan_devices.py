@@ -75,7 +75,7 @@ class _LonelyConstants:
 
     def __init__(self, func: Function) -> None:
         self.func = func
-        self.named: dict[Var, Constant] = {}
+        self.named: dict[Any, Constant] = {}
 
     def function(self) -> Function:
         return _with(self.func, body=self.body(self.func.body))

@@ -30,7 +30,8 @@ class Targets:
         Parameters
         ----------
         target : Target, str, sequence of them, or mapping of device to them
-            A sequence stands for devices of these kinds, numbered from 0.
+            A sequence stands for devices of these kinds, numbered from 0. None is the target whose ``with`` block this
+            is in, or the host's CPU.
         host : Target or str, optional
             Where the machine runs, for targets that are no CPU.
         """
@@ -42,7 +43,7 @@ class Targets:
         if isinstance(target, (list, tuple)) and target:
             targets = tuple(_target(t, host) for t in target)
         else:
-            targets = (_target(target or "llvm", host),)
+            targets = (_target(target or Target.current() or "llvm", host),)
         count: Counter[str] = Counter()
         names: list[str] = []
         for t in targets:
