@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from weft import relay
+from weft import IRModule, relay
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.relay.op import evaluate, infer_call
 
@@ -111,3 +111,14 @@ def test_values_of_derived_constructors() -> None:
                                data.var((0, 2), ddof=1, keepdims=True), rtol=1e-5)  # fmt: skip
     np.testing.assert_array_equal(run(relay.reverse_reshape(x, (-1, 0))), data.reshape(6, 4))
     np.testing.assert_array_equal(run(relay.arange(5, dtype="int32")), np.arange(5))
+
+
+def test_a_range_of_computed_floats() -> None:
+    start, stop = relay.var("start", "float32"), relay.var("stop", "float32")
+    func = relay.Function([start, stop], relay.arange(start, stop, 0.25))
+    for kind in ("debug", "vm"):
+        run = relay.create_executor(kind, IRModule.from_expr(func)).evaluate()
+        for b, e in ((1.0, 2.6), (0.5, 0.5), (3.0, 1.0)):
+            found = run(np.float32(b), np.float32(e)).numpy()
+            assert found.dtype == "float32"
+            np.testing.assert_array_equal(found, np.arange(b, e, 0.25, "float32"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import IntImm, PrimExpr, as_int, numpy_dtype
+from weft.ir import DataType, IntImm, PrimExpr, as_int, numpy_dtype
 from weft.op import product
 from weft.relay.expr import as_expr
 from weft.relay.op.construct import call, constructs
@@ -104,7 +104,20 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
     """
     if stop is None:
         start, stop = 0, start
-    return call("arange", *(as_expr(v, dtype) for v in (start, stop, 1 if step is None else step)), dtype=dtype)
+    first, last, by = (as_expr(v, dtype) for v in (start, stop, 1 if step is None else step))
+    if is_computed((first, last, by)) and DataType(dtype).is_float:
+        return _computed_range(first, last, by, dtype)
+    return call("arange", first, last, by, dtype=dtype)
+
+
+def _computed_range(start: ir.Expr, stop: ir.Expr, step: ir.Expr, dtype: str) -> ir.Expr:
+    """Count the numbers, in float64, and compute each from its place: only whole numbers decide the shape."""
+    b, e, s = (call("cast", v, dtype="float64") for v in (start, stop, step))
+    count = call("cast", call("ceil", call("divide", call("subtract", e, b), s)), dtype="int64")
+    zero, one = (as_expr(v, "int64") for v in (0, 1))
+    places = call("arange", zero, call("maximum", count, zero), one, dtype="int64")
+    each = call("add", b, call("multiply", call("cast", places, dtype="float64"), s))
+    return call("cast", each, dtype=dtype)
 
 
 # --- what a tensor's shape is -----------------------------------------------------------------------------------------
