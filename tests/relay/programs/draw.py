@@ -14,7 +14,7 @@ from tests.relay.programs.library import Library
 from tests.relay.programs.scope import Scope
 from weft import ir, relay
 
-MAX_DEPTH = 6
+MAX_DEPTH = 7
 NAMES = ("x", "y", "z", "a", "b")
 
 
@@ -60,7 +60,7 @@ class Drawer:
     def expr(self, ty, scope):
         """An expression of a type."""
         self.fuel -= 1
-        if self.fuel <= 0 or self.depth > MAX_DEPTH:
+        if self.fuel <= 0 or self.depth > MAX_DEPTH or self.number(0, 24) == 0:
             return self.leaf(ty, scope)
         old = [e for e, t in scope.shared if same(t, ty)]
         if old and self.chance(5):
@@ -74,7 +74,7 @@ class Drawer:
 
     def rules(self, ty, scope):
         """The rules that fit a type, simplest first."""
-        out = [Drawer.leaf]
+        out = []
         if is_tensor(ty):
             out += [tensors.operation] * 5
         elif not isinstance(ty, relay.TypeVar):
@@ -156,19 +156,21 @@ def programs(draw, fuel=60):
     fuel : int
         About how many expressions the program has.
     """
-    d = Drawer(draw, draw(st.integers(1, fuel)))
+    d = Drawer(draw, max(draw(st.integers(0, fuel // 2)) for _ in range(2)))
     for i in range(draw(st.integers(0, 2))):
         _global_function(d, f"f{i}")
     if d.chance(3):
         control.mutual(d)
-    d.fuel += fuel // 3
+    d.fuel = max(draw(st.integers(0, fuel)) for _ in range(2))
     params = [relay.var(f"p{i}", draw(data_types(d.lib, depth=1))) for i in range(draw(st.integers(0, 3)))]
     if d.chance(3):
         shape = d.pick(((relay.Any(),), (relay.Any(), 3), (2, relay.Any()), (relay.Any(), relay.Any())))
         d.dynamic = [relay.TensorType(shape, "float32")]
         params.append(relay.var("dyn", d.dynamic[0]))
     scope = Scope.of(params)
-    ret = draw(data_types(d.lib, d.leaves(scope), 2))
+    ret = draw(data_types(d.lib, d.leaves(scope), 1))
+    if d.chance(2):
+        ret = relay.TupleType((ret, *draw(st.lists(data_types(d.lib, d.leaves(scope), 1), min_size=1, max_size=2))))
     body = d.expr(ret, scope)
     d.lib.mod["main"] = relay.Function(params, body, ret if d.chance(2) else None)
     _drop_unused(d.lib.mod)
