@@ -20,7 +20,8 @@ for _module in pkgutil.walk_packages(weft.__path__, "weft."):
         importlib.import_module(_module.name)
 
 PASSES = {name: make for name, make in sorted(_PASSES.items()) if make.__module__.startswith("weft.")}
-SAME_TEXT = {"Normalize", "relay.InferType", "relay.AnnotateSpans"}  # what is read is brought into this form
+# What is read is brought into this form; spans, and what is shared, are not compared.
+SAME_TEXT = {"Normalize", "relay.InferType", "relay.AnnotateSpans", "relay.CanonicalizeCast"}
 SECTIONS = ("Requires", "Ensures", "Example", "Cost", "Source")
 
 

@@ -7,7 +7,9 @@ from weft.ir import Pass as FunctionPass
 from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
 from weft.relay.transform.annotate_spans import annotate_spans
+from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
 from weft.relay.transform.dead_code import dead_code_elimination
+from weft.relay.transform.dynamic_to_static import dynamic_to_static
 from weft.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
 from weft.relay.transform.eta_expand import eta_expand
 from weft.relay.transform.fold_constant import fold_constant
@@ -22,6 +24,8 @@ from weft.relay.transform.memory_plan import MemoryPlan
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
+from weft.relay.transform.simplify_expr import simplify_expr
+from weft.relay.transform.simplify_inference import simplify_inference
 from weft.relay.transform.to_a_normal_form import to_a_normal_form
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
@@ -43,3 +47,8 @@ PartialEvaluate = partial_evaluate
 FuseOps = fuse_ops
 AnnotateSpans = annotate_spans
 function_pass = function_pass_over(Function)
+DynamicToStatic = dynamic_to_static
+SimplifyInference = simplify_inference
+CanonicalizeOps = canonicalize_ops
+CanonicalizeCast = canonicalize_cast
+SimplifyExpr = simplify_expr

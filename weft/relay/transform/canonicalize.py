@@ -1,0 +1,99 @@
+"""CanonicalizeOps and CanonicalizeCast: the forms in which operators fuse best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import ir
+from weft.ir import DataType, IRModule, function_pass
+from weft.relay.expr import Call, Function
+from weft.relay.op.registry import op_call
+from weft.relay.transform.simplify_inference import expand_to_axis
+from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.walk import map_parts, rewrite
+
+__all__ = ["canonicalize_cast", "canonicalize_ops"]
+
+
+@function_pass(kind=Function)
+def canonicalize_ops(func: Function, mod: IRModule) -> Function:
+    """Write the addition of a bias as ``expand_dims`` and ``add``.
+
+    Requires
+        Types, from which ranks are read; a call without them stays.
+    Ensures
+        No ``nn.bias_add`` of typed tensors. New expressions have no types.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) { nn.bias_add(%x, %b) }
+
+        After::
+
+            def @main(%x: Tensor[(2, 3, 4), float32], %b: Tensor[(3), float32]) {
+              add(%x, expand_dims(%b, axis=1))
+            }
+    Cost
+        Linear.
+    Source
+        TVM's ``CanonicalizeOps``.
+    """
+
+    def rule(e: Any) -> Any:
+        if not _is_call(e, "nn.bias_add") or not isinstance(e.args[0].ty, ir.TensorType):
+            return e
+        bias = expand_to_axis(e.args[1], e.args[0].ty.ndim, int(e.attrs.get("axis", 1)))
+        made = op_call("add", e.args[0], bias)
+        return Call(made.op, made.args, made.attrs, ty=e.ty, span=e.span)
+
+    return func if is_primitive(func) else rewrite(func, rule)
+
+
+@function_pass(kind=Function)
+def canonicalize_cast(func: Function, mod: IRModule) -> Function:
+    """Give each user of a cast to a wider type a cast of its own, so that it fuses with all of them.
+
+    Requires
+        Types, from which widths are read.
+    Ensures
+        The same form; no cast to a wider type has several users.
+    Example
+        Before::
+
+            def @main(%x: Tensor[(2), float16]) {
+              %0 = cast(%x, dtype="float32");
+              (exp(%0), negative(%0))
+            }
+
+        After::
+
+            def @main(%x: Tensor[(2), float16]) {
+              (exp(cast(%x, dtype="float32")), negative(cast(%x, dtype="float32")))
+            }
+    Cost
+        Linear.
+    Source
+        TVM's ``CanonicalizeCast``.
+    """
+    if is_primitive(func):
+        return func
+    taken: dict[int, Call] = {}
+
+    def own(e: Any) -> Any:
+        if not _is_call(e, "cast") or not _widens(e):
+            return e
+        if id(e) in taken:
+            return Call(e.op, e.args, e.attrs, ty=e.ty, span=e.span)
+        taken[id(e)] = e
+        return e
+
+    return rewrite(func, lambda e: map_parts(e, own))
+
+
+def _is_call(e: Any, name: str) -> bool:
+    return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name == name
+
+
+def _widens(e: Call) -> bool:
+    source = e.args[0].ty
+    return isinstance(source, ir.TensorType) and DataType(e.attrs["dtype"]).bits > DataType(source.dtype).bits
