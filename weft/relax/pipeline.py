@@ -37,6 +37,7 @@ def graph_passes(target: Any = None) -> list[Pass]:
         t.convert_layout(panel=panel),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
+        t.split_to_slices(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         t.fuse_ops(),

@@ -453,3 +453,29 @@ def test_groups_become_kernels():
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert operators(new) >= {"relax.split", "relax.sin"}
     assert transform.FuseOps(0)(plain) is plain
+
+
+def test_split_whose_parts_are_read_elementwise_becomes_slices():
+    """The gates of a recurrent cell: one kernel reads them in place; a part that a product reads keeps the split."""
+
+    def kernels(use):
+        bb, x = relax.BlockBuilder(), relax.Var("x", relax.tensor_type((2, 12), "float32"))
+        with bb.function("main", [x]):
+            with bb.dataflow():
+                parts = bb.emit(relax.op.split(x, 3, axis=-1))
+                out = bb.emit_output(use(*(bb.emit(TupleGetItem(parts, i)) for i in range(3))))
+            bb.emit_func_output(out)
+        mod = bb.get()
+        value = np.random.default_rng(0).standard_normal((2, 12)).astype(np.float32)
+        found = relax.VirtualMachine(relax.build(mod), "cpu")["main"](value).numpy()
+        passed = transform.DeadCodeElimination()(transform.SplitToSlices()(mod))
+        return found, np.split(value, 3, 1), "split" in str(passed)
+
+    found, (a, b, c), split_left = kernels(lambda a, b, c: relax.op.add(relax.op.multiply(a, b), relax.op.tanh(c)))
+    np.testing.assert_allclose(found, a * b + np.tanh(c), rtol=1e-5, atol=1e-6)
+    assert not split_left
+    found, (a, b, c), split_left = kernels(
+        lambda a, b, c: relax.op.matmul(relax.op.add(a, b), relax.op.permute_dims(c))
+    )
+    np.testing.assert_allclose(found, (a + b) @ c.T, rtol=1e-5, atol=1e-6)
+    assert split_left
