@@ -6,11 +6,11 @@ from typing import Any
 
 from weft import ir
 from weft.ir import IRModule, Pass, module_pass
-from weft.relay.expr import Call, Constant, Function
+from weft.relay.expr import Call, Constant, Function, GlobalVar
 from weft.relay.op.registry import get, has, op_call
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
-from weft.relay.walk import rewrite
+from weft.relay.walk import rewrite, subexpressions
 
 __all__ = ["dynamic_to_static"]
 
@@ -44,11 +44,22 @@ def dynamic_to_static(mod: IRModule) -> IRModule:
     for _ in range(_ROUNDS):
         for step in steps:
             mod = step(mod)
-        made = mod.with_functions({v: rewrite(f, _static) if type(f) is Function else f for v, f in mod.items()})
-        if made is mod:
+        called = {e.name_hint for f in mod.functions.values() for e in _names(f)}
+        made = {v: _static_function(f, v.name_hint in called) if type(f) is Function else f for v, f in mod.items()}
+        if mod.with_functions(made) is mod:
             break
-        mod = made
+        mod = mod.with_functions(made)
     return infer_type()(mod)
+
+
+def _names(func: Any) -> list[GlobalVar]:
+    return [e for e in subexpressions(func) if type(e) is GlobalVar]
+
+
+def _static_function(func: Function, called: bool) -> Function:
+    """Make a function's operators static; what it returns is inferred anew where no call depends on it."""
+    made = rewrite(func, _static)
+    return made if made is func or called else made.replace(ret_type=None)
 
 
 def _static(e: Any) -> Any:
