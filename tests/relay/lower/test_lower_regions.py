@@ -127,6 +127,28 @@ def test_dimensions_are_bound_once_a_region():
     check(text, *((floats(n, 4), floats(m, 4)) for n, m in ((3, 3), (1, 5), (5, 1), (0, 0))))
 
 
+def test_equal_regions_with_unknown_dimensions():
+    text = """
+    #[version = "0.0.5"]
+    def @f(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32] { exp(add(%x, %y)) }
+    def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
+      let %a = @f(%x, %y);
+      let %b = exp(add(%y, %x));
+      (%a, %b)
+    }
+    """
+    mod = lowered(text)
+    assert kernels(mod) == kernels(mod, name="f")
+    check(text, *((floats(n, 4), floats(m, 4)) for n, m in ((3, 3), (1, 5), (5, 1))))
+
+
+def test_large_constants_of_equal_structure_are_told_apart():
+    x = relay.var("x", shape=(64,))
+    c = relay.var("c", shape=(), dtype="bool")
+    one, two = (relay.exp(x * relay.const(floats(64).repeat(64).reshape(64, 64))) for _ in range(2))
+    check(relay.Function([c, x], relay.If(c, one, two)), (True, floats(64)), (False, floats(64)))
+
+
 def test_what_does_not_broadcast_is_an_error_at_run_time():
     text = """
     #[version = "0.0.5"]

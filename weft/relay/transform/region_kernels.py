@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple, cast
 
 from weft import ir
 from weft.ir import Function as RelaxFunction
@@ -14,6 +15,9 @@ from weft.relay.transform.plain_dims import with_plain_dims
 from weft.relay.transform.regions import Region
 
 __all__ = ["Kernels"]
+
+_LARGE = 1024
+"""Elements from which a constant is known by its memory rather than by its contents."""
 
 
 class Kernels(KernelTable):
@@ -30,27 +34,51 @@ class Kernels(KernelTable):
     def __init__(self, mod: IRModule, passes: Pass) -> None:
         super().__init__(mod)
         self.passes = passes
-        self._lowered: dict[str, tuple[RelaxFunction, IRModule]] = {}
+        self._lowered: dict[str, _Lowered] = {}
 
-    def lower(self, mod: IRModule) -> tuple[RelaxFunction, IRModule]:
-        """Return the legalized form of a region's function ``main``, and the module with its kernels."""
-        key = "".join(fingerprint(f) for _, f in mod.items())
+    def lower(self, mod: IRModule) -> _Lowered:
+        """Return the legalized form of a region's function ``main``, or of one of equal structure."""
+        key = _key(mod)
         known = self._lowered.get(key)
         if known is None:
-            done = self.passes(mod)
-            known = self._lowered[key] = done["main"], done  # type: ignore[assignment]
+            named, derived = with_plain_dims(mod)
+            done = self.passes(named)
+            known = self._lowered[key] = _Lowered(cast(RelaxFunction, done["main"]), done, derived, mod)
         return known
 
     def bindings(self, region: Region, outputs: list[Var]) -> Bindings:
         """Return a region's bindings in the lowered form; of its variables, `outputs` are bound."""
-        made, derived = with_plain_dims(region.finish(outputs))
-        func, mod = self.lower(made)
+        made = self.lower(region.finish(outputs))
         bindings, atoms = from_relax(
-            func, region.args, region.element_args, derived, lambda g: self.add(mod[g], g.name_hint)
+            made.main, region.args, region.element_args, made.derived, lambda g: self.add(made.mod[g], g.name_hint)
         )
         named = region.assembled(outputs, atoms)
         used = _used(bindings + named)
         return [b for b in region.before if id(b[0]) in used] + _renamed(bindings, named)
+
+
+class _Lowered(NamedTuple):
+    """What a region became: its function, the module with its kernels, and what the function's named dimensions are."""
+
+    main: RelaxFunction
+    mod: IRModule
+    derived: list[tuple[ir.Var, ir.PrimExpr]]
+    source: IRModule
+    """The region itself, whose constants the key knows by their places in memory."""
+
+
+def _key(mod: IRModule) -> str:
+    """Tell a region's structure, in which large constants are the same where their data is."""
+    data: list[int] = []
+
+    def placeholder(node: Any) -> Any:
+        if not isinstance(node, ir.Constant) or prod(node.data.shape) < _LARGE:
+            return None
+        data.append(id(node.data))
+        return ir.ExprVar("constant", node.ty)
+
+    functions = [fingerprint(ir.rewrite(f, lambda n: n, pre=placeholder)) for _, f in mod.items()]
+    return " ".join([*functions, *map(str, data)])
 
 
 def _used(bindings: Bindings) -> set[int]:
