@@ -7,6 +7,7 @@ from weft.relay.op import activation as _activation
 from weft.relay.op import annotation, dyn, image, nn, op, vision
 from weft.relay.op import conv as _conv
 from weft.relay.op import create as _create
+from weft.relay.op import crop as _crop
 from weft.relay.op import elementwise as _elementwise
 from weft.relay.op import index as _index
 from weft.relay.op import layout as _layout
@@ -21,6 +22,7 @@ from weft.relay.op import resize as _resize
 from weft.relay.op import scatter as _scatter
 from weft.relay.op import slice as _slice
 from weft.relay.op import sort as _sort
+from weft.relay.op import unique as _unique
 from weft.relay.op import vm as _vm
 from weft.relay.op.construct import call, constructor, constructs, namespace
 from weft.relay.op.evaluate import evaluate

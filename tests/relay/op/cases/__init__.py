@@ -4,6 +4,7 @@ from tests.relay.op.cases import (
     activation,
     conv,
     create,
+    crop,
     elementwise,
     index,
     layout,
@@ -16,10 +17,11 @@ from tests.relay.op.cases import (
     resize,
     scatter,
     sort,
+    unique,
 )
 from tests.relay.op.cases import slice as slices
 
 __all__ = [
-    "activation", "conv", "create", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm", "pool",
-    "reduce", "resize", "scatter", "slices", "sort",
+    "activation", "conv", "create", "crop", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm",
+    "pool", "reduce", "resize", "scatter", "slices", "sort", "unique",
 ]  # fmt: skip
