@@ -53,8 +53,8 @@ def @rows(%x: Tensor[(?, WIDE), float32], %i: int32, %rows: List[Tensor[(1, WIDE
 def @stack(%rows: List[Tensor[(1, UNITS), float32]], %n: int32)
     -> (Tensor[(?, UNITS), float32], List[Tensor[(1, UNITS), float32]]) {
   if (%n == 1) {
-    match (%rows) {
-      Cons(%row, %rest) => { (broadcast_to(%row, shape=[1, UNITS]), %rest) },
+    match? (%rows) {
+      Cons(%row, %rest) => { (%row, %rest) },
     }
   } else {
     let %half = floor_divide(%n, 2);
@@ -120,36 +120,62 @@ def _filled(text: str, names: dict[str, str]) -> str:
 # --- Tree-LSTM --------------------------------------------------------------------------------------------------------
 
 _TREE = """
-type Tree { Node(Tensor[(1, INPUTS), float32], List[Tree]), }
-def @node(%tree: Tree) -> (Tensor[(1, UNITS), float32], Tensor[(1, UNITS), float32]) {
+type Tree { Leaf(Tensor[(1, INPUTS), float32]), Branch(Tensor[(1, INPUTS), float32], Tree, Tree), }
+def @inputs(%tree: Tree, %rest: List[Tensor[(1, INPUTS), float32]]) -> List[Tensor[(1, INPUTS), float32]] {
   match (%tree) {
-    Node(%x, %children) => {
-      let %forget = nn.dense(%x, W_FORGET, units=UNITS) + B_FORGET;
-      let %sums = @children(%children, %forget, ZERO, ZERO);
-      let %gates = split(nn.dense(%x, W_GATES, units=WIDE) + nn.dense(%sums.0, U_GATES, units=WIDE) + B_GATES,
-                         indices_or_sections=3, axis=1);
-      let %c = sigmoid(%gates.0) * tanh(%gates.2) + %sums.1;
-      (sigmoid(%gates.1) * tanh(%c), %c)
+    Leaf(%x) => { Cons(%x, %rest) },
+    Branch(%x, %left, %right) => { Cons(%x, @inputs(%left, @inputs(%right, %rest))) },
+  }
+}
+def @count(%xs: List[Tensor[(1, INPUTS), float32]], %n: int32) -> int32 {
+  match (%xs) {
+    Cons(_, %rest) => { @count(%rest, %n + 1) },
+    Nil => { %n },
+  }
+}
+def @stack(%xs: List[Tensor[(1, INPUTS), float32]], %n: int32)
+    -> (Tensor[(?, INPUTS), float32], List[Tensor[(1, INPUTS), float32]]) {
+  if (%n == 1) {
+    match? (%xs) {
+      Cons(%x, %rest) => { (%x, %rest) },
+    }
+  } else {
+    let %half = floor_divide(%n, 2);
+    let %first = @stack(%xs, %half);
+    let %second = @stack(%first.1, %n - %half);
+    (concatenate((%first.0, %second.0), axis=0), %second.1)
+  }
+}
+def @node(%tree: Tree, %projected: Tensor[(?, GATES), float32], %at: int32)
+    -> (Tensor[(1, UNITS), float32], Tensor[(1, UNITS), float32], int32) {
+  match (%tree) {
+    Leaf(_) => {
+      let %gates = split(take(%projected, expand_dims(%at, axis=0), axis=0), indices_or_sections=4, axis=1);
+      let %c = sigmoid(%gates.0) * tanh(%gates.2);
+      (sigmoid(%gates.1) * tanh(%c), %c, %at + 1)
+    },
+    Branch(_, %left, %right) => {
+      let %l = @node(%left, %projected, %at + 1);
+      let %r = @node(%right, %projected, %l.2);
+      let %own = split(take(%projected, expand_dims(%at, axis=0), axis=0), indices_or_sections=4, axis=1);
+      let %both = nn.dense(concatenate((%l.0, %r.0), axis=0), RECURRENT, units=GATES);
+      let %from = split(reshape(%both, newshape=[1, -1]), indices_or_sections=8, axis=1);
+      let %c = sigmoid(%own.0 + %from.0 + %from.4) * tanh(%own.2 + %from.2 + %from.6)
+        + sigmoid(%own.3 + %from.3) * %l.1 + sigmoid(%own.3 + %from.7) * %r.1;
+      (sigmoid(%own.1 + %from.1 + %from.5) * tanh(%c), %c, %r.2)
     },
   }
 }
-def @children(%trees: List[Tree], %forget: Tensor[(1, UNITS), float32], %h: Tensor[(1, UNITS), float32],
-    %c: Tensor[(1, UNITS), float32]) -> (Tensor[(1, UNITS), float32], Tensor[(1, UNITS), float32]) {
-  match (%trees) {
-    Cons(%tree, %rest) => {
-      let %child = @node(%tree);
-      let %keep = sigmoid(%forget + nn.dense(%child.0, U_FORGET, units=UNITS));
-      @children(%rest, %forget, %h + %child.0, %c + %keep * %child.1)
-    },
-    Nil => { (%h, %c) },
-  }
+def @main(%tree: Tree) {
+  let %xs = @inputs(%tree, Nil);
+  let %projected = nn.dense(@stack(%xs, @count(%xs, 0)).0, PROJECTION, units=GATES) + BIAS;
+  @node(%tree, %projected, 0).0
 }
-def @main(%tree: Tree) { @node(%tree).0 }
 """
 
 
 class TreeLSTM(nn.Module):
-    """Child-sum Tree-LSTM (Tai, Socher and Manning, 2015) over trees ``(x, children)``."""
+    """Child-sum Tree-LSTM (Tai, Socher and Manning, 2015) over trees ``(x, children)``, node by node."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -159,28 +185,33 @@ class TreeLSTM(nn.Module):
 
     def forward(self, tree: Any) -> tuple[torch.Tensor, torch.Tensor]:
         x, children = tree
-        states = [self(child) for child in children]
-        forget = self.w_forget(x)
-        h, c = torch.zeros(1, self.hidden), torch.zeros(1, self.hidden)
-        for child_h, child_c in states:
-            h = h + child_h
-            c = c + torch.sigmoid(forget + self.u_forget(child_h)) * child_c
-        i, o, u = torch.chunk(self.w_gates(x) + self.u_gates(h), 3, dim=1)
-        c = torch.sigmoid(i) * torch.tanh(u) + c
+        gates = self.w_gates(x)
+        kept: Any = 0.0
+        if children:
+            states = [self(child) for child in children]
+            gates = gates + self.u_gates(torch.stack([h for h, _ in states]).sum(0))
+            forget = self.w_forget(x)
+            for h, c in states:
+                kept = kept + torch.sigmoid(forget + self.u_forget(h)) * c
+        i, o, u = torch.chunk(gates, 3, dim=1)
+        c = torch.sigmoid(i) * torch.tanh(u) + kept
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
 def tree_lstm(inputs: int = INPUT, hidden: int = TREE_HIDDEN) -> tuple[IRModule, TreeLSTM]:
-    """A child-sum Tree-LSTM; ``main(tree) -> (1, hidden)``, the root's hidden state."""
+    """A child-sum Tree-LSTM over binary trees; ``main(tree) -> (1, hidden)``, the root's hidden state.
+
+    The inputs of all nodes are collected and projected by one product before the recursion, which multiplies the states
+    of both children with the recurrent weights at once.
+    """
     torch.manual_seed(32)
     network = TreeLSTM(inputs, hidden).eval()
     weights = _Weights()
     names = {
-        "INPUTS": str(inputs), "UNITS": str(hidden), "WIDE": str(3 * hidden),
-        "ZERO": weights(np.zeros((1, hidden), np.float32)), "W_FORGET": weights(network.w_forget.weight),
-        "B_FORGET": weights(network.w_forget.bias), "U_FORGET": weights(network.u_forget.weight),
-        "W_GATES": weights(network.w_gates.weight), "U_GATES": weights(network.u_gates.weight),
-        "B_GATES": weights(network.w_gates.bias),
+        "INPUTS": str(inputs), "UNITS": str(hidden), "GATES": str(4 * hidden),
+        "PROJECTION": weights(torch.cat([network.w_gates.weight, network.w_forget.weight])),
+        "BIAS": weights(torch.cat([network.w_gates.bias, network.w_forget.bias])),
+        "RECURRENT": weights(torch.cat([network.u_gates.weight, network.u_forget.weight])),
     }  # fmt: skip
     return weights.parse(LIST + _filled(_TREE, names)), network
 
