@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -74,6 +75,19 @@ def arguments_in_order(
     return [*args, *(kwargs[n] for n in names[len(args) :])]
 
 
+def __getattr__(name: str) -> Any:
+    """Find what TVM's module of this name has of Relay's machine, which is imported when it is asked for."""
+    if name == "relay_vm":
+        return importlib.import_module("weft.runtime.relay_vm")
+    if name == "Executable":
+        return __getattr__("relay_vm").Executable
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def _kind(executable: Any) -> str | None:
+    return getattr(getattr(executable, "mod", executable), "kind", None)
+
+
 class VirtualMachine:
     """Runs an executable on devices; safe to call from many threads.
 
@@ -89,6 +103,12 @@ class VirtualMachine:
 
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
+
+    def __new__(cls, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None) -> Any:
+        """Make the machine that the executable is for: TVM's name is the same for Relay's."""
+        if _kind(rt_mod) == "weft.RelayExecutable":
+            return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg)
+        return super().__new__(cls)
 
     def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None) -> None:
         module = rt_mod.mod if hasattr(rt_mod, "mod") else rt_mod
