@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from weft import ir
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import ShapeMismatch
 from weft.ir import as_int, floordiv
 from weft.op import simplify, tensor_arg
+from weft.relay.op.construct import constructor, constructs
+from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import declare, shared
+from weft.relay.op.shapes import dims
 from weft.relay.types import TensorType
 
-__all__: list[str] = []
+__all__ = ["contrib_conv2d_nchwc"]
 
 _DATA = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 _TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}
-
-
-def _letters(layout: str, op: str, allowed: str) -> str:
-    if sorted(layout) != sorted(allowed):
-        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {allowed} in some order")
-    return layout
-
-
-def _permuted(x: ir.Expr, have: str, want: str) -> ir.Expr:
-    return x if have == want else shared("permute_dims", x, axes=tuple(have.index(c) for c in want))
 
 
 def _checked(op: str, weight: ir.Expr, layout: str, rank: int, channels: Any, kernel_size: Any, out: Any) -> None:
@@ -51,27 +43,22 @@ def _conv(rank: int) -> Any:
         kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
     ) -> ir.Expr:  # fmt: skip
         spatial = _DATA[rank][2:]
-        layout = _letters(data_layout, op, "NC" + spatial)
-        kernel = _letters(kernel_layout, op, "OI" + spatial)
-        shape = tensor_arg(op, "weight", weight, ndim=rank + 2).shape
-        outputs = shape[kernel.index("O")]  # type: ignore[index]
-        depthwise = groups > 1 and kernel.index("I") > kernel.index("O") - 1 and re.search("O.*I$|I$", kernel)
-        _checked(op, weight, kernel, rank, channels if not depthwise or kernel.startswith("OI") else None, kernel_size,
-                 outputs)  # fmt: skip
-        last = layout == "N" + spatial + "C"
-        x = data if last else _permuted(data, layout, "NC" + spatial)
-        if kernel == spatial + "OI":  # depthwise: (channels, multiplier) are its last axes
-            multiplier = shape[-1]  # type: ignore[index]
-            w = shared("permute_dims", weight, axes=(rank, rank + 1, *range(rank)))
-            w = shared("reshape", w, ir.shape_expr((outputs * multiplier, 1, *shape[:rank])))  # type: ignore[index]
-            kernel = "OI" + spatial
-        else:
-            wanted = kernel if kernel in ("OI" + spatial, spatial + "IO") else "OI" + spatial
-            w, kernel = _permuted(weight, kernel, wanted), wanted
-        out = shared(op, x, w, strides=strides, padding=padding, dilation=dilation, groups=groups,
-                     data_layout=layout if last else "NC" + spatial, kernel_layout=kernel, out_dtype=out_dtype,
+        layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
+        x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
+        tensor_arg(op, "data", x, ndim=rank + 2)
+        shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
+        outputs, per_group = shape[kernel.index("O")], shape[kernel.index("I")]
+        if groups > 1 and kernel == spatial + "OI" and as_int(dims(x)[layout.index("C")]) in (groups, None):
+            outputs = simplify(outputs * per_group)  # depthwise: the last axes are channels and outputs of each
+            w = relaid(w, kernel, "OI" + spatial)
+            w, kernel = shared("reshape", w, ir.shape_expr((outputs, 1, *dims(w)[2:]))), "OI" + spatial
+        _checked(op, w, kernel, rank, channels, kernel_size, outputs)
+        first = layout if layout == "N" + spatial + "C" else "NC" + spatial
+        wanted = kernel if kernel in ("OI" + spatial, spatial + "IO") else "OI" + spatial
+        out = shared(op, relaid(x, layout, first), relaid(w, kernel, wanted), strides=strides, padding=padding,
+                     dilation=dilation, groups=groups, data_layout=first, kernel_layout=wanted, out_dtype=out_dtype,
                      )  # fmt: skip
-        return _permuted(out, layout if last else "NC" + spatial, out_layout or layout)
+        return relaid(out, first, out_layout or data_layout)
 
     return expand
 
@@ -84,20 +71,20 @@ def _conv_transpose(rank: int) -> Any:
         channels: Any, kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
     ) -> ir.Expr:  # fmt: skip
         spatial = _DATA[rank][2:]
-        layout, kernel = _letters(data_layout, op, "NC" + spatial), _letters(kernel_layout, op, "OI" + spatial)
+        layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
         if kernel.startswith("OI"):  # in TVM's older texts: the first axis is the data's channels, whatever its name
-            kernel = "IO" + spatial
-        shape = tensor_arg(op, "weight", weight, ndim=rank + 2).shape
-        per_group = as_int(shape[kernel.index("O")])  # type: ignore[index]
-        _checked(op, weight, kernel, rank, channels, kernel_size, None if per_group is None else per_group * groups)
-        last = layout == "N" + spatial + "C"
-        first = layout if last else "NC" + spatial
+            kernel = kernel_layout = "IO" + spatial
+        x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
+        shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
+        per_group = as_int(shape[kernel.index("O")])
+        _checked(op, w, kernel, rank, channels, kernel_size, None if per_group is None else per_group * groups)
+        first = layout if layout == "N" + spatial + "C" else "NC" + spatial
         out = shared(
-            op, data if last else _permuted(data, layout, first), _permuted(weight, kernel, "IO" + spatial),
-            strides=strides, padding=padding, output_padding=output_padding, dilation=dilation, groups=groups,
-            data_layout=first, kernel_layout="IO", out_dtype=out_dtype,
+            op, relaid(x, layout, first), relaid(w, kernel, "IO" + spatial), strides=strides, padding=padding,
+            output_padding=output_padding, dilation=dilation, groups=groups, data_layout=first, kernel_layout="IO",
+            out_dtype=out_dtype,
         )  # fmt: skip
-        return _permuted(out, first, out_layout or layout)
+        return relaid(out, first, out_layout or data_layout)
 
     return expand
 
@@ -108,7 +95,7 @@ def _weight(rank: int, transposed: bool) -> Any:
     def completes(
         data: TensorType, channels: Any, kernel_size: Any, groups: int, data_layout: str, kernel_layout: str, **_: Any
     ) -> tuple[TensorType | None]:
-        if channels is None or kernel_size is None:
+        if channels is None or kernel_size is None or not (data_layout + kernel_layout).isupper():
             return (None,)
         inputs = ir.as_shape(((data.shape or ())[data_layout.index("C")],))[0]
         sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
@@ -142,3 +129,16 @@ for _rank in (1, 2, 3):
         expand=_conv_transpose(_rank), completes=_weight(_rank, True),
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )  # fmt: skip
+
+declare(
+    "nn.contrib_conv2d_NCHWc", "data kernel",
+    {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "channels": None, "kernel_size": None,
+     "data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "", "out_dtype": ""},
+    expand=_conv(2), doc="2-D convolution in layouts with blocks of channels.",
+)  # fmt: skip
+
+
+@constructs("nn.contrib_conv2d_nchwc")
+def contrib_conv2d_nchwc(data: Any, kernel: Any, *args: Any, **kwargs: Any) -> ir.Expr:
+    """Convolve in layouts with blocks of channels; the parameters are those of ``nn.conv2d``."""
+    return constructor("nn.contrib_conv2d_NCHWc")(data, kernel, *args, **kwargs)

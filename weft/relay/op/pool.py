@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.error import InvalidArgument
+from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import declare, shared
 
 __all__: list[str] = []
@@ -14,15 +14,11 @@ _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def _in_layout(op: str, data: ir.Expr, layout: str, out_layout: str, rank: int, pool: Any) -> ir.Expr:
-    """Pool in the layout where it is channels first or last, else after a transpose."""
+    """Pool in the layout where it is channels first or last, else in another and back."""
     first = _LAYOUTS[rank]
-    last = first[0] + first[2:] + "C"
-    if sorted(layout) != sorted(first):
-        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {first} in some order")
-    own = layout if layout in (first, last) else first
-    x = data if own == layout else shared("permute_dims", data, axes=tuple(layout.index(c) for c in own))
-    out, wanted = pool(x, own), out_layout or layout
-    return out if wanted == own else shared("permute_dims", out, axes=tuple(own.index(c) for c in wanted))
+    axes = plain(op, layout, first)
+    own = axes if axes in (first, first[0] + first[2:] + "C") else first
+    return relaid(pool(relaid(data, layout, own), own), own, out_layout or layout)
 
 
 def _windows(kind: str, rank: int) -> Any:

@@ -80,6 +80,32 @@ def _other_layouts(s: Sizes) -> Case:
     )  # fmt: skip
 
 
+@cases("nn.conv2d")
+def _outputs_before_inputs(s: Sizes) -> Case:
+    conv = _conv(2, groups=2)
+    return call(s.real(s.a, 4, 5, 4), s.real(3, 3, 6, 2), groups=2, kernel_layout="HWOI", channels=6,
+                expect=lambda x, w: conv(x, w.transpose(2, 3, 0, 1)), **NEAR)  # fmt: skip
+
+
+def _unblocked(x, w):
+    n, o = x.shape[0], w.shape[0] * w.shape[-1]
+    return (x.transpose(0, 1, 4, 2, 3).reshape(n, -1, *x.shape[2:4]),
+            w.transpose(0, 5, 1, 4, 2, 3).reshape(o, -1, *w.shape[2:4]))  # fmt: skip
+
+
+@cases("nn.contrib_conv2d_NCHWc", "nn.conv2d")
+def _blocked(s: Sizes) -> Case:
+    conv = _conv(2, padding=1)
+
+    def expect(x, w):
+        y = conv(*_unblocked(x, w))
+        return y.reshape(y.shape[0], 1, 8, *y.shape[2:]).transpose(0, 1, 3, 4, 2)
+
+    return call(s.real(s.a, 2, 5, 4, 4), s.real(2, 2, 3, 3, 4, 4), padding=(1, 1), channels=8, kernel_size=(3, 3),
+                data_layout="NCHW4c", kernel_layout="OIHW4i4o", out_layout="NCHW8c", expect=expect, **NEAR,
+                )  # fmt: skip
+
+
 def _transposed(rank: int, **options):
     def expect(x, w):
         fn = getattr(torch_nn, f"conv_transpose{rank}d")

@@ -53,3 +53,15 @@ def _global(s: Sizes, name: str) -> Case:
     reduce = np.max if "max" in name else np.mean
     return call(s.real(s.a, 3, *SPACE[rank]),
                 expect=lambda x: reduce(x, tuple(range(2, x.ndim)), keepdims=True))  # fmt: skip
+
+
+@cases("nn.max_pool2d", "nn.global_avg_pool2d")
+def _blocked(s: Sizes, name: str) -> Case:
+    options = {"pool_size": (2, 2)} if "max" in name else {}
+    pool = _torch(name, 2, 1) if "max" in name else (lambda x: x.mean((2, 3), keepdims=True))
+
+    def expect(x):
+        y = pool(x.transpose(0, 1, 4, 2, 3).reshape(x.shape[0], -1, *x.shape[2:4]))
+        return y.reshape(y.shape[0], 2, 4, *y.shape[2:]).transpose(0, 1, 3, 4, 2)
+
+    return call(s.real(s.a, 2, 5, 6, 4), layout="NCHW4c", expect=expect, **options)

@@ -1,0 +1,32 @@
+"""Layouts by their letters: ``NCHW``, ``NHWC``, and with blocks of an axis ``NCHW8c``."""
+
+from __future__ import annotations
+
+from weft import ir
+from weft.error import InvalidArgument
+from weft.relay.op.registry import shared
+
+__all__ = ["plain", "relaid"]
+
+
+def plain(op: str, layout: str, letters: str) -> str:
+    """Return a layout without its blocks.
+
+    Raises
+    ------
+    InvalidArgument
+        When it has other axes than `letters`.
+    """
+    axes = "".join(c for c in layout if c.isupper())
+    if sorted(axes) != sorted(letters):
+        raise InvalidArgument(f"{op}: unknown layout '{layout}'", expected=f"the letters {letters} in some order")
+    return axes
+
+
+def relaid(x: ir.Expr, have: str, want: str) -> ir.Expr:
+    """Bring a tensor from one layout into another."""
+    if have == want:
+        return x
+    if have.isalpha() and want.isalpha():
+        return shared("permute_dims", x, axes=tuple(have.index(c) for c in want))
+    return shared("layout_transform", x, src_layout=have, dst_layout=want)
