@@ -33,6 +33,7 @@ from weft.relay.types import (
 __all__ = ["LEFT_OUT", "Reader", "near"]
 
 _DTYPE = re.compile(r"(?:u?int|float|bfloat)\d+(?:x\d+)?|bool")
+_OF_32_BITS = {"int": "int32", "uint": "uint32", "float": "float32"}
 _DEEPEST = 20_000
 _OF_THE_COMPILER = {"Storage": STORAGE}  # types that no text defines
 
@@ -194,7 +195,7 @@ class Reader:
             return self._applied(self.types[name], start)
         if name in _OF_THE_COMPILER:
             return _OF_THE_COMPILER[name]
-        if _DTYPE.fullmatch(name):
+        if name in _OF_32_BITS or _DTYPE.fullmatch(name):
             return TensorType((), self._dtype(start), span=self.t.since(start))
         known = ["Tensor", "float32", "int32", "int64", "bool", *self.types, *(n for s in self._type_vars for n in s)]
         return self.t.fail(f"'{name}' is no type", start, help=near(name, known))
@@ -205,7 +206,7 @@ class Reader:
 
     def _dtype(self, token: Token) -> str:
         try:
-            return ir.DataType(token.text)
+            return ir.DataType(_OF_32_BITS.get(token.text, token.text))
         except (WeftError, ValueError) as e:
             self.t.fail(f"'{token.text}' is no data type", token, found=str(e).splitlines()[0])
 
