@@ -8,12 +8,13 @@ from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import PrimExpr, as_int, floordiv, int64
 from weft.op import fields_of, product, simplify, tensor_arg
+from weft.relay.op.construct import call, constructs
 from weft.relay.op.elementwise import scalar
 from weft.relay.op.reduce import number
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
 
-__all__: list[str] = []
+__all__ = ["matrix_set_diag"]
 
 declare("layout_transform", "data", {"src_layout": REQUIRED, "dst_layout": REQUIRED}, expand="layout_transform",
         doc="Bring a tensor from one named layout into another: ``NCHW`` to ``NCHW16c``.")  # fmt: skip
@@ -173,3 +174,72 @@ def _trilu(data: ir.Expr, k: tuple[PrimExpr, ...], upper: bool = True) -> ir.Exp
 
 declare("trilu", "data k:values", {"upper": True}, expand=_trilu,
         doc="The upper or lower triangle of each matrix, from the k-th diagonal.")  # fmt: skip
+
+
+_ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
+def _matrix_set_diag(data: ir.Expr, diagonal: ir.Expr, k1: int, k2: int, align: tuple[bool, bool]) -> ir.Expr:
+    """Read for each element the place that it has in the diagonals, and choose it where it lies on one of them."""
+    n = len(tensor_arg("matrix_set_diag", "data", data, min_ndim=2).shape or ())
+    several = k1 != k2
+    if k1 > k2 or rank(diagonal) != n - 1 + several:
+        raise ShapeMismatch("matrix_set_diag: the diagonals do not fit", expected=f"{n - 1 + several} dimensions",
+                            found=f"{rank(diagonal)}, for diagonals {k1} to {k2}", where=diagonal.span)  # fmt: skip
+    lead, rows, columns = dims(data)[: n - 2], dims(data)[n - 2], dims(data)[n - 1]
+    longest = dims(diagonal)[-1]
+    row = shared("expand_dims", shared("arange", int64(0), rows, int64(1), dtype="int64"), axis=(1,))
+    column = shared("arange", int64(0), columns, int64(1), dtype="int64")
+    which = shared("subtract", column, row)
+    zero = scalar(0, "int64")
+    along = shared("minimum", row, column)  # the place from the diagonal's beginning
+    if several:
+        below = shared("minimum", which, zero)
+        above = shared("maximum", which, zero)
+        length = shared("minimum", shared("add", number(rows, "int64"), below),
+                        shared("subtract", number(columns, "int64"), above))  # fmt: skip
+        spare = shared("subtract", number(longest, "int64"), length)
+        super_right, sub_right = align
+        upper = spare if super_right else shared("zeros_like", spare)
+        lower = spare if sub_right else shared("zeros_like", spare)
+        along = shared("add", along, shared("where", shared("greater_equal", which, zero), upper, lower))
+    inside = shared("logical_and", shared("greater_equal", which, scalar(k1, "int64")),
+                    shared("less_equal", which, scalar(k2, "int64")))  # fmt: skip
+    flat_dims = (*lead, simplify(dims(diagonal)[-2] * longest)) if several else dims(diagonal)
+    flat = shared("reshape", diagonal, shape_of_dims(flat_dims))
+    if several:
+        band = shared("subtract", scalar(k2, "int64"), which)
+        along = shared("add", shared("multiply", band, number(longest, "int64")), along)
+    picked = shared("take", flat, along, axis=n - 2, mode="clip")
+    return shared("where", inside, picked, data)
+
+
+declare("matrix_set_diag", "data diagonal", {"k1": 0, "k2": 0, "super_diag_right_align": True,
+                                             "sub_diag_right_align": False},
+        expand=lambda data, diagonal, k1, k2, super_diag_right_align, sub_diag_right_align: _matrix_set_diag(
+            data, diagonal, k1, k2, (super_diag_right_align, sub_diag_right_align)),
+        doc="Matrices with diagonals k1 to k2 replaced; short ones are aligned left or right in their rows.",
+        )  # fmt: skip
+
+
+@constructs("matrix_set_diag")
+def matrix_set_diag(data: Any, diagonal: Any, k: Any = 0, align: str = "RIGHT_LEFT") -> ir.Expr:
+    """Replace one diagonal, or those from the first to the second of a pair.
+
+    Parameters
+    ----------
+    data : Expr
+        Matrices.
+    diagonal : Expr
+        The new elements: a row for each diagonal, the uppermost first, where there are several.
+    k : int or (int, int)
+        The diagonals, counted from the main one upwards.
+    align : str
+        Where diagonals above and below the main one lie in longer rows, such as ``RIGHT_LEFT``.
+    """
+    if align not in _ALIGNMENTS:
+        raise InvalidArgument(f"matrix_set_diag: unknown alignment '{align}'", expected=", ".join(_ALIGNMENTS))
+    k1, k2 = (k if len(k) == 2 else (k[0], k[0])) if isinstance(k, (tuple, list)) else (k, k)
+    above, below = align.split("_")
+    return call("matrix_set_diag", data, diagonal, k1=int(k1), k2=int(k2), super_diag_right_align=above == "RIGHT",
+                sub_diag_right_align=below == "RIGHT")  # fmt: skip

@@ -134,6 +134,17 @@ def _slice_like(data: ir.Expr, shape_like: ir.Expr, axes: Any = None) -> ir.Expr
 declare("slice_like", "data shape_like", {"axes": None}, expand=_slice_like,
         doc="The beginning of each axis, as long as that of another tensor.")  # fmt: skip
 
+
+def _fifo_buffer(data: ir.Expr, buffer: ir.Expr, axis: int) -> ir.Expr:
+    """Join, and keep as much from the end as the buffer holds."""
+    at = normalize_axis("nn.fifo_buffer", axis, rank(buffer))
+    joined, new = shared("concat", (buffer, data), axis=at), dims(data)[at]
+    return shared("strided_slice", joined, axes=(at,), begin=(new,), end=(simplify(new + dims(buffer)[at]),))
+
+
+declare("nn.fifo_buffer", "data buffer", {"axis": REQUIRED}, expand=_fifo_buffer,
+        doc="The buffer with new data at its end along an axis, and as much left out at its beginning.")  # fmt: skip
+
 # --- padding ----------------------------------------------------------------------------------------------------------
 
 

@@ -107,3 +107,42 @@ def _triu(s: Sizes) -> Case:
 @cases("trilu")
 def _tril(s: Sizes) -> Case:
     return call(s.real(s.b, s.c), np.int32(-1), upper=False, expect=lambda x, k: np.tril(x, -1))
+
+
+@cases("matrix_set_diag")
+def _one_diagonal(s: Sizes) -> Case:
+    def expect(x, d):
+        out = x.copy()
+        for i in range(min(3, 4 - 1)):
+            out[:, i, i + 1] = d[:, i]
+        return out
+
+    return call(s.real(s.a, 3, 4), s.real(s.a, 3), k1=1, k2=1, expect=expect)
+
+
+def _diagonals(above: str, below: str):
+    """Write each diagonal element by element."""
+
+    def expect(x, d):
+        out, longest = x.copy(), d.shape[-1]
+        rows, columns = x.shape[-2:]
+        for i, j in np.ndindex(rows, columns):
+            k = j - i
+            if -1 <= k <= 2:
+                length = min(rows + min(k, 0), columns - max(k, 0))
+                right = (above if k >= 0 else below) == "RIGHT"
+                out[..., i, j] = d[..., 2 - k, min(i, j) + (longest - length if right else 0)]
+        return out
+
+    return expect
+
+
+@cases("matrix_set_diag")
+def _right_left(s: Sizes) -> Case:
+    return call(s.real(s.a, 2, 3, 4), s.real(s.a, 2, 4, 3), k1=-1, k2=2, expect=_diagonals("RIGHT", "LEFT"))
+
+
+@cases("matrix_set_diag")
+def _left_right(s: Sizes) -> Case:
+    return call(s.real(5, 4), s.real(4, 4), k1=-1, k2=2, super_diag_right_align=False, sub_diag_right_align=True,
+                expect=_diagonals("LEFT", "RIGHT"))  # fmt: skip

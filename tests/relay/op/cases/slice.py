@@ -84,3 +84,9 @@ def _mirror(s: Sizes) -> Case:
 def _mirror_reflect(s: Sizes) -> Case:
     return call(s.real(5, s.b), mode="REFLECT", pad_width=((2, 1), (0, 0)),
                 expect=lambda x: np.pad(x, ((2, 1), (0, 0)), "reflect"))  # fmt: skip
+
+
+@cases("nn.fifo_buffer")
+def _fifo(s: Sizes) -> Case:
+    return call(s.real(s.a, s.c, 2), s.real(s.a, 4, 2), axis=1,
+                expect=lambda x, b: np.concatenate([b, x], 1)[:, s.c :])  # fmt: skip
