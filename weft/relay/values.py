@@ -15,9 +15,9 @@ import numpy as np
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Type, as_int, numpy_dtype
 from weft.relay.adt import Constructor
-from weft.relay.expr import Function
+from weft.relay.expr import Constant, Function
 from weft.relay.types import TensorType, TupleType
-from weft.runtime import Tensor
+from weft.runtime import Tensor, from_dlpack
 
 __all__ = ["Closure", "ConstructorValue", "RefValue", "inward", "outward"]
 
@@ -144,6 +144,8 @@ def inward(value: Any, ty: Type | None = None) -> Any:
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return _checked(np.asarray(value), ty)
+    if isinstance(value, Constant):
+        value = value.data
     if isinstance(value, Tensor):
         return _checked(value.numpy(), ty)
     if isinstance(value, (bool, int, float)):
@@ -157,7 +159,7 @@ def inward(value: Any, ty: Type | None = None) -> Any:
     if isinstance(value, (ConstructorValue, RefValue, Closure)) or hasattr(value, "name_hint"):
         return value
     if hasattr(value, "__dlpack__"):
-        return _checked(Tensor(value).numpy(), ty)
+        return _checked(from_dlpack(value).numpy(), ty)
     raise InvalidArgument(
         "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
     )
@@ -166,7 +168,7 @@ def inward(value: Any, ty: Type | None = None) -> Any:
 def outward(value: Any) -> Any:
     """Turn a value of the interpreter into what callers get: arrays become tensors."""
     if isinstance(value, np.ndarray):
-        return Tensor(value)
+        return from_dlpack(value)
     if isinstance(value, tuple):
         return tuple(map(outward, value))
     return value
