@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.relay.lower.machine import bindings, calls, check, kernels, lowered
+from tests.relay.lower.machine import bindings, calls, check, kernels, lowered, run
 from weft import ir, relay
 
 rng = np.random.default_rng(5)
@@ -154,8 +154,9 @@ def test_what_does_not_broadcast_is_an_error_at_run_time():
     #[version = "0.0.5"]
     def @main(%x: Tensor[(?), float32], %y: Tensor[(?), float32]) { add(%x, %y) }
     """
-    with pytest.raises(Exception, match="do not broadcast"):
-        check(text, (floats(2), floats(3)))
+    for n, m in ((2, 3), (0, 2), (3, 0)):
+        with pytest.raises(RuntimeError, match="do not broadcast"):
+            run(text, floats(n), floats(m))
 
 
 def test_input_is_untouched_and_what_has_no_operators_is_the_same():

@@ -35,7 +35,7 @@ def LowerRegions(target: Any = None) -> Pass:
     target : Target, optional
         Decides how weights are packed.
     """
-    return Pass("LowerRegions", lambda mod: _lower_regions(mod, target), 0, LowerRegions.__doc__)
+    return Pass("LowerRegions", lambda mod: _lower_regions(mod, target), 0, LowerRegions.__doc__, "relay.anf")
 
 
 def _lower_regions(mod: IRModule, target: Any) -> IRModule:

@@ -31,7 +31,7 @@ def MemoryPlan() -> Pass:
 
     Kernels whose attribute ``inplace_inputs`` allows it write their result over an input that is not used afterwards.
     """
-    return Pass("MemoryPlan", _memory_plan, 0, MemoryPlan.__doc__)
+    return Pass("MemoryPlan", _memory_plan, 0, MemoryPlan.__doc__, "relay.lowered")
 
 
 def _memory_plan(mod: IRModule) -> IRModule:

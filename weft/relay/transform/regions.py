@@ -110,8 +110,11 @@ class Region(RelaxBuilder):
 
     def assembled(self, outputs: list[Var], leaves: list[Any]) -> Bindings:
         """Bind variables to what expressions for the tensors of :meth:`leaves` make of them."""
-        rest = iter(leaves)
-        return [(v, _assembled(self.env[id(v)], rest, v.ty)) for v in outputs]
+        rest, made = iter(leaves), []
+        for v in outputs:
+            value = _assembled(self.env[id(v)], rest, v.ty, made)
+            made.append((v, value))
+        return made
 
     def free(self, var: Any) -> Any:
         """Make a parameter of a tensor from outside; a tuple is taken apart in front of the region."""
@@ -160,10 +163,16 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def _assembled(value: Any, leaves: Any, ty: Any) -> Any:
-    """Put the tensors of :func:`_leaves` together again."""
-    if isinstance(value.ty, IRTupleType):
-        parts = value.fields if isinstance(value, ir.Tuple) else [ir.TupleGetItem(value, i, ty=t)
-                                                                   for i, t in enumerate(value.ty.fields)]  # fmt: skip
-        return Tuple(tuple(_assembled(p, leaves, t) for p, t in zip(parts, ty.fields, strict=True)), ty=ty)
-    return next(leaves)
+def _assembled(value: Any, leaves: Any, ty: Any, made: Bindings) -> Any:
+    """Put the tensors of :func:`_leaves` together again; tuples inside of tuples are bound in `made`."""
+    if not isinstance(value.ty, IRTupleType):
+        return next(leaves)
+    fields: list[Any] = []
+    for i, t in enumerate(ty.fields):
+        part = value.fields[i] if isinstance(value, ir.Tuple) else ir.TupleGetItem(value, i, ty=value.ty.fields[i])
+        field = _assembled(part, leaves, t, made)
+        if isinstance(field, Tuple):
+            made.append((Var("fields", t), field))
+            field = made[-1][0]
+        fields.append(field)
+    return Tuple(tuple(fields), ty=ty)

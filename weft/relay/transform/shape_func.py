@@ -9,7 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import Attrs, Max, PrimExpr, StringImm, Var, cast, const, logical_or, structural_equal, substitute, walk
+from weft.ir import (
+    Attrs,
+    DataType,
+    Max,
+    PrimExpr,
+    StringImm,
+    Var,
+    cast,
+    const,
+    logical_or,
+    rewrite,
+    select,
+    structural_equal,
+    substitute,
+    walk,
+)
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
 
 __all__ = ["ShapeFunction", "with_scalar_buffers"]
@@ -53,7 +68,7 @@ class ShapeFunction:
         params: list[tuple[Var, Buffer]] = []
 
         def buffer(name: str, shape: tuple[int, ...], dtype: str = "int64") -> Buffer:
-            made = decl_buffer(shape, dtype, name, data_alignment=8 if dtype == "int64" else 4)
+            made = decl_buffer(shape, dtype, name, data_alignment=DataType(dtype).itemsize)
             params.append((Var(name, "handle"), made))
             return made
 
@@ -72,20 +87,36 @@ class ShapeFunction:
                 stores += [BufferStore(made, d, (const(k, "int64"),)) for k, d in enumerate(out)]
             else:
                 stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
-        body = self._checked(seq(*stores))
-        for v, value in reversed([*known, *self.derived]):
+        body = seq(*stores)
+        derived = []
+        for v, value in self.derived:
+            body = self._checked(v, value, body)
+            derived.append((v, rewrite(value, _broadcast)))
+        for v, value in reversed([*known, *derived]):
             body = LetStmt(v, value, body)
         attrs = Attrs.of({"tir.is_scheduled": True, "tir.noalias": True})
         return PrimFunc(tuple(p for p, _ in params), body, None, tuple(params), attrs)
 
-    def _checked(self, body: Stmt) -> Stmt:
-        """Require that dimensions that broadcast, whose result is the larger, are equal unless one of them is 1."""
-        pairs = {(id(n.a), id(n.b)): (n.a, n.b) for _, d in self.derived for n in walk(d)
-                 if isinstance(n, Max) and isinstance(n.a, Var) and isinstance(n.b, Var)}  # fmt: skip
-        for a, b in pairs.values():
-            fits = logical_or(a.equal(b), logical_or(a.equal(const(1, "int64")), b.equal(const(1, "int64"))))
+    @staticmethod
+    def _checked(v: Var, value: PrimExpr, body: Stmt) -> Stmt:
+        """Require that the dimensions that `v` is the broadcast of are `v` or 1."""
+        for d in _broadcast_of(value):
+            fits = logical_or(d.equal(v), d.equal(const(1, "int64")))
             body = AssertStmt(fits, StringImm("dimensions do not broadcast: they differ and neither is 1"), body)
         return body
+
+
+def _broadcast_of(dim: Any) -> list[PrimExpr]:
+    """The dimensions that a dimension is the broadcast of, of which type inference says that it is the largest."""
+    if isinstance(dim, Max):
+        both = [[e] if isinstance(e, Var) else _broadcast_of(e) for e in (dim.a, dim.b)]
+        return both[0] + both[1] if all(both) else []
+    return []
+
+
+def _broadcast(node: Any) -> Any:
+    """The dimension that is not 1, which may be 0."""
+    return select(node.a.equal(const(1, "int64")), node.b, node.a) if _broadcast_of(node) else node
 
 
 def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:
