@@ -33,7 +33,7 @@ def ManifestAlloc(target: Any = None) -> Pass:
     target : Target, optional
         For which kernels that take numbers are scheduled.
     """
-    return Pass("ManifestAlloc", lambda mod: _manifest_alloc(mod, target), 0, ManifestAlloc.__doc__, "relay.lowered")
+    return Pass("ManifestAlloc", lambda mod: _manifest_alloc(mod, target), 0, ManifestAlloc.__doc__)
 
 
 def _manifest_alloc(mod: IRModule, target: Any) -> IRModule:
