@@ -71,7 +71,22 @@ def decision_tree(clauses: tuple[Clause, ...], siblings: Callable[[Constructor],
         tests, bindings = _requirements(pattern, (), siblings)
         return _Row(tests, tuple(bindings), index)
 
-    return _grow([row(i, c.lhs) for i, c in enumerate(clauses)], {}, siblings)
+    known: dict[Place, Any] = {}
+    for c in clauses:
+        _forms(c.lhs, (), siblings, known)
+    return _grow([row(i, c.lhs) for i, c in enumerate(clauses)], known, siblings)
+
+
+def _forms(pattern: Pattern, place: Place, siblings: Any, known: dict[Place, Any]) -> None:
+    """Note what is known without a test, for messages: the lengths of tuples, and constructors without siblings."""
+    if isinstance(pattern, PatternTuple):
+        known[place] = len(pattern.patterns)
+    elif isinstance(pattern, PatternConstructor) and len(siblings(pattern.constructor)) == 1:
+        known[place] = pattern.constructor
+    else:
+        return
+    for i, p in enumerate(pattern.patterns):
+        _forms(p, (*place, i), siblings, known)
 
 
 def _requirements(
@@ -92,7 +107,7 @@ def _requirements(
     return tests, bindings
 
 
-def _grow(rows: list[_Row], known: dict[Place, str | Constructor], siblings: Any) -> Tree:
+def _grow(rows: list[_Row], known: dict[Place, Any], siblings: Any) -> Tree:
     if not rows:
         return Fail(_missing((), known))
     first = rows[0]
@@ -132,15 +147,11 @@ def _pattern(c: Constructor) -> str:
     return c.name_hint + (f"({', '.join('_' for _ in c.inputs)})" if c.inputs else "")
 
 
-def _missing(place: Place, known: dict[Place, str | Constructor]) -> str:
-    """A pattern of the values that reach a failure."""
-    here = known.get(place)
+def _missing(place: Place, known: dict[Place, Any]) -> str:
+    """A pattern of the values that reach a failure; what is known of a place is text, a constructor or a length."""
+    here = known.get(place, "_")
     if isinstance(here, str):
         return here
-    below = {p[len(place)] for p in known if len(p) > len(place) and p[: len(place)] == place}
-    if here is None and not below:
-        return "_"
-    n = len(here.inputs) if here is not None else max(below) + 1
+    n, name = (here, "") if isinstance(here, int) else (len(here.inputs), here.name_hint)
     fields = ", ".join(_missing((*place, i), known) for i in range(n))
-    name = here.name_hint if here is not None else ""
     return f"{name}({fields})" if n or not name else name
