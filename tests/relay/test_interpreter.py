@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 from weft import ir, relay
 from weft.error import EvaluationError, InvalidArgument
 from weft.relay.interpreter import Interpreter, RecursionTooDeep
 from weft.relay.values import Closure, ConstructorValue, RefValue
+from weft.runtime import Tensor, tensor
 
 INT = relay.scalar_type("int32")
 
@@ -275,3 +277,10 @@ def test_arguments_must_have_the_parameters_types():
             f(bad)
     with pytest.raises(InvalidArgument, match="other arguments"):
         f()
+
+
+def test_results_are_tensors_of_the_runtime():
+    x = relay.var("x")
+    f = run(relay.Function([x], relay.Tuple((x, num([1, 2])))))
+    for t in (*f(np.float32([1, 2])), *f(tensor(np.zeros((0, 2), "int8")))):
+        assert isinstance(t, Tensor) and isinstance(t.handle, tvm_ffi.Tensor)

@@ -12,13 +12,15 @@ from weft.relay.transform import infer_type
 
 PASSES = (
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "LambdaLift", "Inline", "DeadCodeElimination",
-    "RemoveUnusedFunctions", "FoldConstant", "EliminateCommonSubexpr",
+    "RemoveUnusedFunctions", "FoldConstant", "EliminateCommonSubexpr", "PartialEvaluate", "EtaExpand", "FuseOps",
+    "SimplifyExpr", "SimplifyInference", "CanonicalizeOps", "DynamicToStatic", "InlinePrimitives",
 )  # fmt: skip
 CHAINS = (
     ("ToANormalForm", "DeadCodeElimination", "LambdaLift", "Inline", "ToGraphNormalForm"),
     ("FoldConstant", "EliminateCommonSubexpr", "ToANormalForm", "LambdaLift"),
 )
-KINDS = ("vm",)
+KINDS = ("vm", "graph", "aot")
+FIRST_ORDER = ("graph", "aot")  # these do not take all programs
 
 
 class Disagreement(AssertionError):
@@ -91,16 +93,18 @@ def check(mod, args, passes=PASSES, chains=CHAINS, kinds=KINDS):
         _passes(chain, typed, args, value)
     for kind in kinds:
         other = run(kind, mod, args)
-        if not equal(value, other):
+        if other is not None and not equal(value, other):
             raise Disagreement(f"{kind}: {show(other)} instead of {show(value)}", mod, args)
     return value
 
 
 def run(kind, mod, args):
-    """Run ``main``."""
+    """Run ``main``; None where the executor says that it does not take such programs."""
     try:
         return relay.create_executor(kind, mod).evaluate()(*args)
     except Exception as e:
+        if kind in FIRST_ORDER and "needs the virtual machine" in str(e):
+            return None
         raise Disagreement(f"{kind}: {e}", mod, args) from e
 
 

@@ -33,7 +33,8 @@ def element(d, ty, scope):
 def call_literal(d, ty, scope):
     """A call of a function expression."""
     func = relay.FuncType(tuple(d.any_type(scope) for _ in range(d.number(0, 2))), ty)
-    return relay.Call(d.expr(func, scope), tuple(d.expr(t, scope) for t in func.arg_types))
+    callee = type(d).expr if not d.first_order else lambda d, ty, scope: d.function(ty, scope, type(d).expr)
+    return relay.Call(callee(d, func, scope), tuple(d.expr(t, scope) for t in func.arg_types))
 
 
 def call_variable(d, ty, scope):
@@ -42,14 +43,19 @@ def call_variable(d, ty, scope):
     return relay.Call(f, tuple(d.expr(t, scope) for t in func.arg_types))
 
 
-def call_library(d, ty, scope):
-    """A call of a function of the module, at the types that its result asks for."""
+def callable_functions(d, ty):
+    """Functions of the module whose result may be of the type, each with what that tells of its type parameters."""
     fitting = []
     for gv, signature in d.functions:
         known = []
         if fit(signature.ret_type, ty, signature.type_params, known):
             fitting.append((gv, signature, known))
-    gv, signature, known = d.pick(fitting[::-1])
+    return fitting[::-1]
+
+
+def call_library(d, ty, scope):
+    """A call of a function of the module, at the types that its result asks for."""
+    gv, signature, known = d.pick(callable_functions(d, ty))
     for v in signature.type_params:
         if not any(k is v for k, _ in known):
             known.append((v, d.data_type(scope)))

@@ -9,7 +9,17 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.relay.programs import control, tensors
-from tests.relay.programs.kinds import any_types, data_types, is_data, is_tensor, replace, same, scalar, values
+from tests.relay.programs.kinds import (
+    any_types,
+    data_types,
+    is_data,
+    is_tensor,
+    replace,
+    same,
+    scalar,
+    tuple_types,
+    values,
+)
 from tests.relay.programs.library import Library
 from tests.relay.programs.scope import Scope
 from weft import ir, relay
@@ -19,12 +29,15 @@ NAMES = ("x", "y", "z", "a", "b")
 
 
 class Drawer:
-    """Draws one program. ``fuel`` is how many more expressions it may have."""
+    """Draws one program. ``fuel`` is how many more expressions it may have.
 
-    def __init__(self, draw, fuel):
-        self.draw, self.fuel, self.depth, self.loops = draw, fuel, 0, 2
+    ``first_order`` leaves out what needs the virtual machine.
+    """
+
+    def __init__(self, draw, fuel, first_order):
+        self.draw, self.fuel, self.depth, self.loops, self.first_order = draw, fuel, 0, 2, first_order
         self.lib = Library()
-        self.functions = list(self.lib.functions.values())
+        self.functions = [] if first_order else list(self.lib.functions.values())
         self.counters = []
         self.dynamic = []
 
@@ -51,11 +64,16 @@ class Drawer:
 
     def data_type(self, scope):
         """A type of values that can be compared."""
-        return self.draw(data_types(self.lib, self.leaves(scope), 1))
+        return self.draw(self.data_types(scope))
+
+    def data_types(self, scope):
+        """Types of values that can be compared."""
+        leaves = self.leaves(scope)
+        return tuple_types(leaves) if self.first_order else data_types(self.lib, leaves, 1)
 
     def any_type(self, scope):
         """A type of any values."""
-        return self.draw(any_types(self.lib, self.leaves(scope)))
+        return self.data_type(scope) if self.first_order else self.draw(any_types(self.lib, self.leaves(scope)))
 
     def expr(self, ty, scope):
         """An expression of a type."""
@@ -79,7 +97,12 @@ class Drawer:
             out += [tensors.operation] * 5
         elif not isinstance(ty, relay.TypeVar):
             out += [Drawer.composed] * 4
-        out += [control.let, control.let, control.choice, control.element, control.call_literal, control.call_library]
+        out += [control.let, control.let, control.element, control.call_literal]
+        if control.callable_functions(self, ty):
+            out += [control.call_library]
+        if self.first_order:
+            return out
+        out += [control.choice]
         out += [control.match, control.match]
         if is_data(ty):
             out.append(control.through_cell)
@@ -148,29 +171,31 @@ def tensors_of(scope):
 
 
 @st.composite
-def programs(draw, fuel=60):
+def programs(draw, fuel=60, first_order=False):
     """Draw ``(mod, args)``: a module whose ``main`` takes the arguments and returns data.
 
     Parameters
     ----------
     fuel : int
         About how many expressions the program has.
+    first_order : bool
+        Leave out what needs the virtual machine.
     """
-    d = Drawer(draw, max(draw(st.integers(0, fuel // 2)) for _ in range(2)))
+    d = Drawer(draw, max(draw(st.integers(0, fuel // 2)) for _ in range(2)), first_order)
     for i in range(draw(st.integers(0, 2))):
         _global_function(d, f"f{i}")
-    if d.chance(3):
+    if not first_order and d.chance(3):
         control.mutual(d)
     d.fuel = max(draw(st.integers(0, fuel)) for _ in range(2))
-    params = [relay.var(f"p{i}", draw(data_types(d.lib, depth=1))) for i in range(draw(st.integers(0, 3)))]
-    if d.chance(3):
+    params = [relay.var(f"p{i}", d.data_type(Scope())) for i in range(draw(st.integers(0, 3)))]
+    if not first_order and d.chance(3):
         shape = d.pick(((relay.Any(),), (relay.Any(), 3), (2, relay.Any()), (relay.Any(), relay.Any())))
         d.dynamic = [relay.TensorType(shape, "float32")]
         params.append(relay.var("dyn", d.dynamic[0]))
     scope = Scope.of(params)
-    ret = draw(data_types(d.lib, d.leaves(scope), 1))
+    ret = d.data_type(scope)
     if d.chance(2):
-        ret = relay.TupleType((ret, *draw(st.lists(data_types(d.lib, d.leaves(scope), 1), min_size=1, max_size=2))))
+        ret = relay.TupleType((ret, *draw(st.lists(d.data_types(scope), min_size=1, max_size=2))))
     body = d.expr(ret, scope)
     d.lib.mod["main"] = relay.Function(params, body, ret if d.chance(2) else None)
     _drop_unused(d.lib.mod)

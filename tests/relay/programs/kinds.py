@@ -117,6 +117,11 @@ def data_types(lib, leaves=None, depth=2):
     )
 
 
+def tuple_types(leaves):
+    """Tensors, and tuples of them."""
+    return leaves | st.lists(leaves, max_size=3).map(lambda f: relay.TupleType(tuple(f)))
+
+
 def any_types(lib, leaves=None):
     """Types of any value: functions and references too. A reference holds data, so that recursion is what it seems."""
     data = data_types(lib, leaves)
