@@ -9,7 +9,7 @@ from weft.ir import IRModule, Op
 from weft.ir.spec import Spec
 from weft.relay.adt import Constructor, Match
 from weft.relay.analysis import excerpt, unbound
-from weft.relay.expr import Call, Function, GlobalVar, If, Let, Tuple
+from weft.relay.expr import Call, Constant, Function, GlobalVar, If, Let, Tuple
 from weft.relay.scalars import scalar_operation
 from weft.relay.types import IncompleteType, type_parts
 from weft.relay.walk import ATOMS, bound_by, parts, subexpressions
@@ -72,9 +72,15 @@ def _operands(value: Any) -> _Found:
         yield value, "a let is the value of a let"
     bodies = {id(b) for b in _bodies(value)}
     for p in parts(value):
-        nested = isinstance(value, Call) and isinstance(p, Tuple) and all(isinstance(f, ATOMS) for f in p.fields)
-        if id(p) not in bodies and not isinstance(p, ATOMS) and not nested and not isinstance(value, Function):
+        nested = isinstance(value, Call) and isinstance(p, Tuple) and all(map(_is_atom, p.fields))
+        if id(p) not in bodies and not _is_atom(p) and not nested and not isinstance(value, Function):
             yield value, f"the operand `{excerpt(p)}` is no atom"
+
+
+def _is_atom(e: Any) -> bool:
+    """Whether an expression is computed without an operation; constants may say on which device they lie."""
+    placed = isinstance(e, Call) and e.op is Op.get("on_device") and isinstance(e.args[0], Constant)
+    return placed or isinstance(e, ATOMS)
 
 
 def _bodies(value: Any) -> list[Any]:
