@@ -100,6 +100,28 @@ def test_effects():
         assert [int(v.numpy()) for v in Interpreter(m).function("main")(np.int32(10))] == [1, 2, 17]
 
 
+def test_cells_whose_contents_are_known():
+    check(
+        "let %r = ref(%x); let %u = ref_write(%r, add(ref_read(%r), %x)); ref_read(%r)",
+        "let %r = ref(%x); let %a = add(%x, %x); let %u = ref_write(%r, %a); %a",
+    )
+    text = """
+    def @main(%c: bool, %q: ref(int32), %f: fn (ref(int32)) -> int32) {
+      let %r = ref(1);
+      let %a = CODE;
+      ref_read(%r)
+    }"""
+    writes = ["if (%c) { ref_write(%r, 2) } else { () }", "ref_write(%q, 3)", "%f(%r)",
+              "match (%c) { _ => if (%c) { let %u = ref_write(%r, 4); 1 } else { 2 } }"]  # fmt: skip
+    for code in writes:
+        assert count(run(text.replace("CODE", code))[1], relay.RefRead) == 1
+    for code in ("if (%c) { 1 } else { ref_read(%r) }", "add(2, 3)", "fn () { ref_write(%r, 5) }"):
+        assert count(run(text.replace("CODE", code))[1], relay.RefRead) == 0
+    body = "if (%c) { let %u = ref_write(%r, %n); %g(ref_read(%r)) } else { 0 }"
+    loop = f"{{ let %g = fn (%n: int32) -> int32 {{ {body} }}; %g(7) }}"
+    assert count(run(text.replace("CODE", loop))[1], relay.RefRead) == 1
+
+
 def test_what_decides_nothing_stays():
     mod, _ = run(NAT + "def @main(%n: nat, %x: int32) { (@add(%n, %n), add(%x, 1)) }")
     assert PartialEvaluate()(mod)["main"] is mod["main"]

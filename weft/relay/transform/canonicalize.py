@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.ir import DataType, IRModule, function_pass
+from weft.ir import DataType
 from weft.relay.expr import Call, Function
 from weft.relay.op.registry import op_call
 from weft.relay.transform.simplify_inference import expand_to_axis
-from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import map_parts, rewrite
 
 __all__ = ["canonicalize_cast", "canonicalize_ops"]
 
 
-@function_pass(kind=Function)
-def canonicalize_ops(func: Function, mod: IRModule) -> Function:
+@typed_function_pass
+def canonicalize_ops(func: Function) -> Function:
     """Write the addition of a bias as ``expand_dims`` and ``add``.
 
     Requires
-        Types, from which ranks are read; a call without them stays.
+        Any form; types are inferred where there are none.
     Ensures
-        No ``nn.bias_add`` of typed tensors. New expressions have no types.
+        No ``nn.bias_add``. New expressions have no types.
     Example
         Before::
 
@@ -46,15 +46,15 @@ def canonicalize_ops(func: Function, mod: IRModule) -> Function:
         made = op_call("add", e.args[0], bias)
         return Call(made.op, made.args, made.attrs, ty=e.ty, span=e.span)
 
-    return func if is_primitive(func) else rewrite(func, rule)
+    return rewrite(func, rule)
 
 
-@function_pass(kind=Function)
-def canonicalize_cast(func: Function, mod: IRModule) -> Function:
+@typed_function_pass
+def canonicalize_cast(func: Function) -> Function:
     """Give each user of a cast to a wider type a cast of its own, so that it fuses with all of them.
 
     Requires
-        Types, from which widths are read.
+        Any form; types are inferred where there are none.
     Ensures
         The same form; no cast to a wider type has several users.
     Example
@@ -75,8 +75,6 @@ def canonicalize_cast(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``CanonicalizeCast``.
     """
-    if is_primitive(func):
-        return func
     taken: dict[int, Call] = {}
 
     def own(e: Any) -> Any:

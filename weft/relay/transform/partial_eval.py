@@ -31,12 +31,14 @@ from weft.relay.expr import (
 )  # fmt: skip
 from weft.relay.transform.copying import renamed_pattern, typed
 from weft.relay.transform.effects import Effects
+from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.known import NO, UNKNOWN, evaluate_call
 from weft.relay.transform.lambda_lift import is_closure
 from weft.relay.transform.residual import (
     Environment,
     KnownCall,
     KnownClosure,
+    KnownRef,
     Scope,
     Value,
     arrays_of,
@@ -44,7 +46,7 @@ from weft.relay.transform.residual import (
 )  # fmt: skip
 from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
 from weft.relay.types import FuncType, TypeVar
-from weft.relay.walk import parts, pattern_vars, subexpressions
+from weft.relay.walk import pattern_vars, subexpressions
 
 __all__ = ["partial_evaluate"]
 
@@ -62,9 +64,10 @@ def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
     Requires
         Any form.
     Ensures
-        Functions in which something was decided are in A-normal form, and need types again; others are as they were.
-        Effects are neither lost nor repeated nor put in another order. A recursive function is unrolled where what
-        is known of its arguments changes from call to call and decides when it ends.
+        Functions in which something was decided are in A-normal form; others are as they were. All have types.
+        Effects are neither lost nor repeated nor put in another order; what a cell holds is known until something
+        unknown may write it. A recursive function is unrolled where what is known of its arguments changes from call
+        to call and decides when it ends.
     Example
         Before::
 
@@ -102,7 +105,7 @@ def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
         return made if evaluator.decided else f
 
     effects = Effects(named)
-    return mod.with_functions({v: with_deep_stack(lambda v=v, f=f: run(v, f)) for v, f in mod.items()})
+    return infer_type()(mod.with_functions({v: with_deep_stack(lambda v=v, f=f: run(v, f)) for v, f in mod.items()}))
 
 
 class _Unbounded(Exception):
@@ -133,12 +136,14 @@ class Evaluator:
         self.left: set[int] = set()  # functions whose own bodies are being made: calls of them stay
         self.refused: set[tuple[int, Any]] = set()
         self.type_vars: frozenset[TypeVar] = frozenset()
+        self.store: dict[Any, Value] = {}  # what cells hold at this point
 
     def left_of(self, func: Function, env: Environment) -> Function:
         """Return what is left of a function whose arguments are not known."""
-        saved = self.active, self.choices, self.type_vars
+        saved = self.active, self.choices, self.type_vars, self.store
         again = id(func) in self.left
-        self.active, self.choices, self.type_vars = {}, 0, self.type_vars | set(func.type_params)
+        self.active, self.choices, self.store = {}, 0, {}
+        self.type_vars |= set(func.type_params)
         self.left.add(id(func))
         inner = Environment(env)
         params = tuple(Var(p.name_hint, self.type_left(p.ty, env), span=p.span) for p in func.params)
@@ -146,7 +151,7 @@ class Evaluator:
         scope = Scope()
         body = scope.finish(self.value(func.body, inner, scope))
         made = Function(params, body, self.type_left(func.ret_type, env), func.type_params, func.attrs, span=func.span)
-        self.active, self.choices, self.type_vars = saved
+        self.active, self.choices, self.type_vars, self.store = saved
         if not again:
             self.left.discard(id(func))
         return made
@@ -193,14 +198,14 @@ class Evaluator:
             return self.run_body(closure, ty_args, args, scope)
         self.active[id(func)] = made = _Activation(self.choices, self.steps + self.max_steps // 4)
         made.seen.add(known)
-        start, choices, decided = len(scope.bindings), self.choices, self.decided
+        start, choices, decided, store = len(scope.bindings), self.choices, self.decided, dict(self.store)
         try:
             return self.run_body(closure, ty_args, args, scope)
         except _Unbounded as e:
             if e.func is not func:
                 raise
             del scope.bindings[start:]
-            self.choices, self.decided = choices, decided
+            self.choices, self.decided, self.store = choices, decided, store
             self.refused.add(shape)
             return None
         finally:
@@ -218,11 +223,19 @@ class Evaluator:
 
     def in_choice(self, e: Any, env: Environment) -> tuple[Scope, Value]:
         """Evaluate what may be reached or not."""
-        scope = Scope()
+        scope, before = Scope(), dict(self.store)
         self.choices += 1
         value = self.value(e, env, scope)
         self.choices -= 1
+        self.store = before
         return scope, value
+
+    def after_choice(self, scopes: list[Scope]) -> bool:
+        """Say whether branches have effects, after which nothing is known of cells."""
+        effects = any(s.has_effects() for s in scopes)
+        if effects:
+            self.store = {}
+        return effects
 
 
 evaluate = Dispatch(
@@ -296,7 +309,7 @@ def _if(e: If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any
     def make() -> If:
         return If(cond.atom(), yes[0].finish(yes[1]), no[0].finish(no[1]), span=e.span)
 
-    return scope.add(hint, make, needed=yes[0].has_effects() or no[0].has_effects())
+    return scope.add(hint, make, needed=ev.after_choice([yes[0], no[0]]))
 
 
 @evaluate.on(Match)
@@ -325,7 +338,7 @@ def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *
         clauses = [Clause(renamed_pattern(c.lhs, new), s.finish(v), span=c.span) for c, new, s, v in made]
         return Match(data.atom(), tuple(clauses), e.complete, span=e.span)
 
-    return scope.add(hint, make, needed=not e.complete or any(s.has_effects() for _, _, s, _ in made))
+    return scope.add(hint, make, needed=ev.after_choice([s for _, _, s, _ in made]) or not e.complete)
 
 
 def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[Var, Value]]) -> Any:
@@ -351,10 +364,30 @@ def _items(value: Value, n: int, scope: Scope) -> tuple[Value, ...]:
     return tuple(scope.add("x", lambda i=i: TupleGetItem(value.atom(), i)) for i in range(n))  # type: ignore[misc]
 
 
-@evaluate.on(RefCreate, RefRead, RefWrite)
-def _reference(e: Any, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
-    operands = [ev.value(part, env, scope) for part in parts(e)]
-    return scope.add(hint, lambda: type(e)(*[v.atom() for v in operands], span=e.span), needed=True)
+@evaluate.on(RefCreate)
+def _ref_create(e: RefCreate, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    value, cell = ev.value(e.value, env, scope), KnownRef()
+    ev.store[cell] = value
+    return scope.add(hint, lambda: RefCreate(value.atom(), span=e.span), cell, needed=True)
+
+
+@evaluate.on(RefRead)
+def _ref_read(e: RefRead, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    ref = ev.value(e.ref, env, scope)
+    if ref.known in ev.store:
+        ev.decided += 1
+        return ev.store[ref.known]
+    return scope.add(hint, lambda: RefRead(ref.atom(), span=e.span), needed=True)
+
+
+@evaluate.on(RefWrite)
+def _ref_write(e: RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+    ref, value = ev.value(e.ref, env, scope), ev.value(e.value, env, scope)
+    if type(ref.known) is KnownRef:
+        ev.store[ref.known] = value
+    else:
+        ev.store.clear()  # it may be any of them
+    return scope.add(hint, lambda: RefWrite(ref.atom(), value.atom(), span=e.span), needed=True)
 
 
 @evaluate.on(Call)
@@ -374,7 +407,10 @@ def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_:
     def make() -> Call:
         return Call(op.atom(), tuple(a.atom() for a in args), e.attrs, kept, span=e.span)
 
-    return scope.add(hint, make, needed=closure is None or ev.effects.of_function(closure.func))
+    impure = closure is None or ev.effects.of_function(closure.func)
+    if impure:
+        ev.store.clear()
+    return scope.add(hint, make, needed=impure)
 
 
 def _operation(e: Call, types: tuple[Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:

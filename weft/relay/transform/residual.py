@@ -16,7 +16,17 @@ import numpy as np
 from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function, Var, lets
 
-__all__ = ["Binding", "Environment", "KnownCall", "KnownClosure", "Scope", "Value", "arrays_of", "signature"]
+__all__ = [
+    "Binding",
+    "Environment",
+    "KnownCall",
+    "KnownClosure",
+    "KnownRef",
+    "Scope",
+    "Value",
+    "arrays_of",
+    "signature",
+]
 
 _SMALL = 64  # bytes of constants whose elements tell calls apart
 
@@ -55,7 +65,7 @@ class Environment:
 class Value:
     """What is known, and what stands for it.
 
-    ``known`` is a Constant, a tuple of values, a :class:`KnownCall`, a :class:`KnownClosure` or None.
+    ``known`` is a Constant, a tuple of values, a :class:`KnownCall`, :class:`KnownClosure`, :class:`KnownRef` or None.
     """
 
     __slots__ = ("binding", "known", "name")
@@ -84,6 +94,10 @@ class KnownClosure:
 
     func: Function
     env: Environment
+
+
+class KnownRef:
+    """A cell that was made here; what it holds is known as long as nothing unknown may have written it."""
 
 
 class Scope:

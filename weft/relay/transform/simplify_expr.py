@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.ir import DataType, IRModule, as_int, function_pass
+from weft.ir import DataType, as_int
 from weft.relay.expr import Call, Constant, Function, Var
 from weft.relay.op.registry import op_call
-from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import rewrite
 
 __all__ = ["simplify_expr"]
@@ -20,12 +20,12 @@ Rule = Callable[[Call, Callable[[Any], Any]], Any]
 _RULES: dict[str, list[Rule]] = {}
 
 
-@function_pass(kind=Function)
-def simplify_expr(func: Function, mod: IRModule) -> Function:
+@typed_function_pass
+def simplify_expr(func: Function) -> Function:
     """Remove reshapes, transposes, casts and arithmetic without effect, join those that follow each other.
 
     Requires
-        Types; what depends on the type of an expression without one stays.
+        Any form; types are inferred where there are none.
     Ensures
         The same form and values. ``zeros_like`` and its kin of known shapes are ``zeros`` of that shape.
     Example
@@ -43,8 +43,6 @@ def simplify_expr(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``SimplifyExpr``.
     """
-    if is_primitive(func):
-        return func
     values: dict[Var, Any] = {}
 
     def meaning(e: Any) -> Any:

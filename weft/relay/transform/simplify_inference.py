@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.ir import IRModule, as_int, function_pass
+from weft.ir import as_int
 from weft.relay.expr import Call, Function, TupleGetItem, Var, const
 from weft.relay.op.registry import get, op_call
-from weft.relay.transform.to_a_normal_form import is_primitive
+from weft.relay.transform.typed_pass import typed_function_pass
 from weft.relay.walk import rewrite
 
 __all__ = ["expand_to_axis", "simplify_inference"]
 
 
-@function_pass(kind=Function)
-def simplify_inference(func: Function, mod: IRModule) -> Function:
+@typed_function_pass
+def simplify_inference(func: Function) -> Function:
     """Decompose normalizations of batches, layers, instances, groups and vectors; dropout becomes its input.
 
     Requires
-        Types, from which ranks and element types are read; a call without them stays.
+        Any form; ranks and element types are read from types, which are inferred where there are none.
     Ensures
         No such operators, less batch normalizations whose new statistics are used. New expressions have no types.
     Example
@@ -44,8 +44,6 @@ def simplify_inference(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``SimplifyInference``.
     """
-    if is_primitive(func):
-        return func
     named: dict[Var, Any] = {}
 
     def learn(var: Var, value: Any) -> None:

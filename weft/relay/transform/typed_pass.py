@@ -1,0 +1,27 @@
+"""Passes over functions that read types: what has none gets them first."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import IRModule, module_pass
+from weft.relay.expr import Function
+from weft.relay.infer import infer_module
+from weft.relay.transform.to_a_normal_form import is_primitive
+
+__all__ = ["typed_function_pass"]
+
+
+def typed_function_pass(fn: Callable[[Function], Function]) -> Any:
+    """Turn ``fn(func)`` into a pass over the functions of a module, which have their types."""
+
+    @functools.wraps(fn)
+    def over_module(mod: IRModule) -> IRModule:
+        typed = infer_module(mod)
+        return typed.with_functions(
+            {v: fn(f) if type(f) is Function and not is_primitive(f) else f for v, f in typed.items()}
+        )
+
+    return module_pass(over_module)
