@@ -218,6 +218,13 @@ def test_a_stale_type_is_replaced():
     assert new.ty == new.args[0].ty == z.ty
 
 
+def test_elements_of_a_typed_tuple_may_have_lost_their_types():
+    x = relay.var("x", shape=(2,))
+    element = relay.If(relay.const(True), x, x)
+    pair = relay.Tuple((x, element), ty=relay.TupleType((x.ty, x.ty)))
+    assert relay.infer_type(op_call("concatenate", pair)).ty == relay.TensorType((4,))
+
+
 @pytest.mark.parametrize("nest", ["lets", "calls", "functions", "data"])
 def test_deep_programs(nest):
     n, x = 400 if nest == "functions" else 5000, relay.var("x", shape=(2,))

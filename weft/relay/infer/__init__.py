@@ -3,6 +3,6 @@
 Read in this order: ``unify``, ``state``, ``operators``, ``pending``, ``data_types``, ``constraints``, ``rebuild``.
 """
 
-from weft.relay.infer.program import infer, infer_module, infer_type
+from weft.relay.infer.program import infer, infer_module, infer_type, inferred_type
 
-__all__ = ["infer", "infer_module", "infer_type"]
+__all__ = ["infer", "infer_module", "infer_type", "inferred_type"]

@@ -68,10 +68,12 @@ def _not_tensors(op: RelayOp, args: tuple[Type, ...]) -> tuple[str, str, Type] |
 def _with_type(arg: Any, ty: Type) -> Any:
     """Return an argument with its type, each unknown dimension of its own; what is no constant is a variable."""
     own = _own_dimensions(ty)
-    if isinstance(arg, Constant) or (arg.ty is ty and own is ty and not isinstance(arg, Var)):
-        return arg if arg.ty is ty else Constant(arg.data, ty=ty)
-    if isinstance(arg, Tuple) and isinstance(own, TupleType):
-        return Tuple(tuple(_with_type(f, t) for f, t in zip(arg.fields, own.fields, strict=True)), ty=own)
+    if isinstance(arg, Tuple) and isinstance(own, TupleType):  # whose fields may have no types yet, or old ones
+        return Tuple(tuple([_with_type(f, t) for f, t in zip(arg.fields, own.fields, strict=True)]), ty=own)
+    if arg.ty is ty and (isinstance(arg, Constant) or (own is ty and not isinstance(arg, Var))):
+        return arg
+    if isinstance(arg, Constant):
+        return Constant(arg.data, ty=ty)
     return Var("_", own)
 
 
