@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import numpy as np
@@ -46,6 +47,9 @@ def test_names_are_attributes() -> None:
     assert relay.nn.dense is relay.op.nn.dense
     assert relay.op.nn.dense is relay.op.constructor("nn.dense")
     assert relay.op.op.get("nn.dense") is relay.op.get("nn.dense") is relay.nn.dense(x, x).op
+    assert relay.op.tensor.exp is relay.exp
+    assert importlib.import_module("weft.relay.op.transform").reshape is relay.reshape
+    assert relay.sort is relay.op.sort is relay.op.constructor("sort")
     assert "softmax" in dir(relay.nn)
     assert "dense" not in dir(relay)
     with pytest.raises(AttributeError, match="no_such"):

@@ -86,6 +86,18 @@ def test_the_interpreter_runs_a_network() -> None:
     np.testing.assert_allclose(found, y / y.sum(-1, keepdims=True), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["mlp", "synthetic"])
+@pytest.mark.parametrize("kind", ["vm", "graph", "aot"])
+def test_networks_are_compiled(kind: str, name: str) -> None:
+    args = {"mlp": (3,), "synthetic": ()}[name]
+    mod, params = getattr(testing, name).get_workload(*args)
+    data = next(p.ty for p in mod["main"].params if p.name_hint == "data")
+    x = np.random.default_rng(3).normal(size=data.concrete_shape).astype("float32")
+    expected = relay.create_executor("debug", mod).evaluate()(x, **params).numpy()
+    found = relay.create_executor(kind, mod, params=params).evaluate()(x).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
 def test_the_lstm_is_an_lstm() -> None:
     mod, params = testing.lstm.get_workload(2, 4, batch_size=3)
     rng = np.random.default_rng(2)

@@ -3,6 +3,8 @@
 Constructors are attributes: ``relay.op.add``, ``relay.op.nn.dense``; ``relay.op.get`` gives the node of an operator.
 """
 
+import sys
+
 from weft.relay.op import activation as _activation
 from weft.relay.op import annotation, dyn, image, nn, op, vision
 from weft.relay.op import conv as _conv
@@ -48,5 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 scatter, sort = constructor("scatter"), constructor("sort")  # the operators, not the modules of these names
+
+algorithm = tensor = transform = sys.modules[__name__]  # TVM's modules that constructors are divided over
 
 __getattr__, __dir__ = namespace("")

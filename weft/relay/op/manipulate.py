@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from weft.ir import PrimExpr, as_int, floordiv, int64, select
 from weft.op import normalize_axis, product, simplify
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
-from weft.relay.op.shapes import dims, is_computed, numbers, rank, shape_argument, shape_of_dims
+from weft.relay.op.shapes import axis_of, dims, is_computed, numbers, rank, shape_argument, shape_of_dims
 
 __all__ = ["reshape", "reshaped", "reverse_reshape"]
 
@@ -212,7 +213,23 @@ declare("reverse", "data", {"axis": 0}, expand=lambda data, axis: shared("flip",
 declare("concatenate", "data:tensors", {"axis": 0}, expand=lambda data, axis: shared("concat", data, axis=axis),
         doc="Join along an axis.")  # fmt: skip
 declare("stack", "data:tensors", {"axis": 0}, expand="stack", doc="Join along a new axis.")
-declare("split", "data", {"indices_or_sections": REQUIRED, "axis": 0}, expand="split",
+
+
+def _split(data: ir.Expr, indices_or_sections: Any, axis: int = 0) -> ir.Expr:
+    dim = as_int(dims(data)[axis_of("split", data, axis)])
+    if isinstance(indices_or_sections, tuple):
+        points = [0, *(int(p) for p in indices_or_sections), *([] if dim is None else [dim])]
+        if any(a > b for a, b in itertools.pairwise(points)):
+            raise ShapeMismatch("split: the indices do not ascend inside of the axis", where=data.span,
+                                expected=f"indices of 0..{'?' if dim is None else dim}",
+                                found=str(indices_or_sections))  # fmt: skip
+    elif int(indices_or_sections) < 1 or (dim is not None and dim % int(indices_or_sections)):
+        raise ShapeMismatch("split: the axis cannot be cut into so many equal parts", where=data.span,
+                            expected=f"a divisor of {dim}", found=str(indices_or_sections))  # fmt: skip
+    return shared("split", data, indices_or_sections=indices_or_sections, axis=axis)
+
+
+declare("split", "data", {"indices_or_sections": REQUIRED, "axis": 0}, expand=_split,
         outputs=lambda made: _sections(made.attrs["indices_or_sections"]),
         doc="Cut along an axis into equal parts, or at indices; returns a tuple.")  # fmt: skip
 
