@@ -64,6 +64,26 @@ def call_library(d, ty, scope):
     return relay.Call(gv, tuple(args), ty_args=tuple(explicit))
 
 
+def named_function(d, ty, scope):
+    """A function of the module or a constructor, as a value."""
+    return d.pick(d.function_values(ty))
+
+
+def local_polymorphic(d, ty, scope):
+    """A polymorphic function of a let, called at two types."""
+    a, b = relay.TypeVar("T"), d.data_type(scope)
+    f, x, y = d.name(), relay.var("x", a), relay.var("y")
+    inner = scope.with_((x, a))
+    inner.types = (*scope.types, a)
+    func = relay.Function([x], d.expr(a, inner), a, [a])
+    first = d.expr(ty, scope)
+    second = d.expr(b, scope)
+    rest = d.expr(ty, scope.with_((y, ty)))
+    return relay.Let(
+        f, func, relay.Let(y, relay.Call(f, (first,)), relay.Let(d.name(), relay.Call(f, (second,)), rest))
+    )
+
+
 def match(d, ty, scope):
     """A match of a value whose patterns cover all values, after some that may not."""
     inner = d.lib.type_of(d.pick(("Option", "List", "Tree", "Rose")), d.data_type(scope))

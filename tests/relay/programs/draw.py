@@ -102,7 +102,9 @@ class Drawer:
             out += [control.call_library]
         if self.first_order:
             return out
-        out += [control.choice]
+        out += [control.choice, control.local_polymorphic]
+        if isinstance(ty, relay.FuncType) and self.function_values(ty):
+            out += [control.named_function] * 3
         out += [control.match, control.match]
         if is_data(ty):
             out.append(control.through_cell)
@@ -154,6 +156,17 @@ class Drawer:
         """The type parameters of a data type's definition, and what they stand for."""
         definition = self.lib.mod.type_definitions[self.lib.types[ty.func.name_hint][0]]
         return list(zip(definition.type_vars, ty.args, strict=True))
+
+    def function_values(self, ty):
+        """Functions of the module and constructors that are of a function type."""
+        found = [gv for gv, t in self.functions if not t.type_params and same(t, ty)]
+        if isinstance(ty.ret_type, relay.TypeCall):
+            known = self.parameters_of(ty.ret_type)
+            for c in self.lib.types[ty.ret_type.func.name_hint][1]:
+                types = [replace(t, known) for t in c.inputs]
+                if len(types) == len(ty.arg_types) and all(map(same, types, ty.arg_types)):
+                    found.append(c)
+        return found
 
     def function(self, ty, scope, draw_body):
         """A function, which sees the variables around it."""

@@ -124,9 +124,23 @@ def tuple_types(leaves):
 
 def any_types(lib, leaves=None):
     """Types of any value: functions and references too. A reference holds data, so that recursion is what it seems."""
-    data = data_types(lib, leaves)
-    functions = st.builds(lambda a, r: relay.FuncType(tuple(a), r), st.lists(data, max_size=2), data)
-    return st.one_of(data, functions, data.map(relay.RefType), st.tuples(data, functions).map(relay.TupleType))
+    data = data_types(lib, leaves, 1)
+    functions = function_types(data, data)
+    cells = data.map(relay.RefType)
+    inner = st.one_of(functions, cells)
+    return st.one_of(
+        data,
+        functions,
+        cells,
+        function_types(data | functions | cells, data | functions),
+        st.builds(lib.type_of, st.sampled_from(("Option", "List")), inner),
+        st.tuples(data, inner).map(relay.TupleType),
+    )
+
+
+def function_types(params, result):
+    """Types of functions."""
+    return st.builds(lambda p, r: relay.FuncType(tuple(p), r), st.lists(params, max_size=2), result)
 
 
 @st.composite
