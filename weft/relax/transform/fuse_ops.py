@@ -36,7 +36,7 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 from weft.relax.infer import function_type
 from weft.relax.rename import variables
 
-__all__ = ["fuse_ops", "fusion_groups"]
+__all__ = ["fuse_ops", "fusion_groups", "fusion_kind"]
 
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
 
@@ -124,7 +124,7 @@ class _Graph:
         self.bindings = block.bindings
         self.index = {id(b.var): i for i, b in enumerate(block.bindings)}
         n = len(block.bindings)
-        self.kind = [_fusion_kind(b) for b in block.bindings]
+        self.kind = [fusion_kind(b) for b in block.bindings]
         self.shape = [_shape(b.var.ty) for b in block.bindings]
         self.users: list[list[int]] = [[] for _ in range(n)]
         self.extern = [id(b.var) in used_outside for b in block.bindings]
@@ -206,7 +206,8 @@ class _Graph:
                 self.group_size[root] += self.group_size[r]
 
 
-def _fusion_kind(binding: Any) -> int:
+def fusion_kind(binding: Any) -> int:
+    """How the operation of a binding takes part in fusion: a number of :class:`~weft.op.Fusion`."""
     value = binding.value
     if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
         return int(Fusion.OPAQUE)

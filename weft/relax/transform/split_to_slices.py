@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, IRModule, Op, TensorType, TupleGetItem, as_int, function_pass
-from weft.op import Fusion, get_op_def, make_call
-from weft.relax.core_ops import CORE_OPS, is_op
+from weft.ir import Call, Expr, Function, IRModule, TensorType, TupleGetItem, as_int, function_pass
+from weft.op import Fusion, make_call
+from weft.relax.core_ops import is_op
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.transform.fuse_ops import fusion_kind
 
 __all__ = ["split_to_slices"]
 
@@ -79,7 +80,7 @@ def _replaceable(func: Function) -> dict[int, tuple[Expr, int, list[int]]]:
                 found[id(b.var)] = (value.args[0], value.attrs["axis"] % value.args[0].ty.ndim, ends)
         elif isinstance(value, TupleGetItem) and id(value.tuple_value) in found:
             parts[id(b.var)] = id(value.tuple_value)
-        elif not _is_elementwise(value):
+        elif fusion_kind(b) > Fusion.BROADCAST:
             _drop(value, parts, found)
     _drop(func.body.body if hasattr(func.body, "body") else func.body, parts, found)
     return found
@@ -104,10 +105,3 @@ def _ends(call: Call) -> list[int] | None:
         at += size
         ends.append(at)
     return ends
-
-
-def _is_elementwise(value: Any) -> bool:
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name.removeprefix("relax.") in CORE_OPS:
-        return False
-    fusion = get_op_def(value.op).fusion
-    return int(fusion(value) if callable(fusion) else fusion) <= Fusion.BROADCAST
