@@ -175,7 +175,25 @@ def @main() {
    |    let %f = fn (%g) { %g(%g) };
    |                       ^^^^^^
   expected fn (_) -> _, found _
-  help: a function that is its own argument has no type""",
+  help: only a data type may have itself in its parts: `type T { .. }`""",
+    ),
+    "a type that would contain itself through another": (
+        """
+def @main(%c: bool) {
+  let %f = fn (%a, %b) {
+    let %r = ref(%b);
+    let %u = ref_write(%r, (%a, 1));
+    if (%c) { %a } else { %b }
+  };
+  0
+}""",
+        """
+the branches of an if have different types, and none fits: it would be a part of itself
+  --> program:5:5
+   |      if (%c) { %a } else { %b }
+   |      ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  expected (_, int32), found _
+  help: only a data type may have itself in its parts: `type T { .. }`""",
     ),
     "an argument of which nothing is known": (
         """

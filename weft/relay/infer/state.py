@@ -93,7 +93,7 @@ class Inference:
             return self.unifier.flow(src, dst)
         except InfiniteType as e:
             self.fail(f"{what}, and none fits: it would be a part of itself", node, expected=e.expected,
-                      found=e.found, help="a function that is its own argument has no type")  # fmt: skip
+                      found=e.found, help="only a data type may have itself in its parts: `type T { .. }`")  # fmt: skip
         except Mismatch as e:
             self.fail(what, node, expected=dst, found=src, help=help or self._difference(e, src, dst))
         return dst

@@ -185,7 +185,7 @@ class Unifier:
         return dst
 
     def _bind(self, unknown: IncompleteType, ty: Type) -> None:
-        if type(ty) in _COMPOSITE and self._occurs(unknown, ty):
+        if type(ty) is not TensorType and self._occurs(unknown, ty):
             raise InfiniteType(unknown, ty)
         self._set(unknown, ty)
 
