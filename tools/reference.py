@@ -1,7 +1,7 @@
 """``make docs``: write the generated pages under ``docs/reference``.
 
 ``grammar.md`` is the grammar of the IR, from the node classes; ``operators.md`` lists the operators, from the registry;
-``onnx.md`` lists the ONNX operators that the importer converts.
+``relay-operators.md`` lists Relay's; ``onnx.md`` lists the ONNX operators that the importer converts.
 """
 
 from __future__ import annotations
@@ -64,6 +64,20 @@ def operators() -> str:
     return NOTE + "# Operators\n\nEach is declared once, in `weft/op/`.\n\n" + "\n".join(rows) + "\n"
 
 
+def relay_operators() -> str:
+    """A table of Relay's registry, without the operators of the compiler."""
+    rows = ["| operator | inputs | attributes | result |", "| --- | --- | --- | --- |"]
+    for name in weft.relay.op.list_ops():
+        declared = weft.relay.op.declaration(name)
+        if declared.infer is None:
+            inputs = " ".join(i.name + ("?" if i.optional else "") for i in declared.inputs)
+            shown = (k if v is weft.relay.op.REQUIRED else f"{k}={v!r}" for k, v in declared.attrs.items())
+            rows.append(f"| `{name}` | {inputs} | {_cell(', '.join(shown))} | {declared.doc} |")
+    text = "# Relay's operators\n\nEach is declared once, in `weft/relay/op/`, as an expression of [operators]"
+    text += "(operators.md) that every dialect shares. Constructors have their names: `relay.nn.dense(data, weight)`.\n"
+    return NOTE + text + "\n" + "\n".join(rows) + "\n"
+
+
 def onnx_operators() -> str:
     """A paragraph a domain."""
     domains: dict[str, list[str]] = defaultdict(list)
@@ -96,7 +110,9 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Write the pages."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in (("grammar", grammar()), ("operators", operators()), ("onnx", onnx_operators())):
+    pages = {"grammar": grammar(), "operators": operators(), "relay-operators": relay_operators(),
+             "onnx": onnx_operators()}  # fmt: skip
+    for name, text in pages.items():
         (FOLDER / f"{name}.md").write_text(text)
         print(f"wrote docs/reference/{name}.md")
 

@@ -27,8 +27,15 @@ def _reduction(name: str) -> Any:
     return expand
 
 
-for _name in ("sum", "prod", "max", "min", "mean", "all", "any"):
-    declare(_name, "data", _ATTRS, expand=_reduction(_name), doc=f"The {_name} over axes.")
+_DOCS = {
+    "sum": "The sum of the elements over axes.", "prod": "The product of the elements over axes.",
+    "max": "The greatest element over axes.", "min": "The least element over axes.",
+    "mean": "The arithmetic mean over axes.", "all": "Whether all elements over axes are true.",
+    "any": "Whether any element over axes is true.",
+}  # fmt: skip
+
+for _name, _doc in _DOCS.items():
+    declare(_name, "data", _ATTRS, expand=_reduction(_name), doc=_doc)
 
 
 def _arg(name: str) -> Any:
