@@ -100,17 +100,18 @@ class Tokens:
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the next token (or one after it) and stay."""
-        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+        return self.tokens[self.at + ahead]
 
     def next(self) -> Token:
         """Return the next token and step over it."""
-        token = self.peek()
-        self.at = min(self.at + 1, len(self.tokens) - 1)
+        token = self.tokens[self.at]
+        if token.kind != "end":
+            self.at += 1
         return token
 
     def sees(self, *texts: str) -> bool:
         """Whether the next token is one of these words or signs."""
-        token = self.peek()
+        token = self.tokens[self.at]
         return token.text in texts and token.kind in ("punct", "name", "match")
 
     def take(self, text: str) -> Token | None:
@@ -147,21 +148,23 @@ class Tokens:
             m = _TOKENS.match(text, at)
             if m is None:
                 self._unknown(at)
-            kind, at = str(m.lastgroup), m.end()
-            token = Token(kind, m.group(), m.start(), m.end())
+            kind, start, at = str(m.lastgroup), at, m.end()
+            if kind == "space":
+                continue
+            token = Token(kind, m.group(), start, at)
             if kind == "comment":
                 at = self._after_comment(token)
             elif kind == "metadata":
-                self.metadata = Token(kind, text[at:], m.start(), m.end())
+                self.metadata = Token(kind, text[at:], start, at)
                 break
             elif kind == "version":
                 self._take_version(token, found)
-            elif kind != "space":
+            else:
                 if token.text[-1] == '"':
                     self._check_string(token)
                 found.append(token)
         end = len(text.rstrip()) if self.metadata is None else self.metadata.start
-        return [*found, Token("end", "", end, end + 1)]
+        return found + [Token("end", "", end, end + 1)] * 3  # so that one may look ahead
 
     def _unknown(self, at: int) -> NoReturn:
         where = Token("", self.text[at], at, at + 1)
