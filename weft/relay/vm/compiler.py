@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft.error import CodegenError, InvalidArgument
 from weft.ir import BaseFunc, Expr, IRModule, substitute
 from weft.relax import compile_kernels
 from weft.relay.expr import Function, const
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
-from weft.relay.vm.targets import Targets
+from weft.relay.vm.targets import CPU_KINDS, Targets
 from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
 from weft.tir import PrimFunc
@@ -99,6 +99,9 @@ class VMCompiler:
             if isinstance(f, PrimFunc):
                 by_device.setdefault(f.attrs.get(KERNEL_DEVICE, 0), IRModule({}))[v] = f
         targets = (*self._targets.targets, self._targets.host_target)
+        gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.name not in CPU_KINDS]
+        if gpus:
+            raise CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
         made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
         for module in made[1:]:
             made[0].import_module(module)

@@ -11,9 +11,10 @@ from weft.error import InvalidArgument
 from weft.relay.op.annotation import device_name
 from weft.target import Target
 
-__all__ = ["Targets"]
+__all__ = ["CPU_KINDS", "Targets"]
 
-_DEVICE_TYPES = {"llvm": "cpu", "c": "cpu"}
+CPU_KINDS = frozenset(("llvm", "c"))
+"""The kinds of targets whose device is the CPU."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Targets:
         count: Counter[str] = Counter()
         names: list[str] = []
         for t in targets:
-            kind = _DEVICE_TYPES.get(t.kind.name, t.kind.name)
+            kind = "cpu" if t.kind.name in CPU_KINDS else t.kind.name
             names.append(f"{kind}:{count[kind]}")
             count[kind] += 1
         return Targets(tuple(names), targets)
