@@ -11,7 +11,8 @@ INT = scalar("int32")
 
 def let(d, ty, scope):
     """``let x = value; body``, annotated or not."""
-    inner = d.any_type(scope)
+    functions = [t for _, t in d.functions if not t.type_params]
+    inner = d.pick(functions) if functions and d.chance(4) else d.any_type(scope)
     value = d.expr(inner, scope)
     v = d.name(inner if d.chance(2) else None)
     return relay.Let(v, value, d.expr(ty, scope.with_((v, inner))))

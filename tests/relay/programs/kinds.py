@@ -135,7 +135,18 @@ def any_types(lib, leaves=None):
         function_types(data | functions | cells, data | functions),
         st.builds(lib.type_of, st.sampled_from(("Option", "List")), inner),
         st.tuples(data, inner).map(relay.TupleType),
+        constructor_types(lib, data),
     )
+
+
+@st.composite
+def constructor_types(draw, lib, data):
+    """Types of constructors as functions."""
+    name = draw(st.sampled_from(("Option", "List", "Pair")))
+    header, ctors = lib.types[name]
+    ty = header(*(draw(data) for _ in lib.mod.type_definitions[header].type_vars))
+    known = list(zip(lib.mod.type_definitions[header].type_vars, ty.args, strict=True))
+    return relay.FuncType(tuple(replace(t, known) for t in ctors[-1].inputs), ty)
 
 
 def function_types(params, result):
