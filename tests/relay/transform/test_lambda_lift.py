@@ -32,7 +32,7 @@ def test_closures_of_closures():
 def test_a_recursive_closure_makes_itself():
     x, i, s, loop = relay.var("x", CELL), relay.var("i", "int32"), relay.var("s", CELL), relay.var("loop")
     func = relay.Function([i, s], relay.If(i < 10, loop(i + 1, s + x), s))
-    mod = lift(relay.Let(loop, func, loop(0, x)), x)
+    mod = lift(relay.Let(loop, func, loop), x)
     assert len(mod) == 2
     holder = mod["lifted_name1"]
     (held,), itself = holder.params, relay.var("loop")
@@ -42,6 +42,28 @@ def test_a_recursive_closure_makes_itself():
     )
     assert held is not x
     assert_structural_equal(holder.body, own)
+
+
+def test_functions_that_are_only_called_take_what_they_captured():
+    x, i, s, loop = relay.var("x", CELL), relay.var("i", "int32"), relay.var("s", CELL), relay.var("loop")
+    func = relay.Function([i, s], relay.If(i < 10, loop(i + 1, s + x), s))
+    mod = lift(relay.Let(loop, func, loop(0, x)), x)
+    target, held = mod.get_global_var("lifted_name1"), relay.var("x", CELL)
+    expected = relay.Function([held, i, s], relay.If(i < 10, target(held, i + 1, s + held), s))
+    assert_structural_equal(mod["lifted_name1"], expected)
+    assert_structural_equal(mod["main"], relay.Function([x], target(x, 0, x)))
+
+
+def test_what_they_captured_is_handed_on():
+    x, y, n, f, g, h = (relay.var(v, "int32") for v in "xynfgh")
+    inner = relay.Function([n], f(n) + y)
+    body = relay.Let(f, relay.Function([n], n + x), relay.Let(g, inner, relay.Let(h, relay.Function([], g(y)), h())))
+    mod = lift(body, x, y)
+    assert [len(mod[f"lifted_name{i}"].params) for i in (1, 2, 3)] == [2, 3, 2]
+    assert not any(f.attrs for f in mod.functions.values())
+    closure = relay.Let(f, relay.Function([n], n + x), relay.Function([n], f(n)))
+    mod = lift(closure, x)
+    assert mod["lifted_name2"].attrs["Closure"] == 1 and [p.name_hint for p in mod["lifted_name2"].params] == ["x"]
 
 
 def test_functions_without_captures_are_called_by_name():
@@ -64,8 +86,11 @@ def test_closures_capture_recursive_functions():
     again = relay.Function([m], f(m - 1))
     func = relay.Function([n], relay.If(n < 1, x, relay.Let(g, again, g(n))))
     mod = lift(relay.Let(f, func, f(3)), x)
-    assert len(mod) == 3 and len(mod["lifted_name2"].params) == 1
-    assert mod["lifted_name2"].params[0].name_hint == "f"
+    assert len(mod) == 3 and [p.name_hint for p in mod["lifted_name2"].params] == ["x", "m"]
+    mod = lift(relay.Let(f, func, f), x)
+    assert len(mod) == 3 and [p.name_hint for p in mod["lifted_name2"].params] == ["f", "m"]
+    mod = lift(relay.Let(f, relay.Function([n], relay.Tuple([x, again])), f), x)
+    assert mod["lifted_name2"].attrs["Closure"] == 1 and mod["lifted_name2"].params[0].name_hint == "f"
     assert lift(relay.Let(f, relay.Function([n], n), f))["main"].body.name_hint == "lifted_name1"
     free_of_x = relay.Function([n], relay.If(n < 1, n, relay.Let(g, again, g(n))))
     mod = lift(relay.Let(f, free_of_x, f(3)))
@@ -73,12 +98,17 @@ def test_closures_capture_recursive_functions():
 
 
 def test_type_variables_of_the_function_around():
-    t, x, y = relay.TypeVar("T"), relay.var("x"), relay.var("y")
-    x, y = relay.var("x", t), relay.var("y", t)
-    mod = IRModule({"main": relay.Function([x], relay.Function([y], y), type_params=[t])})
-    assert LambdaLift()(mod)["lifted_name1"].type_params == (t,)
-    mod = IRModule({"main": relay.Function([x], relay.Function([y], relay.Tuple([x, y])), type_params=[t])})
-    assert LambdaLift()(mod)["lifted_name1"].type_params == (t,)
+    t, u = relay.TypeVar("T"), relay.TypeVar("U")
+    x, y, z, f = relay.var("x", t), relay.var("y", t), relay.var("z", u), relay.var("f")
+    for result in (y, relay.Tuple([x, y])):
+        mod = LambdaLift()(IRModule({"main": relay.Function([x], relay.Function([y], result), type_params=[t])}))
+        assert mod["lifted_name1"].type_params == (t,) and mod["lifted_name1"].attrs["Closure"] == 1
+        assert mod["main"].body.ty_args == (t,)
+    nil = relay.Constructor("Nil", (), relay.GlobalTypeVar("List"))
+    inner = relay.Function([z], relay.Tuple([relay.Call(nil, (), ty_args=(t,)), z]), type_params=[u])
+    body = relay.Let(f, inner, relay.Call(f, (x,), ty_args=(t,)))
+    mod = LambdaLift()(IRModule({"main": relay.Function([x], body, type_params=[t])}))
+    assert mod["lifted_name1"].type_params == (t, u) and mod["main"].body.ty_args == (t, t)
 
 
 def test_names_that_are_taken():
@@ -99,4 +129,4 @@ def test_deep_nests_and_long_chains():
         chain = relay.Call(relay.Function([], chain), ()) if _ % 1000 == 0 else chain + x
     mod = ToANormalForm()(IRModule({"main": relay.Function([x], chain)}))
     lifted = LambdaLift()(mod)
-    assert len(lifted) == 11 and len(let_chain(lifted["lifted_name1"].body.body)[0]) == 1001
+    assert len(lifted) == 11 and len(let_chain(lifted["lifted_name1"].body)[0]) == 1000

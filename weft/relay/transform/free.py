@@ -9,7 +9,7 @@ from weft.relay.expr import Function, Var
 from weft.relay.types import FuncType, TypeVar
 from weft.relay.walk import bound_by, subexpressions
 
-__all__ = ["Captures"]
+__all__ = ["Captures", "free_type_variables"]
 
 
 class Captures:
@@ -62,11 +62,16 @@ class Captures:
                 types += [v.ty for v in binders]
                 if isinstance(e, ir.Call):
                     types += e.ty_args
-        mentioned = list(ir.walk(tuple(t for t in types if t is not None)))
-        type_vars.update({t: None for t in mentioned if isinstance(t, TypeVar)})
-        quantified = {*func.type_params, *(p for t in mentioned if isinstance(t, FuncType) for p in t.type_params)}
+        type_vars.update(free_type_variables(types))
         self._vars[id(func)] = {v: None for v in used if v not in bound}
-        self._types[id(func)] = {t: None for t in type_vars if t not in quantified}
+        self._types[id(func)] = {t: None for t in type_vars if t not in func.type_params}
+
+
+def free_type_variables(types: list[Any]) -> dict[TypeVar, None]:
+    """Return the type variables that stand in types, some of which may be None, and that no type in them binds."""
+    mentioned = list(ir.walk(tuple(t for t in types if t is not None)))
+    bound = {p for t in mentioned if isinstance(t, FuncType) for p in t.type_params}
+    return {t: None for t in mentioned if isinstance(t, TypeVar) and t not in bound}
 
 
 def _inner(func: Function) -> list[Function]:

@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from weft.ir import IRModule, module_pass, with_deep_stack
 from weft.relay.expr import Call, Function, GlobalVar, Let, Var, lets
-from weft.relay.transform.free import Captures
+from weft.relay.transform.free import Captures, free_type_variables
 from weft.relay.transform.to_a_normal_form import is_primitive
-from weft.relay.walk import map_parts, substitute
+from weft.relay.types import TypeVar
+from weft.relay.walk import map_parts, parts, subexpressions, substitute
 
 __all__ = ["is_closure", "lambda_lift"]
 
 
 @module_pass
 def lambda_lift(mod: IRModule) -> IRModule:
-    """Move local functions into the module; what they capture become parameters of a function that makes the closure.
+    """Move local functions into the module; what they capture becomes parameters, or is held by closures.
 
     Requires
         Any form; in A-normal form it stays A-normal.
     Ensures
         No local functions, except as the result of functions with the attribute ``Closure``: their parameters are
-        what the closure holds. A recursive closure makes itself anew at its start; a function that captures nothing
-        is called by its name.
+        what the closure holds. A recursive closure makes itself anew at its start. A function that captures nothing
+        goes by its name in the module; one that is only called takes what it captured before its own arguments.
     Example
         Before::
 
             def @main(%x: Tensor[(2), float32]) {
               let %f = fn (%y: Tensor[(2), float32]) { add(%x, %y) };
-              %f(%x)
+              let %g = fn (%y: Tensor[(2), float32]) { multiply(%x, %y) };
+              (%f, %g(%x))
             }
 
         After::
 
             def @main(%x: Tensor[(2), float32]) {
               let %f = @lifted_name1(%x);
-              %f(%x)
+              (%f, @lifted_name2(%x, %x))
             }
 
             def @lifted_name1(%c: Tensor[(2), float32], Closure=1) {
               fn (%y: Tensor[(2), float32]) { add(%c, %y) }
             }
+
+            def @lifted_name2(%c: Tensor[(2), float32], %y: Tensor[(2), float32]) { multiply(%c, %y) }
     Cost
         Linear in the size of the functions, plus what each captures.
     Source
@@ -61,6 +66,9 @@ class _Lifter:
         self.mod, self.captures = mod, Captures()
         self.lifted: dict[GlobalVar, Function] = {}
         self.known: dict[Var, GlobalVar] = {}  # variables of functions that capture nothing
+        self.called: dict[Var, Call] = {}  # those of functions that are only called: the name and what is captured
+        self.own_types: dict[Var, int] = {}  # how many type parameters those of both kinds have
+        self.values = _used_as_values(mod)
         self.memo: dict[int, Any] = {}
         self.count = 0
 
@@ -90,7 +98,7 @@ class _Lifter:
         if type(e) is Var:
             result = self.known.get(e, e)
         elif result is None:
-            result = self.lift(e) if type(e) is Function else map_parts(e, self.go)
+            result = self.lift(e) if type(e) is Function else self.call(e) or map_parts(e, self.go)
             self.memo[id(e)] = result
         for let, value in zip(reversed(chain), reversed(bindings), strict=True):
             if value is not None:
@@ -104,32 +112,66 @@ class _Lifter:
         if type(let.value) is not Function or is_primitive(let.value):
             return self.go(let.value)
         made = self.memo[id(let.value)] = self.lift(let.value, let.var)
-        if type(made) is GlobalVar:
-            self.known[let.var] = made
+        return None if let.var in self.known or let.var in self.called else made
+
+    def call(self, e: Any) -> Call | None:
+        """Return a call of a function that was lifted; None for others."""
+        if type(e) is not Call or type(e.op) is not Var:
             return None
-        return made
+        known = self.known.get(e.op)
+        target = self.called.get(e.op) if known is None else Call(known, ())
+        if target is None:
+            return None
+        types = (*target.ty_args, *e.ty_args) if len(e.ty_args) == self.own_types[e.op] else ()
+        return Call(target.op, (*target.args, *map(self.go, e.args)), e.attrs, types, ty=e.ty, span=e.span)
 
     def lift(self, func: Function, name: Var | None = None) -> Any:
         """Put a local function into the module; return what makes it: its name, or a call with what it captures."""
         if is_primitive(func):
             return func
         free = self.captures.variables(func)
-        captured = [v for v in free if v is not name and v not in self.known]
+        captured = self.captured(free, name)
+        types = self.type_variables(func, free, captured)
         own = GlobalVar(self.fresh_name())
         self.lifted[own] = func  # its place; the functions in it come behind
-        type_params = tuple(self.captures.type_variables(func))
-        if not captured:
-            if name is not None:
+        make = Call(own, tuple(captured), ty_args=types, ty=func.ty)
+        direct = name is not None and name not in self.values
+        plain = not captured and not types
+        if name is not None and (plain or direct):
+            self.own_types[name] = len(func.type_params)
+            if plain:
                 self.known[name] = own
-            self.lifted[own] = func.replace(body=self.go(func.body), type_params=type_params + func.type_params)
-            return own
-        make = Call(own, tuple(captured), ty=func.ty)
+            else:
+                self.called[name] = make
         body = self.go(func.body)
-        if name is not None and name in free:
-            body = lets([(name, make)], body)
-        holder = Function(tuple(captured), func.replace(body=body), func.ty, type_params)
-        self.lifted[own] = _renamed(holder, [*captured, *([name] if name is not None and name in free else [])])
+        if plain or direct:
+            lifted = func.replace(params=(*captured, *func.params), body=body, type_params=types + func.type_params)
+            self.lifted[own] = _renamed(lifted, captured)
+            return own if plain else make
+        again = [name] if name is not None and name in free else []
+        if again:
+            body = lets([(again[0], make)], body)
+        holder = Function(tuple(captured), func.replace(body=body), func.ty, types, {"Closure": 1})
+        self.lifted[own] = _renamed(holder, captured + again)
         return make
+
+    def type_variables(self, func: Function, free: Iterable[Var], captured: list[Var]) -> tuple[TypeVar, ...]:
+        """List the type variables that a lifted function needs, for what it captures and calls, too."""
+        found: dict[Any, None] = dict(self.captures.type_variables(func))
+        for v in free:
+            found.update(dict.fromkeys(self.called[v].ty_args if v in self.called else ()))
+        found.update((t, None) for t in free_type_variables([v.ty for v in captured]))
+        return tuple(t for t in found if t not in func.type_params)
+
+    def captured(self, free: Iterable[Var], name: Var | None) -> list[Var]:
+        """List the variables that a lifted function needs, given those that it uses freely."""
+        found: dict[Any, None] = {}
+        for v in free:
+            if v in self.called:
+                found.update(dict.fromkeys(self.called[v].args))
+            elif v is not name and v not in self.known:
+                found[v] = None
+        return list(found)
 
     def fresh_name(self) -> str:
         while True:
@@ -139,11 +181,20 @@ class _Lifter:
                 return name
 
 
-def _renamed(holder: Function, old: list[Var]) -> Function:
-    """Give a lifted function variables of its own."""
+def _used_as_values(mod: IRModule) -> set[Var]:
+    """Find the variables that are used otherwise than by calling them."""
+    found: set[Var] = set()
+    for func in mod.functions.values():
+        for e in subexpressions(func) if type(func) is Function else ():
+            found.update(p for p in (e.args if type(e) is Call else parts(e)) if type(p) is Var)
+    return found
+
+
+def _renamed(func: Function, old: list[Var]) -> Function:
+    """Give a lifted function variables of its own in the place of some."""
     new = {v: Var(v.name_hint, v.ty) for v in old}
-    code: Any = substitute(holder.body, new)
-    if type(code.body) is Let and code.body.var in new:
-        code = code.replace(body=Let(new[code.body.var], code.body.value, code.body.body, ty=code.body.ty))
-    params = tuple(new[p] for p in holder.params)
-    return Function(params, code, holder.ret_type, holder.type_params, {"Closure": 1})
+    body: Any = substitute(func.body, new)
+    code = body.body if type(body) is Function else body
+    if type(body) is Function and type(code) is Let and code.var in new:
+        body = body.replace(body=Let(new[code.var], code.value, code.body, ty=code.ty))
+    return func.replace(params=tuple(new.get(p, p) for p in func.params), body=body) if new else func
