@@ -42,6 +42,8 @@ def _manifest_alloc(mod: IRModule, target: Any) -> IRModule:
     for gvar, func in mod.items():
         if isinstance(func, Function):
             out[gvar] = with_deep_stack(lambda f=func: with_bodies(f, state.body))
+    for name in state.taking_tensors:
+        del out[name]  # nothing calls the form that takes numbers
     return out
 
 
