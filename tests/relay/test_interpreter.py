@@ -284,3 +284,11 @@ def test_results_are_tensors_of_the_runtime():
     f = run(relay.Function([x], relay.Tuple((x, num([1, 2])))))
     for t in (*f(np.float32([1, 2])), *f(tensor(np.zeros((0, 2), "int8")))):
         assert isinstance(t, Tensor) and isinstance(t.handle, tvm_ffi.Tensor)
+
+
+def test_operators_that_say_where_something_is_computed_give_it():
+    mod, cons, nil = lists()
+    x = relay.var("x")
+    for value in (num(3), relay.Call(cons, (num(3), nil())), relay.Function([x], x), relay.Tuple((num(1), num(2)))):
+        got, plain = run(relay.annotation.on_device(value, "cpu:0"), mod), run(value, mod)
+        assert type(got) is type(plain)

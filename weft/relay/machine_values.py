@@ -45,7 +45,7 @@ def from_machine(value: Any, ty: Type | None, mod: IRModule, call: Callable[...,
     call : callable
         Calls a closure of the machine with arguments for it.
     """
-    return _built((value, ty), lambda v: _typed_fields(v, mod), lambda v, fields: _value(*v, fields, mod, call))
+    return _built((value, ty), lambda v: _typed_fields(v, mod), lambda v, fields: _value(v[0], v[1], fields, mod, call))
 
 
 def _built(root: Any, fields_of: Callable[[Any], Any], make: Callable[[Any, list[Any]], Any]) -> Any:

@@ -54,8 +54,10 @@ def _number(value: Any) -> ir.PrimExpr:
 
 
 def _form(value: Any) -> Any:
-    """Describe a value: an array's data type and shape, or a tuple's fields."""
-    return tuple(map(_form, value)) if isinstance(value, tuple) else (value.dtype, value.shape)
+    """Describe a value: an array's data type and shape, or a tuple's fields. Other values only pass through."""
+    if isinstance(value, tuple):
+        return tuple(map(_form, value))
+    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else ()
 
 
 def _type(form: Any) -> Any:
