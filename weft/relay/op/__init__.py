@@ -26,6 +26,7 @@ from weft.relay.op import slice as _slice
 from weft.relay.op import sort as _sort
 from weft.relay.op import unique as _unique
 from weft.relay.op import vm as _vm
+from weft.relay.op import window as _window
 from weft.relay.op.construct import call, constructor, constructs, namespace
 from weft.relay.op.evaluate import evaluate
 from weft.relay.op.op import get

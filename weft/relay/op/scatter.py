@@ -13,7 +13,7 @@ from weft.relay.op.construct import call, constructs
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, rank, shape_argument, shape_of_dims
 
-__all__ = ["sparse_to_dense"]
+__all__ = ["segment_sum", "sparse_to_dense", "strided_set"]
 
 _MODES = ("update", "add", "mul", "mean", "min", "max")
 
@@ -98,6 +98,48 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
         return call("dyn.sparse_to_dense", *args, shape_argument(output_shape))
     shape = numbers(output_shape)
     return call("sparse_to_dense", *args, output_shape=shape if isinstance(shape, tuple) else (shape,))
+
+
+def _segment_sum(data: ir.Expr, segment_ids: ir.Expr, num_segments: Any) -> ir.Expr:
+    """Add each row to the row of its number."""
+    tensor_arg("segment_sum", "segment_ids", segment_ids, ndim=1, kind="integer")
+    tensor_arg("segment_sum", "data", data, min_ndim=1)
+    rows, length = dims(data)[0], dims(segment_ids)[0]
+    if None not in (as_int(rows), as_int(length)) and as_int(rows) != as_int(length):
+        raise ShapeMismatch("segment_sum: a number for each row", expected=str(rows), found=str(length),
+                            where=segment_ids.span)  # fmt: skip
+    count = num_segments[0] if isinstance(num_segments, tuple) else num_segments
+    onto = shared("zeros", shape_of_dims((count, *dims(data)[1:])), dtype=dtype_of(data))
+    places = shared("expand_dims", segment_ids, axis=(1,))
+    return shared("scatter_nd", onto, places, data, reduction="add")
+
+
+declare("segment_sum", "data segment_ids", {"num_segments": REQUIRED}, expand=_segment_sum,
+        doc="The sum of the rows of each number.")  # fmt: skip
+declare("dyn.segment_sum", "data segment_ids num_segments:values", expand=_segment_sum,
+        doc="The sum of the rows of each number, for as many as are computed.")  # fmt: skip
+
+
+@constructs("segment_sum")
+def segment_sum(data: Any, segment_ids: Any, num_segments: Any = None) -> ir.Expr:
+    """Sum the rows that have the same number.
+
+    Parameters
+    ----------
+    data : Expr
+        The rows.
+    segment_ids : Expr
+        The number of each.
+    num_segments : int or Expr, optional
+        How many numbers there are; by default one more than the greatest.
+    """
+    if num_segments is None:
+        greatest = call("cast", call("max", segment_ids, axis=(0,), keepdims=True), dtype="int64")
+        num_segments = call("add", greatest, as_expr(1, "int64"))
+    if is_computed(num_segments):
+        return call("dyn.segment_sum", data, segment_ids, num_segments)
+    count = numbers(num_segments)
+    return call("segment_sum", data, segment_ids, num_segments=count[0] if isinstance(count, tuple) else count)
 
 
 def _strided_set(

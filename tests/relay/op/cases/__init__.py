@@ -18,10 +18,12 @@ from tests.relay.op.cases import (
     scatter,
     sort,
     unique,
+    window,
 )
 from tests.relay.op.cases import slice as slices
 
 __all__ = [
     "activation", "conv", "create", "crop", "elementwise", "index", "layout", "loss", "manipulate", "matmul", "norm",
     "pool", "reduce", "resize", "scatter", "slices", "sort", "unique",
+    "window",
 ]  # fmt: skip

@@ -99,3 +99,22 @@ def _strided_set(s: Sizes) -> Case:
 
     bounds = [Known(np.int64(b)) for b in ([1, -3], [6, 100], [2, 1])]
     return call(s.real(8, 7, s.c), s.real(3, 3, s.c), *bounds, expect=expect)
+
+
+def _segments(n: int):
+    def expect(x, ids, *_):
+        out = np.zeros((n, *x.shape[1:]))
+        np.add.at(out, ids, x)
+        return out
+
+    return expect
+
+
+@cases("segment_sum")
+def _segment_sum(s: Sizes) -> Case:
+    return call(s.real(s.b, s.c), s.integer(s.b, low=0, high=4), num_segments=4, expect=_segments(4))
+
+
+@cases("dyn.segment_sum")
+def _dyn_segment_sum(s: Sizes) -> Case:
+    return call(s.real(s.b, 2, s.c), s.integer(s.b, low=0, high=4), np.int64([5]), expect=_segments(5))
