@@ -104,3 +104,13 @@ def test_a_mistake_is_told_once():
     with pytest.raises(TypeInferenceError) as caught:
         relay.infer_type(relay.Function((x,), relay.Tuple((body, bad))))
     assert str(caught.value).count("-->") == 1
+
+
+def test_type_variable_that_nothing_binds():
+    a = relay.TypeVar("A")
+    x, g = relay.Var("x", a), relay.Var("g", relay.FuncType((INT,), INT))
+    fails(module(main=relay.Function((x,), x)), "type variable 'A' is not bound")
+    h = relay.Var("h")
+    escaping = relay.Function((h,), relay.Function((x,), h(x), INT, (a,)))
+    fails(module(main=escaping), "type variable 'A' is not bound")
+    assert relay.infer_type(module(main=relay.Function((x, g), x, None, (a,))))

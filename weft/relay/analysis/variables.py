@@ -68,58 +68,76 @@ def _below(expr: Any) -> Iterator[Any]:
     yield from parts(expr)
 
 
-def _annotations(expr: Any) -> Iterator[Type]:
-    """Yield the types that stand in an expression or type: annotations and type arguments."""
-    if isinstance(expr, Type):
-        yield expr
-        return
-    for e in subexpressions(expr):
-        yield from (v.ty for v in bound_by(e) if v.ty is not None)
-        if isinstance(e, Var) and e.ty is not None:
-            yield e.ty
-        elif isinstance(e, ir.Call):
-            yield from e.ty_args
-        elif isinstance(e, Function) and e.ret_type is not None:
-            yield e.ret_type
+def _annotations(e: Any) -> Iterator[Type]:
+    """Yield the types that stand in an expression itself: annotations of what it binds, type arguments."""
+    yield from (v.ty for v in bound_by(e) if v.ty is not None)
+    if isinstance(e, ir.Call):
+        yield from e.ty_args
+    elif isinstance(e, Function):
+        yield from () if e.ret_type is None else (e.ret_type,)
+    elif isinstance(e, Var) and e.ty is not None:
+        yield e.ty
 
 
-def _type_vars(expr: Any, mod: IRModule | None) -> tuple[list[TypeVar], list[TypeVar]]:
-    """List the type variables that are introduced, and those that are used."""
-    functions = [] if isinstance(expr, Type) else [e for e in subexpressions(expr) if isinstance(e, Function)]
-    bound: list[TypeVar] = [v for f in functions for v in f.type_params]
-    used: list[TypeVar] = []
-    stack: list[Any] = list(_annotations(expr))[::-1]
-    if mod is not None and isinstance(expr, ir.GlobalVar):
-        stack.append(mod[expr].ty)
-    while stack:
-        ty = stack.pop()
-        if isinstance(ty, TypeVar):
-            used.append(ty)
-            continue
-        if isinstance(ty, FuncType):
-            bound += ty.type_params
-        elif hasattr(ty, "type_vars"):  # a definition of a data type
-            bound += ty.type_vars
-            stack += [t for c in reversed(ty.constructors) for t in reversed(c.inputs)]
-        stack.extend(reversed(type_parts(ty)))
-    return _distinct(iter(bound)), _distinct(iter(used))
+def _inner_types(ty: Any) -> tuple[Type, ...]:
+    return tuple(t for c in ty.constructors for t in c.inputs) if hasattr(ty, "constructors") else type_parts(ty)
+
+
+def _parameters(ty: Any) -> tuple[TypeVar, ...]:
+    return ty.type_params if isinstance(ty, FuncType) else getattr(ty, "type_vars", ())
 
 
 def bound_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
     """List the type variables that an expression or type introduces."""
-    return _type_vars(expr, mod)[0]
+    found: list[TypeVar] = []
+    types: list[Any] = [expr] if isinstance(expr, Type) else []
+    for e in [] if types else subexpressions(expr):
+        found += e.type_params if isinstance(e, Function) else ()
+        types += _annotations(e)
+    types.reverse()
+    while types:
+        ty = types.pop()
+        if not isinstance(ty, TensorType):
+            found += _parameters(ty)
+            types.extend(reversed(_inner_types(ty)))
+    return _distinct(iter(found))
 
 
 def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """List the type variables that an expression or type uses and does not introduce."""
-    bound, used = _type_vars(expr, mod)
-    return [v for v in used if not any(v is b for b in bound)]
+    """List the type variables that an expression or type uses outside of what introduces them."""
+    return list(_free_in(expr) if isinstance(expr, Type) else _free_of(expr, {}))
+
+
+def _free_of(expr: Any, known: dict[int, dict[TypeVar, None]]) -> dict[TypeVar, None]:
+    """Collect the free type variables of an expression; those of the functions in it are remembered."""
+    found: dict[TypeVar, None] = {}
+    for e in subexpressions(expr, lambda e: e is expr or not isinstance(e, Function)):
+        if isinstance(e, Function) and e is not expr:
+            if id(e) not in known:
+                known[id(e)] = _free_of(e, known)
+            found.update(known[id(e)])
+        else:
+            for ty in _annotations(e):
+                found.update(_free_in(ty))
+    for v in expr.type_params if isinstance(expr, Function) else ():
+        found.pop(v, None)
+    return found
+
+
+def _free_in(ty: Any) -> dict[TypeVar, None]:
+    if isinstance(ty, TypeVar):
+        return {ty: None}
+    found: dict[TypeVar, None] = {}
+    for t in () if isinstance(ty, TensorType) else _inner_types(ty):
+        found.update(_free_in(t))
+    for v in _parameters(ty):
+        found.pop(v, None)
+    return found
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
     """List the type variables that an expression or type introduces or uses."""
-    bound, used = _type_vars(expr, mod)
-    return _distinct(iter([*bound, *used]))
+    return _distinct(iter([*bound_type_vars(expr), *free_type_vars(expr)]))
 
 
 def all_dtypes(expr: Expr | IRModule) -> set[str]:

@@ -9,6 +9,7 @@ from weft.error import TypeInferenceError
 from weft.ir import IRModule
 from weft.ir.deep import with_deep_stack
 from weft.relay.analysis.coverage import keep_warned, warn_unmatched
+from weft.relay.analysis.variables import free_type_vars
 from weft.relay.expr import Function
 from weft.relay.infer.constraints import global_type, type_of
 from weft.relay.infer.data_types import check_definitions
@@ -91,10 +92,19 @@ def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
     functions: dict[Any, Any] = {}
     for v, f in mod.items():
         s.function = v.name_hint
-        functions[again.global_var(v)] = again(f) if isinstance(f, Function) else f
+        functions[again.global_var(v)] = done = again(f) if isinstance(f, Function) else f
+        if done is not f:
+            _check_type_variables(f, done, s)
     if all(a is b and f is mod.functions[b] for (a, f), b in zip(functions.items(), mod.functions, strict=True)):
         return mod
     return IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
+
+
+def _check_type_variables(old: Function, new: Function, s: Inference) -> None:
+    """Note an error for each type variable that stands outside the function whose parameter it is."""
+    for v in free_type_vars(new) if not s.errors else ():
+        s.fail(f"type variable '{v.name_hint}' is not bound", old, found=f"it, in a function of type `{new.ty}`",
+               help="a function's type parameters may stand in that function only")  # fmt: skip
 
 
 def settle(s: Inference) -> None:
