@@ -498,8 +498,8 @@ static void check_arity(const VM& vm, int32_t index, size_t n) {
 }
 
 static void vm_set_input(tvm::ffi::PackedArgs args, Any*) {
-  VM& vm = as_vm(args[0].cast<Module>());
-  std::string name = args[1].cast<String>();
+  VM& vm = as_vm(argument<Module>(args, 0));
+  std::string name = argument<String>(args, 1);
   check_arity(vm, function_index(vm, name), static_cast<size_t>(args.size()) - 2);
   std::vector<Any> owned = own_all(reinterpret_cast<const TVMFFIAny*>(args.data()) + 2, args.size() - 2);
   std::lock_guard<std::mutex> lock(vm.state_mutex);
@@ -526,8 +526,8 @@ static void vm_invoke_stateful(const Module& module, const String& name) {
 
 // The output of a function, or an item of it: args are the module, the name and the path of indices.
 static Any find_output(tvm::ffi::PackedArgs args) {
-  VM& vm = as_vm(args[0].cast<Module>());
-  std::string name = args[1].cast<String>();
+  VM& vm = as_vm(argument<Module>(args, 0));
+  std::string name = argument<String>(args, 1);
   function_index(vm, name);
   Any value;
   {
@@ -537,7 +537,7 @@ static Any find_output(tvm::ffi::PackedArgs args) {
     value = it->second;
   }
   for (int32_t i = 2; i < args.size(); ++i) {
-    auto index = args[i].cast<int64_t>();
+    auto index = argument<int64_t>(args, i);
     auto array = value.as<Array<Any>>();
     if (!array.has_value()) raise("IndexError", "the output of \"" + name + "\" is not a tuple at index " + std::to_string(i - 2));
     if (index < 0 || index >= static_cast<int64_t>(array->size())) {
@@ -556,18 +556,18 @@ static void vm_get_output_arity(tvm::ffi::PackedArgs args, Any* ret) {
 }
 
 static void vm_invoke_closure(tvm::ffi::PackedArgs args, Any* ret) {
-  VM& vm = as_vm(args[0].cast<Module>());
+  VM& vm = as_vm(argument<Module>(args, 0));
   const auto* all = reinterpret_cast<const TVMFFIAny*>(args.data());
   check(vm.invoke_closure(all[1], all + 2, args.size() - 2, raw(ret)));
 }
 
 // save_function(vm, name, saved_name, include_return, args...)
 static void vm_save_function(tvm::ffi::PackedArgs args, Any*) {
-  Module module = args[0].cast<Module>();
+  Module module = argument<Module>(args, 0);
   VM& vm = as_vm(module);
-  std::string name = args[1].cast<String>();
+  std::string name = argument<String>(args, 1);
   int32_t index = function_index(vm, name);
-  bool include_return = args[3].cast<bool>();
+  bool include_return = argument<bool>(args, 3);
   check_arity(vm, index, static_cast<size_t>(args.size()) - 4);
   std::vector<Any> owned = own_all(reinterpret_cast<const TVMFFIAny*>(args.data()) + 4, args.size() - 4);
   // The machine owns the saved function, so it refers back without a count; the Function handed out keeps the module.
@@ -578,7 +578,7 @@ static void vm_save_function(tvm::ffi::PackedArgs args, Any*) {
     if (include_return) *result = std::move(value);
   });
   std::lock_guard<std::mutex> lock(vm.state_mutex);
-  vm.saved.insert_or_assign(args[2].cast<String>(), saved);
+  vm.saved.insert_or_assign(argument<String>(args, 2), saved);
 }
 
 void read_devices(const Array<int64_t>& flat, std::vector<DLDevice>* devices, std::vector<Allocator>* allocators) {

@@ -13,6 +13,8 @@
 
 namespace weft {
 
+void check_count(int32_t found, int32_t expected);  // raises "TypeError"
+
 // An argument as a C++ value; one of another type raises "TypeError".
 template <typename T>
 [[gnu::noinline]] T argument(const TVMFFIAny* args, int32_t i) {
@@ -26,7 +28,13 @@ template <typename T>
   }
 }
 
-void check_count(int32_t found, int32_t expected);  // raises "TypeError"
+// Of a function of all arguments; one that is missing raises, too.
+template <typename T>
+[[gnu::noinline]] T argument(tvm::ffi::PackedArgs args, int32_t i) {
+  if (i >= args.size()) check_count(args.size(), i + 1);
+  return argument<T>(reinterpret_cast<const TVMFFIAny*>(args.data()), i);
+}
+
 void register_call(const char* name, void* self, TVMFFISafeCallType call);
 
 // A function of C++ values; `self` is its address.

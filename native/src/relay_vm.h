@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "hot_kernel.h"
 #include "memory.h"
 #include "relay_executable.h"
 #include "vm.h"
@@ -72,6 +73,9 @@ class RelayVM {
   // Calls function(None, name, before_run, ret_value, args...) before and after each primitive; an answer of 1 before
   // leaves it out. Anything but a function removes the instrument.
   void set_instrument(tvm::ffi::Any function);
+  // From now on counts the calls of a primitive by shape; before the first call only. Returns the number of requests.
+  uint64_t watch(int32_t primitive, std::vector<HotKernel::Place> places, int64_t min_calls, int64_t min_ns);
+  const std::vector<std::shared_ptr<HotKernel>>& hot_kernels() const { return hot_kernels_; }
 
   // Stateful interface, guarded by `state_mutex`.
   std::mutex state_mutex;
@@ -132,6 +136,7 @@ class RelayVM {
   DLDevice host_{kDLCPU, 0};
   std::vector<tvm::ffi::Any> constants_;
   std::vector<Callee> callees_;
+  std::vector<std::shared_ptr<HotKernel>> hot_kernels_;
   std::vector<tvm::ffi::Any> kept_;        // owners of callees, shapes of AllocTensor
   std::vector<Code> codes_;
   std::vector<Insn> insns_;

@@ -35,12 +35,12 @@ static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64
 constexpr int32_t kFixed = 9;  // arguments before the function's own
 
 static void time_function(tvm::ffi::PackedArgs args, Any* ret) {
-  auto function = args[0].cast<tvm::ffi::Function>();
-  auto number = args[1].cast<int64_t>(), repeat = args[2].cast<int64_t>();
-  auto min_ms = args[3].cast<int64_t>(), zero_limit = args[4].cast<int64_t>();
-  auto cooldown_ms = args[5].cast<int64_t>(), to_cooldown = args[6].cast<int64_t>();
+  auto function = argument<tvm::ffi::Function>(args, 0);
+  auto number = argument<int64_t>(args, 1), repeat = argument<int64_t>(args, 2);
+  auto min_ms = argument<int64_t>(args, 3), zero_limit = argument<int64_t>(args, 4);
+  auto cooldown_ms = argument<int64_t>(args, 5), to_cooldown = argument<int64_t>(args, 6);
   std::optional<CudaTimer> gpu;
-  if (args[7].cast<int64_t>() == kDLCUDA) gpu.emplace(args[8].cast<int>());
+  if (argument<int64_t>(args, 7) == kDLCUDA) gpu.emplace(argument<int>(args, 8));
   CudaTimer* timer = gpu.has_value() ? &*gpu : nullptr;
   const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data()) + kFixed;
   Any holder = function;

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.runtime.jit import HotShape
 from weft.runtime.tensor import Tensor
 
 __all__ = ["ProfileCall", "Profiler", "Report"]
@@ -33,10 +34,13 @@ class Report:
     calls : list of ProfileCall
     total_us : float
         The whole, with what is not in any call.
+    hot_shapes : list of HotShape
+        Kernels of symbolic shapes and what was compiled for their shapes (Relay's machine only).
     """
 
     def __init__(self, calls: list[ProfileCall], total_us: float) -> None:
         self.calls, self.total_us = calls, total_us
+        self.hot_shapes: list[HotShape] = []
 
     def rows(self, aggregate: bool = True, sort: bool = True) -> list[dict[str, Any]]:
         """Return rows of name, duration, percent, count and shapes.
@@ -79,6 +83,9 @@ class Report:
         for line in [head, *lines]:
             numbers = [cell.rjust(w) for cell, w in zip(line[1:4], widths[1:4], strict=True)]
             text.append("  ".join([line[0].ljust(widths[0]), *numbers, line[4]]).rstrip())
+        special = [h for h in self.hot_shapes if h.state == "specialised"]
+        for h in special:
+            text.append(f"{h.name}{list(h.shape)}: a kernel of its own, {h.specialised_calls:,} of {h.calls:,} calls")
         return "\n".join(text)
 
     __str__ = table

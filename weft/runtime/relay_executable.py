@@ -10,6 +10,7 @@ import tvm_ffi
 
 from weft.error import InvalidArgument
 from weft.ffi import convert_argument, wrap
+from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module
 from weft.runtime.relay_instruction import RELAY_OPCODES, Instruction
 
@@ -42,6 +43,11 @@ class Executable:
     ----------
     mod : Module
         A module of kind ``weft.RelayExecutable``.
+
+    Attributes
+    ----------
+    recompilable : dict of str to Recompilable
+        Primitives that can be compiled for a shape. The compiler sets it; it is not saved.
     """
 
     def __init__(self, mod: Module) -> None:
@@ -49,6 +55,7 @@ class Executable:
             raise InvalidArgument("not a Relay executable", expected="a module of kind 'weft.RelayExecutable'",
                                   found=mod.kind)  # fmt: skip
         self.mod = mod
+        self.recompilable: dict[str, Recompilable] = {}
         functions, constants, primitives = _parts(mod)
         self._functions = [
             VMFunction(str(name), tuple(str(p) for p in params), int(size),

@@ -12,6 +12,7 @@ from weft.error import InvalidArgument
 from weft.ffi import PackedFunc, convert_argument, convert_func, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
+from weft.runtime.jit import HotShape, enabled_by_default, hot_shapes, watch
 from weft.runtime.module import Module
 from weft.runtime.profiler import Profiler, Report
 from weft.runtime.relay_executable import Executable, VMFunction
@@ -117,12 +118,15 @@ class VirtualMachine:
         Where to run; a program's device indexes count these. The CPU is always there, for scalars and shapes.
     memory_cfg : str or dict of Device to str, optional
         ``"pooled"`` (the default) or ``"naive"``, for all devices or per device.
+    jit : bool, optional
+        Whether kernels of symbolic shapes are compiled again, in the background, for shapes that stay hot; by default
+        they are, where the environment does not say ``WEFT_JIT=0``. It is for executables of this process's compiler.
     """
 
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __init__(self, exe: Any, device: Any = "cpu", memory_cfg: Any = None) -> None:
+    def __init__(self, exe: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> None:
         if isinstance(exe, tvm_ffi.Module):
             exe = Module(exe)
         if isinstance(exe, Module):
@@ -133,6 +137,8 @@ class VirtualMachine:
         self.devices, flat = machine_devices(device, memory_cfg)
         self._handle = _create(exe.mod, flat)
         self._instrument: Callable[..., Any] | None = None
+        if exe.recompilable and (enabled_by_default() if jit is None else jit):
+            watch(self, self._handle, exe.primitive_ops, exe.recompilable)
 
     @property
     def module(self) -> Module:
@@ -214,16 +220,23 @@ class VirtualMachine:
     def profile(self, *args: Any, func_name: str = "main", **kwargs: Any) -> Report:
         """Run a function once and tell how long each primitive in it took.
 
-        The machine's instrument is left out of the run.
+        The machine's instrument is left out of the run. The report's `hot_shapes` tell which kernels were compiled
+        for a shape since the machine was made, and how often each ran.
         """
         values = self._arguments(func_name, args, kwargs)
         before, profiler = self._instrument, Profiler()
         self.set_instrument(profiler)
         try:
             _invoke(self._handle, func_name, *values)
-            return profiler.report()
+            report = profiler.report()
         finally:
             self.set_instrument(before)
+        report.hot_shapes = self.hot_shapes()
+        return report
+
+    def hot_shapes(self) -> list[HotShape]:
+        """Return what became of kernels of symbolic shapes, for each shape that they were called with."""
+        return hot_shapes(self._handle)
 
     def benchmark(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.error import CodegenError, InvalidArgument
 from weft.ir import BaseFunc, Expr, IRModule, substitute
-from weft.relax import compile_kernels
+from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.expr import Function, const
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
@@ -56,6 +56,7 @@ class VMCompiler:
         self._lowered: IRModule | None = None
         self._code: tuple[list[VMFunction], CodeUnit] | None = None
         self._kernels: Module | None = None
+        self._recompilable: dict[str, Any] = {}
         self._targets = Targets.of()
 
     def set_params(self, params: Mapping[str, Any]) -> None:
@@ -102,6 +103,10 @@ class VMCompiler:
         gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.name not in CPU_KINDS]
         if gpus:
             raise CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
+        self._recompilable = {}
+        for d, part in by_device.items():
+            if targets[d].kind.name == "llvm":
+                self._recompilable |= recompilable_kernels(part, targets[d])
         made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
         for module in made[1:]:
             made[0].import_module(module)
@@ -113,7 +118,9 @@ class VMCompiler:
             raise InvalidArgument("there is no code", help="call lower(mod, target) and codegen() before")
         functions, unit = self._code
         pool = unit.constants
-        return Executable.from_parts(functions, pool.values, list(unit.primitives), self._kernels, pool.devices)
+        made = Executable.from_parts(functions, pool.values, list(unit.primitives), self._kernels, pool.devices)
+        made.recompilable = self._recompilable
+        return made
 
 
 def as_module(mod: Any) -> IRModule:

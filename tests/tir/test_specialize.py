@@ -1,0 +1,54 @@
+"""specialize: functions for given dimensions do what the general ones do."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+from weft.tir.specialize import dimension_places, specialize
+
+
+def row_sums():
+    n, m = te.var("n", "int64"), te.var("m", "int64")
+    a = te.placeholder((n, m), name="a")
+    k = te.reduce_axis((0, m), name="k")
+    b = te.compute((n,), lambda i: te.sum(a[i, k] * 2.0, axis=k), name="b")
+    return te.create_prim_func([a, b])
+
+
+def test_places():
+    places = dimension_places(row_sums())
+    assert [(v.name, i, k) for v, i, k in places] == [("n", 0, 0), ("m", 0, 1)]
+    assert (
+        dimension_places(te.create_prim_func([a := te.placeholder((4,), name="a"), te.compute((4,), lambda i: a[i])]))
+        == []
+    )
+
+
+def test_no_place_for_a_dimension_inside_an_expression():
+    n = te.var("n", "int64")
+    a = te.placeholder((2 * n,), name="a")
+    b = te.compute((2 * n,), lambda i: a[i] + 1.0)
+    assert dimension_places(te.create_prim_func([a, b])) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (16, 64), (0, 5), (5, 0)])
+def test_same_values(shape):
+    func = row_sums()
+    made = specialize(func, {v: shape[k] for v, _, k in dimension_places(func)})
+    assert dimension_places(made) == []
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    out, expected = np.empty(shape[:1], np.float32), np.empty(shape[:1], np.float32)
+    weft.target.build(made)["main"](x, out)
+    weft.target.build(func)["main"](x, expected)
+    np.testing.assert_allclose(out, expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="shape"):
+        weft.target.build(made)["main"](np.zeros((shape[0] + 1, shape[1]), np.float32), out)
+
+
+def test_shapes_are_numbers():
+    func = row_sums()
+    made = specialize(func, {v: 4 for v, _, _ in dimension_places(func)})
+    assert "match_buffer" not in str(made) and "2, 4" not in str(func)
+    assert all(type(d).__name__ == "IntImm" for _, b in made.buffer_map for d in b.shape)
+    assert [p.name for p in made.params] == [p.name for p in func.params]
