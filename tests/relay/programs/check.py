@@ -99,13 +99,20 @@ def check(mod, args, passes=PASSES, chains=CHAINS, kinds=KINDS):
 
 
 def run(kind, mod, args):
-    """Run ``main``; None where the executor says that it does not take such programs."""
+    """Run ``main`` twice; None where the executor says that it does not take such programs."""
+    before = [show(a) for a in args]
     try:
-        return relay.create_executor(kind, mod).evaluate()(*args)
+        main = relay.create_executor(kind, mod).evaluate()
+        first, second = main(*args), main(*args)
     except Exception as e:
         if kind in FIRST_ORDER and "needs the virtual machine" in str(e):
             return None
         raise Disagreement(f"{kind}: {e}", mod, args) from e
+    if before != [show(a) for a in args]:
+        raise Disagreement(f"{kind}: the arguments were {', '.join(before)}", mod, args)
+    if not equal(first, second):
+        raise Disagreement(f"{kind}: first {show(first)}, then {show(second)}", mod, args)
+    return first
 
 
 def _text(mod):
@@ -129,6 +136,7 @@ def _passes(chain, typed, args, value):
                 program = infer_type(program)
         except Exception as e:
             raise Disagreement(f"{' '.join(done)}: {e}", typed, args, program) from e
+    _text(program)
     got = run("debug", program, args)
     if not equal(value, got):
         raise Disagreement(f"{' '.join(done)}: {show(got)} instead of {show(value)}", typed, args, program)
