@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from weft import ir
-from weft.ir import IRModule
-from weft.relay.expr import Function, GlobalVar
+from weft.ir import BaseFunc, GlobalVar, IRModule
+from weft.relay.expr import Function
 from weft.relay.walk import parts, subexpressions
 
 __all__ = ["CallGraph"]
@@ -31,14 +30,14 @@ class CallGraph:
     def _name(self, var: GlobalVar | str) -> str:
         return self.module.get_global_var(var if isinstance(var, str) else var.name_hint).name_hint
 
-    def _vars(self, names: list[str]) -> list[ir.GlobalVar]:
+    def _vars(self, names: list[str]) -> list[GlobalVar]:
         return [self.module.get_global_var(n) for n in names]
 
-    def callees(self, var: GlobalVar | str) -> list[ir.GlobalVar]:
+    def callees(self, var: GlobalVar | str) -> list[GlobalVar]:
         """List the functions that a function refers to."""
         return self._vars(list(self._uses[self._name(var)]))
 
-    def callers(self, var: GlobalVar | str) -> list[ir.GlobalVar]:
+    def callers(self, var: GlobalVar | str) -> list[GlobalVar]:
         """List the functions that refer to a function."""
         return self._vars(self._users[self._name(var)])
 
@@ -62,11 +61,11 @@ class CallGraph:
         name = self._name(var)
         return all(u == name for u in self._users[name])
 
-    def entries(self) -> list[ir.GlobalVar]:
+    def entries(self) -> list[GlobalVar]:
         """List the functions that no other one refers to."""
         return [v for v in self.module.functions if self.is_entry(v)]
 
-    def reachable(self, var: GlobalVar | str) -> list[ir.GlobalVar]:
+    def reachable(self, var: GlobalVar | str) -> list[GlobalVar]:
         """List a function and all that its calls lead to."""
         seen: dict[str, None] = {}
         stack = [self._name(var)]
@@ -77,7 +76,7 @@ class CallGraph:
                 stack.extend(reversed(list(self._uses[name])))
         return self._vars(list(seen))
 
-    def groups(self) -> list[list[ir.GlobalVar]]:
+    def groups(self) -> list[list[GlobalVar]]:
         """List the groups of functions that call each other, callees before their callers."""
         return [self._vars(g) for g in self._groups]
 
@@ -95,14 +94,14 @@ def _times(count: int) -> str:
     return f"{count} time{'' if count == 1 else 's'}"
 
 
-def _references(func: ir.BaseFunc, module: IRModule) -> dict[str, int]:
+def _references(func: BaseFunc, module: IRModule) -> dict[str, int]:
     """Count the references to functions of the module in a function."""
     found: dict[str, int] = {}
     if not isinstance(func, Function):
         return found
     for e in [func, *subexpressions(func.body)]:
         for g in parts(e):
-            if isinstance(g, ir.GlobalVar) and g in module:
+            if isinstance(g, GlobalVar) and g in module:
                 found[g.name_hint] = found.get(g.name_hint, 0) + 1
     return found
 

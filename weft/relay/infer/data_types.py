@@ -13,6 +13,7 @@ from weft.relay.types import FuncType, GlobalTypeVar, IncompleteType, TensorType
 
 __all__ = ["bind_pattern", "check_annotation", "check_definitions", "constructor_type"]
 
+_STORAGE: Any = STORAGE.func  # what allocation makes, in lowered programs
 PATTERN = Dispatch("pattern of a Relay match", (Pattern,))
 
 
@@ -143,7 +144,7 @@ def check_definitions(s: Inference) -> None:
 def _check_data_type(header: GlobalTypeVar, args: tuple[Type, ...], node: Any, s: Inference) -> None:
     data = s.data.get(header.name_hint)
     if data is None:
-        if s.mod is not None and header.name_hint != STORAGE.func.name_hint:
+        if s.mod is not None and header.name_hint != _STORAGE.name_hint:
             _no_data_type(header, node, s)
     elif len(data.type_vars) != len(args):
         s.fail(

@@ -92,7 +92,8 @@ def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
     functions: dict[Any, Any] = {}
     for v, f in mod.items():
         s.function = v.name_hint
-        functions[again.global_var(v)] = done = again(f) if isinstance(f, Function) else f
+        done: Any = again(f) if isinstance(f, Function) else f
+        functions[again.global_var(v)] = done
         if done is not f:
             _check_type_variables(f, done, s)
     if all(a is b and f is mod.functions[b] for (a, f), b in zip(functions.items(), mod.functions, strict=True)):
@@ -100,7 +101,7 @@ def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
     return IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
 
 
-def _check_type_variables(old: Function, new: Function, s: Inference) -> None:
+def _check_type_variables(old: Any, new: Function, s: Inference) -> None:
     """Note an error for each type variable that stands outside the function whose parameter it is."""
     for v in free_type_vars(new) if not s.errors else ():
         s.fail(f"type variable '{v.name_hint}' is not bound", old, found=f"it, in a function of type `{new.ty}`",

@@ -21,7 +21,7 @@ class Rebuild:
     def __init__(self, s: Inference) -> None:
         self.s = s
         self.memo: dict[int, Any] = {}
-        self.globals: dict[str, GlobalVar] = {}
+        self.globals: dict[str, ir.GlobalVar] = {}
 
     def __call__(self, e: Any) -> Any:
         """Return an expression or pattern with types."""
@@ -126,7 +126,7 @@ class Rebuild:
         own = next((k for k in data.constructors if k.name_hint == c.name_hint), c) if data is not None else c
         return own if own.ty is not None or id(c) not in self.s.types else self._typed(own, self.s.types[id(c)])
 
-    def global_var(self, v: GlobalVar) -> GlobalVar:
+    def global_var(self, v: ir.GlobalVar) -> ir.GlobalVar:
         """Return the variable of a function of the module, with its type: one for all its uses."""
         known = self.globals.get(v.name_hint)
         if known is None:

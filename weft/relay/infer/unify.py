@@ -208,6 +208,8 @@ def _tensors(_: Unifier, src: TensorType, dst: TensorType) -> Type:
     if src.dtype != dst.dtype or len(a) != len(b):
         raise Mismatch(src, dst)
     dims: list[PrimExpr] | None = None
+    x: Any
+    y: Any
     for i, (x, y) in enumerate(zip(a, b, strict=True)):
         if x is y or type(y) is AnyDim:
             continue
