@@ -60,6 +60,8 @@ def test_a_shared_node_stays_where_its_variables_are_known():
     one, two = (relay.Function([], relay.Let(v, relay.const(k), relay.Tuple([inner]))) for k in (1, 2))
     both = relay.Tuple([one, two])
     assert ir.structural_equal(parse_expr(both.astext()), both)
+    again = relay.Function([v], relay.Tuple([inner, relay.Function([v], inner)]))
+    assert ir.structural_equal(parse_expr(again.astext()), again)
 
 
 def test_lets_are_lines_and_nested_lets_stand_between_braces():
@@ -126,6 +128,16 @@ def test_data_types_and_free_variables():
     assert "extern type Handle[A]" in text and "type Pair[A, B] {\n  Both(A, B),\n  Neither,\n}" in text
     assert (X + X).astext().splitlines()[1:] == ["free_var %x: Tensor[(2, 3), float32];", "add(%x, %x)"]
     assert str(X) == "%x"
+
+
+def test_constructors_that_are_not_called():
+    mod = parse(
+        "type Box { Full(int32), Empty } def @main() { (Empty, Full, meta[relay.Constructor][Empty], Empty()) }"
+    )
+    call, full, empty, same = mod["main"].body.fields
+    assert isinstance(call, relay.Call) and isinstance(same, relay.Call) and full.name_hint == "Full"
+    assert empty is call.op and str(empty) == "Empty"
+    ir.assert_structural_equal(parse(mod.astext()), mod)
 
 
 def test_a_lowered_module_shows_both_languages():

@@ -38,3 +38,16 @@ def test_programs_on_their_way_to_the_machine(name):
         mod = step(mod)
         check(mod)
         ir.assert_structural_equal(ir.load_json(ir.save_json(mod)), mod, map_free_vars=True)
+
+
+def test_attributes_of_modules():
+    infos = {"vdevice": (ir.VDevice("llvm", 1, "global"), ir.VDevice("cuda"))}
+    check(ir.IRModule({"f": parse("def @f() { 1 }")["f"]}, {"executor": "vm", "sizes": (1, 2.5)}, infos))
+
+
+def test_spans_are_annotated():
+    x = relay.var("x", shape=(2,))
+    mod = transform.AnnotateSpans()(ir.IRModule.from_expr(relay.Function([x], x + relay.exp(x))))
+    body = mod["main"].body
+    assert body.ty == relay.TensorType((2,)) and body.span.line == 4 and body.args[1].span.line == 3
+    assert "GeneratedSource" in body.span.file

@@ -8,7 +8,7 @@ from weft.ir import Expr, IRModule, Node, Type, save_json
 from weft.ir.deep import with_deep_stack
 from weft.ir.node import plain_text
 from weft.ir.text import script
-from weft.relay.adt import Clause, Pattern, TypeData
+from weft.relay.adt import Clause, Constructor, Pattern, TypeData
 from weft.relay.expr import Function
 from weft.relay.text.literals import identifier
 from weft.relay.text.printer import Printer
@@ -56,7 +56,7 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
     elif isinstance(node, Function) or (isinstance(node, Expr) and (whole or not is_atom(node))):
         body = "\n".join(p.root(node))
     elif isinstance(node, Expr):
-        body = p.expr(node)
+        body = node.name_hint if isinstance(node, Constructor) else p.expr(node)
     elif isinstance(node, TypeData):
         body = definition(node, p)
     elif isinstance(node, Type):

@@ -8,7 +8,6 @@ from weft import ir
 from weft.ir import Attrs, Op
 from weft.relay.adt import (
     Clause,
-    Constructor,
     Match,
     Pattern,
     PatternConstructor,
@@ -182,8 +181,6 @@ class ExpressionReader(Reader):
             elif self.t.take("("):
                 value = self._call(value, start)
             else:
-                if isinstance(value, Constructor) and not value.inputs:
-                    return Call(value, (), span=self.t.since(start))
                 return value
 
     def _call(self, callee: Any, start: Token) -> ir.Expr:
@@ -241,7 +238,8 @@ class ExpressionReader(Reader):
         if name in _REFS and self.t.sees("("):
             return self._reference(token)
         if name in self.constructors:
-            return self.constructors[name]
+            made = self.constructors[name]
+            return made if made.inputs or self.t.sees("(") else Call(made, (), span=self.t.since(token))
         if registry.has(name):
             return Op.get(name)
         self.t.fail(
@@ -275,6 +273,12 @@ class ExpressionReader(Reader):
         return Constant(made.data, ty=made.ty, span=self.t.since(token))
 
     def _meta(self, token: Token) -> ir.Expr:
+        """Read a reference; ``meta[relay.Constructor][Nil]`` is the constructor itself, which ``Nil`` would call."""
+        name = self.t.peek(5)
+        if self.t.peek(2).text == "relay.Constructor" and name.text in self.constructors:
+            self.t.at += 6
+            self.t.expect("]", "a reference to a constructor")
+            return self.constructors[name.text]
         return self.reference(ir.Expr, "expression")
 
     def _if(self, start: Token) -> ir.Expr:

@@ -61,6 +61,7 @@ class Printer:
         self._names = Names()
         self._vars: dict[int, tuple[Any, str]] = {}
         self._known: dict[int, int] = {}  # how many binders of a variable are open
+        self._rebound = False  # whether a variable was introduced where it was known
         self._open: list[_Open] = []
         self._count = 0
         self.scopes: Scopes = Scopes(ir.Tuple(()))
@@ -96,6 +97,7 @@ class Printer:
     def define(self, var: Any) -> str:
         """Write the place that introduces a variable: its name and type."""
         self._known[id(var)] = self._known.get(id(var), 0) + 1
+        self._rebound |= self._known[id(var)] > 1
         if self._open:
             self._open[-1].defined.append(id(var))
         return self.name_of(var) + (f": {self.type(var.ty)}" if var.ty is not None else "")
@@ -160,9 +162,9 @@ class Printer:
         """
         if is_atom(node):
             return EXPR(node, self)
-        for under_way in reversed(self._open):
-            if id(node) in under_way.names:
-                return under_way.names[id(node)]
+        for i in range(len(self._open) - 1, -1, -1):
+            if id(node) in self._open[i].names and not (self._rebound and self._hangs_on(node, i)):
+                return self._open[i].names[id(node)]
         if inline and self.scopes.uses.get(id(node), 1) == 1:
             return self._written(node, said)
         at = self._place(node)
@@ -187,9 +189,13 @@ class Printer:
         home = self.scopes.home.get(id(node))
         for i, under_way in enumerate(self._open[:-1]):
             if under_way.block is home:
-                later = {v for o in self._open[i + 1 :] for v in o.defined}
-                return len(self._open) - 1 if later and any(id(n) in later for n in walk(node)) else i
+                return len(self._open) - 1 if self._hangs_on(node, i) else i
         return len(self._open) - 1
+
+    def _hangs_on(self, node: Any, at: int) -> bool:
+        """Whether a node uses variables that blocks inside of the one with a number introduce, perhaps once more."""
+        later = {v for o in self._open[at + 1 :] for v in o.defined}
+        return bool(later) and any(id(n) in later for n in walk(node))
 
     def operand(self, node: Any, around: Any) -> str:
         """Write an operand; a constant says its type where the expression around it does."""
@@ -237,7 +243,7 @@ def _global_var(node: ir.GlobalVar, p: Printer) -> str:
 
 @EXPR.on(Constructor)
 def _constructor(node: Constructor, p: Printer) -> str:
-    return node.name_hint
+    return node.name_hint if node.inputs else f"meta[relay.Constructor][{node.name_hint}]"  # its name is a call of it
 
 
 @EXPR.on(ir.ExprVar)
@@ -267,8 +273,8 @@ def _item(node: ir.TupleGetItem, p: Printer) -> str:
 @EXPR.on(ir.Call)
 def _call(node: ir.Call, p: Printer) -> str:
     args = p.operands(node.args, node)
-    callee = p.expr(node.op)
-    if isinstance(node.op, Constructor) and not node.args:
+    callee = node.op.name_hint if isinstance(node.op, Constructor) else p.expr(node.op)
+    if isinstance(node.op, Constructor) and not (node.args or node.op.inputs):
         return callee
     known = isinstance(node.op, Op) and registry.has(node.op.name)
     defaults = registry.get(node.op).attrs if known else None  # type: ignore[arg-type]
