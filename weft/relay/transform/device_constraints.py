@@ -240,8 +240,8 @@ def _on_device(e: Call, c: DeviceConstraints) -> Any:
     if isinstance(e.args[0], Constant):  # where it is needed
         return Domain()
     device, body, made = c.place(e.attrs["device"], e), c.of(e.args[0]), domain_of(e.ty)
-    if e.attrs["constrain_body"]:
-        fix(body, device, e)
+    if e.attrs["constrain_body"]:  # equal expressions for two devices have become one: it is on one of them
+        c.wishes.prefer(body, device)
     if e.attrs["constrain_result"]:
         fix(made, device, e)
     c.wishes.add((id(e), 0), body, made, weak=True)  # the copy stands here, not at each use

@@ -112,6 +112,11 @@ class Wishes:
     def __init__(self) -> None:
         self._pairs: list[tuple[Any, Any, Any]] = []
         self._weak: list[tuple[Any, Any, Any]] = []
+        self._preferred: list[tuple[Any, Domain]] = []
+
+    def prefer(self, domain: Any, device: int) -> None:
+        """Wish that a value is on a device, before all other wishes; where it must be elsewhere, nothing is copied."""
+        self._preferred.append((domain, Domain(device)))
 
     def add(self, key: Any, have: Any, want: Any, weak: bool = False) -> None:
         """Wish that a value at `have` is at `want`; weak wishes come after all others."""
@@ -128,7 +133,7 @@ class Wishes:
             By key, then by number of the tensor in the value.
         """
         pairs = self._pairs + self._weak
-        for _, have, want in pairs:
+        for have, want in (*self._preferred, *((h, w) for _, h, w in pairs)):
             for _, a, b in _matched(have, want):
                 x, y = a.root(), b.root()
                 if x.device is None or y.device is None or x.device == y.device:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.error import LoweringError
@@ -129,6 +130,8 @@ class _Plan:
         self.kinds = {i: name.split(":")[0] for name, i in devices.items()}
         self.kinds.setdefault(host, "cpu")
         self.kernels: dict[GlobalVar, BaseFunc] = {}
+        self.bindings: list[tuple[Var, Any]] = []  # of the chain that is rewritten
+        self.made: dict[tuple[Any, int], Var] = {}  # copies that the chain has: of what, where
 
     def module(self) -> IRModule:
         functions = {v: self.function(v.name_hint, f) for v, f in self.mod.items() if isinstance(f, Function)}
@@ -155,8 +158,26 @@ class _Plan:
         return _with(func if planned else func.with_attr(attrs), body=self.body(func.body))
 
     def body(self, expr: Any) -> Any:
+        """Rewrite a chain of lets; what its operations need from other devices is bound in front of them."""
         bindings, tail = let_chain(expr)
-        return lets([(v, self.operation(value)) for v, value in bindings], self.operation(tail))
+        outer, outer_made = self.bindings, self.made
+        self.bindings, self.made = [], dict(outer_made)
+        for v, value in bindings:
+            before = len(self.bindings)
+            new = self.operation(value)
+            if len(self.bindings) > before and new is self.bindings[-1][0]:  # the copy itself is what is named
+                copied, new = self.bindings.pop()
+                self.made = {k: v if m is copied else m for k, m in self.made.items()}
+            self.bindings.append((v, new))
+        tail = self.operation(tail)
+        done, self.bindings, self.made = self.bindings, outer, outer_made
+        return lets(done, tail)
+
+    def named(self, value: Any) -> Var:
+        """Bind a value in front of the operation that is rewritten."""
+        var = Var("there", value.ty)
+        self.bindings.append((var, value))
+        return var
 
     def operation(self, e: Any) -> Any:
         """Rewrite an operation and its operands."""
@@ -186,13 +207,32 @@ class _Plan:
         if not isinstance(e.args[0], Constant):
             return self.operand(e, 0, e.args[0])
         device = device_of(made, 0)
-        return e.args[0] if device == 0 else _with(e, attrs=e.attrs.with_(device=device, constrain_result=True))
+        if device == 0:
+            return e.args[0]
+        return self.named(_with(e, attrs=e.attrs.with_(device=device, constrain_result=True)))
 
     def operand(self, owner: Any, index: int, e: Any) -> Any:
         """Rewrite an operand, and copy what is in it to where its user needs it."""
         made = self.operation(e)
         moves = self.copies.get((id(owner), index))
-        return made if moves is None else _copied(made, e.ty, moves, iter(range(1 << 30)))
+        return made if moves is None else self.copied(made, e.ty, moves, itertools.count())
+
+    def copied(self, e: Any, ty: Any, moves: dict[int, tuple[int, int]], numbers: Iterator[int]) -> Any:
+        """Copy the tensors in a value that `moves` names by number."""
+        if isinstance(ty, IRTupleType):
+            fields = [TupleGetItem(e, i, ty=t) for i, t in enumerate(ty.fields)]
+            copies = [self.copied(self.named(f), f.ty, moves, numbers) for f in fields]
+            return self.named(Tuple(tuple(copies), ty=ty))
+        move = moves.get(next(numbers))
+        if move is None:
+            return e
+        if not isinstance(ty, IRTensorType):
+            raise LoweringError("only tensors are copied between devices", found=str(ty), where=e.span)
+        known = self.made.get((e, move[1]))
+        if known is None:
+            attrs = Attrs.of(src_device=move[0], dst_device=move[1])
+            known = self.made[e, move[1]] = self.named(Call(Op.get("device_copy"), (e,), attrs, ty=ty))
+        return known
 
 
 def _with(node: Any, **changes: Any) -> Any:
@@ -205,16 +245,3 @@ def _with(node: Any, **changes: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is tuple and len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)))
-
-
-def _copied(e: Any, ty: Any, moves: dict[int, tuple[int, int]], numbers: Any) -> Any:
-    if isinstance(ty, IRTupleType):
-        fields = (_copied(TupleGetItem(e, i, ty=t), t, moves, numbers) for i, t in enumerate(ty.fields))
-        return Tuple(tuple(fields), ty=ty)
-    move = moves.get(next(numbers))
-    if move is None:
-        return e
-    if not isinstance(ty, IRTensorType):
-        raise LoweringError("only tensors are copied between devices", found=str(ty), where=e.span)
-    attrs = Attrs.of(src_device=move[0], dst_device=move[1])
-    return Call(Op.get("device_copy"), (e,), attrs, ty=ty)

@@ -8,6 +8,7 @@ from typing import Any
 from weft.error import CodegenError, InvalidArgument
 from weft.ir import BaseFunc, Expr, IRModule, substitute
 from weft.relax import compile_kernels, recompilable_kernels
+from weft.relay.analysis import warn_unmatched
 from weft.relay.expr import Function, const
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
@@ -83,6 +84,7 @@ class VMCompiler:
         self._targets = Targets.of(target, target_host)
         if self._params:
             mod = bind_params(mod, self._params)
+        warn_unmatched(mod)
         return vm_pipeline(self._targets)(mod), {}
 
     def lower(self, mod: Any, target: Any = None, target_host: Any = None) -> None:

@@ -37,7 +37,6 @@ def vm_pipeline(targets: Targets) -> Pass:
             lambda_lift(),
             infer_type(),
             *planned,
-            *([to_a_normal_form(), eliminate_common_subexpr(), infer_type()] if planned else []),
             LowerRegions(target),
             ManifestAlloc(target),
             *planned,
