@@ -149,3 +149,22 @@ def @main(%x: Option[int32]) {
     relay.infer_type(relay.fromtext(text.replace("match (", "match? (")))
     with pytest.warns(UnmatchedWarning, match=":4:3"):
         warn_unmatched(done)
+
+
+def test_compilation_warns():
+    text = """
+type Option[A] { Some(A), None, }
+def @main(%x: Option[int32]) {
+  match (%x) {
+    Some(%a) => %a,
+  }
+}
+"""
+    mod = relay.fromtext(text)
+    with pytest.warns(UnmatchedWarning, match="`None`") as caught:
+        relay.vm.compile(mod, "llvm")
+    assert len(caught) == 1
+    with pytest.warns(UnmatchedWarning, match="`None`"):
+        done = relay.infer_type(relay.fromtext(text))
+    with pytest.warns(UnmatchedWarning, match="`None`"):
+        relay.vm.compile(done, "llvm")

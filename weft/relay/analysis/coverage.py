@@ -35,6 +35,9 @@ _Row = tuple[Pattern, ...]
 _WARNED: WeakSet[Any] = WeakSet()  # patterns of the first clauses of matches that were warned of
 
 
+_SHOWN: dict[Any, int] = {}
+
+
 class UnmatchedWarning(UserWarning):
     """A match says that its clauses cover all values, and they do not."""
 
@@ -58,7 +61,10 @@ def warn_unmatched(program: Any, mod: IRModule | None = None, *, repeat: bool = 
         program = list(subexpressions(program))
     for m in program:
         if isinstance(m, Match) and m.complete and m.clauses and (repeat or m.clauses[0].lhs not in _WARNED):
-            cases = unmatched_cases(m, mod)
+            try:
+                cases = unmatched_cases(m, mod)
+            except InvalidArgument:  # a constructor of no type: type inference says it better
+                continue
             if cases:
                 _WARNED.add(m.clauses[0].lhs)
                 _warn(m, cases)
@@ -78,7 +84,7 @@ def _warn(m: Match, cases: list[Pattern]) -> None:
     if m.span is None:
         warnings.warn(text, UnmatchedWarning, stacklevel=3)
     else:
-        warnings.warn_explicit(text, UnmatchedWarning, m.span.file, m.span.line)
+        warnings.warn_explicit(text, UnmatchedWarning, m.span.file, m.span.line, registry=_SHOWN)
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
