@@ -21,12 +21,12 @@ _FIRST_BODY = {Function: 0, If: 1, Match: 1}  # the parts from there on are scop
 
 
 class Scope:
-    """A scope; ``outer`` is the one around it."""
+    """A scope; ``outer`` is the one around it, ``owner`` the function, choice or match that it is a part of."""
 
-    __slots__ = ("depth", "outer")
+    __slots__ = ("depth", "outer", "owner")
 
-    def __init__(self, outer: Scope | None) -> None:
-        self.outer = outer
+    def __init__(self, outer: Scope | None, owner: Any = None) -> None:
+        self.outer, self.owner = outer, owner
         self.depth: int = 0 if outer is None else outer.depth + 1
 
 
@@ -35,29 +35,29 @@ class Scopes:
 
     ``of[id(e)]`` is where an expression is computed, ``opened[id(e)]`` are the scopes that its bodies are, and
     ``crossing`` holds the ids of expressions that some use reads from a scope further in, ``shared`` of those that
-    are used twice or more.
+    are used twice or more. ``uses`` lists each use of an expression with the scope in which it stands.
     """
 
     def __init__(self, root: Any) -> None:
         self.top = Scope(None)
         self.of: dict[int, Scope] = {id(root): self.top}
         self.opened: dict[int, list[Scope]] = {}
-        uses: list[tuple[Any, Scope]] = []
+        self.uses: list[tuple[Any, Scope]] = []
         for e in users_first(root):
             home, first = self.of[id(e)], _FIRST_BODY.get(type(e))
             for i, part in enumerate(parts(e)):
                 scope = home
                 if first is not None and i >= first:
-                    scope = Scope(home)
+                    scope = Scope(home, e)
                     self.opened.setdefault(id(e), []).append(scope)
                 if isinstance(part, _UNSCOPED):
                     continue
                 known = self.of.get(id(part))
                 self.of[id(part)] = scope if known is None else _common(known, scope)
-                uses.append((part, scope))
-        counts = Counter(id(e) for e, _ in uses)
+                self.uses.append((part, scope))
+        counts = Counter(id(e) for e, _ in self.uses)
         self.shared = {i for i, n in counts.items() if n > 1}
-        self.crossing = {id(e) for e, scope in uses if self.of[id(e)] is not scope}
+        self.crossing = {id(e) for e, scope in self.uses if self.of[id(e)] is not scope}
 
 
 def users_first(root: Any, enter: Callable[[Any], bool] = lambda e: True) -> list[Any]:
