@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import PrimExpr, as_int, floordiv, int64
+from weft.ir import as_int, floordiv, int64
 from weft.op import fields_of, product, simplify, tensor_arg
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.elementwise import scalar
@@ -134,18 +134,25 @@ def _meshgrid(data: ir.Expr, indexing: str) -> ir.Expr:
                   indexing=indexing)  # fmt: skip
 
 
-def _unravel_index(indices: ir.Expr, shape: tuple[PrimExpr, ...]) -> ir.Expr:
+def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
     """Divide from the last dimension on."""
     dtype = tensor_arg("unravel_index", "indices", indices, kind="integer").dtype
+    tensor_arg("unravel_index", "shape", shape, ndim=1, kind="integer")
+    n = as_int(dims(shape)[0])
+    if not n:
+        raise ShapeMismatch("unravel_index: the shape must have a known number of dimensions, at least one",
+                            found=str(shape.ty), where=shape.span)  # fmt: skip
+    sizes = shared("astype", shape, dtype=dtype)
     rest, out = indices, []
-    for i, d in enumerate(reversed(shape)):
-        size = number(d, dtype)
-        out.append(shared("floor_mod", rest, size) if i < len(shape) - 1 else rest)
+    for i in reversed(range(n)):
+        size = shared("strided_slice", sizes, axes=(0,), begin=(i,), end=(i + 1,))
+        size = shared("squeeze", size, axis=(0,))
+        out.append(shared("floor_mod", rest, size) if i else rest)
         rest = shared("floor_divide", rest, size)
     return shared("stack", tuple(reversed(out)), axis=0)
 
 
-declare("unravel_index", "indices shape:values", expand=_unravel_index,
+declare("unravel_index", "indices shape", expand=_unravel_index,
         doc="The coordinates of flat indices, one row a dimension.")  # fmt: skip
 declare("adv_index", "inputs:tensors", expand=lambda inputs: _adv_index(inputs),
         doc="Elements of the first tensor by tensors of indices that broadcast together.")  # fmt: skip
@@ -159,20 +166,19 @@ def _adv_index(inputs: ir.Expr) -> ir.Expr:
     return shared("index_tensor", fields[0], tuple(fields[1:]))
 
 
-def _trilu(data: ir.Expr, k: tuple[PrimExpr, ...], upper: bool = True) -> ir.Expr:
+def _trilu(data: ir.Expr, k: ir.Expr, upper: bool = True) -> ir.Expr:
     """Compare coordinates, so that the diagonal may be computed."""
-    if not k:
-        raise InvalidArgument("trilu: 'k' is a scalar")
+    tensor_arg("trilu", "k", k, ndim=0, kind="integer")
     n = len(tensor_arg("trilu", "data", data, min_ndim=2).shape or ())
     rows, columns = dims(data)[n - 2], dims(data)[n - 1]
     row = shared("expand_dims", shared("arange", int64(0), rows, int64(1), dtype="int64"), axis=(1,))
     column = shared("arange", int64(0), columns, int64(1), dtype="int64")
-    edge = shared("add", row, number(k[0], "int64"))
+    edge = shared("add", row, shared("astype", k, dtype="int64"))
     mask = shared("greater_equal" if upper else "less_equal", column, edge)
     return shared("where", mask, data, scalar(0, dtype_of(data)))
 
 
-declare("trilu", "data k:values", {"upper": True}, expand=_trilu,
+declare("trilu", "data k", {"upper": True}, expand=_trilu,
         doc="The upper or lower triangle of each matrix, from the k-th diagonal.")  # fmt: skip
 
 
