@@ -11,7 +11,22 @@ from weft.ir import Attrs, BaseFunc, IRModule, Op, module_pass
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
-from weft.relay.expr import Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var, let_chain, lets
+from weft.relay.adt import Match
+from weft.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+    let_chain,
+    lets,
+)
 from weft.relay.op.registry import get, has
 from weft.relay.transform.device_constraints import PARAM_DEVICES, RESULT_DEVICES, DeviceConstraints
 from weft.relay.transform.device_domains import device_of, leaves
@@ -21,6 +36,11 @@ __all__ = ["KERNEL_DEVICE", "plan_devices"]
 
 KERNEL_DEVICE = "device_index"
 """The attribute of a TIR function that runs on devices of another kind than the first."""
+
+_OPERANDS: dict[type, tuple[str, ...]] = {
+    If: ("cond",), Match: ("data",), RefCreate: ("value",), RefRead: ("ref",), RefWrite: ("ref", "value"),
+    TupleGetItem: ("tuple_value",),
+}  # fmt: skip
 
 
 @module_pass
@@ -100,9 +120,7 @@ class _LonelyConstants:
             return _with(e, args=tuple(args))
         if isinstance(e, Tuple):
             return _with(e, fields=tuple(map(self.operation, e.fields)))
-        if isinstance(e, If):
-            e = _with(e, cond=self.operation(e.cond))
-        return with_bodies(e, self.body)
+        return with_bodies(_with_operands(e, self.operation), self.body)
 
     def lonely(self, e: Any) -> Any:
         constant = self.named.get(e, e)
@@ -191,8 +209,9 @@ class _Plan:
         if isinstance(e, Tuple):
             return _with(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
         if isinstance(e, If):
-            return _with(with_bodies(e, self.body), cond=self.operand(e, 0, e.cond))
-        return with_bodies(e, self.body)
+            cond = self.operand(e, 0, e.cond)
+            return _with(with_bodies(e, self.body), cond=cond)
+        return with_bodies(_with_operands(e, self.operation), self.body)
 
     def attrs(self, e: Call) -> Attrs:
         name = e.op.name if isinstance(e.op, Op) else ""
@@ -233,6 +252,12 @@ class _Plan:
             attrs = Attrs.of(src_device=move[0], dst_device=move[1])
             known = self.made[e, move[1]] = self.named(Call(Op.get("device_copy"), (e,), attrs, ty=ty))
         return known
+
+
+def _with_operands(e: Any, f: Callable[[Any], Any]) -> Any:
+    """Rewrite the operands of what is neither a call nor a tuple."""
+    names = _OPERANDS.get(type(e), ())
+    return _with(e, **{n: f(getattr(e, n)) for n in names}) if names else e
 
 
 def _with(node: Any, **changes: Any) -> Any:
