@@ -117,7 +117,7 @@ def _packed_ref(x: Any, w: Any, n: int) -> Any:
 declare(
     "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=matmul_packed, reference=_packed_ref,
     fusion=Fusion.ANCHOR, rtol=1e-4,
-    doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (ceil(n / panel), k, panel), padded with zeros.",
+    doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), k, panel), padded with zeros.",
 )  # fmt: skip
 
 

@@ -466,3 +466,8 @@ def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
     assert -(-n // 32) * 32 % tile.width == 0
     if m == 1 and n == 150:
         assert tile.vectors == 10
+
+
+def test_panels_that_hold_nothing_make_room_for_wide_tiles():
+    assert choose_tile(int64(1), int64(600), 16, 32, 32).width == 32  # nineteen panels
+    assert choose_tile(int64(1), int64(600), 16, 32, 32, None, 20).width == 160

@@ -240,12 +240,22 @@ def pack_conv_weight(kernel: np.ndarray, panel: int) -> np.ndarray:
     return aligned(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
 
 
+def _convenient(panels: int) -> int:
+    """Return a number of panels, at most a sixth more, that four, five or six of them divide.
+
+    Products of one or two rows work on so many at once: fewer sums under way do not keep the machine busy.
+    """
+    most = max(panels * 7 // 6, panels)
+    return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
+
+
 def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
-    """Pack (K, N) into (ceil(N / panel), K, panel), padded with zeros."""
+    """Pack (K, N) into (panels, K, panel), padded with zeros: as many panels as N needs, or some more."""
     k, n = weight.shape
+    width = _convenient(_round_up(n, panel) // panel) * panel
     padded = weight
-    if n % panel:
-        padded = np.zeros((k, _round_up(n, panel)), weight.dtype)
+    if n != width:
+        padded = np.zeros((k, width), weight.dtype)
         padded[:, :n] = weight
     return aligned(padded.reshape(k, -1, panel).transpose(1, 0, 2))
 

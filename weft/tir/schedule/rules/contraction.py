@@ -67,7 +67,8 @@ class _Product:
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
         panel = _panel_of(c)
-        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel, c.group)
+        panels = None if panel is None else _panels_of(c, panel)
+        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
@@ -387,6 +388,14 @@ def _panel_of(c: Contraction) -> int | None:
         return None
     outer = any(isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel) for i in c.b.indices)
     return panel if outer and c.vector in used_vars(c.b.indices[-1]) else None
+
+
+def _panels_of(c: Contraction, panel: int) -> int | None:
+    """Return the number of panels of the second operand."""
+    for i, extent in zip(c.b.indices, c.b.buffer.shape, strict=True):
+        if isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel):
+            return as_int(extent)
+    return None
 
 
 def _divides(extent: PrimExpr, width: int) -> bool:

@@ -30,7 +30,13 @@ class RowPart(NamedTuple):
 
 
 def choose_tile(
-    rows: PrimExpr, columns: PrimExpr, lanes: int, registers: int, panel: int | None, group: int | None = None
+    rows: PrimExpr,
+    columns: PrimExpr,
+    lanes: int,
+    registers: int,
+    panel: int | None,
+    group: int | None = None,
+    panels: int | None = None,
 ) -> Tile:
     """Choose a register tile.
 
@@ -42,16 +48,20 @@ def choose_tile(
         The width of the packed panels, which the tile must divide or be a multiple of.
     group : int, optional
         The number of columns that share rows of the first operand, which the tile must divide.
+    panels : int, optional
+        The number of panels, some of which may hold nothing; by default as many as the columns need.
     """
     m, n = as_int(rows), as_int(columns)
+    if panel is not None and panels is None and n is not None:
+        panels = -(-n // panel)
     most = max(1, -(-n // lanes)) if n is not None else 64
     choices = []
-    for vectors in _vector_counts(m, n, lanes, panel):
+    for vectors in _vector_counts(m, lanes, panel, panels):
         width = vectors * lanes
         if (
             vectors > most
             or (panel is not None and panel % width and width % panel)
-            or (panel is not None and n is not None and -(-n // panel) * panel % width)
+            or (panel is not None and panels is not None and panels * panel % width)
             or (group is not None and group % width)
         ):
             continue
@@ -66,15 +76,14 @@ def choose_tile(
     return max(choices, key=lambda c: c[0])[1]
 
 
-def _vector_counts(m: int | None, n: int | None, lanes: int, panel: int | None) -> list[int]:
+def _vector_counts(m: int | None, lanes: int, panel: int | None, panels: int | None) -> list[int]:
     """List the widths of tiles in vectors, the best first where estimates are equal.
 
     A tile that went past the last panel would read what is not there, lane by masked lane, which costs a hundred times
     as much. Few rows need wide tiles, so that enough sums are under way: any number of panels that divides all of them.
     """
     counts = [2, 4, 1, 3, 8]
-    if m is not None and m <= 3 and n is not None and panel is not None and panel % lanes == 0:
-        panels = -(-n // panel)
+    if m is not None and m <= 3 and panels is not None and panel is not None and panel % lanes == 0:
         counts += [p * panel // lanes for p in range(1, panels + 1) if panels % p == 0]
     return list(dict.fromkeys(counts))
 
