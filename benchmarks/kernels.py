@@ -38,10 +38,11 @@ if ARGS is not None:
 
 import numpy as np  # noqa: E402 - the libraries read the number of threads at import
 
-from benchmarks import ceilings, report, row_kernels  # noqa: E402
+from benchmarks import report, row_kernels  # noqa: E402
 from benchmarks.row_kernels import aligned, rand, slices  # noqa: E402
 from weft import te, tir, topi  # noqa: E402
 from weft.ir import cast  # noqa: E402
+from weft.profile import fma_peak, read_bandwidth  # noqa: E402
 from weft.target import Target, build  # noqa: E402
 from weft.tir.schedule import default_schedule  # noqa: E402
 from weft.topi.conv import conv  # noqa: E402
@@ -324,7 +325,7 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 def main(args: argparse.Namespace) -> None:
     """Measure and print."""
     wanted = [p.strip() for p in args.only.split(",") if p.strip()]
-    peak, bandwidth = ceilings.fma_peak(args.threads), ceilings.read_bandwidth()
+    peak, bandwidth = fma_peak(args.threads), read_bandwidth()
     print(f"{args.threads} threads; ceilings: {peak:.0f} GFLOP/s of float32, {bandwidth:.1f} GB/s of reading")
     rows = []
     for make in cases():

@@ -22,6 +22,7 @@ _LAZY: dict[str, str] = {
     "frontend": "",
     "ir": "",
     "op": "",
+    "profile": "",
     "relax": "",
     "relay": "",
     "rpc": "",

@@ -17,6 +17,7 @@ from weft.cli.cache import cache
 from weft.cli.compile import compile_model
 from weft.cli.doctor import doctor
 from weft.cli.inspect import inspect_model
+from weft.cli.profile import profile
 from weft.cli.run import run
 from weft.error import InternalError, WeftError
 
@@ -31,6 +32,7 @@ app = cyclopts.App(
 app.command(compile_model, name="compile")
 app.command(run, name="run")
 app.command(inspect_model, name="inspect")
+app.command(profile, name="profile")
 app.command(doctor, name="doctor")
 app.command(cache, name="cache")
 

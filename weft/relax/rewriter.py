@@ -70,6 +70,7 @@ class _State:
             value = self._branches(value)
         elif isinstance(value, Function):
             value = self._nested(value)
+        self.bb.span = binding.span  # what the rule emits comes from where the binding comes from
         replaced = self.rule(binding, value, self.bb)
         if replaced is None or replaced is binding.value:
             replaced = value

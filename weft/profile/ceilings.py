@@ -1,20 +1,16 @@
-"""The machine's ceilings, measured by kernels of Weft's own: multiply-adds in registers, and reading memory.
-
-python -m benchmarks.ceilings
-"""
+"""The machine's ceilings, measured by kernels of Weft's own: multiply-adds in registers, and reading memory."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import weft
 from weft import te, tir
 from weft.ir import Var, cast, const, int64
+from weft.runtime import tensor
 from weft.target import Target, build
 from weft.tir import BufferLoad, BufferStore, For, ForKind, PrimFunc, decl_buffer
 from weft.tir.schedule import default_schedule
@@ -66,8 +62,8 @@ def fma_peak(threads: int) -> float:
     func = _function([source, sink], whole)
     kernel = build(func, target)["main"]
     arguments = [
-        weft.runtime.tensor(np.full(lanes, 0.5, np.float32)),
-        weft.runtime.tensor(np.zeros(threads * vectors * lanes, np.float32)),
+        tensor(np.full(lanes, 0.5, np.float32)),
+        tensor(np.zeros(threads * vectors * lanes, np.float32)),
     ]
     seconds = _best(lambda: kernel(*arguments))
     return 2.0 * _STEPS * vectors * lanes * threads / seconds / 1e9
@@ -85,8 +81,8 @@ def read_bandwidth() -> float:
     func = te.create_prim_func([x, te.compute((64,), lambda i: te.sum(x[i, r], axis=r), name="y")])
     kernel = build(default_schedule(func, Target("llvm")), Target("llvm"))["main"]
     arguments = [
-        weft.runtime.tensor(np.ones((64, _BYTES // 256), np.float32)),
-        weft.runtime.tensor(np.zeros(64, np.float32)),
+        tensor(np.ones((64, _BYTES // 256), np.float32)),
+        tensor(np.zeros(64, np.float32)),
     ]
     return _BYTES / _best(lambda: kernel(*arguments)) / 1e9
 
@@ -99,8 +95,3 @@ def _best(call: Callable[[], Any], times: int = 30) -> float:
         call()
         found.append(time.perf_counter() - start)
     return min(found)
-
-
-if __name__ == "__main__":
-    count = int(os.environ.get("WEFT_NUM_THREADS", "2"))
-    print(f"threads {count}: {fma_peak(count):.0f} GFLOP/s of float32, {read_bandwidth():.1f} GB/s of reading")
