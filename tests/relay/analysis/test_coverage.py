@@ -67,6 +67,11 @@ def test_types_in_types():
     assert str(case) == "Pair(Two(_), Cons(_, _))"
 
 
+def test_patterns_of_a_wrong_number_of_fields():
+    assert len(unmatched_cases(match(pattern(CONS), pattern(NIL, ANY)), MOD)) == 0
+    assert len(unmatched_cases(match(PatternTuple((pattern(NIL), ANY)), PatternTuple((pattern(CONS),))), MOD)) == 0
+
+
 def test_unknown_type():
     stranger = relay.Constructor("S", (), relay.GlobalTypeVar("Stranger"))
     with pytest.raises(InvalidArgument, match="no data type 'Stranger'"):

@@ -199,6 +199,18 @@ def test_the_input_is_left_as_it_is():
     assert (f.ty, f.body.ty, f.ret_type) == (None, None, None)
 
 
+def test_global_variables_keep_their_identity():
+    x = relay.Var("x", relay.scalar_type("int32"))
+    g = relay.GlobalVar("g")
+    mod = ir.IRModule({g: relay.Function((x,), x), "main": relay.Function((x,), relay.GlobalVar("g")(x))})
+    done = relay.infer_type(mod)
+    assert done.functions[g].ty == g.ty
+    assert done["main"].body.op is g
+    other = relay.Function((relay.var("y", shape=(2,)),), relay.const(1))
+    again = relay.infer_type(ir.IRModule({g: other}))
+    assert again.get_global_var("g").ty == again["g"].ty != g.ty, "a variable that has another type is replaced"
+
+
 def test_shared_expressions_stay_shared():
     x = relay.var("x", shape=(2,))
     y = x + x

@@ -141,11 +141,10 @@ def _split(rows: list[_Row], width: int, fields: int, c: Constructor | None, mod
 
 def _fields(p: Pattern, count: int, c: Constructor | None) -> _Row | None:
     """Return a pattern's fields as far as it covers values of a constructor, else None."""
-    if isinstance(p, PatternTuple):
-        return p.patterns
-    if isinstance(p, PatternConstructor):
-        return p.patterns if c is not None and p.constructor.name_hint == c.name_hint else None
-    return (PatternWildcard(),) * count
+    if isinstance(p, PatternConstructor) and (c is None or p.constructor.name_hint != c.name_hint):
+        return None
+    given = p.patterns if isinstance(p, (PatternConstructor, PatternTuple)) else ()
+    return (*given, *(PatternWildcard(),) * count)[:count]
 
 
 def _definition(c: Constructor, mod: IRModule | None) -> TypeData:

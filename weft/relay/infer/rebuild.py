@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from weft import ir
 from weft.ir import Op, Type, rebuild
 from weft.relay.adt import Clause, Constructor, Pattern
@@ -127,12 +129,20 @@ class Rebuild:
         return own if own.ty is not None or id(c) not in self.s.types else self._typed(own, self.s.types[id(c)])
 
     def global_var(self, v: ir.GlobalVar) -> ir.GlobalVar:
-        """Return the variable of a function of the module, with its type: one for all its uses."""
+        """Return the variable of a function of the module, with its type: one for all its uses.
+
+        The module's own gets its type in place if it had none, since programs compare such variables by identity.
+        """
         known = self.globals.get(v.name_hint)
         if known is None:
-            own = self.s.mod.get_global_var(v.name_hint) if self.s.mod is not None and v.name_hint in self.s.mod else v
+            mod = self.s.mod
+            known = mod.get_global_var(v.name_hint) if mod is not None and v.name_hint in mod else v
             ty = self.s.globals.get(v.name_hint)
-            known = self._typed(own, self.type(ty, own)) if isinstance(ty, FuncType) else own
+            if isinstance(ty, FuncType):
+                found = self.type(ty, known)
+                if known.ty is None and not self.s.errors:
+                    force_setattr(known, "ty", found)
+                known = self._typed(known, found)
             self.globals[v.name_hint] = known
         return known
 
