@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,7 +54,7 @@ class ScopeBuilder:
         return made
 
     @contextmanager
-    def if_scope(self, cond: Any) -> Iterator[None]:
+    def if_scope(self, cond: Any) -> Generator[None]:
         """Build the branch that is taken where a condition holds; :meth:`else_scope` must follow."""
         self._unset("a choice")
         self._enter()
@@ -63,14 +63,15 @@ class ScopeBuilder:
         self._results[-1] = (as_expr(cond), branch)
 
     @contextmanager
-    def else_scope(self) -> Iterator[None]:
+    def else_scope(self) -> Generator[None]:
         """Build the other branch of the choice before; the choice is the result of the scope around."""
         if type(self._results[-1]) is not tuple:
             raise EvaluationError("an else scope must follow an if scope")
         self._enter()
         yield
         branch = self._leave()
-        self._results[-1] = If(*self._results[-1], branch)
+        cond, first = self._results[-1]
+        self._results[-1] = If(cond, first, branch)
 
     def type_of(self, expr: Any) -> Any:
         """Return the type of an expression as far as it is known; an unknown type that inference finds otherwise."""

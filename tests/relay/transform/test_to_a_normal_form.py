@@ -3,7 +3,7 @@
 from weft import relay
 from weft.ir import IRModule, Op, assert_structural_equal
 from weft.relay.expr import let_chain
-from weft.relay.transform import ToANormalForm
+from weft.relay.transform import ToANormalForm, ToANormalFormExpr
 
 CELL = relay.TensorType((2,))
 
@@ -89,3 +89,10 @@ def test_graphs_with_many_paths_and_long_chains():
     for _ in range(10_000):
         deep = call("add", deep, x)
     assert len(let_chain(anf(deep, x))[0]) == 10_000
+
+
+def test_expressions():
+    x = relay.var("x", CELL)
+    made = ToANormalFormExpr(x + x * x)
+    assert len(let_chain(made)[0]) == 2 and ToANormalFormExpr(made) is made
+    assert type(ToANormalFormExpr(relay.Function([x], x + x)).body) is relay.Let

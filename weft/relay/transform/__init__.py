@@ -26,11 +26,12 @@ from weft.relay.transform.plan_devices import plan_devices
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.transform.simplify_expr import simplify_expr
 from weft.relay.transform.simplify_inference import simplify_inference
-from weft.relay.transform.to_a_normal_form import to_a_normal_form
+from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.transform.to_basic_block_normal_form import to_basic_block_normal_form
 from weft.relay.transform.to_graph_normal_form import to_graph_normal_form
 
 ToANormalForm = to_a_normal_form
+ToANormalFormExpr = to_a_normal_form_expr
 LambdaLift = lambda_lift
 InferType = infer_type
 DeadCodeElimination = dead_code_elimination

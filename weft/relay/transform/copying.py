@@ -25,21 +25,21 @@ def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mappin
     types : mapping, optional
         What takes the place of type variables, in the types of all expressions.
     """
-    types = {id(k): v for k, v in (types or {}).items()}
+    by_id = {id(k): v for k, v in (types or {}).items()}
     new: dict[Var, Any] = dict(values or {})
     for e in subexpressions(expr):
         for v in bound_by(e):
-            new[v] = Var(v.name_hint, typed(v.ty, types), span=v.span)
+            new[v] = Var(v.name_hint, typed(v.ty, by_id), span=v.span)
 
     def rule(e: Any) -> Any:
         if type(e) is Let:
             e = Let(new[e.var], e.value, e.body, ty=e.ty, span=e.span)
         elif type(e) is Function:
-            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, types))
+            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, by_id))
         elif type(e) is Match:
             clauses = tuple(Clause(renamed_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
             e = Match(e.data, clauses, e.complete, ty=e.ty, span=e.span)
-        return _retyped(e, types) if types else e
+        return _retyped(e, by_id) if by_id else e
 
     return rewrite(expr, rule, pre=lambda e: new.get(e) if type(e) is Var else None)
 

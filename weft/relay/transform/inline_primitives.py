@@ -51,7 +51,7 @@ def inline_primitives(func: Function, mod: IRModule) -> Function:
             known[var] = known.get(value, value) if type(value) is Var else value
 
     def rule(e: Any) -> Any:
-        target = known.get(e.op) if type(e) is Call and type(e.op) is Var else None
+        target: Any = known.get(e.op) if type(e) is Call and type(e.op) is Var else None
         if type(target) not in (Function, GlobalVar):
             return e
         return Call(target, e.args, e.attrs, e.ty_args, ty=e.ty, span=e.span)

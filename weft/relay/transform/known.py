@@ -69,7 +69,8 @@ def _shape_only(arg: Any) -> Any:
     """Return an array of the shape of an expression, of which nothing else is used."""
     ty = arg.ty
     shape = [as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
-    return None if None in shape else np.broadcast_to(np.zeros((), ir.numpy_dtype(ty.dtype)), shape)
+    known = tuple(d for d in shape if d is not None)
+    return np.broadcast_to(np.zeros((), ir.numpy_dtype(ty.dtype)), known) if len(known) == len(shape) else None
 
 
 def _bytes(value: Any) -> int:

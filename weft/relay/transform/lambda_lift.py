@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import IRModule, module_pass, with_deep_stack
+from weft.ir import Attrs, IRModule, module_pass, with_deep_stack
 from weft.relay.expr import Call, Function, GlobalVar, Let, Var, lets
 from weft.relay.transform.free import Captures, free_type_variables
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -151,7 +151,7 @@ class _Lifter:
         again = [name] if name is not None and name in free else []
         if again:
             body = lets([(again[0], make)], body)
-        holder = Function(tuple(captured), func.replace(body=body), func.ty, types, {"Closure": 1})
+        holder = Function(tuple(captured), func.replace(body=body), func.ty, types, Attrs.of(Closure=1))
         self.lifted[own] = _renamed(holder, captured + again)
         return make
 

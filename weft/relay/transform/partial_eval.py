@@ -97,7 +97,7 @@ def partial_evaluate(mod: IRModule, max_steps: int = 8_000) -> IRModule:
     named = to_a_normal_form(bind_constants=False)(mod)
     size = sum(1 for f in named.functions.values() if type(f) is Function for _ in subexpressions(f))
 
-    def run(v: GlobalVar, f: Any) -> Any:
+    def run(v: Any, f: Any) -> Any:
         if type(f) is not Function or is_primitive(f) or is_closure(f):
             return f
         evaluator = Evaluator(named, effects, max_steps + 4 * size)

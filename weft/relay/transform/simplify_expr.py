@@ -16,7 +16,7 @@ from weft.relay.walk import rewrite
 
 __all__ = ["simplify_expr"]
 
-Rule = Callable[[Call, Callable[[Any], Any]], Any]
+Rule = Callable[[Any, Callable[[Any], Any]], Any]
 _RULES: dict[str, list[Rule]] = {}
 
 
@@ -94,7 +94,7 @@ def _inner(e: Any, meaning: Callable[[Any], Any], *names: str) -> Call | None:
 
 
 @_on("reshape", "squeeze", "expand_dims", "broadcast_to", "cast", "strided_slice")
-def _without_effect(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _without_effect(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``reshape(x) => x`` where the type stays; a slice of the same type is the whole, unless it is reversed."""
     if e.op.name == "strided_slice" and any(int(s) < 0 for s in e.attrs.get("strides") or ()):
         return None
@@ -102,7 +102,7 @@ def _without_effect(e: Call, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("reshape", "squeeze", "expand_dims")
-def _reshape_of_reshape(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _reshape_of_reshape(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``reshape(reshape(x)) => reshape(x)``."""
     inner, shape = _inner(e.args[0], meaning, "reshape", "squeeze", "expand_dims"), _shape(e.ty)
     if inner is None or shape is None or _shape(inner.ty) is None or (0 in shape):
@@ -111,7 +111,7 @@ def _reshape_of_reshape(e: Call, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("transpose")
-def _transpose_of_transpose(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _transpose_of_transpose(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``transpose(transpose(x)) => transpose(x)``; ``transpose(x) => x`` where the axes stay."""
     axes = _axes(e)
     if axes is None:
@@ -134,7 +134,7 @@ def _axes(e: Call) -> tuple[int, ...] | None:
 
 
 @_on("cast")
-def _cast_of_cast(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _cast_of_cast(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``cast(cast(x)) => cast(x)`` where the first cast widens within a kind, or from bool, and so loses nothing."""
     inner = _inner(e.args[0], meaning, "cast")
     source = inner.args[0].ty if inner is not None else None
@@ -146,18 +146,18 @@ def _cast_of_cast(e: Call, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("add", "subtract")
-def _plus_zero(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _plus_zero(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``x + 0 => x``, which is -0.0 where ``x`` is, and not 0.0."""
     return _neutral(e, meaning, 0, both=e.op.name == "add")
 
 
 @_on("multiply", "divide")
-def _times_one(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _times_one(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``x * 1 => x``, ``x / 1 => x``."""
     return _neutral(e, meaning, 1, both=e.op.name == "multiply")
 
 
-def _neutral(e: Call, meaning: Callable[[Any], Any], number: int, both: bool) -> Any:
+def _neutral(e: Any, meaning: Callable[[Any], Any], number: int, both: bool) -> Any:
     for x, c in ((0, 1), (1, 0)) if both else ((0, 1),):
         other = meaning(e.args[c])
         if type(other) is Constant and _same_type(e.ty, e.args[x].ty) and _all(other, number):
@@ -171,7 +171,7 @@ def _all(e: Constant, number: int) -> bool:
 
 
 @_on("divide")
-def _reciprocal_of_root(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _reciprocal_of_root(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``1 / sqrt(x) => rsqrt(x)``."""
     one, root = meaning(e.args[0]), _inner(e.args[1], meaning, "sqrt")
     if type(one) is not Constant or root is None or not _all(one, 1) or not _same_type(e.ty, e.args[1].ty):
@@ -180,20 +180,20 @@ def _reciprocal_of_root(e: Call, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("zeros_like", "ones_like")
-def _filled_like(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _filled_like(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``zeros_like(x) => zeros(shape)`` where the shape is known."""
     shape = _shape(e.ty)
     return None if shape is None else op_call(e.op.name[: -len("_like")], shape=shape, dtype=e.ty.dtype)
 
 
 @_on("full_like")
-def _full_like(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _full_like(e: Any, meaning: Callable[[Any], Any]) -> Any:
     shape = _shape(e.ty)
     return None if shape is None else op_call("full", e.args[1], shape=shape, dtype=e.ty.dtype)
 
 
 @_on("reshape_like", "broadcast_to_like", "collapse_sum_like")
-def _shaped_like(e: Call, meaning: Callable[[Any], Any]) -> Any:
+def _shaped_like(e: Any, meaning: Callable[[Any], Any]) -> Any:
     """``reshape_like(x, y) => reshape(x, shape)`` where the shape is known."""
     shape, name = _shape(e.ty), e.op.name
     if shape is None or (name == "reshape_like" and 0 in shape):

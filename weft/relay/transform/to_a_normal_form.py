@@ -10,10 +10,11 @@ from weft.ir import IRModule, function_pass
 from weft.relay.adt import Clause, Match
 from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
 from weft.relay.op.registry import get, has
+from weft.relay.transform.free import Captures
 from weft.relay.transform.scopes import Scope, Scopes
 from weft.relay.walk import ATOMS, map_parts
 
-__all__ = ["is_primitive", "name_values", "to_a_normal_form"]
+__all__ = ["is_primitive", "name_values", "to_a_normal_form", "to_a_normal_form_expr"]
 
 
 @function_pass(kind=Function)
@@ -60,6 +61,13 @@ def to_a_normal_form(func: Function, mod: IRModule, *, bind_constants: bool = Tr
         return func
     scopes = Scopes(func)
     return ir.with_deep_stack(lambda: name_values(func, scopes, lambda e: bind_constants or type(e) is not Constant))
+
+
+def to_a_normal_form_expr(expr: Any) -> Any:
+    """Turn one expression into nested lets (TVM's ``ToANormalFormExpr``)."""
+    func = expr if type(expr) is Function else Function(tuple(Captures().variables(Function((), expr))), expr)
+    made = to_a_normal_form(IRModule({"main": func}))["main"]
+    return made if func is expr else made.body
 
 
 def is_primitive(func: Any) -> bool:
@@ -113,7 +121,7 @@ class _Namer:
         home = self.scopes.of[id(expr)]
         result = expr if constant else self.operation(expr, home)
         if var is not None or self.named(expr):
-            name = var or Var("x", expr.ty)
+            name = var or Var("x", getattr(expr, "ty", None))
             self.bindings[home].append((name, result))
             result = name
         self.done[id(expr)] = result
