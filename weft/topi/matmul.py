@@ -13,6 +13,9 @@ from weft.topi.precision import accumulator, narrowed
 __all__ = ["einsum", "einsum_dims", "linear", "matmul", "matmul_packed"]
 
 
+_LANES = 16  # the floats of the widest vectors
+
+
 def matmul(a: Any, b: Any, out_dtype: str = "") -> Any:
     """Multiply matrices with NumPy's rules for ranks and batches; 16-bit floats are summed in float32."""
     dtype = out_dtype or a.dtype
@@ -37,14 +40,36 @@ def linear(x: Any, weight: Any, bias: Any = None, out_dtype: str = "") -> Any:
     dtype = out_dtype or x.dtype
     wide = accumulator(dtype)
     k = te.reduce_axis((int64(0), x.shape[-1]), "k")
-    out = te.compute(
-        (*x.shape[:-1], weight.shape[0]),
-        lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1], k.var)), axis=k),
-        name="T_linear",
-    )
+    if all(as_int(d) == 1 for d in x.shape[:-1]) and (as_int(x.shape[-1]) or 0) >= _LANES:
+        out = _row(x, weight, wide)
+    else:
+        out = te.compute(
+            (*x.shape[:-1], weight.shape[0]),
+            lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1], k.var)), axis=k),
+            name="T_linear",
+        )
     if bias is None:
         return narrowed(out, dtype)
     return te.compute(out.shape, lambda *i: cast(dtype, out(*i) + cast(wide, bias(i[-1]))), name="T_add")
+
+
+def _row(x: Any, weight: Any, wide: str) -> Any:
+    """Multiply one row: both operands are read along their rows, whose lanes are summed apart and then together."""
+    whole, rest = divmod(as_int(x.shape[-1]) or 0, _LANES)
+    lanes, shape = int64(_LANES), (*x.shape[:-1], weight.shape[0])
+    k, lane, tail = (te.reduce_axis((int64(0), int64(n)), v) for n, v in ((whole, "k"), (_LANES, "l"), (rest, "t")))
+
+    def product(i: Any, at: Any) -> Any:
+        return cast(wide, x(*i[:-1], at)) * cast(wide, weight(i[-1], at))
+
+    parts = te.compute(
+        (*shape, lanes), lambda *i: te.sum(product(i[:-1], k.var * lanes + i[-1]), axis=k), name="T_lanes"
+    )
+    out = te.compute(shape, lambda *i: te.sum(parts(*i, lane.var), axis=lane), name="T_linear")
+    if not rest:
+        return out
+    end = te.compute(shape, lambda *i: te.sum(product(i, tail.var + int64(whole * _LANES)), axis=tail), name="T_tail")
+    return te.compute(shape, lambda *i: out(*i) + end(*i), name="T_add")
 
 
 def matmul_packed(x: Any, w: Any, n: int) -> Any:

@@ -58,6 +58,16 @@ def _linear_without_bias(s: Sizes) -> Case:
     return call(s.real(s.a, s.b), s.real(s.c, s.b), rtol=1e-4, atol=1e-4)
 
 
+@cases("linear")
+def _linear_of_one_row(s: Sizes) -> Case:
+    return call(s.real(1, 1, 53), s.real(s.c, 53), s.real(s.c), rtol=1e-4, atol=1e-4, symbolic=False)
+
+
+@cases("linear")
+def _linear_of_a_vector(s: Sizes) -> Case:
+    return call(s.real(32), s.real(s.b, 32), rtol=1e-4, atol=1e-4)
+
+
 @cases("outer")
 def _outer(s: Sizes) -> Case:
     return call(s.real(s.a), s.real(s.b))

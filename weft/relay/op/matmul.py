@@ -34,6 +34,8 @@ def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "
     shape = tensor_arg("nn.dense", "weight", weight, ndim=2).shape
     tensor_arg("nn.dense", "data", data, min_ndim=1)
     _checked_units("nn.dense", weight, shape[0], units)  # type: ignore[index]
+    if not isinstance(weight, ir.Constant) and all(as_int(d) == 1 for d in dims(data)[:-1]):
+        return shared("linear", data, weight, out_dtype=out_dtype)  # transposing would cost more than the product
     return shared("matmul", data, _swapped(weight, True), out_dtype=out_dtype)
 
 
