@@ -19,6 +19,7 @@ from weft.relay.transform.dead_code import dead_code_elimination
 from weft.relay.transform.fold_constant import fold_constant
 from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
+from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.vm import bind_params
 from weft.relay.vm.compiler import as_module
 from weft.runtime import Module, Tensor
@@ -110,8 +111,8 @@ def build(
     Parameters
     ----------
     ir_mod : IRModule or Function
-        The program. Calls of its functions are inlined; then ``main`` must consist of operators on tensors of
-        constant shapes.
+        The program. Calls of its functions are inlined, and control flow that the program itself decides is run at
+        compile time; then ``main`` must consist of operators on tensors of constant shapes.
     target : Target or str, optional
         By default that of ``with Target(...)``, else the host's CPU.
     target_host : Target or str, optional
@@ -201,6 +202,7 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
         infer_type(),
         Pass("MarkForInline", lambda mod: _mark(mod, name), 0, _mark.__doc__),
         inline(),
+        partial_evaluate(),
         fold_constant(),
         dead_code_elimination(),
         infer_type(),

@@ -131,6 +131,24 @@ def @main(%x: Tensor[(3, 4), float32]) -> Tensor[(3, 4), float32] { add(@fourth(
     assert "fourth" in mod and "Inline" not in (mod["square"].attrs or {})  # the caller's module is as it was
 
 
+def test_control_flow_that_is_decided_is_gone():
+    """Recursion over a known number, closures, matches and references are no obstacle where nothing hangs on data."""
+    mod = relay.fromtext("""#[version = "0.0.5"]
+def @power(%x: Tensor[(3, 4), float32], %n: int32) -> Tensor[(3, 4), float32] {
+  if (equal(%n, 0)) { ones_like(%x) } else { multiply(%x, @power(%x, subtract(%n, 1))) }
+}
+def @main(%x: Tensor[(3, 4), float32]) -> Tensor[(3, 4), float32] {
+  let %c = 0.5f;
+  let %twice = fn (%f: fn (Tensor[(3, 4), float32]) -> Tensor[(3, 4), float32], %a: Tensor[(3, 4), float32])
+      -> Tensor[(3, 4), float32] { %f(%f(%a)) };
+  let %half = fn (%a: Tensor[(3, 4), float32]) -> Tensor[(3, 4), float32] { multiply(%a, %c) };
+  add(@power(%x, 3), %twice(%half, %x))
+}
+""")
+    for executor in ("graph", "aot"):
+        check(mod, rand(3, 4), executor=executor)
+
+
 def test_results_are_unpacked_exported_and_loaded(tmp_path):
     func, params = mlp(2)
     graph, lib, values = relay.build(func, target="llvm", params=params)
