@@ -10,6 +10,7 @@ from weft.ir import IRModule, Pass, PassContext, Sequential
 from weft.relax import compile_kernels
 from weft.relax.pipeline import graph_passes
 from weft.relay.aot import compile_ahead
+from weft.relay.bind import bind_params_by_name
 from weft.relay.build_options import Executor, Runtime
 from weft.relay.expr import Function, GlobalVar
 from weft.relay.first_order import check_first_order
@@ -26,7 +27,9 @@ from weft.runtime import Module, Tensor
 from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
-__all__ = ["GraphExecutorFactoryModule", "build", "build_config", "lower_to_graph", "optimize"]
+__all__ = [
+    "GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "lower_to_graph", "optimize",
+]  # fmt: skip
 
 build_config = PassContext  # TVM's older name, under which programs set opt_level
 
