@@ -34,8 +34,13 @@ def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "
     shape = tensor_arg("nn.dense", "weight", weight, ndim=2).shape
     tensor_arg("nn.dense", "data", data, min_ndim=1)
     _checked_units("nn.dense", weight, shape[0], units)  # type: ignore[index]
+    return _by_rows(data, weight, out_dtype)
+
+
+def _by_rows(data: ir.Expr, weight: ir.Expr, out_dtype: str) -> ir.Expr:
+    """Multiply by the rows of a matrix. For one row of data, transposing would cost more than the product."""
     if not isinstance(weight, ir.Constant) and all(as_int(d) == 1 for d in dims(data)[:-1]):
-        return shared("linear", data, weight, out_dtype=out_dtype)  # transposing would cost more than the product
+        return shared("linear", data, weight, out_dtype=out_dtype)
     return shared("matmul", data, _swapped(weight, True), out_dtype=out_dtype)
 
 
@@ -46,7 +51,10 @@ def _matmul(
     tensor_arg("nn.matmul", "tensor_a", tensor_a, min_ndim=2 if transpose_a else 1)
     shape = tensor_arg("nn.matmul", "tensor_b", tensor_b, ndim=2).shape
     _checked_units("nn.matmul", tensor_b, shape[0 if transpose_b else 1], units)  # type: ignore[index]
-    return shared("matmul", _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b), out_dtype=out_dtype)
+    data = _swapped(tensor_a, transpose_a)
+    if transpose_b:
+        return _by_rows(data, tensor_b, out_dtype)
+    return shared("matmul", data, tensor_b, out_dtype=out_dtype)
 
 
 def _batch_matmul(

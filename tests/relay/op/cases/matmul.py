@@ -34,6 +34,12 @@ def _matmul_plain(s: Sizes) -> Case:
     return call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul))
 
 
+@cases("nn.dense", "nn.matmul")
+def _one_row(s: Sizes, name: str) -> Case:
+    options = {"transpose_b": True} if name == "nn.matmul" else {}
+    return call(s.real(1, 37), s.real(s.b, 37), expect=_wide(lambda x, w: x @ w.T), **options)
+
+
 @cases("nn.batch_matmul")
 def _batch_matmul(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), s.real(s.a, 4, s.c), expect=_wide(lambda x, y: x @ y.transpose(0, 2, 1)))
