@@ -146,4 +146,5 @@ def _call(value: Any, made: LoweredBindings, var: Any) -> Any:
 
 
 def _shapes(ty: Any) -> tuple[Any, ...]:
-    return tuple(f.shape for f in (ty.fields if isinstance(ty, IRTupleType) else (ty,)))
+    fields: Any = ty.fields if isinstance(ty, IRTupleType) else (ty,)
+    return tuple(f.shape for f in fields)

@@ -126,9 +126,10 @@ class RelaxBuilder:
         """Return the scalar expressions that the elements of a Relax tensor are."""
         known = known_values(tensor) if isinstance(tensor, ir.Constant) else self.values.of(tensor)
         if known is None:
-            if DataType(tensor.ty.dtype).is_float:
+            ty: Any = tensor.ty
+            if DataType(ty.dtype).is_float:
                 raise UnsupportedOperator(
-                    "a floating-point number that run time computes decides a shape", found=str(tensor.ty),
+                    "a floating-point number that run time computes decides a shape", found=str(ty),
                     where=tensor.span, help="compute it as int64",
                 )  # fmt: skip
             known = self.name_elements(tensor, count_of(tensor))
@@ -137,7 +138,7 @@ class RelaxBuilder:
 
     def name_elements(self, tensor: Any, n: int) -> tuple[PrimExpr, ...]:
         """Bind the `n` elements of a tensor to symbolic variables, where the function stands."""
-        source = tensor
+        source: Any = tensor
         if source.ty.ndim == 0:
             source = self.bb.emit(ir.Call(Op.get("relax.reshape"), (source, ir.shape_expr((1,)))))
         if source.ty.dtype != "int64":

@@ -28,7 +28,7 @@ machine's list.
 from __future__ import annotations
 
 from weft.error import TypeInferenceError
-from weft.ir import Attrs, Type
+from weft.ir import Attrs, Type, as_shape
 from weft.ir import TensorType as IRTensorType
 from weft.relay.op.registry import declare
 from weft.relay.types import Any, TensorType, unit_type
@@ -38,7 +38,7 @@ __all__ = ["tensor_of"]
 
 def tensor_of(dims: tuple[int, ...], dtype: str) -> TensorType:
     """Return the type of a tensor; a dimension of -1 is one that only run time knows."""
-    return TensorType(tuple(Any() if d == -1 else d for d in dims), dtype)
+    return TensorType(as_shape(Any() if d == -1 else d for d in dims), dtype)
 
 
 def _stated(types: tuple[Type, ...], attrs: Attrs) -> Type:
@@ -50,7 +50,7 @@ def _unit(types: tuple[Type, ...], attrs: Attrs) -> Type:
 
 
 def _shape_of(types: tuple[Type, ...], attrs: Attrs) -> Type:
-    return TensorType((_tensor(types[0], "vm.shape_of").ndim,), attrs["dtype"])
+    return TensorType(as_shape((_tensor(types[0], "vm.shape_of").ndim,)), attrs["dtype"])
 
 
 def _reshaped(types: tuple[Type, ...], attrs: Attrs) -> Type:

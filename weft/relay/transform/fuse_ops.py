@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from weft import ir
-from weft.ir import Attrs, IRModule, PassContext, module_pass
+from weft.ir import Attrs, IRModule, PassContext, Type, module_pass
 from weft.ir.deep import with_deep_stack
 from weft.relax.transform import fusion_groups
 from weft.relay.expr import Call, Function, Tuple, TupleGetItem, Var, let_chain
@@ -101,7 +101,7 @@ class _Fused:
             return value
         made = _Body(self, self.group[id(sink)])
         body = made.expr(sink)
-        ty = FuncType(tuple(p.ty for p in made.params), body.ty)
+        ty = FuncType(tuple(cast(Type, p.ty) for p in made.params), body.ty)
         func = Function(tuple(made.params), body, body.ty, (), Attrs.of(Primitive=1), ty=ty)
         return Call(func, tuple(made.args), span=value.span, ty=value.ty)
 

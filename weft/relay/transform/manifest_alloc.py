@@ -116,7 +116,7 @@ class _Block:
 
     def emit_group(self, group: list[Any]) -> None:
         """Rewrite bindings whose symbolic dimensions the first of them names, if it names any."""
-        head = group[0][1] if group else None
+        head = group[0][1]
         if _named(head) == "vm.bind_dims":
             self._name_shapes(head, [value for _, value in group[1:]])
             group = group[1:]
@@ -142,12 +142,12 @@ class _Block:
             attrs["shapes"], attrs["elements"], [(t.dtype, t.ndim) for t in types], attrs["derived"]
         )
         for value in values:
-            for ty, shape in zip(_tensor_types(value), _attr(value, "shapes") or (), strict=False):
+            for ty, shape in zip(_tensor_types(value), _attr(value, "shapes"), strict=False):
                 if not all(as_int(d) is not None for d in shape):
                     made.output(tuple(shape))
                     if _named(value) == "vm.call_kernel":
                         made.output(prod(shape, start=_itemsize(ty.dtype)))
-            for number in _attr(value, "scalars") or ():
+            for number in _attr(value, "scalars"):
                 if as_int(number) is None:
                     made.output(number)
         if not made.outputs:
@@ -239,7 +239,8 @@ def _tuple(fields: list[Any]) -> Tuple:
 
 
 def _attr(value: Any, name: str) -> Any:
-    return value.attrs.get(name) if isinstance(value, Call) and _is_lowered(value) else None
+    """An attribute of a call in the lowered form; () where it is not there or not set."""
+    return (value.attrs.get(name) if isinstance(value, Call) and _is_lowered(value) else None) or ()
 
 
 def _tensor_types(value: Any) -> list[Any]:

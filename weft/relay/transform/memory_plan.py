@@ -134,7 +134,7 @@ class _Plan:
             func: Any = self.mod[value.args[0]]
             inputs, outputs = value.args[1].fields, value.args[2].fields
             places = func.attrs.get("inplace_inputs") or ()
-            out = self.roots.get(id(outputs[0]), ()) if len(outputs) == 1 else ()
+            out = self.roots.get(id(outputs[0]), []) if len(outputs) == 1 else []
             for k in places if len(out) == 1 else ():
                 old = self.roots.get(id(inputs[k]), ())
                 others = [r for j, a in enumerate(inputs) if j not in places for r in self.roots.get(id(a), ())]

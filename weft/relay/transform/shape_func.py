@@ -106,7 +106,7 @@ class ShapeFunction:
         return body
 
 
-def _broadcast_of(dim: Any) -> list[PrimExpr]:
+def _broadcast_of(dim: Any) -> list[Any]:
     """The dimensions that a dimension is the broadcast of, of which type inference says that it is the largest."""
     if isinstance(dim, Max):
         both = [[e] if isinstance(e, Var) else _broadcast_of(e) for e in (dim.a, dim.b)]
@@ -141,4 +141,6 @@ def _without(buffer: Buffer, numbers: tuple[Var, ...]) -> Buffer:
     shape = tuple(Var("extent", "int64") if any(id(v) in ids for v in walk(d)) else d for d in buffer.shape)
     if all(a is b for a, b in zip(shape, buffer.shape, strict=True)):
         return buffer
-    return Buffer(**{f: shape if f == "shape" else getattr(buffer, f) for f in buffer.__struct_fields__})
+    fields: dict[str, Any] = {f: getattr(buffer, f) for f in buffer.__struct_fields__}
+    fields["shape"] = shape
+    return Buffer(**fields)
