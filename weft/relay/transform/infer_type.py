@@ -8,7 +8,7 @@ from weft.relay.infer import infer_module
 __all__ = ["infer_type"]
 
 
-@module_pass
+@module_pass(ensures="relay.typed")
 def infer_type(mod: IRModule) -> IRModule:
     """Give every expression its type, by unification over the whole module.
 
