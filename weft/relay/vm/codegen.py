@@ -6,7 +6,7 @@ of two ways: for its value, or in tail position, where each of its ends returns 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import ir
@@ -111,6 +111,7 @@ class FunctionCode:
                 self.asm.scalars.add(i)
         self.tuples: dict[int, list[int]] = {}  # values of tuples made here
         self.closures: dict[int, tuple[int, list[int]]] = {}  # values of closures made here
+        self.loaded: dict[Any, int] = {}  # values of constants that were loaded on every way to here
 
     def compile(self) -> VMFunction:
         """Return the function's code."""
@@ -147,10 +148,25 @@ class FunctionCode:
         return [self.value(e) for e in exprs]
 
     def number(self, value: int) -> int:
-        """Emit an int64 scalar."""
-        dst = self.asm.value(scalar=True)
-        self.emit(I.load_consti(value, dst))
-        return dst
+        """Return an int64 scalar."""
+        return self.load(("number", value), lambda dst: I.load_consti(value, dst))
+
+    def load(self, key: Any, instruction: Callable[[int], Instruction], dst: int | None = None) -> int:
+        """Return a constant; it is loaded once on a way through the function, in `dst` where that is given."""
+        known = self.loaded.get(key)
+        if known is not None:
+            return self.into(known, dst)
+        value = self.asm.value() if dst is None else dst
+        self.emit(instruction(value))
+        if dst is None:
+            self.loaded[key] = value
+        return value
+
+    def arm(self, run: Callable[..., None], *args: Any) -> None:
+        """Emit one of several ways: what it loads is not there on the others."""
+        outer, self.loaded = self.loaded, dict(self.loaded)
+        run(*args)
+        self.loaded = outer
 
     def into(self, value: int, dst: int | None) -> int:
         """Let `dst`, where it is given, be a value that there is."""
@@ -180,21 +196,19 @@ class FunctionCode:
         test = self.value(expr.cond)
         self.emit(I.if_(test, self.number(1), then, other))
         asm.place(then)
-        end(expr.true_branch)
-        if join is not None:
-            self.emit(I.goto(join))
+        self.arm(self.finish, expr.true_branch, end, join)
         asm.place(other)
-        end(expr.false_branch)
+        self.arm(end, expr.false_branch)
 
     def match(self, expr: Match, end: Any, join: int | None = None) -> None:
         """Emit a match as a tree of tests; clauses that several of its leaves reach stand behind it, once."""
         places = {(): self.value(expr.data)}
         tree = decision_tree(expr.clauses, self.siblings)
         shared = {i: self.asm.label() for i, n in _leaves(tree).items() if n > 1}
-        self.grow(tree, places, set(places), expr, (end, join), shared)
+        self.arm(self.grow, tree, places, set(places), expr, (end, join), shared)
         for i, label in shared.items():
             self.asm.place(label)
-            self.finish(expr.clauses[i].rhs, end, join)
+            self.arm(self.finish, expr.clauses[i].rhs, end, join)
 
     def grow(
         self, tree: Tree, places: dict[Place, int], here: set[Place], expr: Match, then: Any, shared: dict[int, int]
@@ -220,7 +234,7 @@ class FunctionCode:
                 yes, no = self.asm.label(), self.asm.label()
                 self.emit(I.if_(tag, self.number(constructor.tag), yes, no))
                 self.asm.place(yes)
-                self.grow(under, places, set(here), expr, then, shared)
+                self.arm(self.grow, under, places, set(here), expr, then, shared)
                 self.asm.place(no)
             self.grow(last, places, here, expr, then, shared)
 

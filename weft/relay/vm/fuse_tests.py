@@ -11,28 +11,29 @@ __all__ = ["fuse_tests"]
 
 
 def fuse_tests(rows: list[Row]) -> list[Row]:
-    """Turn ``t = x == y; one = 1; if t == one`` into ``if x == y``, and likewise for ``!=``."""
+    """Turn ``t = x == y; if t == 1`` into ``if x == y``, and likewise for ``!=``; numbers may be loaded between."""
     read = Counter(v for row in rows if isinstance(row, Instruction) for v in uses(row))
+    ones = {row.dst for row in rows if isinstance(row, Instruction) and row.name == "LoadConsti" and row.val == 1}
     out: list[Row] = []
     for row in rows:
-        if isinstance(row, Instruction) and row.name == "If" and len(out) >= 2:
-            compare, one = out[-2:]
-            if _is_test(compare, one, row) and read[row.test] == 1:
+        if isinstance(row, Instruction) and row.name == "If" and row.target in ones and read[row.test] == 1:
+            at = len(out) - 1
+            while at >= 0 and _is_load(out[at]):
+                at -= 1
+            compare = out[at] if at >= 0 else None
+            if isinstance(compare, Instruction) and _is_comparison(compare) and compare.dst == row.test:
                 yes, no = row.true_offset, row.false_offset
-                if compare.operation == "not_equal":  # type: ignore[union-attr]
+                if compare.operation == "not_equal":
                     yes, no = no, yes
-                out[-2:] = [Instruction.if_(compare.lhs, compare.rhs, yes, no)]  # type: ignore[union-attr]
-                continue
+                del out[at]
+                row = Instruction.if_(compare.lhs, compare.rhs, yes, no)
         out.append(row)
     return out
 
 
-def _is_test(compare: Row, one: Row, branch: Instruction) -> bool:
-    return (
-        isinstance(compare, Instruction)
-        and isinstance(one, Instruction)
-        and (compare.name, one.name) == ("Scalar", "LoadConsti")
-        and compare.operation in ("equal", "not_equal")
-        and compare.dst == branch.test
-        and (one.dst, one.val) == (branch.target, 1)
-    )
+def _is_load(row: Row) -> bool:
+    return isinstance(row, Instruction) and row.name == "LoadConsti"
+
+
+def _is_comparison(row: Instruction) -> bool:
+    return row.name == "Scalar" and row.operation in ("equal", "not_equal")

@@ -50,13 +50,12 @@ def _var(expr: Var, code: FunctionCode, dst: int | None) -> int:
 
 @value_code.on(Constant)
 def _constant(expr: Constant, code: FunctionCode, dst: int | None) -> int:
-    value = code.new(expr) if dst is None else dst
     data: Tensor = expr.data
     if not data.shape and data.dtype == "int64":
-        code.emit(I.load_consti(int(data.numpy()), value))
-    else:
-        code.emit(I.load_const(code.unit.constants.add(data), value))
-    return value
+        number = int(data.numpy())
+        return code.load(("number", number), lambda v: I.load_consti(number, v), dst)
+    index = code.unit.constants.add(data)
+    return code.load(index, lambda v: I.load_const(index, v), dst)
 
 
 @value_code.on(GlobalVar)
