@@ -120,6 +120,16 @@ def test_text_that_stands_on_a_module():
         parse("def @f() { 1 }", mod=base)
 
 
+def test_metadata_of_wrong_kinds():
+    text = relay.const(np.ones((2, 3), "float32")).astext()
+    for old, new in [
+        ('"d": "float32"', '"d": "int32"'), ('"value": 3', '"value": 4'), ('"t": 0', '"n": 0'), ('"n": 2', '"t": 0'),
+    ]:  # fmt: skip
+        assert old in text
+        with pytest.raises(ParseError, match="the metadata section cannot be read"):
+            parse_expr(text.replace(old, new))
+
+
 def test_modules_and_expressions():
     assert isinstance(fromtext('#[version = "0.0.5"]\ndef @main() { 1 }'), ir.IRModule)
     assert isinstance(fromtext('#[version = "0.0.5"]\n1'), relay.Constant)
@@ -165,6 +175,7 @@ def check_error(text, line, column, message, read=parse_expr):
     ("match (1) { Foo(_) => 1 }", 1, 13, "'Foo' is no constructor"),
     ("ref_write(1)", 1, 1, "'ref_write' takes 2"),
     ("add(axis=1)", 1, 5, "has no attribute"),
+    ("meta[", 1, 6, "this is no key of metadata"),
     ("fn [A, A]() { 1 }", 1, 8, "declared twice"),
     ("fn (a=1, a=2) { 1 }", 1, 10, "given twice"),
     ('#[version = "9.9"]\n1', 1, 1, "expected 0.0.5, found 9.9"),

@@ -164,7 +164,7 @@ class Tokens:
                     self._check_string(token)
                 found.append(token)
         end = len(text.rstrip()) if self.metadata is None else self.metadata.start
-        return found + [Token("end", "", end, end + 1)] * 3  # so that one may look ahead
+        return found + [Token("end", "", end, end + 1)] * 6  # so that one may look ahead
 
     def _unknown(self, at: int) -> NoReturn:
         where = Token("", self.text[at], at, at + 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import ir
 from weft.error import WeftError
-from weft.ir import Attrs, FloatImm, IntImm, IRModule, PrimExpr, Type, load_json, numpy_dtype
+from weft.ir import Attrs, FloatImm, IntImm, IRModule, PrimExpr, Type, load_json, numpy_dtype, walk
 from weft.relay.adt import Constructor, TypeData
 from weft.relay.op.memory import STORAGE
 from weft.relay.text.lexer import Token, Tokens
@@ -95,9 +95,11 @@ class Reader:
         if section is None:
             return {}
         try:
-            table = load_json(section.text)
-            return {str(k): tuple(v) for k, v in table}
-        except (WeftError, ValueError, TypeError) as e:
+            table = {str(k): tuple(v) for k, v in load_json(section.text)}
+            for node in walk(tuple(table.values())):
+                _check_loaded(node)
+            return table
+        except (WeftError, ValueError, TypeError, AttributeError) as e:
             what = e.found or e.what if isinstance(e, WeftError) else str(e)
             self.t.fail("the metadata section cannot be read", section, found=what)
 
@@ -340,6 +342,21 @@ class Reader:
         if len(digits) > 4000:
             self.t.fail("the number is too long", token)
         return -int(digits) if negative else int(digits)
+
+
+def _check_loaded(node: Any) -> None:
+    """Raise a ValueError where fields of a node that a metadata section describes are of wrong kinds."""
+    if type(node) in (TensorType, ir.TensorType):
+        dims: tuple[Any, ...] = node.shape or ()
+        if not isinstance(node.dtype, str) or not all(isinstance(d, PrimExpr) for d in dims):
+            raise ValueError("a tensor type is malformed")
+    elif type(node).__name__ == "Constant":
+        data, ty = node.data, node.ty
+        if not hasattr(data, "__dlpack__") or not (ty is None or isinstance(ty, ir.TensorType)):
+            raise ValueError("a constant has no data, or no tensor type")
+        shape = tuple(map(ir.as_int, ty.shape or ())) if ty is not None else None
+        if ty is not None and (ty.dtype, shape) != (str(data.dtype), tuple(data.shape)):
+            raise ValueError("a constant has not the type of its data")
 
 
 LEFT_OUT = object()  # the value ``_``: the call does not have the attribute
