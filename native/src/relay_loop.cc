@@ -129,8 +129,9 @@ int RelayVM::run_packed(const Insn& insn, TVMFFIAny* regs, TVMFFIAny* area) {
 // Scalar operation, dst, lhs, rhs : dst := lhs operation rhs. The result is a bool for comparisons, else of the operands'
 // dtype: int32 when both are, bool for bitwise operations on bools, else int64.
 int RelayVM::run_scalar(const Insn& insn, TVMFFIAny* regs) const {
-  TVMFFIAny lhs, rhs;
+  TVMFFIAny lhs = regs[insn.a], rhs = regs[insn.b];
   for (const auto& [from, to] : {std::make_pair(insn.a, &lhs), std::make_pair(insn.b, &rhs)}) {
+    if (__builtin_expect(is_scalar(*to), 1)) continue;
     const DLTensor* t = tensor_of(regs[from]);
     if (!read_scalar(regs[from], to) || (t != nullptr && t->dtype.bits < 32 && to->type_index != kTVMFFIBool)) {
       return wrong("a scalar int32, int64 or bool on the CPU", regs[from]);
