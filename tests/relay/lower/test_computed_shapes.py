@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.relay.lower.machine import calls, check, lowered
-from weft import relay
+from weft import relax, relay
 from weft.error import UnsupportedOperator
 
 rng = np.random.default_rng(8)
@@ -69,3 +69,4 @@ def test_ranges():
     text = program('%0 = arange(0f, cast(%n, dtype="float32"), 1f, dtype="float32"); exp(%0)', "%n: int32")
     with pytest.raises(UnsupportedOperator, match="decides a shape"):
         lowered(text)
+    assert relax.BlockBuilder.current() is None, "the function under construction was left"
