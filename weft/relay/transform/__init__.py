@@ -6,6 +6,7 @@ The language: ``scopes``, ``effects``, ``to_a_normal_form``, ``lambda_lift``, ``
 from weft.ir import Pass as FunctionPass
 from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
+from weft.relay.infer import inferred_type
 from weft.relay.transform.annotate_spans import annotate_spans
 from weft.relay.transform.canonicalize import canonicalize_cast, canonicalize_ops
 from weft.relay.transform.dead_code import dead_code_elimination
@@ -34,6 +35,7 @@ ToANormalForm = to_a_normal_form
 ToANormalFormExpr = to_a_normal_form_expr
 LambdaLift = lambda_lift
 InferType = infer_type
+InferTypeLocal = inferred_type
 DeadCodeElimination = dead_code_elimination
 PlanDevices = plan_devices
 RemoveUnusedFunctions = remove_unused_functions
