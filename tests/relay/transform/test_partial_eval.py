@@ -67,6 +67,20 @@ def test_clauses_that_cannot_be():
     assert count(result, relay.Match) == 0 or len(result["main"].body.value.clauses) < 4
 
 
+def test_branches_know_what_decided():
+    check(
+        "if (%c) { if (%c) { add(%x, %x) } else { negative(%x) } } else { if (%c) { exp(%x) } else { %x } }",
+        "let %r = if (%c) { let %a = add(%x, %x); %a } else { %x }; %r",
+    )
+    check(
+        "match (%t) { A(%a) => match (%t) { A(%b) => %b, B(_) => True },"
+        " B(_) => match (%t) { A(_) => %c, B(%b) => %b } }",
+        "let %r = match (%t) { A(%a) => %a, B(_) => { let %s = match (%t) { A(_) => %c, B(%b) => %b }; %s } }; %r",
+        "type T { A(bool), B(bool), }",
+        "%t: T, %c: bool",
+    )
+
+
 def test_loops_over_constants():
     _, result = run("def @f(%i: int32, %x: int32) -> int32 { if (less(%i, 10)) { @f(add(%i, 1), add(%x, %x)) }"
                     " else { %x } } def @main(%x: int32) -> int32 { @f(0, %x) }")  # fmt: skip
@@ -135,6 +149,24 @@ def test_polymorphic_functions_that_are_left():
     _, result = run(text)
     body = result["main"].body
     assert str(result["main"].ret_type) == "fn (float32) -> bool" and type(body.value) is relay.Function
+
+
+def test_types_of_constructors_and_functions_that_were_values():
+    text = """
+    type List[A] { Cons(A, List[A]), Nil, }
+    type Box[A] { Box(fn () -> List[A]), }
+    def @empty[A](%n: int32) -> List[A] { if (less(%n, 0)) { Nil } else { @empty(subtract(%n, 1)) } }
+    def @keep[A](%f: fn (int32) -> List[A], %n: int32) -> int32 {
+      let %l = %f(%n);
+      match (%l) { Nil => 1, Cons(_, _) => 2 }
+    }
+    def @main(%n: int32) {
+      let %f: fn (int32) -> List[bool] = @empty;
+      let %a: fn (bool, List[bool]) -> List[bool] = Cons;
+      (@keep(%f, %n), %a)
+    }"""
+    _, result = run(text)
+    assert count(result, relay.Match) == 1
 
 
 def test_long_chains():

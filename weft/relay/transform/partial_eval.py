@@ -28,6 +28,7 @@ from weft.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    const,
 )  # fmt: skip
 from weft.relay.transform.copying import renamed_pattern, typed
 from weft.relay.transform.effects import Effects
@@ -45,7 +46,7 @@ from weft.relay.transform.residual import (
     signature,
 )  # fmt: skip
 from weft.relay.transform.to_a_normal_form import is_primitive, to_a_normal_form
-from weft.relay.types import FuncType, TypeVar
+from weft.relay.types import FuncType, TypeCall, TypeVar
 from weft.relay.walk import pattern_vars, subexpressions
 
 __all__ = ["partial_evaluate"]
@@ -221,11 +222,15 @@ class Evaluator:
         self.decided += 1
         return self.value(func.body, env, scope)
 
-    def in_choice(self, e: Any, env: Environment) -> tuple[Scope, Value]:
-        """Evaluate what may be reached or not."""
-        scope, before = Scope(), dict(self.store)
+    def in_choice(self, e: Any, env: Environment, decider: Value, known: Any) -> tuple[Scope, Value]:
+        """Evaluate what is reached only if the value that decides is what is said."""
+        scope, before, unknown = Scope(), dict(self.store), decider.known
         self.choices += 1
-        value = self.value(e, env, scope)
+        decider.known = known
+        try:
+            value = self.value(e, env, scope)
+        finally:
+            decider.known = unknown
         self.choices -= 1
         self.store = before
         return scope, value
@@ -304,7 +309,8 @@ def _if(e: If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any
     if type(cond.known) is Constant:
         ev.decided += 1
         return ev.value(e.true_branch if bool(cond.known.data.numpy()) else e.false_branch, env, scope)
-    yes, no = ev.in_choice(e.true_branch, env), ev.in_choice(e.false_branch, env)
+    yes = ev.in_choice(e.true_branch, env, cond, const(True))
+    no = ev.in_choice(e.false_branch, env, cond, const(False))
 
     def make() -> If:
         return If(cond.atom(), yes[0].finish(yes[1]), no[0].finish(no[1]), span=e.span)
@@ -332,13 +338,22 @@ def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *
     for clause in possible or e.clauses:
         new = {v: Var(v.name_hint) for v in pattern_vars(clause.lhs)}
         env.values.update((v, Value(w)) for v, w in new.items())
-        made.append((clause, new, *ev.in_choice(clause.rhs, env)))
+        known = data.known or _what_matched(clause.lhs, env)
+        made.append((clause, new, *ev.in_choice(clause.rhs, env, data, known)))
 
     def make() -> Match:
         clauses = [Clause(renamed_pattern(c.lhs, new), s.finish(v), span=c.span) for c, new, s, v in made]
         return Match(data.atom(), tuple(clauses), e.complete, span=e.span)
 
     return scope.add(hint, make, needed=ev.after_choice([s for _, _, s, _ in made]) or not e.complete)
+
+
+def _what_matched(pattern: Pattern, env: Environment) -> KnownCall | None:
+    """Return what a value is known to be where a pattern matched that names all its fields."""
+    if not isinstance(pattern, PatternConstructor) or not all(isinstance(p, PatternVar) for p in pattern.patterns):
+        return None
+    fields = [env.values[p.var] for p in pattern.patterns if isinstance(p, PatternVar)]
+    return KnownCall(pattern.constructor, tuple(fields))
 
 
 def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[Var, Value]]) -> Any:
@@ -393,11 +408,13 @@ def _ref_write(e: RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint:
 @evaluate.on(Call)
 def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     args = [ev.value(a, env, scope) for a in e.args]
-    types = tuple(typed(t, env.types) for t in e.ty_args)
-    kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
-    if isinstance(e.op, (ir.Op, Constructor)):
-        return _operation(e, kept, args, ev, scope, hint)
     op = ev.value(e.op, env, scope)
+    types = tuple(typed(t, env.types) for t in e.ty_args)
+    if type(op.name) is Constructor and type(e.op) is Var and isinstance(e.ty, TypeCall):
+        types = tuple(typed(t, env.types) for t in e.ty.args)  # those of a constructor that was a value
+    kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
+    if isinstance(op.name, (ir.Op, Constructor)):
+        return _operation(Call(op.name, e.args, e.attrs, span=e.span), kept, args, ev, scope, hint)
     closure = op.known if type(op.known) is KnownClosure else None
     if closure is not None:
         result = ev.inlined(closure, types, args, scope)
@@ -410,7 +427,8 @@ def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_:
     impure = closure is None or ev.effects.of_function(closure.func)
     if impure:
         ev.store.clear()
-    return scope.add(hint, make, needed=impure)
+    flowed = type(op.name) is GlobalVar and type(e.op) is Var  # its type arguments are not known
+    return scope.add(hint, make, needed=impure, ty=ev.type_left(e.ty, env) if flowed else None)
 
 
 def _operation(e: Call, types: tuple[Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:

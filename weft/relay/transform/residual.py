@@ -108,9 +108,9 @@ class Scope:
     def __init__(self) -> None:
         self.bindings: list[Binding] = []
 
-    def add(self, hint: str, make: Callable[[], Any], known: Any = None, needed: bool = False) -> Value:
+    def add(self, hint: str, make: Callable[[], Any], known: Any = None, needed: bool = False, ty: Any = None) -> Value:
         """Add a binding whose value ``make()`` gives if it is needed."""
-        binding = Binding(Var(hint), make, needed)
+        binding = Binding(Var(hint, ty), make, needed)
         self.bindings.append(binding)
         return Value(binding.var, known, binding)
 
