@@ -94,6 +94,7 @@ def test_types_are_comments_and_annotations():
 def test_comments_may_be_given():
     text = (X + X).astext(annotate=lambda e: f"a {type(e).__name__} */ here")
     assert "add(%x, %x) /* a Call * / here */" in text
+    assert "add(%x, %x) /* mine */" in (X + X).astext(annotate=lambda e: "/* mine */")
 
 
 def test_the_metadata_stands_at_the_end():

@@ -105,7 +105,7 @@ class Printer:
     def comment(self, node: Any) -> str:
         """Write what is said behind an expression."""
         if self.annotate is not None:
-            text = self.annotate(node)
+            text = self.annotate(node).strip().removeprefix("/*").removesuffix("*/").strip()
         else:
             text = f"ty={self.type(node.ty)}" if getattr(node, "ty", None) is not None else ""
         return f" /* {text.replace('*/', '* /')} */" if text else ""

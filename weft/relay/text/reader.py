@@ -346,12 +346,14 @@ class Reader:
 
 def _check_loaded(node: Any) -> None:
     """Raise a ValueError where fields of a node that a metadata section describes are of wrong kinds."""
-    if type(node) in (TensorType, ir.TensorType):
+    if isinstance(node, ir.TensorType):
+        dtype: Any = node.dtype
         dims: tuple[Any, ...] = node.shape or ()
-        if not isinstance(node.dtype, str) or not all(isinstance(d, PrimExpr) for d in dims):
+        if not isinstance(dtype, str) or not all(isinstance(d, PrimExpr) for d in dims):
             raise ValueError("a tensor type is malformed")
-    elif type(node).__name__ == "Constant":
-        data, ty = node.data, node.ty
+    elif isinstance(node, ir.Constant):
+        data: Any = node.data
+        ty: Any = node.ty
         if not hasattr(data, "__dlpack__") or not (ty is None or isinstance(ty, ir.TensorType)):
             raise ValueError("a constant has no data, or no tensor type")
         shape = tuple(map(ir.as_int, ty.shape or ())) if ty is not None else None
