@@ -13,6 +13,7 @@
 #include "error.h"
 #include "module.h"
 #include "register.h"
+#include "vm.h"
 
 namespace weft {
 
@@ -50,7 +51,7 @@ void add(std::atomic<int64_t>* counter, int64_t n) {
   counter->store(counter->load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-std::shared_ptr<HotKernel> find_kernel(uint64_t number) {
+[[gnu::cold]] std::shared_ptr<HotKernel> find_kernel(uint64_t number) {
   std::lock_guard<std::mutex> lock(queue().mutex);
   auto it = queue().kernels.find(number);
   if (it == queue().kernels.end()) return nullptr;
@@ -161,7 +162,7 @@ int HotKernel::call(void* self, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret
   q.filled.notify_one();
 }
 
-void HotKernel::finish(const std::vector<int64_t>& key, const Any& module, const std::string& symbol) {
+[[gnu::cold]] void HotKernel::finish(const std::vector<int64_t>& key, const Any& module, const std::string& symbol) {
   if (key.size() != places_.size()) raise_error("ValueError", "%s: a shape has %zu dimensions", name.c_str(), places_.size());
   std::lock_guard<std::mutex> lock(mutex_);
   for (Shape& shape : shapes_) {
@@ -174,7 +175,7 @@ void HotKernel::finish(const std::vector<int64_t>& key, const Any& module, const
   }
 }
 
-void HotKernel::report(std::vector<Any>* rows) const {
+[[gnu::cold]] void HotKernel::report(std::vector<Any>* rows) const {
   static const char* const kStates[] = {"counting", "requested", "specialised", "failed", "slower"};
   for (const auto& slot : slots_) {
     const Shape* s = slot.load(std::memory_order_acquire);
@@ -186,16 +187,29 @@ void HotKernel::report(std::vector<Any>* rows) const {
   }
 }
 
-void register_hot_kernel(const std::shared_ptr<HotKernel>& kernel) {
-  std::lock_guard<std::mutex> lock(queue().mutex);
-  kernel->number = ++queue().last_number;
-  queue().kernels[kernel->number] = kernel;
+[[gnu::cold]] int64_t Watched::watch(int64_t index, std::vector<HotKernel::Place> places, int64_t min_calls, int64_t min_ns) {
+  std::string name;
+  Callee generic = watched(index, &name);
+  bool readable = !places.empty() && places.size() <= HotKernel::kMaxDims;
+  for (const auto& p : places) readable = readable && p.arg >= 0;
+  if (generic.call == nullptr || !readable) {
+    raise_error("ValueError", "function %lld cannot be watched", static_cast<long long>(index));
+  }
+  auto kernel = std::make_shared<HotKernel>(name, generic, std::move(places), min_calls, min_ns);
+  {
+    std::lock_guard<std::mutex> lock(queue().mutex);
+    kernel->number = ++queue().last_number;
+    queue().kernels[kernel->number] = kernel;
+  }
+  hot_kernels_.push_back(kernel);
+  replace(index, {HotKernel::call, kernel.get()});
+  return static_cast<int64_t>(kernel->number);
 }
 
 namespace {
 
 // The next request, [kernel, dimensions...], waiting at most so long; None when there was none or no more will come.
-Any next_request(int64_t wait_ms) {
+[[gnu::cold]] Any next_request(int64_t wait_ms) {
   Queue& q = queue();
   std::unique_lock<std::mutex> lock(q.mutex);
   q.filled.wait_for(lock, std::chrono::milliseconds(wait_ms), [&] { return q.stopped || !q.requests.empty(); });
@@ -209,13 +223,34 @@ Any next_request(int64_t wait_ms) {
 }
 
 // jit_finish(kernel, dimensions, module or None, symbol)
-void finish_request(int64_t number, const tvm::ffi::Shape& key, const Any& module, const String& symbol) {
+[[gnu::cold]] void finish_request(int64_t number, const tvm::ffi::Shape& key, const Any& module, const String& symbol) {
   if (auto kernel = find_kernel(static_cast<uint64_t>(number))) {
     kernel->finish(std::vector<int64_t>(key.begin(), key.end()), module, symbol);
   }
 }
 
-void stop_requests(bool stopped) {
+[[gnu::cold]] Watched& machine_of(const tvm::ffi::Module& module) {
+  auto* found = dynamic_cast<WatchedModule*>(const_cast<tvm::ffi::ModuleObj*>(module.operator->()));
+  if (found == nullptr) raise_error("TypeError", "expected a virtual machine, found a module of kind %s", module->kind());
+  return found->machine();
+}
+
+// jit_watch(machine, function, [argument, dimension, ...], min_calls, min_ns)
+[[gnu::cold]] int64_t watch(const tvm::ffi::Module& module, int64_t index, const Any& flat, int64_t min_calls, int64_t min_ns) {
+  std::vector<HotKernel::Place> places;
+  std::vector<Any> numbers = list_of(flat);
+  auto number = [&](size_t i) { return static_cast<int32_t>(argument<int64_t>(raw(&numbers[i]), 0)); };
+  for (size_t i = 0; i + 1 < numbers.size(); i += 2) places.push_back({number(i), number(i + 1)});
+  return machine_of(module).watch(index, std::move(places), min_calls, min_ns);
+}
+
+[[gnu::cold]] Any hot_shapes(const tvm::ffi::Module& module) {
+  std::vector<Any> rows;
+  for (const auto& kernel : machine_of(module).hot_kernels()) kernel->report(&rows);
+  return array_of(rows);
+}
+
+[[gnu::cold]] void stop_requests(bool stopped) {
   std::lock_guard<std::mutex> lock(queue().mutex);
   queue().stopped = stopped;
   queue().filled.notify_all();
@@ -223,6 +258,8 @@ void stop_requests(bool stopped) {
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   Globals()
+      .def("weft.jit_watch", watch)
+      .def("weft.jit_hot_shapes", hot_shapes)
       .def("weft.jit_next", next_request)
       .def("weft.jit_finish", finish_request)
       .def("weft.jit_stop", stop_requests);

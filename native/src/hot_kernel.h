@@ -14,9 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "vm.h"
+#include <tvm/ffi/c_api.h>
 
 namespace weft {
+
+// A native function as the machines call it.
+struct Callee {
+  TVMFFISafeCallType call = nullptr;
+  void* self = nullptr;
+};
 
 class HotKernel {
  public:
@@ -66,8 +72,29 @@ class HotKernel {
   std::vector<tvm::ffi::Any> kept_;
 };
 
-// Gives the kernel a number under which requests name it, as long as it lives.
-void register_hot_kernel(const std::shared_ptr<HotKernel>& kernel);
+// A machine whose kernels can be watched; before its first call only.
+class Watched {
+ public:
+  // Counts the calls of a kernel by shape from now on. Returns the number of requests for it.
+  int64_t watch(int64_t index, std::vector<HotKernel::Place> places, int64_t min_calls, int64_t min_ns);
+  const std::vector<std::shared_ptr<HotKernel>>& hot_kernels() const { return hot_kernels_; }
+
+ protected:
+  virtual ~Watched() = default;
+  // A function that the machine calls, with its name; null where the index means none.
+  virtual Callee watched(int64_t index, std::string* name) const = 0;
+  virtual void replace(int64_t index, const Callee& callee) = 0;
+
+ private:
+  std::vector<std::shared_ptr<HotKernel>> hot_kernels_;
+};
+
+// The module of such a machine.
+class WatchedModule {
+ public:
+  virtual ~WatchedModule() = default;
+  virtual Watched& machine() = 0;
+};
 
 }  // namespace weft
 #endif  // WEFT_HOT_KERNEL_H_

@@ -188,7 +188,7 @@ class LibraryModuleObj final : public CodeModule {
 
 // ---- virtual machines -----------------------------------------------------------------------------------------------
 
-class VMModuleObj final : public ModuleObj {
+class VMModuleObj final : public ModuleObj, public WatchedModule {
  public:
   VMModuleObj(std::shared_ptr<const Program> program, const Array<Any>& imports, std::vector<DLDevice> devices,
               std::vector<Allocator> allocators)
@@ -210,6 +210,7 @@ class VMModuleObj final : public ModuleObj {
     return make_function(self, &Entry::call, [](void* p) { delete static_cast<Entry*>(p); });
   }
   bool ImplementsFunction(const String& name) final { return vm.find(name) >= 0; }
+  Watched& machine() final { return vm; }
 
   VM vm;
 

@@ -27,7 +27,7 @@ namespace {
 
 void check(int rc) { TVM_FFI_CHECK_SAFE_CALL(rc); }
 
-class RelayVMObj final : public ModuleObj {
+class RelayVMObj final : public ModuleObj, public WatchedModule {
  public:
   RelayVMObj(std::shared_ptr<const RelayProgram> program, const Array<Any>& imports, std::vector<DLDevice> devices,
              std::vector<Allocator> allocators)
@@ -44,6 +44,7 @@ class RelayVMObj final : public ModuleObj {
                          [](void* p) { delete static_cast<Entry*>(p); });
   }
   bool ImplementsFunction(const String& name) final { return vm.find(name) >= 0; }
+  Watched& machine() final { return vm; }
 
   RelayVM vm;
 
@@ -245,30 +246,6 @@ Any vm_get_output(const Module& module, const String& name) {
 
 void vm_set_instrument(const Module& module, Any function) { as_vm(module).set_instrument(std::move(function)); }
 
-// relay_vm_watch(machine, primitive, [argument, dimension, ...], min_calls, min_ns)
-int64_t vm_watch(const Module& module, int64_t primitive, const Array<int64_t>& flat, int64_t min_calls, int64_t min_ns) {
-  RelayVM& vm = as_vm(module);
-  std::vector<HotKernel::Place> places;
-  for (size_t i = 0; i + 1 < flat.size(); i += 2) {
-    auto at = static_cast<int64_t>(i);
-    places.push_back({static_cast<int32_t>(flat[at]), static_cast<int32_t>(flat[at + 1])});
-  }
-  bool known = primitive >= 0 && primitive < static_cast<int64_t>(vm.program().primitives.size());
-  if (!known || places.empty() || places.size() > HotKernel::kMaxDims) {
-    raise("ValueError", "primitive " + std::to_string(primitive) + " cannot be watched");
-  }
-  for (const auto& p : places) {
-    if (p.arg < 0) raise("ValueError", "an argument's place is not negative");
-  }
-  return static_cast<int64_t>(vm.watch(static_cast<int32_t>(primitive), std::move(places), min_calls, min_ns));
-}
-
-Any vm_hot_shapes(const Module& module) {
-  std::vector<Any> rows;
-  for (const auto& kernel : as_vm(module).hot_kernels()) kernel->report(&rows);
-  return array_of(rows);
-}
-
 // relay_adt(tag, fields...)
 void adt(tvm::ffi::PackedArgs args, Any* ret) {
   const int32_t n = args.size() - 1;
@@ -312,8 +289,6 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.relay_vm_invoke_stateful", vm_invoke_stateful)
       .def("weft.relay_vm_get_output", vm_get_output)
       .def("weft.relay_vm_set_instrument", vm_set_instrument)
-      .def("weft.relay_vm_watch", vm_watch)
-      .def("weft.relay_vm_hot_shapes", vm_hot_shapes)
       .def_packed("weft.relay_adt", adt)
       .def("weft.relay_adt_tag", [](const Any& value) { return as_adt(value)->tag; })
       .def("weft.relay_adt_size", [](const Any& value) { return static_cast<int64_t>(as_adt(value)->n); })

@@ -111,13 +111,10 @@ RelayVM::RelayVM(std::shared_ptr<const RelayProgram> program, std::vector<Any> i
   decode();
 }
 
-uint64_t RelayVM::watch(int32_t primitive, std::vector<HotKernel::Place> places, int64_t min_calls, int64_t min_ns) {
-  auto at = static_cast<size_t>(primitive);
-  auto kernel = std::make_shared<HotKernel>(program_->primitives[at], callees_[at], std::move(places), min_calls, min_ns);
-  register_hot_kernel(kernel);
-  callees_[at] = {HotKernel::call, kernel.get()};
-  hot_kernels_.push_back(kernel);
-  return kernel->number;
+Callee RelayVM::watched(int64_t index, std::string* name) const {
+  if (index < 0 || index >= static_cast<int64_t>(callees_.size())) return {};
+  *name = program_->primitives[static_cast<size_t>(index)];
+  return callees_[static_cast<size_t>(index)];
 }
 
 // Whether the value of a call that is left in `dst` is all that is done after instruction `at`.

@@ -58,7 +58,7 @@ int make_tensor(TVMFFIAny* scalar, DLDevice host);
 // A value as the outside sees it, in place: scalars are tensors, tuples are arrays. 0, or -1 with the error raised.
 int leave_machine(TVMFFIAny* value, DLDevice host, int depth = 0);
 
-class RelayVM {
+class RelayVM : public Watched {
  public:
   // Throws "ExecutableError" when primitives are missing or the program names more devices.
   RelayVM(std::shared_ptr<const RelayProgram> program, std::vector<tvm::ffi::Any> imports,
@@ -73,9 +73,6 @@ class RelayVM {
   // Calls function(None, name, before_run, ret_value, args...) before and after each primitive; an answer of 1 before
   // leaves it out. Anything but a function removes the instrument.
   void set_instrument(tvm::ffi::Any function);
-  // From now on counts the calls of a primitive by shape; before the first call only. Returns the number of requests.
-  uint64_t watch(int32_t primitive, std::vector<HotKernel::Place> places, int64_t min_calls, int64_t min_ns);
-  const std::vector<std::shared_ptr<HotKernel>>& hot_kernels() const { return hot_kernels_; }
 
   // Stateful interface, guarded by `state_mutex`.
   std::mutex state_mutex;
@@ -109,6 +106,8 @@ class RelayVM {
   struct Frame;
   struct Stack;
 
+  Callee watched(int64_t index, std::string* name) const final;
+  void replace(int64_t index, const Callee& callee) final { callees_[static_cast<size_t>(index)] = callee; }
   static Stack& stack();
   void decode();
   void decode_function(const RelayFunction& f, int32_t max_params);
@@ -136,7 +135,6 @@ class RelayVM {
   DLDevice host_{kDLCPU, 0};
   std::vector<tvm::ffi::Any> constants_;
   std::vector<Callee> callees_;
-  std::vector<std::shared_ptr<HotKernel>> hot_kernels_;
   std::vector<tvm::ffi::Any> kept_;        // owners of callees, shapes of AllocTensor
   std::vector<Code> codes_;
   std::vector<Insn> insns_;

@@ -257,6 +257,21 @@ void VM::resolve_functions() {
   raise_missing(missing);
 }
 
+Callee VM::watched(int64_t index, std::string* name) const {
+  if (index < 0 || index >= static_cast<int64_t>(callees_.size())) return {};
+  *name = program_->functions[static_cast<size_t>(index)].name;
+  return callees_[static_cast<size_t>(index)];
+}
+
+void VM::replace(int64_t index, const Callee& callee) {
+  callees_[static_cast<size_t>(index)] = callee;
+  for (Insn& insn : code_) {
+    if (insn.op != Op::kCall || insn.func != index) continue;
+    insn.call = callee.call;
+    insn.self = callee.self;
+  }
+}
+
 int32_t VM::pool_slot(const TVMFFIAny& value) {
   pool_.push_back(value);
   return ~static_cast<int32_t>(pool_.size() - 1);

@@ -16,15 +16,10 @@
 #include <vector>
 
 #include "executable.h"
+#include "hot_kernel.h"
 #include "memory.h"
 
 namespace weft {
-
-// A native function as the loop calls it.
-struct Callee {
-  TVMFFISafeCallType call = nullptr;
-  void* self = nullptr;
-};
 
 // Modules that know the addresses of their functions; the VM then calls the kernel itself, with no wrapper between.
 class CodeModule : public tvm::ffi::ModuleObj {
@@ -66,7 +61,7 @@ class ClosureObj : public tvm::ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.VMClosure", ClosureObj, tvm::ffi::Object);
 };
 
-class VM {
+class VM : public Watched {
  public:
   // Throws "ExecutableError" when functions are missing.
   VM(std::shared_ptr<const Program> program, std::vector<tvm::ffi::Any> imports, std::vector<DLDevice> devices,
@@ -118,6 +113,8 @@ class VM {
     int32_t entry = -1;    // of a compiled function: the instruction in code_ that stands for calls from outside
   };
 
+  Callee watched(int64_t index, std::string* name) const final;
+  void replace(int64_t index, const Callee& callee) final;
   void resolve_functions();
   void decode();
   int32_t decode_argument(int64_t word);

@@ -25,8 +25,8 @@ HOT_NS = 1_000_000
 _next = tvm_ffi.get_global_func("weft.jit_next")
 _finish = tvm_ffi.get_global_func("weft.jit_finish")
 _stop = tvm_ffi.get_global_func("weft.jit_stop")
-_watch = tvm_ffi.get_global_func("weft.relay_vm_watch")
-_hot_shapes = tvm_ffi.get_global_func("weft.relay_vm_hot_shapes")
+_watch = tvm_ffi.get_global_func("weft.jit_watch")
+_hot_shapes = tvm_ffi.get_global_func("weft.jit_hot_shapes")
 
 
 class Recompilable(NamedTuple):
@@ -66,9 +66,9 @@ def watch(owner: Any, machine: Any, primitives: Sequence[str], kernels: Mapping[
     owner : object
         As long as it lives, requests are answered.
     machine : tvm_ffi.Module
-        A Relay virtual machine.
+        A virtual machine.
     primitives : sequence of str
-        Its primitives.
+        The functions that it calls, at their places.
     kernels : mapping of str to Recompilable
         Those that can be compiled for shapes.
     """
