@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InternalError
 from weft.ir import IRModule
-from weft.relax.vm_build import compile_kernels
 from weft.runtime import Module
 from weft.runtime.jit import Recompilable
-from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.specialize import dimension_places, specialize
 
@@ -19,28 +17,38 @@ __all__ = ["recompilable_kernels"]
 _MOST_DIMS = 4  # that the machine compares at each call
 
 
-def recompilable_kernels(mod: IRModule, target: Target) -> dict[str, Recompilable]:
-    """Find the TIR functions of a module that can be compiled for given dimensions of their arguments, by name."""
+def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | None]) -> dict[str, Recompilable]:
+    """Find the TIR functions of a module that can be compiled for given dimensions of their arguments, by name.
+
+    Parameters
+    ----------
+    mod : IRModule
+        The functions, before they are scheduled.
+    compile : callable
+        From TIR functions to a module.
+    """
     out: dict[str, Recompilable] = {}
     for v, func in mod.items():
         if isinstance(func, PrimFunc) and not func.attrs.get("tir.is_scheduled"):
             places = dimension_places(func)
             if places and len(places) <= _MOST_DIMS:
                 name = func.attrs.get("global_symbol") or v.name_hint
-                out[name] = Recompilable([p[1:] for p in places], _Source(func, name, [p[0] for p in places], target))
+                out[name] = Recompilable([p[1:] for p in places], _Source(func, name, [p[0] for p in places], compile))
     return out
 
 
 class _Source:
     """A function to be compiled for values of its dimensions."""
 
-    def __init__(self, func: PrimFunc, name: str, dims: Sequence[Any], target: Target) -> None:
-        self.func, self.name, self.dims, self.target = func, name, dims, target
+    def __init__(
+        self, func: PrimFunc, name: str, dims: Sequence[Any], compile: Callable[[IRModule], Module | None]
+    ) -> None:
+        self.func, self.name, self.dims, self.compile = func, name, dims, compile
 
     def __call__(self, shape: Sequence[int]) -> tuple[Module, str]:
         """Compile."""
         made = specialize(self.func, dict(zip(self.dims, shape, strict=True)))
-        module = compile_kernels(IRModule({self.name: made}), self.target)
+        module = self.compile(IRModule({self.name: made}))
         if module is None:
             raise InternalError("a kernel became no code", found=self.name)
         return module, self.name

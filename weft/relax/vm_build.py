@@ -15,6 +15,7 @@ from typing import Any, cast
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IntImm, IRModule, Pass, PassContext, fingerprint, rules_of
 from weft.relax.pipeline import get_pipeline
+from weft.relax.recompile import recompilable_kernels
 from weft.relax.transform import EXTERNAL_MODULES, BindParams, schedule_tir
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
@@ -84,7 +85,10 @@ def build(
     if len(functions.functions):
         objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline))
         names += [v.name_hint for v, _ in functions.items()]
-    return builder.get([*([load_objects(objects, names)] if objects else []), *external])
+    made = builder.get([*([load_objects(objects, names)] if objects else []), *external])
+    if target.kind.name == "llvm":
+        made.recompilable = recompilable_kernels(kernels, lambda m: compile_kernels(m, target, tir_pipeline))
+    return made
 
 
 def _metadata(mod: IRModule) -> str | None:

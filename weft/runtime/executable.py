@@ -12,6 +12,7 @@ import tvm_ffi
 from weft.error import InvalidArgument
 from weft.ffi import convert_argument, wrap
 from weft.runtime import disassemble
+from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
 from weft.runtime.opcodes import FuncKind
 
@@ -58,12 +59,18 @@ class VMExecutable:
     ----------
     mod : Module
         A module of kind ``weft.Executable``.
+
+    Attributes
+    ----------
+    recompilable : dict of str to Recompilable
+        Kernels that can be compiled for a shape. The compiler sets it; it is not saved.
     """
 
     def __init__(self, mod: Module) -> None:
         if mod.kind != "weft.Executable":
             raise InvalidArgument("not an executable", expected="a module of kind 'weft.Executable'", found=mod.kind)
         self.mod = mod
+        self.recompilable: dict[str, Recompilable] = {}
 
     @staticmethod
     def from_parts(

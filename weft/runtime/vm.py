@@ -15,6 +15,7 @@ from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
 from weft.runtime.instrument import set_instrument
+from weft.runtime.jit import HotShape, enabled_by_default, hot_shapes, watch
 from weft.runtime.module import Module
 from weft.runtime.opcodes import FuncKind
 from weft.runtime.profiler import Profiler, Report
@@ -99,29 +100,39 @@ class VirtualMachine:
         Where to run. The CPU is always there, for shapes.
     memory_cfg : str or dict of Device to str, optional
         ``"pooled"`` (the default) or ``"naive"``, for all devices or per device.
+    jit : bool, optional
+        Whether kernels of symbolic shapes are compiled again, in the background, for shapes that stay hot; by default
+        they are, where the environment does not say ``WEFT_JIT=0``. It is for executables of this process's compiler.
     """
 
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __new__(cls, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None) -> Any:
+    def __new__(cls, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> Any:
         """Make the machine that the executable is for: TVM's name is the same for Relay's."""
         if _kind(rt_mod) == "weft.RelayExecutable":
-            return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg)
+            return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg, jit)
         return super().__new__(cls)
 
-    def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None) -> None:
+    def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> None:
         module = rt_mod.mod if hasattr(rt_mod, "mod") else rt_mod
         if isinstance(module, tvm_ffi.Module):
             module = Module(module)
         if not isinstance(module, Module):
             raise InvalidArgument("a virtual machine runs an executable", found=type(rt_mod).__name__)
-        self._executable = VMExecutable(module)
+        self._executable = rt_mod if isinstance(rt_mod, VMExecutable) else VMExecutable(module)
         self.devices, flat = machine_devices(device, memory_cfg)
         self._handle = _create(module, flat)
         self.module = Module(self._handle)
         self._cache: dict[str, PackedFunc] = {}
         self._instrument: Callable[..., Any] | None = None
+        kernels = self._executable.recompilable
+        if kernels and (enabled_by_default() if jit is None else jit):
+            watch(self, self._handle, [f.name for f in self._executable.functions], kernels)
+
+    def hot_shapes(self) -> list[HotShape]:
+        """Return what became of kernels of symbolic shapes, for each shape that they were called with."""
+        return hot_shapes(self._handle)
 
     @property
     def executable(self) -> VMExecutable:
@@ -245,9 +256,11 @@ class VirtualMachine:
         self.set_instrument(profiler)
         try:
             function(*values)
-            return profiler.report()
+            report = profiler.report()
         finally:
             self.set_instrument(before)
+        report.hot_shapes = self.hot_shapes()
+        return report
 
     def time_evaluator(self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any) -> Any:
         """Return a function that times `func_name`; see :meth:`Module.time_evaluator`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from weft.error import CodegenError, InvalidArgument
@@ -108,7 +109,7 @@ class VMCompiler:
         self._recompilable = {}
         for d, part in by_device.items():
             if targets[d].kind.name == "llvm":
-                self._recompilable |= recompilable_kernels(part, targets[d])
+                self._recompilable |= recompilable_kernels(part, partial(compile_kernels, target=targets[d]))
         made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
         for module in made[1:]:
             made[0].import_module(module)
