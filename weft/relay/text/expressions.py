@@ -199,8 +199,8 @@ class ExpressionReader(Reader):
         self.t.sequence(")", one, "a call")
         if isinstance(callee, Op):
             defaults = registry.get(callee).attrs
-            attrs = {**{k: v for k, v in defaults.items() if v is not registry.REQUIRED}, **attrs}
-            attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT}
+            attrs = {k: attrs.get(k, v) for k, v in defaults.items()}
+            attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT and v is not registry.REQUIRED}
         return Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
     def _check_attribute(self, callee: Any, token: Token) -> None:
