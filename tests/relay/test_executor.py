@@ -77,3 +77,71 @@ def test_what_is_refused(mod):
         relay.create_executor("debug", mod).evaluate("f")
     with pytest.raises(InvalidArgument, match="no function 'main'"):
         relay.create_executor().evaluate()
+
+
+def lists():
+    header, a = relay.GlobalTypeVar("List"), relay.TypeVar("A")
+    cons = relay.Constructor("Cons", (a, header(a)), header)
+    nil = relay.Constructor("Nil", (), header)
+    mod = ir.IRModule()
+    mod[header] = relay.TypeData(header, (a,), (cons, nil))
+    return mod, header, cons, nil
+
+
+def test_long_lists_go_through_the_machine():
+    mod, header, cons, nil = lists()
+    xs = relay.var("xs", header(I32))
+    mod["main"] = relay.Function([xs], cons(relay.const(-1), xs))
+    given = ConstructorValue(2, [], nil)
+    for i in range(20_000):
+        given = ConstructorValue(1, [i, given], cons)
+    got, n = relay.create_executor("vm", mod).evaluate()(given), 0
+    while got.constructor is cons:
+        n, got = n + 1, got.fields[1]
+    assert n == 20_001 and got.constructor is nil
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_results_of_every_kind(kind):
+    mod, header, cons, nil = lists()
+    x, y = relay.var("x", "int32"), relay.var("y", "int32")
+    closure = relay.Function([y], relay.Tuple((subtract(x, y), cons(relay.Tuple((x, y)), nil()))))
+    mod["main"] = relay.Function([x], relay.Tuple((x, relay.Tuple(()), closure)))
+    number, unit, run = relay.create_executor(kind, mod).evaluate()(7)
+    assert int(number.numpy()) == 7 and unit == ()
+    difference, listed = run(2)
+    assert int(difference.numpy()) == 5 and listed.constructor.name_hint == "Cons"
+    (a, b), rest = listed.fields
+    assert (int(a.numpy()), int(b.numpy()), rest.constructor.name_hint) == (7, 2, "Nil")
+    with pytest.raises(InvalidArgument, match="argument"):
+        run()
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_arguments_of_other_types_are_refused(kind):
+    mod, header, cons, nil = lists()
+    option = relay.GlobalTypeVar("Option")
+    none = relay.Constructor("None", (), option)
+    mod[option] = relay.TypeData(option, (), (none,))
+    empty, other = ConstructorValue(2, [], nil), ConstructorValue(1, [], none)
+    for ty, good, bad in (
+        (
+            relay.TensorType((2,)),
+            [np.zeros(2, "float32")],
+            [np.zeros(3, "float32"), np.zeros(2, "int32"), (1, 2), empty],
+        ),
+        (I32, [3, True, np.int32(3)], [2.5, 2**40, np.int64(3), (), "3"]),
+        (relay.scalar_type("bool"), [True], [0.0, np.int32(1)]),
+        (relay.scalar_type("float32"), [3, 2.5], [np.float64(2.5)]),
+        (relay.scalar_type("uint8"), [255], [256, -1]),
+        (relay.TupleType((I32, relay.TupleType(()))), [(1, ())], [(1,), 1, (1.5, ()), (1, (2,)), empty]),
+        (header(I32), [empty], [other, 3, (), None]),
+    ):
+        x = relay.var("x", ty)
+        mod["main"] = relay.Function([x], x)
+        main = relay.create_executor(kind, mod).evaluate()
+        for value in good:
+            main(value)
+        for value in bad:
+            with pytest.raises(InvalidArgument):
+                main(value)

@@ -45,7 +45,8 @@ def from_machine(value: Any, ty: Type | None, mod: IRModule, call: Callable[...,
     call : callable
         Calls a closure of the machine with arguments for it.
     """
-    return _built((value, ty), lambda v: _typed_fields(v, mod), lambda v, fields: _value(v[0], v[1], fields, mod, call))
+    reader = _Reader(mod, call)
+    return _built((value, ty), reader.fields, reader.value)
 
 
 def _built(root: Any, fields_of: Callable[[Any], Any], make: Callable[[Any, list[Any]], Any]) -> Any:
@@ -82,37 +83,58 @@ def _machine_value(value: Any, fields: list[Any]) -> Any:
     raise InvalidArgument("the virtual machine takes tensors, tuples and values of data types", found=repr(value))
 
 
-def _typed_fields(typed: tuple[Any, Any], mod: IRModule) -> Any:
-    """Return the fields of a value, with their types."""
-    value, ty = typed
-    if isinstance(value, tuple):
-        return zip(value, ty.fields if isinstance(ty, TupleType) else (None,) * len(value), strict=True)
-    if not isinstance(value, ADT):
-        return ()
-    if value.tag == 0:  # a tuple below many others
+class _Reader:
+    """Reads values of the machine: (value, type) pairs, of which the type may be None."""
+
+    def __init__(self, mod: IRModule, call: Callable[..., Any]) -> None:
+        self.mod, self.call = mod, call
+        self.known: dict[tuple[int, int], tuple[Constructor, list[Type]]] = {}  # by type and tag
+        self.types: dict[Type, Type] = {}  # one object for equal types, so that those of a list's rest are its own
+
+    def fields(self, typed: tuple[Any, Any]) -> Any:
+        """Return the fields of a value, with their types."""
+        value, ty = typed
         types: Any = ty.fields if isinstance(ty, TupleType) else None
-    else:
-        constructor, types = _constructor(value, ty, mod), None
-        if constructor is not None and isinstance(ty, TypeCall):
-            known = dict(zip(type_data(mod, constructor).type_vars, ty.args, strict=True))
-            types = [substitute(t, known) for t in constructor.inputs]
-    return zip(value, types or (None,) * len(value), strict=True)
+        if isinstance(value, ADT):
+            if value.tag > 0:  # else it is a tuple below many others
+                types = self.constructor(value.tag, ty)[1]
+        elif not isinstance(value, tuple):
+            return ()
+        return zip(value, types or (None,) * len(value), strict=True)
 
+    def value(self, typed: tuple[Any, Any], fields: list[Any]) -> Any:
+        """Return what callers get, given the same of the fields."""
+        value, ty = typed
+        if isinstance(value, tuple) or (isinstance(value, ADT) and value.tag == 0):
+            return tuple(fields)
+        if isinstance(value, ADT):
+            return ConstructorValue.of(value.tag, tuple(map(_inner, fields)), self.constructor(value.tag, ty)[0])
+        return self.closure(value, ty) if isinstance(ty, FuncType) else value
 
-def _constructor(value: ADT, ty: Type | None, mod: IRModule) -> Constructor | None:
-    """Find who made a value of a data type."""
-    data = type_data(mod, ty.func.name_hint) if isinstance(ty, TypeCall) else None  # type: ignore[union-attr]
-    return data.constructors[value.tag - 1] if data is not None else None
+    def constructor(self, tag: int, ty: Any) -> tuple[Constructor | None, list[Type] | None]:
+        """Find who made a value of a data type, and the types of its fields."""
+        if not isinstance(ty, TypeCall):
+            return None, None
+        found = self.known.get((id(ty), tag))
+        if found is None:
+            ty = self.types.setdefault(ty, ty)
+            data: Any = type_data(self.mod, ty.func.name_hint)  # type: ignore[union-attr]
+            known = dict(zip(data.type_vars, ty.args, strict=True))
+            types = [substitute(t, known) for t in data.constructors[tag - 1].inputs]
+            types = [self.types.setdefault(t, t) for t in types]
+            found = self.known[id(ty), tag] = data.constructors[tag - 1], types
+        return found
 
+    def closure(self, value: Any, ty: FuncType) -> Callable[..., Any]:
+        """Return a Python function that calls a closure of the machine."""
 
-def _value(value: Any, ty: Any, fields: list[Any], mod: IRModule, call: Callable[..., Any]) -> Any:
-    if isinstance(value, tuple) or (isinstance(value, ADT) and value.tag == 0):
-        return tuple(fields)
-    if isinstance(value, ADT):
-        return ConstructorValue.of(value.tag, tuple(map(_inner, fields)), _constructor(value, ty, mod))
-    if isinstance(ty, FuncType):
-        return _closure(value, ty, mod, call)
-    return value
+        def run(*args: Any) -> Any:
+            if len(args) != len(ty.arg_types):
+                raise InvalidArgument("a function takes other arguments", expected=str(ty), found=f"{len(args)}")
+            given = [to_machine(a, t) for a, t in zip(args, ty.arg_types, strict=True)]
+            return from_machine(self.call(value, *given), ty.ret_type, self.mod, self.call)
+
+        return run
 
 
 def _inner(value: Any) -> Any:
@@ -120,15 +142,3 @@ def _inner(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_inner, value))
     return value.numpy() if isinstance(value, Tensor) else value
-
-
-def _closure(value: Any, ty: FuncType, mod: IRModule, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Python function that calls a closure of the machine."""
-
-    def run(*args: Any) -> Any:
-        if len(args) != len(ty.arg_types):
-            raise InvalidArgument("a function takes other arguments", expected=str(ty), found=f"{len(args)}")
-        given = [to_machine(a, t) for a, t in zip(args, ty.arg_types, strict=True)]
-        return from_machine(call(value, *given), ty.ret_type, mod, call)
-
-    return run

@@ -16,7 +16,7 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Type, as_int, numpy_dtype
 from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function
-from weft.relay.types import TensorType, TupleType
+from weft.relay.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
 from weft.runtime import Tensor, from_dlpack
 
 __all__ = ["Closure", "ConstructorValue", "RefValue", "inward", "outward"]
@@ -142,27 +142,26 @@ def inward(value: Any, ty: Type | None = None) -> Any:
     WeftError
         When the value cannot be one of a program, or is of another type.
     """
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _checked(np.asarray(value), ty)
     if isinstance(value, Constant):
         value = value.data
-    if isinstance(value, Tensor):
-        return _checked(value.numpy(), ty)
-    if isinstance(value, (bool, int, float)):
-        wanted = ty.dtype if isinstance(ty, TensorType) else _PYTHON_DTYPES[type(value)]
-        return _checked(np.array(value, numpy_dtype(wanted)), ty)
-    if isinstance(value, (tuple, list)):
-        fields = ty.fields if isinstance(ty, TupleType) else (None,) * len(value)
-        if len(fields) != len(value):
-            raise InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
-        return tuple(map(inward, value, fields))
-    if isinstance(value, (ConstructorValue, RefValue, Closure)) or hasattr(value, "name_hint"):
-        return value
-    if hasattr(value, "__dlpack__"):
-        return _checked(from_dlpack(value).numpy(), ty)
-    raise InvalidArgument(
-        "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
-    )
+    if isinstance(value, (np.ndarray, np.generic)):
+        made: Any = np.asarray(value)
+    elif isinstance(value, (bool, int, float)):
+        made = _number(value, ty)
+    elif isinstance(value, Tensor):
+        made = value.numpy()
+    elif isinstance(value, (tuple, list)):
+        fields = ty.fields if isinstance(ty, TupleType) and len(ty.fields) == len(value) else (None,) * len(value)
+        made = tuple(map(inward, value, fields))
+    elif isinstance(value, (ConstructorValue, RefValue, Closure, Constructor)):
+        made = value
+    elif hasattr(value, "__dlpack__"):
+        made = from_dlpack(value).numpy()
+    else:
+        raise InvalidArgument(
+            "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
+        )
+    return made if ty is None else _checked(made, ty)
 
 
 def outward(value: Any) -> Any:
@@ -174,12 +173,46 @@ def outward(value: Any) -> Any:
     return value
 
 
-def _checked(array: np.ndarray[Any, Any], ty: Type | None) -> np.ndarray[Any, Any]:
-    if not isinstance(ty, TensorType):
-        return array
-    if array.dtype != numpy_dtype(ty.dtype):
-        raise DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(array.dtype))
-    dims = [as_int(d) for d in ty.shape or ()]
-    if array.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, array.shape, strict=True)):
-        raise ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(array.shape)))
-    return array
+def _number(value: Any, ty: Type | None) -> np.ndarray[Any, Any]:
+    """Make a scalar of a number, of the wanted data type if that holds it."""
+    default = "int64" if type(value) is int and not -(2**31) <= value < 2**31 else _PYTHON_DTYPES[type(value)]
+    dtype = numpy_dtype(ty.dtype if isinstance(ty, TensorType) else default)
+    integral = dtype.kind in "iu"
+    fits = type(value) is not float if integral or dtype.kind == "b" else True
+    if fits and integral:
+        fits = np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    if not fits:
+        raise DTypeMismatch("a number is of another data type", expected=str(dtype), found=repr(value))
+    return np.array(value, dtype)
+
+
+_KINDS: dict[type, Any] = {
+    TensorType: np.ndarray,
+    TupleType: tuple,
+    TypeCall: ConstructorValue,
+    RefType: RefValue,
+    FuncType: (Closure, Constructor),
+}
+
+
+def _checked(value: Any, ty: Type) -> Any:
+    """Return a value that must be of a type, as far as that shows at its surface."""
+    if not isinstance(value, _KINDS.get(type(ty), object)):
+        raise InvalidArgument("a value is of another type", expected=str(ty), found=_describe(value))
+    if isinstance(ty, TensorType):
+        if value.dtype != numpy_dtype(ty.dtype):
+            raise DTypeMismatch("a tensor has another data type", expected=ty.dtype, found=str(value.dtype))
+        dims = [as_int(d) for d in ty.shape or ()]
+        if value.ndim != len(dims) or any(d is not None and d != n for d, n in zip(dims, value.shape, strict=True)):
+            raise ShapeMismatch("a tensor has another shape", expected=str(ty), found=str(tuple(value.shape)))
+    elif isinstance(ty, TupleType) and len(value) != len(ty.fields):
+        raise InvalidArgument("a tuple has other fields", expected=str(ty), found=f"{len(value)} fields")
+    elif isinstance(ty, TypeCall) and value.constructor is not None:
+        made_for, wanted = value.constructor.belong_to.name_hint, ty.func
+        if isinstance(wanted, GlobalTypeVar) and made_for != wanted.name_hint:
+            raise InvalidArgument("a value is of another data type", expected=str(ty), found=f"a {made_for}")
+    return value
+
+
+def _describe(value: Any) -> str:
+    return f"a tensor of shape {value.shape}" if isinstance(value, np.ndarray) else repr(value)
