@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Attrs, IRModule, Op, Pass, walk
+from weft.ir import Attrs, IRModule, Op, Pass
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGetItem, Var, const, let_chain, lets
 from weft.relay.op.memory import ALIGNMENT, STORAGE
 from weft.relay.scalars import scalar_operation
-from weft.relay.transform.nested import with_bodies
+from weft.relay.transform.nested import VariablesIn, with_bodies
 
 __all__ = ["MemoryPlan"]
 
@@ -35,10 +35,12 @@ def MemoryPlan() -> Pass:
 
 
 def _memory_plan(mod: IRModule) -> IRModule:
+    variables = VariablesIn()
+
     def body(expr: Any) -> Any:
         bindings, tail = let_chain(expr)
         new = [(v, with_bodies(value, body)) for v, value in bindings]
-        planned = _Plan(new, tail, mod).rewritten()
+        planned = _Plan(new, tail, mod, variables).rewritten()
         same = len(planned) == len(bindings) and all(a[1] is b[1] for a, b in zip(planned, bindings, strict=True))
         return expr if same else lets(planned, tail)
 
@@ -88,8 +90,8 @@ class _Block:
 class _Plan:
     """One chain of lets: which storages there are, how long each is needed, and where it lies."""
 
-    def __init__(self, bindings: list[Any], tail: Any, mod: IRModule) -> None:
-        self.bindings, self.mod = bindings, mod
+    def __init__(self, bindings: list[Any], tail: Any, mod: IRModule, variables: VariablesIn) -> None:
+        self.bindings, self.mod, self.variables = bindings, mod, variables
         self.block_of: dict[int, _Block] = {}
         self.roots: dict[int, list[Var]] = {}  # by variable, the storages that its value may lie in
         self._live(tail)
@@ -121,9 +123,8 @@ class _Plan:
 
     def _roots(self, value: Any) -> list[Var]:
         found: dict[int, Var] = {}
-        for node in walk(value):
-            if isinstance(node, Var):
-                found.update((id(r), r) for r in self.roots.get(id(node), ()))
+        for var in self.variables(value):
+            found.update((id(r), r) for r in self.roots.get(id(var), ()))
         return list(found.values())
 
     def _take_over(self) -> None:

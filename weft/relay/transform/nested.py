@@ -5,10 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.ir import walk
 from weft.relay.adt import Clause, Match
-from weft.relay.expr import Function, If
+from weft.relay.expr import Function, If, Var, let_chain
+from weft.relay.walk import pattern_vars
 
-__all__ = ["with_bodies"]
+__all__ = ["VariablesIn", "with_bodies"]
+
+
+class VariablesIn:
+    """The variables that an operation mentions or binds, in order; what holds chains of lets is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, dict[Var, None]]] = {}
+
+    def __call__(self, value: Any) -> dict[Var, None]:
+        """Return the variables of an operation."""
+        if not isinstance(value, (If, Match, Function)):
+            return dict.fromkeys(n for n in walk(value) if isinstance(n, Var))
+        known = self._known.get(id(value))
+        if known is None:
+            known = self._known[id(value)] = value, self._held(value)
+        return known[1]
+
+    def _held(self, value: If | Match | Function) -> dict[Var, None]:
+        found: dict[Var, None] = {}
+        if isinstance(value, If):
+            found.update(self(value.cond))
+            bodies = [value.true_branch, value.false_branch]
+        elif isinstance(value, Match):
+            found.update(self(value.data))
+            found.update(dict.fromkeys(v for c in value.clauses for v in pattern_vars(c.lhs)))
+            bodies = [c.rhs for c in value.clauses]
+        else:
+            found.update(dict.fromkeys(value.params))
+            bodies = [value.body]
+        for body in bodies:
+            bindings, tail = let_chain(body)
+            for var, inner in bindings:
+                found[var] = None
+                found.update(self(inner))
+            found.update(self(tail))
+        return found
 
 
 def with_bodies(value: Any, rewrite: Callable[[Any], Any]) -> Any:

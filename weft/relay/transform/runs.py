@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Op, walk
+from weft.ir import Op
 from weft.relay.adt import Constructor
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Var, let_chain, lets
 from weft.relay.from_relax import Bindings
 from weft.relay.scalars import scalar_operation
-from weft.relay.transform.nested import with_bodies
+from weft.relay.transform.nested import VariablesIn, with_bodies
 from weft.relay.transform.regions import Region, is_glue, is_operator
 
 __all__ = ["Runs"]
@@ -32,6 +32,7 @@ class Runs:
         self.close, self.scalars = close, scalars
         self.outside: dict[int, Any] = {}
         self.groups: dict[int, Function] = {}
+        self.variables = VariablesIn()
 
     def body(self, expr: Any) -> Any:
         """Rewrite a chain; the chain itself if it holds no operators."""
@@ -50,7 +51,7 @@ class Runs:
                 run.region.abandon(e)
             raise
         same = not run.changed and all(new is old for new, (_, old) in zip(nested, bindings, strict=True))
-        return expr if same else lets(_without_unused_glue(run.done, tail), tail)
+        return expr if same else lets(_without_unused_glue(run.done, tail, self.variables), tail)
 
     def _nested(self, var: Var, value: Any) -> Any:
         """Rewrite what an operation holds; a call of a variable that is a group becomes a call of the group."""
@@ -73,9 +74,9 @@ class _Run:
         self.region: Region | None = None
         self.inside: set[int] = set()
         self.changed = False
-        self.uses = [_variables(value) for _, value in bindings]
+        self.uses = [set(map(id, runs.variables(value))) for _, value in bindings]
         self.last_use = {v: i for i, used in enumerate(self.uses) for v in used}
-        self.last_use.update(dict.fromkeys(_variables(tail), len(bindings)))
+        self.last_use.update(dict.fromkeys(map(id, runs.variables(tail)), len(bindings)))
 
     def take(self, i: int, var: Var, value: Any) -> None:
         """Put binding `i` into the region, in front of it, or behind it."""
@@ -115,17 +116,13 @@ def _named(value: Any) -> str:
     return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
-def _without_unused_glue(bindings: Bindings, tail: Any) -> Bindings:
+def _without_unused_glue(bindings: Bindings, tail: Any, variables: VariablesIn) -> Bindings:
     """Drop names and tuples that only regions used, which looked through them."""
-    used = _variables(tail)
+    used = set(map(id, variables(tail)))
     kept = []
     for var, value in reversed(bindings):
         group = isinstance(value, Function) and value.attrs.get("Primitive")
         if id(var) in used or not (is_glue(value) or group):
-            used |= _variables(value)
+            used.update(map(id, variables(value)))
             kept.append((var, value))
     return kept[::-1]
-
-
-def _variables(value: Any) -> set[int]:
-    return {id(n) for n in walk(value) if isinstance(n, Var)}
