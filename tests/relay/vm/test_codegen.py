@@ -220,11 +220,11 @@ def test_long_chain_of_lets_and_deep_branches():
     assert exe.function("main").register_file_size == 2
     assert number(VirtualMachine(exe, "cpu").invoke("main", np.int64(1))) == 2_001
     body = x
-    for i in range(40):
+    for i in range(150):
         s = Chain()
         body = s.tail(If(s(op("equal", x, i64(i)), BOOL), i64(2 * i), body))
     mod = module({"main": Function([x], body)})
-    assert [number(compiled(mod, np.int64(v))) for v in (3, 39, 5000)] == [6, 78, 5000]
+    assert [number(compiled(mod, np.int64(v))) for v in (3, 149, 5000)] == [6, 298, 5000]
 
 
 def test_what_has_no_code_is_said():
