@@ -32,11 +32,12 @@ TESTS = {
         "test_relay_vm.py",
         "test_relay_machine.py",
         "test_relay_executable.py",
+        "test_graph_executor.py",
     ),
     "thread": ("test_threads.py", "test_shared_executable.py"),
 }
 # They compare memory, or start a Python without the sanitizer.
-NOT_UNDER = "touched_and_is_shared or stays_in_this_process or take_no_memory"
+NOT_UNDER = "touched_and_is_shared or stays_in_this_process or take_no_memory or without_the_compiler"
 CALLS = {"address": 2000, "thread": 500}
 MODEL = """
 import sys
