@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from weft.error import ErrorGroup, LoweringError
@@ -32,7 +33,7 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
             continue
         what = _construct(e) or (None if isinstance(e, Op) else _of_type(getattr(e, "ty", None)))
         where = getattr(e, "span", None) or func.span
-        if what and (what, where) not in errors:
+        if what and (what, where) not in errors and len(errors) < 20:
             errors[what, where] = LoweringError(
                 f"'{name}' has {what}, which needs the virtual machine", where=where, found=_head(e),
                 expected="operators on tensors of constant shapes, after inlining and constant folding",
@@ -42,10 +43,13 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     if len(found) == 1:
         raise found[0]
     if found:
-        raise ErrorGroup(f"'{name}' needs the virtual machine", found[:20])
+        raise ErrorGroup(f"'{name}' needs the virtual machine", found)
 
 
-def _head(expr: Any) -> str:
+def _head(expr: Any) -> str | None:
+    """The first line of an expression's text; None where the text is large and would take long to write."""
+    if sum(1 for _ in islice(subexpressions(expr), 200)) == 200:
+        return None
     return str(expr).strip().splitlines()[0][:80]
 
 
