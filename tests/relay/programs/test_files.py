@@ -66,8 +66,9 @@ def test_program(program, kind):
     for expectation, text in lines:
         run, message = text.rsplit(": ", 1) if expectation == "fails" else (text.split(" == ")[0], "")
         name, args = call(mod, run)
-        function = functions.get(name) or compiled(executor, name, kind)
-        functions[name] = function
+        if name not in functions:
+            functions[name] = compiled(executor, name, kind)
+        function = functions[name]
         if function is None:
             continue
         if expectation == "fails":
