@@ -77,6 +77,7 @@ def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
         (2, t.dot_product(forms=getattr(target, "dot_forms", ()))),
         (2, t.vectorize_loop(enable_vectorize=not config.get("tir.disable_vectorize"))),
         (2, t.unroll_loop()),
+        (2, t.prefetch_streams()),
         (3, t.simplify()),
         (3, t.remove_no_op()),
         *([] if config.get("tir.disable_cse_tir", True) else [(3, t.common_subexpr_elim())]),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
-from weft.ir import int64, walk
+from weft.ir import CallIntrin, int64, walk
 from weft.target import Target, build
 from weft.tir import BufferLoad, ForKind
 from weft.tir.analysis import statements
@@ -471,3 +471,23 @@ def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
 def test_panels_that_hold_nothing_make_room_for_wide_tiles():
     assert choose_tile(int64(1), int64(600), 16, 32, 32).width == 32  # nineteen panels
     assert choose_tile(int64(1), int64(600), 16, 32, 32, None, 20).width == 160
+
+
+@pytest.mark.parametrize(("inner", "columns", "streamed"), [(1024, 1000, True), (1023, 1024, False), (64, 96, False)])
+def test_products_of_one_row_read_large_weights_as_one_stream(inner, columns, streamed):
+    """One panel at a time, asked for ahead, in sums that do not wait for each other; small weights as they were."""
+    panels = -(-columns // 32)
+    a, w = te.placeholder((1, inner), name="a"), te.placeholder((panels, inner, 32), name="w")
+    k = te.reduce_axis((0, inner), "k")
+    product = te.compute((1, columns), lambda i, j: te.sum(a[i, k] * w[j // 32, k, j % 32], axis=k), name="product")
+    func = te.create_prim_func([a, w, topi.nn.relu(product)])
+    target = Target("llvm -num-cores=1")
+    lowered = lower(default_schedule(func, target), target)
+    asked = [n for n in walk(lowered.body) if isinstance(n, CallIntrin) and n.op.name == "tir.prefetch"]
+    assert bool(asked) == streamed
+    rng = np.random.default_rng(0)
+    x, weights = rng.standard_normal((1, inner), np.float32), rng.standard_normal((panels, inner, 32), np.float32)
+    out = np.zeros((1, columns), np.float32)
+    build(lowered.with_attr("global_symbol", "main"), target)["main"](x, weights, out)
+    wide = weights.transpose(1, 0, 2).reshape(inner, -1)[:, :columns]
+    np.testing.assert_allclose(out, np.maximum(x.astype(np.float64) @ wide, 0), rtol=1e-4, atol=1e-3)

@@ -18,6 +18,7 @@ from weft.tir.transform.lower_custom_datatypes import lower_custom_datatypes
 from weft.tir.transform.lower_intrin import lower_intrin
 from weft.tir.transform.lower_math import lower_math
 from weft.tir.transform.make_packed_api import make_packed_api
+from weft.tir.transform.prefetch_streams import PREFETCH_MARK, prefetch_streams
 from weft.tir.transform.relax_guards import relax_guards
 from weft.tir.transform.remove_no_op import remove_no_op
 from weft.tir.transform.scalarize import scalarize
@@ -35,6 +36,7 @@ FlattenBuffer = StorageFlatten = flatten_buffer
 HoistIfThenElse = hoist_if_then_else
 InjectDoubleBuffer = inject_double_buffer
 InjectPrefetch = inject_prefetch
+PrefetchStreams = prefetch_streams
 InjectVirtualThread = inject_virtual_thread
 InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = loop_partition

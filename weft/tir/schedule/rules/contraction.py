@@ -11,8 +11,10 @@ divide into tiles, is packed by a stage of its own.
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.error import ScheduleError
-from weft.ir import FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
+from weft.ir import DataType, FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext
@@ -22,8 +24,18 @@ from weft.tir.schedule.rules.tile import RowPart, Tile, choose_tile, row_parts
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
+from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 
 __all__ = ["schedule_contraction"]
+
+_STREAMED_BYTES = 3 << 20
+"""Size of packed weights from which on a product with one row reads them as a single stream."""
+
+_PREFETCH_BYTES = 4096
+"""How far ahead it asks for them."""
+
+_PARTIAL_SUMS = 4
+"""Sums of such a product that do not wait for each other."""
 
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
@@ -69,6 +81,9 @@ class _Product:
         panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
         tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
+        self.streamed = panel is not None and self._is_streamed(rows)
+        if self.streamed and panel is not None:
+            tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
@@ -256,10 +271,70 @@ class _Product:
         for anchor, (sink, loop, _) in zip(anchors, tiles, strict=True):
             if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
-            self.sch.compute_at(anchor, loop)
-            self.sch.set_scope(anchor, 0, "local")
-            self._tile_sum(anchor, loop, tile)
+            if self.streamed:
+                self._split_sum(anchor, loop, tile)
+            else:
+                self.sch.compute_at(anchor, loop)
+                self.sch.set_scope(anchor, 0, "local")
+                self._tile_sum(anchor, loop, tile)
             self._write_back(sink, loop, tile)
+
+    def _is_streamed(self, rows: PrimExpr) -> bool:
+        """Whether a product with one row reads a second operand that no near cache holds, panel by panel."""
+        c = self.c
+        sizes = [as_int(d) for d in c.b.buffer.shape]
+        steps = as_int(self.extents[c.reduce[-1]]) if len(c.reduce) == 1 else None
+        return (
+            is_const_int(rows, 1)
+            and self.group == 1
+            and c.group is None
+            and steps is not None
+            and steps % _PARTIAL_SUMS == 0
+            and None not in sizes
+            and prod(n for n in sizes if n is not None) * DataType(c.b.buffer.dtype).itemsize >= _STREAMED_BYTES
+        )
+
+    def _split_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
+        """Sum every fourth product by itself, so that one panel, a single stream of memory, keeps the units busy."""
+        sch = self.sch
+        column = next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
+        (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
+        _, phase = sch.split(step, [None, _PARTIAL_SUMS])
+        part = sch.rfactor(phase, 0)
+        for block in (anchor, part):
+            sch.compute_at(block, tile_loop)
+            sch.set_scope(block, 0, "local")
+            inner = [(x, p) for x, p in self._loops_by_place(block) if self._is_below(x, tile_loop, block)]
+            summed = self._place_of(block, "reduce")
+            (steps,) = (x for x, p in inner if p == summed)
+            lanes = [x for x, p in inner if p == column]
+            others = [x for x, p in inner if p not in (summed, column)]
+            vectors: list[LoopRV] = []
+            if tile.vectors > 1:
+                outer, lane = sch.split(lanes[0], [None, tile.lanes])
+                vectors, lanes = [outer], [lane]
+            sch.reorder(steps, *others, *vectors, *lanes)
+            sch.vectorize(lanes[0])
+            for x in [*others, *vectors, *([steps] if block is anchor else [])]:
+                sch.unroll(x)
+            if block is part:
+                sch.annotate(steps, PREFETCH_MARK, _PREFETCH_BYTES)
+            sch.decompose_reduction(block, steps)
+
+    def _loops_by_place(self, block: BlockRV) -> list[tuple[LoopRV, int]]:
+        """The loops around a block, each with the place of the variable that it gives values to."""
+        values = self.sch.state.realize(block.name).iter_values
+        places = [
+            (x, next((i for i, v in enumerate(values) if x.var in used_vars(v)), -1)) for x in self.sch.get_loops(block)
+        ]
+        return [(x, p) for x, p in places if p >= 0]
+
+    def _place_of(self, block: BlockRV, iter_type: str) -> int:
+        return next(i for i, iv in enumerate(self.ctx.block(block).iter_vars) if iv.iter_type == iter_type)
+
+    def _is_below(self, loop: LoopRV, outer: LoopRV, block: BlockRV) -> bool:
+        order = [x.var for x in self.sch.get_loops(block)]
+        return order.index(loop.var) > order.index(outer.var)
 
     def _spill(self, anchor: BlockRV, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Copy the finished tile, for an epilogue that loops over its rows.
