@@ -3,6 +3,8 @@
 from tvm_ffi import Array, Map, Shape
 from tvm_ffi.core import String
 
+from weft.runtime.relay_vm import ADT, tuple_object
+
 ShapeTuple = Shape
 
-__all__ = ["Array", "Map", "Shape", "ShapeTuple", "String"]
+__all__ = ["ADT", "Array", "Map", "Shape", "ShapeTuple", "String", "tuple_object"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from weft.ir import Attrs, Type
-from weft.relay.op.registry import declare
+from typing import Any
+
+from weft.ir import Attrs, Constant, Type
+from weft.relay.expr import Call
+from weft.relay.op.registry import declare, op_call
 from weft.relay.op.vm import tensor_of
 from weft.relay.types import GlobalTypeVar, TypeCall, unit_type
 
-__all__ = ["ALIGNMENT", "STORAGE"]
+__all__ = ["ALIGNMENT", "STORAGE", "alloc_storage", "alloc_tensor"]
 
 ALIGNMENT = 64
 """Bytes to which storages and tensors in them are aligned."""
@@ -41,3 +44,29 @@ declare(
     "memory.kill", "data", infer=lambda types, attrs: unit_type(), pure=False,
     doc="A variable is not used any more; what only it held is freed.",
 )  # fmt: skip
+
+
+def alloc_storage(size: Any, alignment: int = ALIGNMENT, dtype_hint: str = "uint8", device_index: int = 0) -> Call:
+    """Allocate a storage of `size` bytes, an int64 scalar, on a device of the program."""
+    return op_call("memory.alloc_storage", size, alignment=alignment, dtype=dtype_hint, device_index=device_index)
+
+
+def alloc_tensor(storage: Any, offset: int, shape: Any, dtype: str = "float32", assert_shape: Any = None) -> Call:
+    """Make a tensor inside a storage.
+
+    Parameters
+    ----------
+    storage : Expr
+        What :func:`alloc_storage` gives.
+    offset : int
+        Bytes from its start.
+    shape : Expr
+        An int64 vector; the shape is known where it is a constant.
+    assert_shape : sequence of int, optional
+        What is known of another shape, with -1 for unknown dimensions.
+    """
+    known = tuple(int(d) for d in shape.data.numpy()) if isinstance(shape, Constant) else None
+    return op_call(
+        "memory.alloc_tensor", storage, shape, offset=offset, dtype=dtype, const_shape=known,
+        assert_shape=tuple(assert_shape or ()),
+    )  # fmt: skip
