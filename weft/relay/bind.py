@@ -64,5 +64,9 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
         if p.name_hint in params and p.name_hint in named:
             raise InvalidArgument(f"two parameters are called '{p.name_hint}'", help="bind them with relay.bind")
         named[p.name_hint] = p
-    values = {named[n]: v if isinstance(v, Constant) else const(v) for n, v in params.items() if n in named}
+    values = {
+        named[n]: v if isinstance(v, Constant) else const(v, getattr(named[n].ty, "dtype", None))
+        for n, v in params.items()
+        if n in named
+    }
     return bind(func, values)

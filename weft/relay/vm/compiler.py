@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 from weft.error import CodegenError, InvalidArgument
-from weft.ir import BaseFunc, Expr, IRModule, substitute
+from weft.ir import BaseFunc, Expr, IRModule
 from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
-from weft.relay.expr import Function, const
+from weft.relay.bind import bind_params_by_name
+from weft.relay.expr import Function
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
@@ -146,10 +147,5 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     func = mod[name]
     if not isinstance(func, Function):
         raise InvalidArgument(f"'{name}' is not a Relay function", found=type(func).__name__)
-    bound = [p for p in func.params if p.name_hint in params]
-    if len({p.name_hint for p in bound}) != len(bound):
-        raise InvalidArgument(f"several parameters of '{name}' have one name", found=", ".join(map(str, bound)))
-    values = {p: const(params[p.name_hint], getattr(p.ty, "dtype", None)) for p in bound}
-    left = tuple(p for p in func.params if p not in values)
-    made = func.replace(params=left, body=substitute(func.body, values))
+    made = bind_params_by_name(func, params)
     return mod.with_functions({**dict(mod.items()), mod.get_global_var(name): made})
