@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import InternalError
 from weft.ir import IRModule
+from weft.op import Fusion
 from weft.runtime import Module
 from weft.runtime.jit import Recompilable
 from weft.tir import PrimFunc
@@ -18,7 +19,10 @@ _MOST_DIMS = 4  # that the machine compares at each call
 
 
 def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | None]) -> dict[str, Recompilable]:
-    """Find the TIR functions of a module that can be compiled for given dimensions of their arguments, by name.
+    """Find the TIR functions of a module that are worth compiling for given dimensions of their arguments, by name.
+
+    Products and convolutions are not: their tiles take symbolic rows as they are, a shape of their own gains some
+    percent, and compiling them takes a core for seconds.
 
     Parameters
     ----------
@@ -29,7 +33,11 @@ def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | N
     """
     out: dict[str, Recompilable] = {}
     for v, func in mod.items():
-        if isinstance(func, PrimFunc) and not func.attrs.get("tir.is_scheduled"):
+        if (
+            isinstance(func, PrimFunc)
+            and not func.attrs.get("tir.is_scheduled")
+            and func.attrs.get("op_pattern", 0) <= Fusion.REDUCTION
+        ):
             places = dimension_places(func)
             if places and len(places) <= _MOST_DIMS:
                 name = func.attrs.get("global_symbol") or v.name_hint
