@@ -63,7 +63,7 @@ def profile(
         missing = [info for info in session.inputs if info.name not in feeds]
         return feeds | random_inputs(missing, shapes, feeds)
 
-    found = profile_model(model, inputs, repeat, target)
+    found = profile_model(model, inputs, repeat=repeat, target=target)
     rows = [_cells(k) for k in found.kernels[: top or None]]
     header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "nodes")
     print_table(

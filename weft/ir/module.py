@@ -58,9 +58,8 @@ class IRModule:
         """
         if isinstance(func, IRModule):
             return func
-        if not isinstance(func, BaseFunc):
-            func = func.in_function()
-        return IRModule({name or func.attrs.get("global_symbol") or "main": func})
+        made: Any = func if isinstance(func, BaseFunc) else func.in_function()
+        return IRModule({name or made.attrs.get("global_symbol") or "main": made})
 
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]

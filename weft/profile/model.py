@@ -22,7 +22,6 @@ from weft.tir.analysis.work import Work, work_of
 
 __all__ = ["KernelProfile", "ModelProfile", "Sources", "profile_model"]
 
-Feeds = Mapping[str, Any]
 _SHAPE = re.compile(r"\w+\[([^\]]*)\]")
 
 
@@ -90,9 +89,10 @@ class Sources(PassInstrument):
         elif info.name == "LegalizeOps":
             self.kernels = {v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
             for b in self._main(mod):
+                kernel: Any = b.value.args[0] if isinstance(b.value, Call) and b.value.args else None
                 if isinstance(b.value, Call) and getattr(b.value.op, "name", "") == "relax.call_tir":
                     nodes = self._members.get((b.var.name_hint, str(b.span))) or _origins([b])
-                    self.sites[b.value.args[0].name_hint].append(nodes)
+                    self.sites[kernel.name_hint].append(nodes)
 
     @staticmethod
     def _main(mod: IRModule) -> list[Any]:
@@ -110,7 +110,7 @@ def _origins(bindings: Any) -> tuple[str, ...]:
 
 def profile_model(
     model: Any,
-    feeds: Mapping[str, Any],
+    feeds: Mapping[str, Any] | Callable[[Session], Mapping[str, Any]],
     repeat: int = 10,
     target: Any = None,
     ceilings: tuple[float, float] | None = None,
@@ -122,7 +122,7 @@ def profile_model(
     model : path, bytes or onnx.ModelProto
         What :class:`weft.Session` takes, but no compiled library: its kernels are looked at.
     feeds : mapping of str to array, or callable
-        The inputs, or what makes them for the compiled model.
+        The inputs, or what makes them of the session.
     repeat : int
         Runs under the profiler; times are medians over them.
     ceilings : (float, float), optional

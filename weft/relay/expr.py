@@ -64,7 +64,7 @@ class Operators:
         return binary("mod", self, other)
 
     def __neg__(self) -> Call:
-        return Call(Op.get("negative"), (self,))
+        return Call(Op.get("negative"), (as_expr(self),))
 
     def __lt__(self, other: Any) -> Call:
         return binary("less", self, other)
@@ -80,7 +80,7 @@ class Operators:
 
     def __call__(self, *args: Any) -> Call:
         """Call this expression, whose value is a function."""
-        return Call(self, tuple(map(as_expr, args)))
+        return Call(as_expr(self), tuple(map(as_expr, args)))
 
     def in_function(self) -> Function:
         """Return a function of the expression's free variables, in the order of their use."""
@@ -90,7 +90,7 @@ class Operators:
 
     def astype(self, dtype: str) -> Call:
         """Convert the elements to another data type."""
-        return Call(Op.get("cast"), (self,), Attrs.of(dtype=dtype))
+        return Call(Op.get("cast"), (as_expr(self),), Attrs.of(dtype=dtype))
 
 
 def _each(node: Any, field: str) -> tuple[Any, ...]:
@@ -290,7 +290,8 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         made = ir.constant(array, dtype or _DTYPES.get(str(array.dtype), str(array.dtype)))
     else:
         raise InvalidArgument("a constant needs a number or an array", found=type(value).__name__)
-    return Constant(made.data, ty=TensorType(made.ty.shape, made.ty.dtype))
+    ty: Any = made.ty
+    return Constant(made.data, ty=TensorType(ty.shape, ty.dtype))
 
 
 def var(

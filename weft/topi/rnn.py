@@ -247,8 +247,8 @@ class _Recurrence:
     def _blocks_in_parallel(self) -> Any:
         """Step by step, the blocks of a step and its directions at the same time."""
 
-        def samples(body: Callable[[_Layer, Any, Any], Any]) -> Callable[[_Layer, Any], Any]:
-            def over(layer: _Layer, _: Any = None) -> Any:
+        def samples(body: Callable[[_Layer, Any, Any], Any]) -> Callable[[_Layer], Any]:
+            def over(layer: _Layer) -> Any:
                 b = tir.Var("b", "int64")
                 inner = self._length(b, lambda length: body(layer, b, length))
                 return tir.For(b, int64(0), self.batch, tir.ForKind.SERIAL, inner)

@@ -82,7 +82,8 @@ def _replaceable(func: Function) -> dict[int, tuple[Expr, int, list[int]]]:
             parts[id(b.var)] = id(value.tuple_value)
         elif fusion_kind(b) > Fusion.BROADCAST:
             _drop(value, parts, found)
-    _drop(func.body.body if hasattr(func.body, "body") else func.body, parts, found)
+    body: Any = func.body
+    _drop(getattr(body, "body", body), parts, found)
     return found
 
 

@@ -91,7 +91,7 @@ def _text(index: PrimExpr) -> str:
 
 
 def _ask(load: BufferLoad, ahead: int) -> Stmt:
-    base = load.indices[0].base  # type: ignore[attr-defined]
+    base: Any = load.indices[0].base  # type: ignore[attr-defined]
     place = base + const(ahead // DataType(load.buffer.dtype).itemsize, base.dtype)
     address = call_intrin("handle", "tir.address_of", BufferLoad(load.buffer, (place,)))
     return Evaluate(call_intrin("void", "tir.prefetch", address, 0, 3, 1))
