@@ -1,7 +1,6 @@
 """Groups of operators become functions that stand for one kernel."""
 
 import numpy as np
-import pytest
 
 from tests.relay.lower.machine import check, kernels, lowered, typed
 from weft import ir, relay
@@ -100,7 +99,6 @@ def test_branches_and_dynamic_shapes():
     check(fused(text), (True, floats(3, 4)), (False, floats(0, 4)))
 
 
-@pytest.mark.skipif(not relay.op.has("annotation.stop_fusion"), reason="needs the operator")
 def test_nothing_is_fused_across_stop_fusion():
     x = relay.var("x", shape=(2,))
     stop = relay.op.op_call("annotation.stop_fusion", relay.add(x, x))
