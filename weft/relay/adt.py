@@ -14,7 +14,7 @@ from weft.relay.types import FuncType, GlobalTypeVar, TypeCall, TypeVar
 
 __all__ = [
     "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard",
-    "TypeData", "add_type", "type_data",
+    "TypeData", "type_data",
 ]  # fmt: skip
 
 
@@ -109,12 +109,6 @@ class Match(Operators, ir.TypedExpr):
     def __post_init__(self) -> None:
         if type(self.clauses) is not tuple:
             force_setattr(self, "clauses", tuple(self.clauses))
-
-
-def add_type(mod: ir.IRModule, data: TypeData) -> TypeData:
-    """Put a definition into a module, in place, and return it."""
-    mod.type_definitions[data.header] = data
-    return data
 
 
 def type_data(mod: ir.IRModule, header: GlobalTypeVar | str | Constructor) -> TypeData | Any:

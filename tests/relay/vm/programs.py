@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft import ir, relay
 from weft.relay import Call, GlobalVar, If, Let, Match, Var
-from weft.relay.adt import Clause, Constructor, PatternConstructor, PatternVar, PatternWildcard, TypeData, add_type
+from weft.relay.adt import Clause, Constructor, PatternConstructor, PatternVar, PatternWildcard, TypeData
 
 I32, I64, BOOL = (relay.scalar_type(d) for d in ("int32", "int64", "bool"))
 
@@ -54,7 +54,7 @@ INTS = LIST.header(I64)
 def module(functions, *types):
     mod = ir.IRModule(functions)
     for data in types or (LIST,):
-        add_type(mod, data)
+        mod[data.header] = data
     return mod
 
 
