@@ -8,12 +8,12 @@ Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primi
 from weft.error import ScheduleError
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.recording import StmtSRef
-from weft.tir.schedule.rules import default_schedule, schedule_func
+from weft.tir.schedule.rules import Knob, Knobs, default_schedule, schedule_func
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 
 __all__ = [
-    "BlockRV", "IndexMap", "Instruction", "LoopRV", "Schedule", "ScheduleError", "StmtSRef",
+    "BlockRV", "IndexMap", "Instruction", "Knob", "Knobs", "LoopRV", "Schedule", "ScheduleError", "StmtSRef",
     "TensorIntrin", "Trace", "default_schedule", "schedule_func",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
@@ -9,6 +10,7 @@ from weft.ir import DataType, IntImm, PrimExpr, as_int, is_const_int
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
 from weft.tir.analysis.structure import child_realizes
+from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
@@ -28,8 +30,10 @@ _MASKED_BITS = 512
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
-    def __init__(self, sch: Schedule, target: Any) -> None:
+    def __init__(self, sch: Schedule, target: Any, knobs: Knobs | None = None) -> None:
         self.sch = sch
+        self.knobs = knobs if knobs is not None else Knobs()
+        self.scope = ""
         self.vector_bits = int(getattr(target, "vector_bits", 128) or 128)
         self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
         self.cores = int(getattr(target, "num_cores", 1) or 1)
@@ -42,6 +46,15 @@ class RuleContext:
     def lanes(self, dtype: str) -> int:
         """How many elements of a type one vector register holds."""
         return max(1, self.vector_bits // max(DataType(dtype).element.bits, 8))
+
+    # --- what is left open ---
+
+    def choose(self, name: str, candidates: Sequence[Any], default: Any) -> Any:
+        """Return what is decided for a choice of the rule that is being applied, which is `default` untuned.
+
+        Candidates, among them the default, are numbers, strings, or tuples of them; any of them is correct.
+        """
+        return self.knobs.choose(f"{self.scope}.{name}" if self.scope else name, candidates, default)
 
     # --- the function ---
 

@@ -20,7 +20,7 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import schedule_depthwise
 from weft.tir.schedule.rules.epilogue import attach_epilogue
-from weft.tir.schedule.rules.tile import RowPart, Tile, choose_tile, row_parts
+from weft.tir.schedule.rules.tile import RowPart, Tile, row_parts, tile_choices
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
@@ -80,10 +80,12 @@ class _Product:
         columns = self.extents[c.vector]
         panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
-        tile = choose_tile(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
         self.streamed = panel is not None and self._is_streamed(rows)
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
+        else:
+            tiles = tile_choices(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
+            tile = Tile(*ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2]), self.lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
@@ -393,6 +395,7 @@ class _Product:
         if order:
             n = ctx.constant(order[-1])
             step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
+            step = ctx.choose("steps", [s for s in (1, 2, 3, 4, 6, 8) if n is not None and n % s == 0 and n > s], step)
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])
                 order, unrolled = [*order[:-1], k_outer], [k_inner]

@@ -13,6 +13,7 @@ from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
 from weft.tir.schedule.rules.inline import inline_elementwise
+from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.row_reduce import schedule_rows
 from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
@@ -23,7 +24,7 @@ from weft.tir.stmt import Block, BlockRealize
 __all__ = ["schedule_func", "schedule_of"]
 
 
-def schedule_func(func: PrimFunc, target: Any) -> PrimFunc:
+def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> PrimFunc:
     """Give a function the loop structure that the rules choose for a target.
 
     Parameters
@@ -32,47 +33,55 @@ def schedule_func(func: PrimFunc, target: Any) -> PrimFunc:
         In block form; a function in another form is returned as it is.
     target : Target
         Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
+    knobs : Knobs, optional
+        Decides what rules leave open, and notes what they asked; by default they choose themselves.
     """
     if not isinstance(func.body, BlockRealize):
         return func
-    return schedule_of(collapse_dims(func), target).func.replace(buffer_map=func.buffer_map)
+    return schedule_of(collapse_dims(func), target, knobs).func.replace(buffer_map=func.buffer_map)
 
 
-def schedule_of(func: PrimFunc, target: Any) -> Schedule:
+def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Schedule:
     """Return the schedule that the rules choose, whose trace lists the primitives."""
     sch = Schedule(func)
-    ctx = RuleContext(sch, target)
+    ctx = RuleContext(sch, target, knobs)
     inline_elementwise(ctx)
     done: set[str] = set()
     for block in ctx.blocks():
         if block.name_hint in done:
             continue
         if contraction_of(block) is not None:
-            done |= _attempt(ctx, lambda b=block: schedule_contraction(ctx, b.name_hint))
+            done |= _attempt(ctx, block.name_hint, lambda b=block: schedule_contraction(ctx, b.name_hint))
         elif guarded_product(block) is not None:
-            done |= _attempt(ctx, lambda b=block: schedule_transposed(ctx, b.name_hint))
+            done |= _attempt(ctx, block.name_hint, lambda b=block: schedule_transposed(ctx, b.name_hint))
     for block in reversed(ctx.blocks()):
         if block.name_hint not in done and is_selecting(block):
-            done |= _attempt(ctx, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen))
+            done |= _attempt(
+                ctx, block.name_hint, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen)
+            )
     for group in _chains(ctx, done):
-        done |= _attempt(ctx, lambda g=group: _rows(ctx, g))
+        done |= _attempt(ctx, group[-1].name_hint, lambda g=group: _rows(ctx, g))
     for block in ctx.blocks():
         if block.name_hint not in done:
+            ctx.scope = block.name_hint
             schedule_generic(ctx, BlockRV(block.name_hint))
     return sch
 
 
-def _attempt(ctx: RuleContext, rule: Callable[[], set[str]]) -> set[str]:
+def _attempt(ctx: RuleContext, name: str, rule: Callable[[], set[str]]) -> set[str]:
     """Apply a rule, or leave the function as it was where it fails (``ctx.refusals`` keeps why).
 
-    Returns the blocks that are scheduled.
+    Choices of the rule are called after the block `name`. Returns the blocks that are scheduled.
     """
     before = ctx.sch.checkpoint()
+    asked = dict(ctx.knobs.asked)
+    ctx.scope = name
     names = set(ctx.sch.state.block_names())
     try:
         finished = rule()
     except Exception as error:
         ctx.sch.rollback(before)
+        ctx.knobs.asked = asked
         ctx.refusals.append(error)
         return set()
     return finished | (set(ctx.sch.state.block_names()) - names)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from weft.ir import PrimExpr, as_int
 
-__all__ = ["RowPart", "Tile", "choose_tile", "row_parts"]
+__all__ = ["RowPart", "Tile", "choose_tile", "row_parts", "tile_choices"]
 
 
 class Tile(NamedTuple):
@@ -51,11 +51,47 @@ def choose_tile(
     panels : int, optional
         The number of panels, some of which may hold nothing; by default as many as the columns need.
     """
+    choices = _widths(rows, columns, lanes, registers, panel, group, panels)
+    if not choices:
+        return Tile(1, 1, lanes)
+    m, n = as_int(rows), as_int(columns)
+    vectors, tallest = max(choices, key=lambda c: _score(m, n, c[1], c[0], lanes))
+    return Tile(_even(m, tallest, vectors), vectors, lanes)
+
+
+def tile_choices(
+    rows: PrimExpr,
+    columns: PrimExpr,
+    lanes: int,
+    registers: int,
+    panel: int | None,
+    group: int | None = None,
+    panels: int | None = None,
+) -> list[Tile]:
+    """List the tiles worth measuring, the one that :func:`choose_tile` chooses first; parameters are its."""
+    m = as_int(rows)
+    tiles = [choose_tile(rows, columns, lanes, registers, panel, group, panels)]
+    for vectors, tallest in _widths(rows, columns, lanes, registers, panel, group, panels):
+        heights = {h if m is None else _even(m, h, vectors) for h in range(max(1, tallest // 3), tallest + 1)}
+        tiles += [Tile(h, vectors, lanes) for h in sorted(heights, reverse=True)]
+    return list(dict.fromkeys(tiles))
+
+
+def _widths(
+    rows: PrimExpr,
+    columns: PrimExpr,
+    lanes: int,
+    registers: int,
+    panel: int | None,
+    group: int | None,
+    panels: int | None,
+) -> list[tuple[int, int]]:
+    """List the widths of tiles in vectors that divide a problem, each with the most rows that registers hold."""
     m, n = as_int(rows), as_int(columns)
     if panel is not None and panels is None and n is not None:
         panels = -(-n // panel)
     most = max(1, -(-n // lanes)) if n is not None else 64
-    choices = []
+    choices: list[tuple[int, int]] = []
     for vectors in _vector_counts(m, lanes, panel, panels):
         width = vectors * lanes
         if (
@@ -70,10 +106,8 @@ def choose_tile(
             continue
         if tallest < 1 or (m is None and vectors > 2 and tallest < 6):
             continue
-        choices.append((_score(m, n, tallest, vectors, lanes), Tile(_even(m, tallest, vectors), vectors, lanes)))
-    if not choices:
-        return Tile(1, 1, lanes)
-    return max(choices, key=lambda c: c[0])[1]
+        choices.append((vectors, tallest))
+    return choices
 
 
 def _vector_counts(m: int | None, lanes: int, panel: int | None, panels: int | None) -> list[int]:
