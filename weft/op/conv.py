@@ -16,6 +16,7 @@ from weft.topi.conv import (
     conv_shape,
     conv_size,
     conv_transpose,
+    dot_group,
     paddings,
     pair,
     spatial,
@@ -42,7 +43,7 @@ def _conv_infer(rank: int) -> Any:
         out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
-        per_group = {"first": 1, "last": -2, "packed": -2}.get(kind)
+        per_group = {"first": 1, "last": -2, "packed": -2}.get(kind) if dot_group(kernel_layout) == 1 else None
         _check_channels(
             name, data, c, 1 if per_group is None else w.shape[per_group], 0 if per_group is None else groups
         )
@@ -71,6 +72,12 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
         x = np.moveaxis(x, -1, 1)
     kind = weight_info(as_shape(w.shape), kernel_layout or "OI", rank, channels)[2]
     if kind == "packed":
+        group = dot_group(kernel_layout)
+        if group > 1:  # (O / panel, ..., I / group, panel * group) to (O / panel, ..., I, panel)
+            w = np.moveaxis(w.reshape(*w.shape[:-1], -1, group), -1, -2).reshape(
+                *w.shape[:-2], -1, w.shape[-1] // group
+            )
+            w = w[..., : x.shape[1], :]
         w = np.moveaxis(w, -1, 1)
         w = np.moveaxis(w.reshape(-1, *w.shape[2:])[: int(channels) if channels is not None else None], -1, 1)
     elif kind == "last":

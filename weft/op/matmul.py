@@ -101,23 +101,26 @@ declare(
 )  # fmt: skip
 
 
-def _packed_infer(x: Expr, w: Expr, n: int) -> TensorType:
+def _packed_infer(x: Expr, w: Expr, n: int, group: int = 1, out_dtype: str = "") -> TensorType:
     a = tensor_arg("nn.matmul_packed", "x", x)
     tensor_arg("nn.matmul_packed", "w", w, ndim=3)
+    dtype = out_dtype or a.dtype
     if a.shape is None:
-        return TensorType(None, a.dtype, a.ndim)
-    return TensorType((*a.shape[:-1], int64(int(n))), a.dtype, a.ndim)
+        return TensorType(None, dtype, a.ndim)
+    return TensorType((*a.shape[:-1], int64(int(n))), dtype, a.ndim)
 
 
-def _packed_ref(x: Any, w: Any, n: int) -> Any:
-    wide = w.transpose(1, 0, 2).reshape(w.shape[1], w.shape[0] * w.shape[2])[:, :n]
-    return np.matmul(x.astype(np.float64), wide.astype(np.float64)).astype(x.dtype)
+def _packed_ref(x: Any, w: Any, n: int, group: int, out_dtype: str) -> Any:
+    whole = w.reshape(*w.shape[:2], -1, group).transpose(1, 3, 0, 2).reshape(w.shape[1] * group, -1)
+    dtype = numpy_dtype(out_dtype) if out_dtype else x.dtype
+    return np.matmul(x.astype(np.float64), whole[: x.shape[-1], :n].astype(np.float64)).astype(dtype)
 
 
 declare(
-    "nn.matmul_packed", "x w", {"n": 0}, infer=_packed_infer, lower=matmul_packed, reference=_packed_ref,
-    fusion=Fusion.ANCHOR, rtol=1e-4,
-    doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), k, panel), padded with zeros.",
+    "nn.matmul_packed", "x w", {"n": 0, "group": 1, "out_dtype": ""}, infer=_packed_infer, lower=matmul_packed,
+    reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), ceil(k / group), panel * group), "
+    "padded with zeros; `group` neighbouring rows of a column lie together.",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def graph_passes(target: Any = None) -> list[Pass]:
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
-        t.convert_layout(panel=panel),
+        t.convert_layout(panel=panel, dot_forms=getattr(target, "dot_forms", ())),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),

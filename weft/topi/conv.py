@@ -12,8 +12,8 @@ from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
 __all__ = [
-    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "pad_spatial", "paddings", "pair", "spatial",
-    "transposed_size", "weight_info",
+    "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "dot_group", "pad_spatial", "paddings",
+    "pair", "spatial", "transposed_size", "weight_info", "whole_groups",
 ]  # fmt: skip
 
 
@@ -61,14 +61,24 @@ def conv_shape(shape: Any, sizes: Any, channels: Any, last: bool) -> tuple[Any, 
     return (shape[0], *sizes, channels) if last else (shape[0], channels, *sizes)
 
 
-_PACKED = re.compile(r"^O[DHW]*I(\d+)o$|^O[DHW]+I(\d+)o$")
+_PACKED = re.compile(r"^O[DHW]*I(\d+)o(?:(\d+)i)?$")
+
+
+def dot_group(layout: str) -> int:
+    """How many neighbouring input channels of one output channel lie together: 4 in ``OHWI32o4i``, mostly 1."""
+    packed = _PACKED.match(layout)
+    return int(packed[2] or 1) if packed else 1
 
 
 def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
     """Return (output channels, spatial extents of the kernel, kind) of weights in a layout."""
     if _PACKED.match(layout):
         return (
-            (int64(int(channels)) if channels is not None else shape[0] * shape[-1]),
+            (
+                int64(int(channels))
+                if channels is not None
+                else simplify(shape[0] * floordiv(shape[-1], int64(dot_group(layout))))
+            ),
             list(shape[1 : 1 + rank]),
             "packed",
         )
@@ -111,6 +121,17 @@ def pad_spatial(x: Any, before: Any, after: Any, last: bool, value: Any = None, 
     return te.compute(tuple(shape), element, name=name)
 
 
+def whole_groups(x: Any, size: Any) -> Any:
+    """Lengthen the last axis to `size` with zeros; the tensor itself where it is as long."""
+    if as_int(x.shape[-1]) == as_int(size):
+        return x
+    return te.compute(
+        (*x.shape[:-1], size),
+        lambda *i: if_then_else(i[-1] < x.shape[-1], x(*i), const(0, x.dtype)),
+        name="whole_groups",
+    )
+
+
 def conv(
     x: Any,
     w: Any,
@@ -132,7 +153,10 @@ def conv(
     sizes = spatial(x.shape, last)
     outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
     padded = pad_spatial(x, before, after, last)
-    in_channels = x.shape[-1] if last else x.shape[1]
+    group = dot_group(kernel_layout)
+    if group > 1:
+        padded = whole_groups(padded, simplify(w.shape[-2] * int64(group)))
+    in_channels = padded.shape[-1] if last else padded.shape[1]
     per_group = simplify(floordiv(in_channels, int64(groups))) if groups > 1 else in_channels
     ks = [te.reduce_axis((int64(0), kernel[i]), f"k{i}") for i in range(rank)]
     rc = te.reduce_axis((int64(0), per_group), "rc")
@@ -148,7 +172,7 @@ def conv(
             weight = w(*taps, oc)
         else:
             c = rc.var if groups == 1 else floordiv(oc, group_size) * per_group + rc.var
-            weight = _weight(w, kind, oc, taps, rc.var)
+            weight = _weight(w, kind, oc, taps, rc.var, group)
         value = padded(n, *at, c) if last else padded(n, c, *at)
         return te.sum(cast(wide, value) * cast(wide, weight), axis=ks if depthwise else [*ks, rc])
 
@@ -156,7 +180,10 @@ def conv(
     return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, last), element, name=name), dtype)
 
 
-def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any) -> Any:
+def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any, group: int) -> Any:
+    if kind == "packed" and group > 1:
+        panel, size = floordiv(w.shape[-1], int64(group)), int64(group)
+        return w(floordiv(oc, panel), *taps, floordiv(c, size), floormod(oc, panel) * size + floormod(c, size))
     if kind == "packed":
         panel = w.shape[-1]
         return w(floordiv(oc, panel), *taps, c, floormod(oc, panel))

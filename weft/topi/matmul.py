@@ -8,7 +8,9 @@ from weft import te
 from weft.error import ShapeMismatch
 from weft.ir import as_int, cast, floordiv, floormod, int64
 from weft.topi.broadcast import broadcast_index, broadcast_shape
+from weft.topi.conv import whole_groups
 from weft.topi.precision import accumulator, narrowed
+from weft.topi.shape import simplify
 
 __all__ = ["einsum", "einsum_dims", "linear", "matmul", "matmul_packed"]
 
@@ -72,18 +74,27 @@ def _row(x: Any, weight: Any, wide: str) -> Any:
     return te.compute(shape, lambda *i: out(*i) + end(*i), name="T_add")
 
 
-def matmul_packed(x: Any, w: Any, n: int) -> Any:
-    """Multiply by a matrix in panels (ceil(n / panel), k, panel)."""
-    panel, wide = w.shape[2], accumulator(x.dtype)
+def matmul_packed(x: Any, w: Any, n: int, group: int = 1, out_dtype: str = "") -> Any:
+    """Multiply by a matrix in panels (ceil(n / panel), ceil(k / group), panel * group)."""
+    dtype = out_dtype or x.dtype
+    size, wide = int64(int(group)), accumulator(dtype)
+    if group > 1:
+        x = whole_groups(x, simplify(w.shape[1] * size))
+    panel = floordiv(w.shape[2], size) if group > 1 else w.shape[2]
     k = te.reduce_axis((int64(0), x.shape[-1]), "k")
+
+    def weight(column: Any) -> Any:
+        place = floormod(column, panel)
+        if group > 1:
+            return w(floordiv(column, panel), floordiv(k.var, size), place * size + floormod(k.var, size))
+        return w(floordiv(column, panel), k.var, place)
+
     out = te.compute(
         (*x.shape[:-1], int64(int(n))),
-        lambda *i: te.sum(
-            cast(wide, x(*i[:-1], k.var)) * cast(wide, w(floordiv(i[-1], panel), k.var, floormod(i[-1], panel))), axis=k
-        ),
+        lambda *i: te.sum(cast(wide, x(*i[:-1], k.var)) * cast(wide, weight(i[-1])), axis=k),
         name="T_matmul_packed",
     )
-    return narrowed(out, x.dtype)
+    return narrowed(out, dtype)
 
 
 def einsum_dims(subscripts: str, shapes: list[Any]) -> tuple[list[str], str, dict[str, Any], list[str]]:

@@ -94,6 +94,21 @@ def _conv2d_packed(s: Sizes) -> Case | None:
 
 
 @cases("nn.conv2d")
+def _conv2d_packed_in_groups(s: Sizes) -> Case | None:
+    if not _enough(s, 3):
+        return None
+    return call(
+        s.real(s.a, s.b, s.c, 5),
+        s.real(2, 3, 3, 2, 64),
+        padding=1,
+        data_layout="NHWC",
+        kernel_layout="OHWI16o4i",
+        channels=21,
+        **NEAR,
+    )
+
+
+@cases("nn.conv2d")
 def _conv2d_pointwise(s: Sizes) -> Case | None:
     return call(
         s.real(s.a, s.b, s.c, 8),

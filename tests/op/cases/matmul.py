@@ -84,6 +84,12 @@ def _packed_constant(s: Sizes) -> Case:
     return call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4)
 
 
+@cases("nn.matmul_packed")
+def _packed_in_groups(s: Sizes) -> Case:
+    w = s.real(3, -(-s.b // 2), 32)
+    return call(s.real(s.d, s.a, s.b), w, n=37, group=2, rtol=1e-4, atol=1e-4)
+
+
 EINSUMS = (
     ("ij,jk->ik", lambda s: ((s.a, s.b), (s.b, s.c))),
     ("ij->ji", lambda s: ((s.a, s.b),)),

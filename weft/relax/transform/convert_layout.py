@@ -8,7 +8,7 @@ emitted then, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
+from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
@@ -43,7 +44,14 @@ _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 @function_pass(kind=Function, opt_level=2)
-def convert_layout(func: Function, mod: IRModule, *, panel: int = 32, winograd: bool = True) -> Function:
+def convert_layout(
+    func: Function,
+    mod: IRModule,
+    *,
+    panel: int = 32,
+    winograd: bool = True,
+    dot_forms: Sequence[tuple[str, str, str, int]] = (),
+) -> Function:
     """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
     Requires
@@ -70,20 +78,26 @@ def convert_layout(func: Function, mod: IRModule, *, panel: int = 32, winograd: 
                     y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], "float32"), n=2)
                     R.output(y)
                 return y
+
+    Parameters
+    ----------
+        ``panel``: output channels of a panel.
+        ``winograd``: whether 3x3 convolutions may become ``nn.conv2d_winograd``.
+        ``dot_forms``: the target's dot products of narrow numbers, whose weights are packed in groups for them.
     Cost
         Linear, plus one pass over the weights.
     Source
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
-    state = _Layouts(panel, winograd)
+    state = _Layouts(panel, winograd, frozenset(form[:3] for form in dot_forms))
     return rewrite_bindings(func, mod, state.rule)
 
 
 class _Layouts:
     """Which values have a channels-last twin, and which of them exist only as that twin."""
 
-    def __init__(self, panel: int, winograd: bool) -> None:
-        self.panel, self.winograd = panel, winograd
+    def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]]) -> None:
+        self.panel, self.winograd, self.dots = panel, winograd, dots
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
         self.alive: list[Any] = []
@@ -107,6 +121,12 @@ class _Layouts:
         if isinstance(new, ExprVar) or getattr(new, "layout_kept", False):
             return new
         return self.bind_last(bb.emit(new), binding, bb)
+
+    def dot_group(self, call: Call) -> int:
+        """How many products an instruction of the target adds up in a convolution or matrix product, else 1."""
+        data, weight, out = (getattr(e.ty, "dtype", "") for e in (*call.args[:2], call))  # type: ignore[attr-defined]
+        key = (str(data), str(weight), "float32" if str(out) == "bfloat16" else str(out))  # what is summed in
+        return DOT_GROUPS[key] if key in self.dots else 1
 
     def bind_last(self, twin: Any, binding: Any, bb: Any) -> Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
@@ -202,7 +222,8 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         return Call(Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if groups == 1:
         panel = min(s.panel, _round_up(channels, 16)) if channels < s.panel else s.panel
-        packed, layout = pack_conv_weight(kernel, panel), f"OHWI{panel}o"
+        group = s.dot_group(call)
+        packed, layout = pack_conv_weight(kernel, panel, group), f"OHWI{panel}o" + (f"{group}i" if group > 1 else "")
     elif kernel.shape[1] == 1 and groups == channels:
         packed, layout = aligned(kernel[:, 0].transpose(1, 2, 0)), "HWC"
     else:
@@ -230,14 +251,15 @@ def _round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def pack_conv_weight(kernel: np.ndarray, panel: int) -> np.ndarray:
-    """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, I, panel), padded with zeros."""
+def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
+    """Pack (O, I, KH, KW) into (ceil(O / panel), KH, KW, ceil(I / group), panel * group), padded with zeros."""
     o, i, kh, kw = kernel.shape
     padded = kernel
-    if o % panel:
-        padded = np.zeros((_round_up(o, panel), i, kh, kw), kernel.dtype)
-        padded[:o] = kernel
-    return aligned(padded.reshape(-1, panel, i, kh, kw).transpose(0, 3, 4, 2, 1))
+    if o % panel or i % group:
+        padded = np.zeros((_round_up(o, panel), _round_up(i, group), kh, kw), kernel.dtype)
+        padded[:o, :i] = kernel
+    groups = padded.reshape(-1, panel, padded.shape[1] // group, group, kh, kw).transpose(0, 4, 5, 2, 1, 3)
+    return aligned(groups.reshape(*groups.shape[:4], panel * group))
 
 
 def _convenient(panels: int) -> int:
@@ -249,29 +271,35 @@ def _convenient(panels: int) -> int:
     return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
 
 
-def pack_matmul_weight(weight: np.ndarray, panel: int) -> np.ndarray:
-    """Pack (K, N) into (panels, K, panel), padded with zeros: as many panels as N needs, or some more."""
+def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
+    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more."""
     k, n = weight.shape
-    width = _convenient(_round_up(n, panel) // panel) * panel
+    width, rows = _convenient(_round_up(n, panel) // panel) * panel, _round_up(k, group)
     padded = weight
-    if n != width:
-        padded = np.zeros((k, width), weight.dtype)
-        padded[:, :n] = weight
-    return aligned(padded.reshape(k, -1, panel).transpose(1, 0, 2))
+    if (k, n) != (rows, width):
+        padded = np.zeros((rows, width), weight.dtype)
+        padded[:k, :n] = weight
+    groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
+    return aligned(groups.reshape(*groups.shape[:2], panel * group))
 
 
 @_on("matmul")
 def _matmul(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     weight, data = call.args[1], call.args[0]
-    if not isinstance(weight, Constant) or weight.ty.ndim != 2 or not weight.ty.dtype.startswith("float"):  # type: ignore[union-attr]
+    if not isinstance(weight, Constant) or weight.ty.ndim != 2:  # type: ignore[union-attr]
         return None
-    if not isinstance(data.ty, TensorType) or data.ty.ndim < 2 or call.attrs.get("out_dtype"):
+    if not isinstance(data.ty, TensorType) or data.ty.ndim < 2:
+        return None
+    group = s.dot_group(call)
+    plain = str(weight.ty.dtype).startswith("float") and not call.attrs.get("out_dtype")  # type: ignore[union-attr]
+    if group == 1 and not plain:
         return None
     array = weight.data.numpy()
     n = array.shape[1]
     panel = s.panel if n >= s.panel else _round_up(n, 16)
-    packed = constant(pack_matmul_weight(array, panel))
-    return _Kept(Op.get("relax.nn.matmul_packed"), (data, packed), Attrs.of(n=n), span=call.span)
+    attrs = Attrs.of(n=n) if group == 1 else Attrs.of(n=n, group=group, out_dtype=call.attrs.get("out_dtype", ""))
+    packed = constant(pack_matmul_weight(array, panel, group))
+    return _Kept(Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 
 
 class _Kept(Call):
