@@ -111,7 +111,8 @@ def _packed_infer(x: Expr, w: Expr, n: int, group: int = 1, out_dtype: str = "")
 
 
 def _packed_ref(x: Any, w: Any, n: int, group: int, out_dtype: str) -> Any:
-    whole = w.reshape(*w.shape[:2], -1, group).transpose(1, 3, 0, 2).reshape(w.shape[1] * group, -1)
+    panels, steps, panel = *w.shape[:2], w.shape[2] // group
+    whole = w.reshape(panels, steps, panel, group).transpose(1, 3, 0, 2).reshape(steps * group, panels * panel)
     dtype = numpy_dtype(out_dtype) if out_dtype else x.dtype
     return np.matmul(x.astype(np.float64), whole[: x.shape[-1], :n].astype(np.float64)).astype(dtype)
 
