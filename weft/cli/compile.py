@@ -21,6 +21,7 @@ def compile_model(
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
     target: str = "llvm",
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    tuned: Path | None = None,
 ) -> None:
     """Compile an ONNX model to a library.
 
@@ -34,13 +35,15 @@ def compile_model(
         What to compile for, for example "llvm -mtriple=aarch64-linux-gnu"; this machine by default.
     shape : tuple of str
         Fixes an input's shape: x=1,3,320,320. May be given for several inputs.
+    tuned : Path
+        The database that `weft tune` wrote.
     """
     shapes = parse_shapes(shape)
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
     with compiling(model.name) as progress:
-        executable = weft.relax.build(mod, target, progress=progress)
+        executable = weft.relax.build(mod, target, progress=progress, tuned=tuned)
     try:
         executable.export_library(output)
     except OSError as e:

@@ -30,6 +30,7 @@ def profile(
     json_file: Annotated[Path | None, Parameter(name="--json")] = None,
     trace: Path | None = None,
     html: Path | None = None,
+    tuned: Path | None = None,
 ) -> None:
     """Tell where a model's time goes.
 
@@ -54,6 +55,8 @@ def profile(
         Where to write the calls of the last run for Perfetto or Chrome's tracing page.
     html : Path
         Where to write them as a page.
+    tuned : Path
+        The database that `weft tune` wrote, to compile with.
     """
     if model.suffix == ".so":
         raise InvalidArgument("a compiled library cannot be profiled", help="give the ONNX file that it was made from")
@@ -63,7 +66,7 @@ def profile(
         missing = [info for info in session.inputs if info.name not in feeds]
         return feeds | random_inputs(missing, shapes, feeds)
 
-    found = profile_model(model, inputs, repeat=repeat, target=target)
+    found = profile_model(model, inputs, repeat=repeat, target=target, tuned=tuned)
     rows = [_cells(k) for k in found.kernels[: top or None]]
     header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "nodes")
     print_table(

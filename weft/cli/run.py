@@ -31,6 +31,7 @@ def run(
     repeat: int = 1,
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     target: str | None = None,
+    tuned: Path | None = None,
 ) -> None:
     """Run a compiled library or an ONNX model.
 
@@ -49,13 +50,15 @@ def run(
         Shapes of random inputs: x=1,3,320,320. By default 1 for a symbolic first dimension and 64 for others.
     target : str
         What to compile an ONNX model for.
+    tuned : Path
+        The database that `weft tune` wrote, to compile an ONNX model with.
     """
     if repeat < 1:
         raise InvalidArgument("--repeat counts runs", expected="at least 1", found=str(repeat))
     if output is not None and output.suffix not in (".npz", ".npy"):
         raise InvalidArgument("--output writes NumPy files", expected=".npz or .npy", found=str(output))
     feeds, shapes = read_inputs(input), parse_shapes(shape)
-    session = _open(model, target)
+    session = _open(model, target, tuned)
     missing = [info for info in session.inputs if info.name not in feeds]
     if missing:
         feeds |= random_inputs(missing, shapes, feeds)
@@ -116,12 +119,12 @@ def random_inputs(
     return {name: value for name, value in values.items() if name not in (given or {})}
 
 
-def _open(model: Path, target: str | None) -> Session:
+def _open(model: Path, target: str | None, tuned: Path | None) -> Session:
     if model.suffix != ".onnx":
-        return Session(model, target)
+        return Session(model, target, tuned=tuned)
     mod = weft.frontend.onnx.from_onnx(model)
     with compiling(model.name) as progress:
-        return Session(weft.relax.build(mod, target, progress=progress))
+        return Session(weft.relax.build(mod, target, progress=progress, tuned=tuned))
 
 
 def _summary(values: np.ndarray[Any, Any]) -> str:

@@ -114,6 +114,7 @@ def profile_model(
     repeat: int = 10,
     target: Any = None,
     ceilings: tuple[float, float] | None = None,
+    tuned: Any = None,
 ) -> ModelProfile:
     """Compile and run a model, and tell where the time goes.
 
@@ -127,12 +128,14 @@ def profile_model(
         Runs under the profiler; times are medians over them.
     ceilings : (float, float), optional
         GFLOP/s and GB/s that the machine can do; measured by default, which takes a second.
+    tuned : Database or path, optional
+        What ``weft tune`` found, to compile with.
     """
     if repeat < 1:
         raise InvalidArgument("a profile needs runs", expected="repeat of at least 1", found=str(repeat))
     sources = Sources()
     with PassContext(instruments=[sources]):
-        session = Session(model, target)
+        session = Session(model, target, tuned=tuned)
     feeds = feeds(session) if callable(feeds) else feeds
     session.run(feeds)
     peak = ceilings or (fma_peak(num_threads()), read_bandwidth())

@@ -22,6 +22,7 @@ from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, compile_func, emit_object, load_objects
 from weft.tir import PrimFunc
 from weft.tir.pipeline import lower
+from weft.tune import Tuned, current_database, open_database
 
 __all__ = ["build", "compile_kernels", "compile_with_callers"]
 
@@ -39,6 +40,7 @@ def build(
     exec_mode: str = "bytecode",
     *,
     progress: Callable[[str, int, int], None] | None = None,
+    tuned: Any = None,
 ) -> VMExecutable:
     """Compile a module to an executable of the virtual machine.
 
@@ -59,6 +61,8 @@ def build(
         ``__vmtir__<name>``, that works on the machine's registers.
     progress : callable, optional
         ``progress(what, done, total)``, called as kernels are compiled.
+    tuned : Database or path, optional
+        What ``weft tune`` found; by default the current database (``with database:``), if there is one.
     """
     if exec_mode not in ("bytecode", "compiled"):
         raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
@@ -67,6 +71,7 @@ def build(
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
         mod = BindParams("main", params)(mod)
+    records = _records(tuned, target)
     metadata = _metadata(mod)
     external = mod.attrs.get(EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
@@ -81,14 +86,19 @@ def build(
         with builder.function(METADATA_FUNCTION):
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
             builder.emit_ret(builder.r(0))
-    objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct)
+    objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
     if len(functions.functions):
-        objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline))
+        objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline, records))
         names += [v.name_hint for v, _ in functions.items()]
     made = builder.get([*([load_objects(objects, names)] if objects else []), *external])
     if target.kind.name == "llvm":
         made.recompilable = recompilable_kernels(kernels, lambda m: compile_kernels(m, target, tir_pipeline))
     return made
+
+
+def _records(tuned: Any, target: Target) -> Tuned:
+    """The records to compile with: those that are given, else of the current database."""
+    return Tuned(open_database(tuned) if tuned is not None else current_database(), target)
 
 
 def _metadata(mod: IRModule) -> str | None:
@@ -110,7 +120,7 @@ def compile_kernels(
     Module or None
         None when there is no TIR function.
     """
-    objects, names = _compile_objects(mod, target, tir_pipeline, progress, set())
+    objects, names = _compile_objects(mod, target, tir_pipeline, progress, set(), _records(None, target))
     return load_objects(objects, names) if objects else None
 
 
@@ -123,8 +133,9 @@ def compile_with_callers(callers: IRModule, kernels: IRModule, target: Target) -
         Of the callers; kernels are inside.
     """
     direct = set(_named(kernels))
-    objects, _ = _compile_objects(kernels, target, None, None, direct)
-    objects.append(_compile_functions(callers, kernels, direct, target, None))
+    records = _records(None, target)
+    objects, _ = _compile_objects(kernels, target, None, None, direct, records)
+    objects.append(_compile_functions(callers, kernels, direct, target, None, records))
     return load_objects(objects, list(_named(callers)))
 
 
@@ -143,6 +154,7 @@ def _compile_objects(
     tir_pipeline: Pass | None,
     progress: Callable[[str, int, int], None] | None,
     direct: set[str],
+    records: Tuned,
 ) -> tuple[list[bytes], list[str]]:
     """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
     functions = list(_named(mod).items())
@@ -158,10 +170,10 @@ def _compile_objects(
     def compile_one(item: tuple[str, PrimFunc]) -> bytes:
         name, func = item
         linkage = "hidden" if name in direct else "internal"
-        key = _cache_key({name: func}, target, linkage) if cached else None
+        key = _cache_key({name: func}, target, linkage, records) if cached else None
         code = cache.get(key) if key is not None else None
         if code is None:
-            code = compile_func(_scheduled(func, name, target, tir_pipeline), target, linkage)
+            code = compile_func(_scheduled(func, name, target, tir_pipeline, records), target, linkage)
             if key is not None:
                 cache.put(key, code)
         report(name)
@@ -176,26 +188,33 @@ def _compile_objects(
     return objects, [name for name, _ in functions]
 
 
-def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None) -> PrimFunc:
+def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None, records: Tuned) -> PrimFunc:
     mod = IRModule({name: func.with_attr("global_symbol", name)})
-    return cast(PrimFunc, (tir_pipeline or schedule_tir(target=target))(mod)[name])
+    return cast(PrimFunc, (tir_pipeline or schedule_tir(target=target, tuned=records))(mod)[name])
 
 
 def _compile_functions(
-    functions: IRModule, mod: IRModule, direct: set[str], target: Target, tir_pipeline: Pass | None
+    functions: IRModule,
+    mod: IRModule,
+    direct: set[str],
+    target: Target,
+    tir_pipeline: Pass | None,
+    records: Tuned,
 ) -> bytes:
     """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
     host = target if target.kind.name == "llvm" else Target("llvm")
     called = {n: f for n, f in _named(mod).items() if n in direct}
     key = (
-        _cache_key(_named(functions) | called, host, "functions") if tir_pipeline is None and _is_plain(host) else None
+        _cache_key(_named(functions) | called, host, "functions", records)
+        if tir_pipeline is None and _is_plain(host)
+        else None
     )
     code = cache.get(key) if key is not None else None
     if code is None:
         kernels: dict[str, Kernel] = {}
         for name, func in called.items():
             inline = _is_small(func)
-            body = lower(_scheduled(func, name, target, tir_pipeline), target) if inline else func
+            body = lower(_scheduled(func, name, target, tir_pipeline, records), target) if inline else func
             kernels[name] = Kernel(body, inline)
         code = emit_object(list(_named(functions).values()), host, kernels=kernels)
         if key is not None:
@@ -215,8 +234,8 @@ def _is_small(func: PrimFunc) -> bool:
     return sum(elements) <= _INLINE_ELEMENTS
 
 
-def _cache_key(functions: Mapping[str, PrimFunc], target: Target, kind: str) -> str:
-    parts = [part for name, func in functions.items() for part in (fingerprint(func), name)]
+def _cache_key(functions: Mapping[str, PrimFunc], target: Target, kind: str, records: Tuned) -> str:
+    parts = [p for name, func in functions.items() for p in (fingerprint(func), name, records.cache_part(func)) if p]
     text = "\n".join([*parts, kind, str(target), compiler_fingerprint()])
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -9,18 +9,19 @@ from typing import Any
 from weft.ir import IRModule, function_pass
 from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
+from weft.tune import Tuned, current_database
 
 __all__ = ["schedule_tir"]
 
 
 @function_pass(kind=PrimFunc, name="ScheduleTIR", opt_level=0)
-def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
+def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any, tuned: Tuned | None = None) -> PrimFunc:
     """Schedule TIR functions by rule.
 
     Requires
         TIR in block form; functions with attribute ``tir.is_scheduled`` are left as they are.
     Ensures
-        The same functions, scheduled for `target`.
+        The same functions, scheduled for `target`; as records of `tuned`, or of the current tuning database, say.
     Example
         With ``target="llvm"``, before::
 
@@ -52,8 +53,9 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any) -> PrimFunc:
     """
     if func.attrs.get("tir.is_scheduled"):
         return func
+    tuned = tuned if tuned is not None else Tuned(current_database(), target)
     try:
-        scheduled = default_schedule(func, target)
+        scheduled = tuned.schedule(func) or default_schedule(func, target)
     except Exception as e:  # a defect in a rule costs speed, not the model
         if os.environ.get("WEFT_DEBUG"):
             raise

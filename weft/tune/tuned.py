@@ -1,0 +1,96 @@
+"""From records to schedules: what compilation asks for each kernel."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from weft.error import ScheduleError
+from weft.ir import PassContext, fingerprint
+from weft.tir import PrimFunc
+from weft.tir.schedule import Knobs, schedule_func
+from weft.tune.database import Database, open_database
+from weft.tune.hardware import Hardware
+
+__all__ = ["CONFIG", "Tuned", "current_database", "schedule_as_decided", "workload_of"]
+
+CONFIG = "tune.database"
+"""Option of ``PassContext``: a database, or the path of one, that compilation uses."""
+
+
+def current_database() -> Database | None:
+    """Return the database of ``PassContext(config={"tune.database": ...})``, else that of ``with database:``."""
+    config = PassContext.current().config
+    if config.get(CONFIG) is None:
+        return Database.current()
+    config[CONFIG] = open_database(config[CONFIG])
+    return config[CONFIG]
+
+
+def workload_of(func: PrimFunc) -> str:
+    """Name a kernel by what it computes, whatever it is called."""
+    return fingerprint(func.without_attr("global_symbol"))
+
+
+class Tuned:
+    """The decisions of a database for one target on this machine.
+
+    Parameters
+    ----------
+    database : Database or None
+        None has no decisions.
+    target : Target
+    """
+
+    def __init__(self, database: Database | None, target: Any) -> None:
+        self.target = target
+        self.hardware = Hardware.of(target)
+        self.database = database if database is not None and database.check_hardware(self.hardware) else None
+
+    def decisions(self, func: PrimFunc) -> Mapping[str, Any]:
+        """Return what is decided for a kernel; nothing where the rules' own choice is best."""
+        record = self.database.query(workload_of(func), self.hardware) if self.database is not None else None
+        best = record.best if record is not None else None
+        return best.decisions if best is not None else {}
+
+    def cache_part(self, func: PrimFunc) -> str:
+        """Say what the code of a kernel depends on besides the kernel; empty where that is nothing."""
+        decisions = self.decisions(func)
+        return json.dumps(decisions, sort_keys=True) if decisions else ""
+
+    def schedule(self, func: PrimFunc) -> PrimFunc | None:
+        """Schedule a kernel as decided; None where nothing is, or where it was for other rules (a warning says so)."""
+        decisions = self.decisions(func)
+        if not decisions:
+            return None
+        try:
+            scheduled = schedule_as_decided(func, self.target, decisions)
+        except ScheduleError as e:
+            name = func.attrs.get("global_symbol")
+            warnings.warn(
+                f"{self.database}: the record of kernel '{name}' is out of date and not used: {e.what}; tune again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+        return scheduled
+
+
+def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any]) -> PrimFunc:
+    """Schedule a kernel by the rules with given decisions.
+
+    Raises
+    ------
+    ScheduleError
+        When the rules have no such choices, or cannot do what was decided.
+    """
+    knobs = Knobs(decisions)
+    try:
+        scheduled = schedule_func(func, target, knobs)
+    except Exception as e:
+        raise ScheduleError(f"the rules fail with it, {type(e).__name__}: {e}") from e
+    if knobs.unused():
+        raise ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
+    return scheduled
