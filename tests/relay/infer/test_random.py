@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.relay.programs.draw import programs
 from weft import relay
-from weft.error import TypeInferenceError
+from weft.error import ErrorGroup, TypeInferenceError
 from weft.ir.spec import verify
 from weft.relay.expr import Function, Let, Var
 from weft.relay.types import types_equal
@@ -76,5 +76,11 @@ def test_what_is_put_in_a_wrong_place_is_refused_or_fits(drawn, random):
         done = relay.infer_type(wrong)
     except TypeInferenceError as e:
         assert str(e)
+        return
+    try:
+        again = infer(done)
+    except ErrorGroup as e:  # the variable that went there is not bound there
+        assert "used where it is not bound" in str(e)
+        assert not relay.analysis.well_formed(done)
     else:
-        assert infer(done) is done
+        assert again is done

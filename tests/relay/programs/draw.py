@@ -158,13 +158,16 @@ class Drawer:
         return list(zip(definition.type_vars, ty.args, strict=True))
 
     def function_values(self, ty):
-        """Functions of the module and constructors that are of a function type."""
+        """Functions of the module and constructors that are of a function type.
+
+        A constructor without fields is none: nothing at a call of it would tell the type arguments.
+        """
         found = [gv for gv, t in self.functions if not t.type_params and same(t, ty)]
         if isinstance(ty.ret_type, relay.TypeCall):
             known = self.parameters_of(ty.ret_type)
             for c in self.lib.types[ty.ret_type.func.name_hint][1]:
                 types = [replace(t, known) for t in c.inputs]
-                if len(types) == len(ty.arg_types) and all(map(same, types, ty.arg_types)):
+                if types and len(types) == len(ty.arg_types) and all(map(same, types, ty.arg_types)):
                     found.append(c)
         return found
 

@@ -198,6 +198,10 @@ def ask(e: Any, ty: Type, s: Inference) -> None:
         s.asked[id(e)] = ty
 
 
+def _type_params(ty: Type) -> tuple[TypeVar, ...]:
+    return ty.type_params if isinstance(ty, FuncType) else ()
+
+
 def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
     """Return the type of what one of several expressions gives, each with where to tell of it."""
     asked = s.asked.get(id(e))
@@ -208,7 +212,7 @@ def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> T
     if all(t is types[0][0] for t, _ in types) and asked is None:
         return types[0][0]
     result = asked if asked is not None else IncompleteType()
-    for ty, node in types:
+    for ty, node in sorted(types, key=lambda t: len(_type_params(s.head(t[0])))):  # a polymorphic one fits the others
         s.flow(ty, result, node, what)
     found = s.resolve(result)
     return found if s.unifier.unknown(found) is None else result
