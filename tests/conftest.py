@@ -1,7 +1,8 @@
 """Settings of the whole suite, before any test imports Weft.
 
 Compiled kernels go to a cache of the suite's own, so that tests never see a user's; programs that tests start find the
-package as the tests do.
+package as the tests do. Drawn examples are the same in every run, so that a verdict is of the code and not of luck;
+``WEFT_RANDOM_TESTS=1`` draws new ones.
 """
 
 from __future__ import annotations
@@ -9,9 +10,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("WEFT_VERIFY", "1")  # the form that each pass promises is checked after it
 os.environ.setdefault("WEFT_CACHE_DIR", str(ROOT / "build" / "test-cache"))
 _paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
+
+settings.register_profile("same", derandomize=True)
+settings.register_profile("new", derandomize=False)
+settings.load_profile("new" if os.environ.get("WEFT_RANDOM_TESTS") == "1" else "same")

@@ -271,7 +271,9 @@ def test_a_kernel_may_stand_beside():
     assert relay.infer_type(mod.with_functions({**mod.functions, "k": ir.ExternFunc("k")}))["k"] is not None
 
 
-@pytest.mark.parametrize("branches", ["Some } else { fn (%x: int32) { Some(%x) }", "fn (%x: int32) { Some(%x) } } else { Some"])
+@pytest.mark.parametrize(
+    "branches", ["Some } else { fn (%x: int32) { Some(%x) }", "fn (%x: int32) { Some(%x) } } else { Some"]
+)
 def test_a_polymorphic_branch_fits_the_other_whichever_stands_first(branches):
     text = LIST + "def @main(%flag: bool) { if (%flag) { " + branches + " } }"
     assert result(text) == "fn (int32) -> Option[int32]"

@@ -12,7 +12,7 @@ from weft import ir, relay
 from weft.relay.backend.interpreter import ConstructorValue
 from weft.runtime import tensor
 
-PROFILE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+PROFILE = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @settings(PROFILE, max_examples=30)

@@ -24,7 +24,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs(fuel=30))
 def test_values_stay(chain, program):
     mod, args = program

@@ -57,7 +57,7 @@ def check(program, seed):
     return True
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(fuel=40), st.integers(0, 1000))
 def test_random_programs_over_two_devices(program, seed):
     check(program, seed)
