@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,23 +11,31 @@ from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
 
-__all__ = ["default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
+__all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
 
 
-def default_passes(target: Any = None) -> list[Pass]:
+PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16"}
+"""What products of float32 tensors may be computed on, by the names that users give."""
+
+
+def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline in order.
 
     Parameters
     ----------
     target : Target, optional
         Decides the width of weight panels; by default 512-bit vectors are assumed.
+    precision : str
+        ``"float32"``, or ``"bfloat16"``: products with constant weights are computed on bfloat16 operands, where the
+        target has instructions for that.
     """
-    return [*graph_passes(target), *lowering_passes()]
+    return [*graph_passes(target, precision), *lowering_passes()]
 
 
-def graph_passes(target: Any = None) -> list[Pass]:
+def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``."""
     panel = 2 * getattr(target, "vector_bits", 512) // 32
+    dot_forms = getattr(target, "dot_forms", ())
     return [
         t.normalize(),
         t.lambda_lift(),
@@ -34,7 +44,8 @@ def graph_passes(target: Any = None) -> list[Pass]:
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
-        t.convert_layout(panel=panel, dot_forms=getattr(target, "dot_forms", ())),
+        *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
+        t.convert_layout(panel=panel, dot_forms=dot_forms),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),
@@ -43,6 +54,23 @@ def graph_passes(target: Any = None) -> list[Pass]:
         t.fuse_ops(),
         t.legalize_ops(),
     ]
+
+
+def _narrows(target: Any, precision: str) -> bool:
+    """Whether products are computed on bfloat16 operands: as asked for, where the target can."""
+    if precision not in PRECISIONS:
+        raise InvalidArgument(f"unknown precision '{precision}'", expected=", ".join(PRECISIONS))
+    if PRECISIONS[precision] == "float32":
+        return False
+    if any(form[0] == "bfloat16" for form in getattr(target, "dot_forms", ())):
+        return True
+    warnings.warn(
+        f"precision '{precision}': the target has no dot products of bfloat16 (avx512bf16); "
+        "products are computed in float32",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def lowering_passes() -> list[Pass]:
@@ -81,17 +109,22 @@ def register_pipeline(name: str) -> Callable[[Callable[..., list[Pass]]], Callab
     return register
 
 
-def get_pipeline(name: str = "default", target: Any = None) -> Pass:
+def get_pipeline(name: str = "default", target: Any = None, precision: str = "float32") -> Pass:
     """Return a pipeline as one pass.
 
     Raises
     ------
     InvalidArgument
-        When there is none of that name.
+        When there is none of that name, or it has one precision only and another is asked for.
     """
     if name not in _PIPELINES:
         raise InvalidArgument(f"no pipeline is called '{name}'", expected=", ".join(sorted(_PIPELINES)))
-    return Sequential(_PIPELINES[name](target), name=name)
+    make = _PIPELINES[name]
+    if PRECISIONS.get(precision) == "float32":
+        return Sequential(make(target), name=name)
+    if "precision" not in inspect.signature(make).parameters:
+        raise InvalidArgument(f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision))
+    return Sequential(make(target, precision=precision), name=name)
 
 
 def get_default_pipeline(target: Any = None) -> Pass:

@@ -28,6 +28,7 @@ from weft.relax.transform.mixed_precision import to_mixed_precision
 from weft.relax.transform.model_params import bundle_model_params, lazy_transform_params, lift_transform_params
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.plan_memory import plan_memory
+from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices
@@ -62,6 +63,7 @@ LowerAllocTensor = lower_alloc_tensor
 LowerRuntimeBuiltin = lower_runtime_builtin
 MergeCompositeFunctions = merge_composite_functions
 Normalize = normalize
+ProductsInBfloat16 = products_in_bfloat16
 RealizeVDevice = realize_vdevice
 RemovePurityChecking = remove_purity_checking
 RemoveUnusedOutputs = remove_unused_outputs

@@ -1,0 +1,141 @@
+"""Products on bfloat16 operands: what is stored narrow, what stays, and how near results are."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.error import InvalidArgument
+from weft.relax.analysis import check_well_formed
+from weft.relax.pipeline import default_passes, get_pipeline
+from weft.relax.rewriter import all_bindings
+from weft.relax.transform import ProductsInBfloat16, fold_constant
+from weft.target import Target
+
+FORMS = (("bfloat16", "bfloat16", "float32", 16),)
+RNG = np.random.default_rng(3)
+
+
+def weights(*shape):
+    return relax.const((RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32))
+
+
+def residual_network(batch=1):
+    """Convolutions with a shortcut, pooling, and a head."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((batch, 3, 17, 15), "float32"))
+    op = relax.op
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(op.nn.relu(bb.emit(op.nn.conv2d(x, weights(24, 3, 3, 3), padding=1))))
+        y = bb.emit(op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1)))
+        z = bb.emit(op.nn.relu(bb.emit(op.nn.conv2d(y, weights(10, 24, 1, 1)))))
+        z = bb.emit(op.nn.conv2d(z, weights(24, 10, 3, 3), padding=1))
+        y = bb.emit(op.nn.relu(bb.emit(op.add(z, y))))
+        y = bb.emit(op.mean(y, (2, 3)))
+        bb.emit_func_output(bb.emit_output(bb.emit(op.add(bb.emit(op.matmul(y, weights(24, 7))), weights(7)))))
+    return bb.get()
+
+
+def transformer_block(length):
+    """Norms, heads, and an MLP."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, length, 32), "float32"))
+    op = relax.op
+    with bb.function("main", [x]), bb.dataflow():
+        parts = []
+        for _ in range(3):
+            p = bb.emit(op.add(bb.emit(op.matmul(x, weights(32, 32))), weights(32)))
+            p = bb.emit(op.reshape(p, (2, length, 4, 8)))
+            parts.append(bb.emit(op.permute_dims(p, (0, 2, 1, 3))))
+        q, k, v = parts
+        s = bb.emit(op.nn.softmax(bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2)))))))
+        h = bb.emit(op.permute_dims(bb.emit(op.matmul(s, v)), (0, 2, 1, 3)))
+        h = bb.emit(op.reshape(h, (2, length, 32)))
+        h = bb.emit(op.add(bb.emit(op.matmul(h, weights(32, 32))), x))
+        h = bb.emit(op.nn.layer_norm(h, weights(32), weights(32), axes=[-1]))
+        m = bb.emit(op.nn.gelu(bb.emit(op.matmul(h, weights(32, 48)))))
+        bb.emit_func_output(bb.emit_output(bb.emit(op.add(bb.emit(op.matmul(m, weights(48, 32))), h))))
+    return bb.get()
+
+
+def run(mod, x, precision, target="llvm"):
+    pipeline = get_pipeline("default", Target(target), precision)
+    vm = relax.VirtualMachine(relax.build(mod, target, relax_pipeline=pipeline), weft.cpu())
+    return vm["main"](weft.runtime.tensor(x)).numpy()
+
+
+def operand_types(func, name):
+    return [
+        [a.ty.dtype for a in b.value.args[:2]]
+        for b in all_bindings(func)
+        if getattr(getattr(b.value, "op", None), "name", "") == f"relax.{name}"
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, 3, "n"])
+def test_convolutions_stay_near(batch):
+    size = 2 if batch == "n" else batch
+    mod = residual_network(weft.tir.Var("n", "int64") if batch == "n" else batch)
+    x = RNG.standard_normal((size, 3, 17, 15)).astype(np.float32)
+    found, wanted = run(mod, x, "bf16"), run(mod, x, "float32")
+    assert found.dtype == np.float32
+    assert np.abs(found - wanted).max() < 2e-2 * np.abs(wanted).max()
+    if any(form[:3] == FORMS[0][:3] for form in Target("llvm").dot_forms):
+        assert (found != wanted).any()
+
+
+@pytest.mark.parametrize("length", [5, 16, "n"])
+def test_transformers_stay_near(length):
+    mod = transformer_block(weft.tir.Var("n", "int64") if length == "n" else length)
+    x = RNG.standard_normal((2, 13 if length == "n" else length, 32)).astype(np.float32)
+    found, wanted = run(mod, x, "bfloat16"), run(mod, x, "float32")
+    assert np.abs(found - wanted).max() < 2e-2 * np.abs(wanted).max()
+
+
+def test_what_products_read_is_stored_narrow():
+    new = ProductsInBfloat16(dot_forms=FORMS)(residual_network())
+    check_well_formed(new)
+    assert operand_types(new["main"], "nn.conv2d") == [["bfloat16", "bfloat16"]] * 3
+    assert operand_types(new["main"], "matmul") == [["bfloat16", "bfloat16"]]
+    pools = [b for b in all_bindings(new["main"]) if "max_pool2d" in str(getattr(b.value, "op", ""))]
+    assert [b.value.args[0].ty.dtype for b in pools] == ["bfloat16"]
+    means = operand_types(new["main"], "mean")
+    assert means == [["float32"]]  # sums are taken in float32
+    assert new["main"].ret_ty.dtype == "float32"
+    again = ProductsInBfloat16(dot_forms=FORMS)(new)
+    assert again["main"] is new["main"]
+
+
+def test_products_of_variables_and_of_groups_stay():
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 8, 6, 6), "float32"))
+    with bb.function("main", [x]), bb.dataflow():
+        a = bb.emit(relax.op.nn.conv2d(x, weights(8, 1, 3, 3), groups=8))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(a, a))))
+    mod = bb.get()
+    assert ProductsInBfloat16(dot_forms=FORMS)(mod)["main"] is mod["main"]
+
+
+def test_targets_without_bfloat16_say_so():
+    x = RNG.standard_normal((1, 3, 17, 15)).astype(np.float32)
+    mod = residual_network()
+    with pytest.warns(RuntimeWarning, match="no dot products of bfloat16"):
+        found = run(mod, x, "bf16", "llvm -mcpu=x86-64-v3")
+    np.testing.assert_array_equal(found, run(mod, x, "float32", "llvm -mcpu=x86-64-v3"))
+
+
+def test_unknown_precisions():
+    with pytest.raises(InvalidArgument, match="unknown precision 'fp8'"):
+        default_passes(Target("llvm"), "fp8")
+    with pytest.raises(InvalidArgument, match="computes in float32"):
+        get_pipeline("zero", Target("llvm"), "bf16")
+
+
+def test_embeddings_and_constants():
+    bb = relax.BlockBuilder()
+    ids = relax.Var("ids", relax.TensorType((5,), "int64"))
+    with bb.function("main", [ids]), bb.dataflow():
+        e = bb.emit(relax.op.take(weights(11, 16), ids, axis=0))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(e, weights(16, 4)))))
+    new = fold_constant()(ProductsInBfloat16(dot_forms=FORMS)(bb.get()))
+    assert operand_types(new["main"], "take") == [["bfloat16", "int64"]]

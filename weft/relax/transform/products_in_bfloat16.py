@@ -1,0 +1,175 @@
+"""ProductsInBfloat16: products with constant weights on bfloat16 operands, summed in float32.
+
+A value that such a product reads is stored as bfloat16: whoever computes it rounds it once, and all who read it get the
+rounded value. What lies between products (biases, residuals, norms, softmax) is computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
+from weft.op import make_call
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.expr import MatchCast
+from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.unused import remove_all_unused
+from weft.runtime import aligned, numpy_dtype
+
+__all__ = ["products_in_bfloat16"]
+
+_NARROW, _WIDE = "bfloat16", "float32"
+_FORM = (_NARROW, _NARROW, _WIDE)
+_PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"})
+_MOVES = frozenset(
+    "batch_flatten concat expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad nn.relu "
+    "permute_dims reshape squeeze stack strided_slice take".split()
+)
+"""Operations whose results are elements of their operands: they give the same before and after rounding."""
+
+
+@function_pass(kind=Function)
+def products_in_bfloat16(
+    func: Function, mod: IRModule, *, dot_forms: Sequence[tuple[str, str, str, int]] = ()
+) -> Function:
+    """Compute products and convolutions with constant weights on bfloat16 operands, in float32 sums.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``; types of results stay.
+    Example
+        With ``dot_forms=[("bfloat16", "bfloat16", "float32", 16)]``, before::
+
+            @R.function
+            def main(x: R.Tensor((2, 2), "float32")):
+                with R.dataflow():
+                    a = R.matmul(x, R.const([[1.0, 2.0], [3.0, 4.0]], "float32"))
+                    b = R.nn.relu(a)
+                    R.output(b)
+                return b
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+                with R.dataflow():
+                    x16: R.Tensor((2, 2), "bfloat16") = R.astype(x, dtype="bfloat16")
+                    a: R.Tensor((2, 2), "float32") = R.matmul(
+                        x16, R.const([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), out_dtype="float32"
+                    )
+                    b: R.Tensor((2, 2), "float32") = R.nn.relu(a)
+                    R.output(b)
+                return b
+
+    Parameters
+    ----------
+        ``dot_forms``: the target's dot products of narrow numbers; without one of bfloat16 the function stays.
+    Cost
+        Linear, plus one pass over the weights.
+    Source
+        Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019.
+    """
+    if not any(tuple(form[:3]) == _FORM for form in dot_forms):
+        return func
+    state = _Narrowed(_stored_narrow(func))
+    new = rewrite_bindings(func, mod, state.rule)
+    return func if new is func else remove_all_unused(new)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return ""
+    name = value.op.name.removeprefix("relax.")
+    return "" if name in CORE_OPS else name
+
+
+def _is_wide(e: Any) -> bool:
+    return isinstance(getattr(e, "ty", None), TensorType) and e.ty.dtype == _WIDE
+
+
+def _is_product(value: Any) -> bool:
+    """Whether a value is a product of a float32 tensor with constant weights that dot products are for."""
+    return (
+        _name(value) in _PRODUCTS
+        and _is_wide(value)
+        and all(map(_is_wide, value.args[:2]))
+        and not isinstance(value.args[0], Constant)
+        and isinstance(value.args[1], Constant)
+        and value.attrs.get("groups", 1) == 1
+        and not (_name(value) == "matmul" and (value.args[0].ty.ndim < 2 or value.args[1].ty.ndim != 2))
+    )
+
+
+def _operands(value: Call) -> list[Any]:
+    """List the tensors that an operation which moves elements takes them from."""
+    data = value.args[0]
+    return list(data.fields) if isinstance(data, Tuple) else [data]
+
+
+def _moves(value: Any) -> bool:
+    return _name(value) in _MOVES and _is_wide(value) and all(map(_is_wide, _operands(value)))
+
+
+def _stored_narrow(func: Function) -> set[int]:
+    """Choose the variables that are stored as bfloat16: what products read, and what that is moved from."""
+    chosen: set[int] = set()
+    for b in reversed(all_bindings(func)):
+        if _is_product(b.value):
+            chosen.add(id(b.value.args[0]))
+        elif id(b.var) in chosen and not isinstance(b, MatchCast) and _moves(b.value):
+            chosen.update(id(x) for x in _operands(b.value) if not isinstance(x, Constant))
+    return chosen
+
+
+class _Narrowed:
+    """The bfloat16 forms of float32 values."""
+
+    def __init__(self, chosen: set[int]) -> None:
+        self.chosen = chosen
+        self.narrow: dict[int, Any] = {}  # a variable to its bfloat16 form
+        self.casts: dict[tuple[int, int], Any] = {}  # a variable and a block to the bfloat16 form made there
+        self.keep: list[Any] = []
+
+    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
+        """Replace one value; its type stays."""
+        if isinstance(binding, MatchCast):
+            return None
+        if _is_product(value):
+            args = (self.narrowed(value.args[0], bb), self.narrowed(value.args[1], bb), *value.args[2:])
+            value = Call(value.op, args, value.attrs.with_(out_dtype=_WIDE), value.ty_args, span=value.span)
+            if id(binding.var) not in self.chosen:
+                return value
+        elif id(binding.var) not in self.chosen or not _is_wide(value) or not isinstance(value, Call):
+            return None
+        elif _moves(value):
+            data: list[Any] = [self.narrowed(x, bb) for x in _operands(value)]
+            first = Tuple(tuple(data)) if isinstance(value.args[0], Tuple) else data[0]
+            return self.widened(binding, bb.emit(self.moved(value, first), f"{binding.var.name_hint}16"))
+        wide = bb.emit(value, binding.var.name_hint)
+        narrow = bb.emit(make_call("astype")(wide, dtype=_NARROW), f"{binding.var.name_hint}16")
+        return self.widened(binding, narrow)
+
+    @staticmethod
+    def moved(value: Call, data: Any) -> Call:
+        """Return an operation that moves elements on its operand's bfloat16 form."""
+        return Call(value.op, (data, *value.args[1:]), value.attrs, value.ty_args, span=value.span)
+
+    def widened(self, binding: Any, narrow: Any) -> Expr:
+        """Remember the bfloat16 form of a variable, and return its float32 value."""
+        self.narrow[id(binding.var)] = narrow
+        self.keep.append(binding.var)
+        return make_call("astype")(narrow, dtype=_WIDE)
+
+    def narrowed(self, e: Any, bb: Any) -> Any:
+        """Return the bfloat16 form of an expression."""
+        if isinstance(e, Constant):
+            return constant(aligned(e.data.numpy().astype(numpy_dtype(_NARROW))))
+        if id(e) in self.narrow:
+            return self.narrow[id(e)]
+        key = (id(e), id(bb.bindings()))
+        if key not in self.casts:
+            self.keep += [e, bb.bindings()]
+            self.casts[key] = bb.emit(make_call("astype")(e, dtype=_NARROW), f"{e.name_hint}16")
+        return self.casts[key]
