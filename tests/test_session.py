@@ -157,6 +157,23 @@ def test_shape_and_dtype_overrides():
         weft.Session(onnx_models.add(), shape_dict={"nothing": [3, 4]})
 
 
+@pytest.mark.filterwarnings("ignore:precision")
+def test_precision(tmp_path):
+    proto, w, b = onnx_models.linear()
+    x = np.random.default_rng(1).standard_normal((3, 8), np.float32)
+    expected = np.maximum(x @ w + b, 0)
+    session = weft.Session(proto, precision="bf16")
+    (found,) = session.run({"x": x})
+    assert found.dtype == "float32"
+    np.testing.assert_allclose(found.numpy(), expected, atol=2e-2 * np.abs(expected).max())
+    with pytest.raises(InvalidArgument, match="precision is for models"):
+        weft.Session(session.executable, precision="bf16")
+    with pytest.raises(InvalidArgument, match="unknown precision 'half'"):
+        weft.Session(proto, precision="half")
+    with pytest.raises(InvalidArgument, match="pipelines by name"):
+        weft.compile(weft.frontend.onnx.from_onnx(proto), relax_pipeline=weft.relax.get_pipeline(), precision="bf16")
+
+
 def test_sources(tmp_path):
     proto, w, b = onnx_models.linear()
     path = tmp_path / "m.onnx"

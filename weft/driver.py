@@ -171,7 +171,8 @@ def compile(mod: Any, target: Any = None, **options: Any) -> VMExecutable | Modu
     target : Target, str or dict, optional
         By default the host's CPU.
     **options
-        Those of ``relax.build`` (``relax_pipeline``, ``tir_pipeline``, ``exec_mode``, ``params``, ``progress``).
+        Those of ``relax.build`` (``relax_pipeline``, ``tir_pipeline``, ``exec_mode``, ``params``, ``progress``,
+        ``tuned``, ``precision``).
     """
     mod = IRModule.from_expr(mod)
     if any(isinstance(f, Function) for _, f in mod.items()):

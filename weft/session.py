@@ -58,6 +58,8 @@ class Session:
         ``progress(what, done, total)``, called while kernels are compiled.
     tuned : Database or path, optional
         What ``weft tune`` found for the model, to compile it with.
+    precision : str, optional
+        ``"float32"`` by default, or ``"bf16"``: products with constant weights on bfloat16 operands, summed in float32.
 
     Examples
     --------
@@ -76,17 +78,20 @@ class Session:
         device: Any = "cpu",
         progress: Callable[[str, int, int], None] | None = None,
         tuned: Any = None,
+        precision: str | None = None,
     ) -> None:
         if isinstance(model, VMExecutable) or _is_library(model):
             given = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                     "tuned": tuned}  # fmt: skip
+                     "tuned": tuned, "precision": precision}  # fmt: skip
             for name, value in given.items():
                 if value is not None:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
             self.executable = model if isinstance(model, VMExecutable) else open_library(model)
         else:
             mod = weft.frontend.onnx.from_onnx(model, shape_dict, dtype_dict, opset)
-            self.executable = weft.relax.build(mod, target, progress=progress, tuned=tuned)
+            self.executable = weft.relax.build(
+                mod, target, progress=progress, tuned=tuned, precision=precision or "float32"
+            )
         self._vm = VirtualMachine(self.executable, device)
         self._main = self._vm["main"]
         self.inputs, self.outputs = _describe(self._vm, self.executable)

@@ -120,6 +120,17 @@ def test_compile_fixes_shapes(files, tmp_path):
     assert weft.Session(out).inputs[0].shape == (3, 8)
 
 
+@pytest.mark.filterwarnings("ignore:precision")
+def test_compile_takes_a_precision(files, expected, tmp_path, capsys):
+    out = tmp_path / "bf16.so"
+    assert main(["compile", str(files / "m.onnx"), "-o", str(out), "--precision", "bf16"]) == 0
+    assert main(["run", str(out), "-i", f"x=@{files / 'x.npy'}", "-o", str(tmp_path / "y.npy")]) == 0
+    found = np.load(tmp_path / "y.npy")
+    np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
+    assert main(["run", str(files / "m.onnx"), "--precision", "fp8"]) == 1
+    assert "unknown precision 'fp8'" in capsys.readouterr().err
+
+
 def test_compile_reports_progress_in_lines(files, tmp_path, capsys):
     assert main(["compile", str(files / "m.onnx"), "-o", str(tmp_path / "m.so")]) == 0
     printed = capsys.readouterr()

@@ -22,6 +22,7 @@ def compile_model(
     target: str = "llvm",
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tuned: Path | None = None,
+    precision: str = "float32",
 ) -> None:
     """Compile an ONNX model to a library.
 
@@ -37,13 +38,15 @@ def compile_model(
         Fixes an input's shape: x=1,3,320,320. May be given for several inputs.
     tuned : Path
         The database that `weft tune` wrote.
+    precision : str
+        What products are computed on: float32, or bf16 with sums in float32.
     """
     shapes = parse_shapes(shape)
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
     with compiling(model.name) as progress:
-        executable = weft.relax.build(mod, target, progress=progress, tuned=tuned)
+        executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
     try:
         executable.export_library(output)
     except OSError as e:

@@ -31,6 +31,7 @@ def profile(
     trace: Path | None = None,
     html: Path | None = None,
     tuned: Path | None = None,
+    precision: str = "float32",
 ) -> None:
     """Tell where a model's time goes.
 
@@ -57,6 +58,8 @@ def profile(
         Where to write them as a page.
     tuned : Path
         The database that `weft tune` wrote, to compile with.
+    precision : str
+        What products are computed on: float32, or bf16 with sums in float32.
     """
     if model.suffix == ".so":
         raise InvalidArgument("a compiled library cannot be profiled", help="give the ONNX file that it was made from")
@@ -66,7 +69,7 @@ def profile(
         missing = [info for info in session.inputs if info.name not in feeds]
         return feeds | random_inputs(missing, shapes, feeds)
 
-    found = profile_model(model, inputs, repeat=repeat, target=target, tuned=tuned)
+    found = profile_model(model, inputs, repeat=repeat, target=target, tuned=tuned, precision=precision)
     rows = [_cells(k) for k in found.kernels[: top or None]]
     header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "nodes")
     print_table(

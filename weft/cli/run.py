@@ -32,6 +32,7 @@ def run(
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     target: str | None = None,
     tuned: Path | None = None,
+    precision: str = "float32",
 ) -> None:
     """Run a compiled library or an ONNX model.
 
@@ -52,13 +53,15 @@ def run(
         What to compile an ONNX model for.
     tuned : Path
         The database that `weft tune` wrote, to compile an ONNX model with.
+    precision : str
+        What products are computed on: float32, or bf16 with sums in float32.
     """
     if repeat < 1:
         raise InvalidArgument("--repeat counts runs", expected="at least 1", found=str(repeat))
     if output is not None and output.suffix not in (".npz", ".npy"):
         raise InvalidArgument("--output writes NumPy files", expected=".npz or .npy", found=str(output))
     feeds, shapes = read_inputs(input), parse_shapes(shape)
-    session = _open(model, target, tuned)
+    session = _open(model, target, tuned, precision)
     missing = [info for info in session.inputs if info.name not in feeds]
     if missing:
         feeds |= random_inputs(missing, shapes, feeds)
@@ -119,12 +122,12 @@ def random_inputs(
     return {name: value for name, value in values.items() if name not in (given or {})}
 
 
-def _open(model: Path, target: str | None, tuned: Path | None) -> Session:
+def _open(model: Path, target: str | None, tuned: Path | None, precision: str) -> Session:
     if model.suffix != ".onnx":
-        return Session(model, target, tuned=tuned)
+        return Session(model, target, tuned=tuned, precision=None if precision == "float32" else precision)
     mod = weft.frontend.onnx.from_onnx(model)
     with compiling(model.name) as progress:
-        return Session(weft.relax.build(mod, target, progress=progress, tuned=tuned))
+        return Session(weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision))
 
 
 def _summary(values: np.ndarray[Any, Any]) -> str:

@@ -115,6 +115,7 @@ def profile_model(
     target: Any = None,
     ceilings: tuple[float, float] | None = None,
     tuned: Any = None,
+    precision: str = "float32",
 ) -> ModelProfile:
     """Compile and run a model, and tell where the time goes.
 
@@ -130,12 +131,14 @@ def profile_model(
         GFLOP/s and GB/s that the machine can do; measured by default, which takes a second.
     tuned : Database or path, optional
         What ``weft tune`` found, to compile with.
+    precision : str
+        As in :class:`weft.Session`.
     """
     if repeat < 1:
         raise InvalidArgument("a profile needs runs", expected="repeat of at least 1", found=str(repeat))
     sources = Sources()
     with PassContext(instruments=[sources]):
-        session = Session(model, target, tuned=tuned)
+        session = Session(model, target, tuned=tuned, precision=precision)
     feeds = feeds(session) if callable(feeds) else feeds
     session.run(feeds)
     peak = ceilings or (fma_peak(num_threads()), read_bandwidth())

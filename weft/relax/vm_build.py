@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IntImm, IRModule, Pass, PassContext, fingerprint, rules_of
-from weft.relax.pipeline import get_pipeline
+from weft.relax.pipeline import PRECISIONS, get_pipeline
 from weft.relax.recompile import recompilable_kernels
 from weft.relax.transform import EXTERNAL_MODULES, BindParams, schedule_tir
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
@@ -41,6 +41,7 @@ def build(
     *,
     progress: Callable[[str, int, int], None] | None = None,
     tuned: Any = None,
+    precision: str = "float32",
 ) -> VMExecutable:
     """Compile a module to an executable of the virtual machine.
 
@@ -63,6 +64,10 @@ def build(
         ``progress(what, done, total)``, called as kernels are compiled.
     tuned : Database or path, optional
         What ``weft tune`` found; by default the current database (``with database:``), if there is one.
+    precision : str
+        What products with constant weights are computed on: ``"float32"``, or ``"bf16"`` (``"bfloat16"``), whose sums
+        are float32 and which halves the memory of weights. Where the target has no instructions for it, a warning
+        says that it stays float32.
     """
     if exec_mode not in ("bytecode", "compiled"):
         raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
@@ -75,7 +80,7 @@ def build(
     metadata = _metadata(mod)
     external = mod.attrs.get(EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
-        mod = (get_pipeline(relax_pipeline, target) if isinstance(relax_pipeline, str) else relax_pipeline)(mod)
+        mod = _pipeline(relax_pipeline, target, precision)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":
@@ -94,6 +99,18 @@ def build(
     if target.kind.name == "llvm":
         made.recompilable = recompilable_kernels(kernels, lambda m: compile_kernels(m, target, tir_pipeline))
     return made
+
+
+def _pipeline(chosen: str | Pass, target: Target, precision: str) -> Pass:
+    if isinstance(chosen, str):
+        return get_pipeline(chosen, target, precision)
+    if PRECISIONS.get(precision) != "float32":
+        raise InvalidArgument(
+            "a precision is for pipelines by name",
+            found=repr(precision),
+            help="make the pass with weft.relax.get_pipeline(name, target, precision)",
+        )
+    return chosen
 
 
 def _records(tuned: Any, target: Target) -> Tuned:

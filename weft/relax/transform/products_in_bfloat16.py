@@ -23,8 +23,8 @@ _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)
 _PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"})
 _MOVES = frozenset(
-    "batch_flatten concat expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad nn.relu "
-    "permute_dims reshape squeeze stack strided_slice take".split()
+    "batch_flatten concat expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad "
+    "nn.relu permute_dims reshape squeeze stack strided_slice take".split()
 )
 """Operations whose results are elements of their operands: they give the same before and after rounding."""
 
