@@ -52,7 +52,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right")
     for row in rows:
         table.add_row(*(_text(v) for v in row.values()))
-    Console(width=None if os.isatty(1) else 140).print(table)
+    Console(width=None if os.isatty(1) else 400).print(table)  # a file takes the table as wide as it is
 
 
 def save(path: Path | None, benchmark: str, rows: list[dict[str, Any]], **more: Any) -> None:
@@ -67,5 +67,5 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.3f}"
+        return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.{3 if abs(value) < 100 else 1}f}"
     return str(value)

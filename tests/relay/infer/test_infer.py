@@ -252,9 +252,9 @@ def test_deep_programs(nest):
                 op_call("exp", program) if nest == "calls"
                 else relay.Function((), program) if nest == "functions" else cons(x, program)
             )  # fmt: skip
-    start = time.perf_counter()
+    start = time.process_time()
     ty = relay.infer_type(program, mod).ty
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     if nest in ("lets", "calls"):
         assert ty == x.ty
     elif nest == "data":
