@@ -61,17 +61,18 @@ def test_more_iterations_than_fit_in_32_bits(threads):
 
 def test_a_thread_has_its_part_again_forwards_and_backwards_in_turn():
     set_num_threads(2)
-    caller, ends = threading.get_ident(), set()
+    caller, pieces = threading.get_ident(), []
+
+    @BODY
+    def body(begin, end, _ctx):
+        if threading.get_ident() == caller:
+            pieces.append((begin, end))
+        time.sleep(0.002)
+        return 0
+
+    ends = set()
     for _ in range(2):
-        pieces = []
-
-        @BODY
-        def body(begin, end, _ctx):
-            if threading.get_ident() == caller:
-                pieces.append((begin, end))
-            time.sleep(0.002)
-            return 0
-
+        pieces.clear()
         assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
         assert len({begin < 60 for begin, _ in pieces[:3]}) == 1
         ends.add(pieces[0][0] if pieces[0][0] == 0 else pieces[0][1])
