@@ -78,6 +78,41 @@ def test_convert_layout_uses_it_unless_told_not_to():
     assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
 
 
+@pytest.mark.parametrize(("c", "o", "padding"), [(32, 64, (1, 1)), (16, 24, (0, 1, 2, 1))])
+def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
+    n, h, v = (weft.tir.Var(name, "int64") for name in "nhw")
+    rng = np.random.default_rng(1)
+    script = weft.relax.BlockBuilder()
+    x = weft.relax.Var("x", weft.relax.TensorType((n, c, h, v), "float32"))
+    kernel = rng.standard_normal((o, c, 3, 3), np.float32)
+    with script.function("main", [x]):
+        with script.dataflow():
+            y = script.emit(weft.relax.op.nn.conv2d(x, weft.relax.const(kernel), padding=padding))
+            y = script.emit_output(weft.relax.op.nn.relu(y))
+        script.emit_func_output(y)
+    mod = script.get()
+    assert "conv2d_winograd" in str(convert_layout()(mod))
+    vm = weft.relax.VirtualMachine(weft.relax.build(mod, target="llvm"), weft.cpu())
+    for shape in ((1, c, 28, 31), (3, c, 5, 1), (2, c, 3, 9), (0, c, 8, 8), (1, c, 57, 14)):
+        data = rng.standard_normal(shape, np.float32)
+        around = padding * (4 // len(padding))
+        if shape[2] + around[0] + around[2] < 3 or shape[3] + around[1] + around[3] < 3:
+            continue
+        expected = np.maximum(direct(data.transpose(0, 2, 3, 1), kernel, around), 0).transpose(0, 3, 1, 2)
+        np.testing.assert_allclose(vm["main"](weft.runtime.tensor(data)).numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_deep_layers_of_symbolic_size_stay_direct():
+    h = weft.tir.Var("h", "int64")
+    script = weft.relax.BlockBuilder()
+    rows = (h + 31) // 32
+    x = weft.relax.Var("x", weft.relax.TensorType((1, 512, rows, rows), "float32"))
+    w = weft.relax.const(np.zeros((512, 512, 3, 3), np.float32))
+    with script.function("main", [weft.relax.Var("s", weft.relax.ShapeType([h])), x]):
+        script.emit_func_output(script.emit(weft.relax.op.nn.conv2d(x, w, padding=1)))
+    assert "conv2d_winograd" not in str(convert_layout()(script.get()))
+
+
 def test_direct_convolution_is_the_reference():
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal((1, 6, 6, 4), np.float32), rng.standard_normal((3, 3, 4, 5), np.float32)

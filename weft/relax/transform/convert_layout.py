@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arith import Analyzer
 from weft.ir import (
     Attrs,
     Call,
@@ -25,10 +26,14 @@ from weft.ir import (
     ShapeExpr,
     TensorType,
     Tuple,
+    Var,
     as_int,
+    const,
     constant,
     function_pass,
     shape_expr,
+    substitute,
+    walk,
 )
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
@@ -218,10 +223,10 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     tile = _winograd_tile(s, call, kernel)
     if tile:
         new = Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
-        moved = constant(winograd_weight(kernel, tile, s.panel))
+        moved = constant(winograd_weight(kernel, tile, _panel(s, channels)))
         return Call(Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if groups == 1:
-        panel = min(s.panel, _round_up(channels, 16)) if channels < s.panel else s.panel
+        panel = _panel(s, channels)
         group = s.dot_group(call)
         packed, layout = pack_conv_weight(kernel, panel, group), f"OHWI{panel}o" + (f"{group}i" if group > 1 else "")
     elif kernel.shape[1] == 1 and groups == channels:
@@ -237,14 +242,31 @@ def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
     attrs, ty = call.attrs, call.ty
     o, c = kernel.shape[:2]
     plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
-    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or kernel.shape[2:] != (3, 3) or c % 16 or o % 16:
+    if not s.winograd or not plain or attrs.get("groups", 1) != 1 or kernel.shape[2:] != (3, 3) or c % 16:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
-    sizes = [as_int(d) for d in ty.shape]
-    if sizes[2] is None or sizes[3] is None:
-        return 0
-    return winograd_tile((sizes[0] or 1, sizes[2], sizes[3]), (c, o))
+    n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
+    return winograd_tile((n, h, w), (c, _round_up(o, _panel(s, o))))
+
+
+_LIKELY_SIZE = 224
+"""What is taken for an unknown height or width of an input where sizes decide."""
+
+
+def _likely(size: Any, unknown: int) -> int:
+    """Return a size, with `unknown` in place of its variables."""
+    known = as_int(size)
+    if known is not None:
+        return known
+    variables = {v for v in walk(size) if isinstance(v, Var)}
+    found = as_int(Analyzer().simplify(substitute(size, {v: const(unknown, v.dtype) for v in variables})))
+    return found if found is not None and found > 0 else unknown
+
+
+def _panel(s: _Layouts, channels: int) -> int:
+    """Choose the width of panels: no wider than the output's channels need."""
+    return min(s.panel, _round_up(channels, 16))
 
 
 def _round_up(n: int, multiple: int) -> int:
