@@ -3,6 +3,10 @@
 // One job is open at a time. `state_` packs it: [generation:32 | open:1 | workers inside:31]. A worker joins by adding
 // one to `inside` while `open` is set, so the caller only waits for workers that really came; a worker that wakes
 // late finds the job closed and goes back to sleep. The job lives in the pool, never on a caller's stack.
+//
+// A loop is cut into one part for each thread. A thread takes pieces of its own part first, so that what the same
+// iterations of loop after loop read stays in its cache, and then of what others have left. Loops run forwards and
+// backwards in turn: the next one begins with what the last one has just used.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -137,29 +141,21 @@ class ThreadPool {
   int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
     int threads = size();
     bool free = false;
-    if (extent <= grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
+    if (extent < 2 * grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
       return body(0, extent, ctx);
     }
-    int64_t pieces = static_cast<int64_t>(threads) * kChunksPerThread;
-    int64_t chunk = (extent + pieces - 1) / pieces;
-    job_.body = body;
-    job_.ctx = ctx;
-    job_.extent = extent;
-    job_.chunk = chunk < grain ? grain : chunk;
-    job_.next.store(0, std::memory_order_relaxed);
-    job_.rc.store(0, std::memory_order_relaxed);
-    job_.error = nullptr;
-    int64_t useful = (extent + job_.chunk - 1) / job_.chunk;
+    int parts = job_.cut(body, ctx, extent, grain, threads);
     start_workers(threads - 1);
     make_room();
-    job_.seats.store(static_cast<int>(useful < threads ? useful : threads) - 1, std::memory_order_relaxed);
+    job_.seats.store(parts - 1, std::memory_order_relaxed);
     uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
+    job_.backwards = (generation & 1) != 0;
     state_.store(generation << 32 | kOpen, std::memory_order_seq_cst);
     signal_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, static_cast<int>(useful) - 1);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, parts - 1);
 
     in_parallel = true;
-    work();
+    work(0);
     in_parallel = false;
 
     uint64_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
@@ -185,15 +181,61 @@ class ThreadPool {
   static constexpr uint64_t kOpen = uint64_t{1} << 31;
   static constexpr uint64_t kInside = kOpen - 1;
 
+  // What is left of a part, as [end:32 | begin:32] in units of `Job::unit` iterations, in a cache line of its own.
+  struct alignas(64) Part {
+    std::atomic<uint64_t> left{0};
+
+    // Take a piece off the front or the back; what would remain is not shorter than `least`.
+    bool take(bool back, uint32_t piece, uint32_t least, uint32_t* begin, uint32_t* end) {
+      uint64_t old = left.load(std::memory_order_relaxed), rest;
+      do {
+        *begin = static_cast<uint32_t>(old), *end = static_cast<uint32_t>(old >> 32);
+        uint32_t length = *end - *begin;
+        if (length == 0) return false;
+        if (length < uint64_t{piece} + least) piece = length;
+        if (back) {
+          *begin = *end - piece;
+          rest = (old & UINT32_MAX) | uint64_t{*begin} << 32;
+        } else {
+          *end = *begin + piece;
+          rest = (old & ~uint64_t{UINT32_MAX}) | *end;
+        }
+      } while (!left.compare_exchange_weak(old, rest, std::memory_order_relaxed));
+      return true;
+    }
+  };
+
   struct Job {
     weft_parallel_body body = nullptr;
     void* ctx = nullptr;
     int64_t extent = 0;
-    int64_t chunk = 0;
-    alignas(64) std::atomic<int64_t> next{0};
+    int64_t unit = 1;  // 1 but for loops of more than 2^31 iterations
+    uint32_t least = 1;  // units of the shortest piece
+    uint32_t piece = 1;
+    int parts = 0;
+    bool backwards = false;
     std::atomic<int32_t> rc{0};
     std::atomic<int> seats{0};
     TVMFFIObjectHandle error = nullptr;
+    Part part[kMaxThreads];
+
+    // Set a loop up, and return the number of its parts.
+    int cut(weft_parallel_body loop, void* context, int64_t iterations, int64_t grain, int threads) {
+      body = loop, ctx = context, extent = iterations;
+      unit = 1 + (extent >> 31);
+      int64_t units = (extent + unit - 1) / unit, shortest = (grain + unit - 1) / unit;
+      parts = static_cast<int>(units / shortest < threads ? units / shortest : threads);
+      if (parts < 1) parts = 1;
+      int64_t chunk = (units + parts * kChunksPerThread - 1) / (parts * kChunksPerThread);
+      least = static_cast<uint32_t>(shortest), piece = chunk < shortest ? least : static_cast<uint32_t>(chunk);
+      for (int64_t i = 0; i < parts; ++i) {
+        uint64_t begin = static_cast<uint64_t>(i * units / parts), end = static_cast<uint64_t>((i + 1) * units / parts);
+        part[i].left.store(end << 32 | begin, std::memory_order_relaxed);
+      }
+      rc.store(0, std::memory_order_relaxed);
+      error = nullptr;
+      return parts;
+    }
   };
 
   ThreadPool() : size_(default_threads()) {}
@@ -270,7 +312,7 @@ class ThreadPool {
       if ((state >> 32) != done) {
         done = state >> 32;
         if (join(state)) {
-          work();
+          work(static_cast<int>(&self - workers_) + 1);
           state_.fetch_sub(1, std::memory_order_acq_rel);
         }
         continue;
@@ -299,25 +341,31 @@ class ThreadPool {
     return false;
   }
 
-  void work() {
-    while (true) {
-      int64_t begin = job_.next.fetch_add(job_.chunk, std::memory_order_relaxed);
-      if (begin >= job_.extent) return;
-      int64_t end = job_.extent - begin < job_.chunk ? job_.extent : begin + job_.chunk;
-      int32_t rc = job_.body(begin, end, job_.ctx);
-      if (rc == 0) continue;
-      // The raised error is per thread: carry the first one to the caller, drop the others.
-      TVMFFIObjectHandle error = nullptr;
-      TVMFFIErrorMoveFromRaised(&error);
-      int32_t none = 0;
-      if (job_.rc.compare_exchange_strong(none, rc, std::memory_order_acq_rel)) {
-        job_.error = error;
-      } else if (error != nullptr) {
-        TVMFFIObjectDecRef(error);
+  // Do the part of thread `index`, then pieces from the far ends of the others'.
+  void work(int index) {
+    int first = index == 0 ? 0 : 1 + (index - 1) % (job_.parts - 1);  // who comes has a seat: there are two parts
+    for (int i = 0; i < job_.parts; ++i) {
+      Part& part = job_.part[(first + i) % job_.parts];
+      uint32_t begin, end;
+      while (part.take(job_.backwards == (i == 0), job_.piece, job_.least, &begin, &end)) {
+        int64_t last = end * job_.unit;
+        int32_t rc = job_.body(begin * job_.unit, last < job_.extent ? last : job_.extent, job_.ctx);
+        if (rc != 0) return fail(rc);
       }
-      job_.next.store(job_.extent, std::memory_order_relaxed);
-      return;
     }
+  }
+
+  // The raised error is per thread: carry the first one to the caller, drop the others. Nobody begins a piece any more.
+  void fail(int32_t rc) {
+    TVMFFIObjectHandle error = nullptr;
+    TVMFFIErrorMoveFromRaised(&error);
+    int32_t none = 0;
+    if (job_.rc.compare_exchange_strong(none, rc, std::memory_order_acq_rel)) {
+      job_.error = error;
+    } else if (error != nullptr) {
+      TVMFFIObjectDecRef(error);
+    }
+    for (int i = 0; i < job_.parts; ++i) job_.part[i].left.store(0, std::memory_order_relaxed);
   }
 
   // The child of a fork has none of the workers: forget them; the next loop starts its own.

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -49,6 +50,50 @@ def test_every_iteration_once(threads, extent, grain):
         assert all(e - b >= grain for b, e in pieces[:-1])
     if threads == 1 and extent:
         assert len(pieces) == 1
+
+
+def test_more_iterations_than_fit_in_32_bits(threads):
+    pieces = covered(3 << 32, 1 << 20)
+    assert pieces[0][0] == 0 and pieces[-1][1] == 3 << 32
+    assert all(end == begin for (_, end), (begin, _) in zip(pieces, pieces[1:], strict=False))
+    assert len(pieces) == 1 or len(pieces) >= threads
+
+
+def test_a_thread_has_its_part_again_forwards_and_backwards_in_turn():
+    set_num_threads(2)
+    caller, pieces = threading.get_ident(), []
+
+    @BODY
+    def body(begin, end, _ctx):
+        if threading.get_ident() == caller:
+            pieces.append((begin, end))
+        time.sleep(0.002)
+        return 0
+
+    ends = set()
+    for _ in range(2):
+        pieces.clear()
+        assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
+        assert len({begin < 60 for begin, _ in pieces[:3]}) == 1
+        ends.add(pieces[0][0] if pieces[0][0] == 0 else pieces[0][1])
+    assert ends == {0, 60}
+    set_num_threads(0)
+
+
+def test_what_a_slow_thread_leaves_is_done_by_others():
+    set_num_threads(2)
+    caller, done = threading.get_ident(), {True: 0, False: 0}
+
+    @BODY
+    def body(begin, end, _ctx):
+        mine = threading.get_ident() == caller
+        done[mine] += end - begin
+        time.sleep(0.0 if mine else 0.2)
+        return 0
+
+    assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
+    assert done[True] + done[False] == 120 and done[True] >= 100
+    set_num_threads(0)
 
 
 def test_nested_runs_inline(threads):

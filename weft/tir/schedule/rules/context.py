@@ -20,6 +20,12 @@ __all__ = ["MIN_TASK", "STREAM_BYTES", "RuleContext"]
 MIN_TASK = 16384
 """Work of a task worth giving to another thread, in units of :func:`element_cost`: some two microseconds."""
 
+_TASK_SCALES = (0.25, 1, 4, 0)
+"""Sizes of tasks to try, in multiples of ``MIN_TASK``; 0 keeps everything on one thread."""
+
+_LARGE = 32 * MIN_TASK
+"""Work that is always worth more than one thread."""
+
 STREAM_BYTES = 1 << 23
 """Outputs from this size on are written past the caches."""
 
@@ -109,10 +115,13 @@ class RuleContext:
         n = self.constant(loop)
         if self.cores < 2 or (n is not None and n < 2):
             return
-        if n is not None and work is not None and n * work < 2 * MIN_TASK:
+        scale = self.choose(
+            "tasks", _TASK_SCALES if n is None or work is None or n * work < _LARGE else _TASK_SCALES[:3], 1
+        )
+        if scale == 0 or (n is not None and work is not None and n * work < 2 * MIN_TASK * scale):
             return
         self.sch.parallel(loop)
-        grain = 1 if work is None else max(1, MIN_TASK // max(work, 1))
+        grain = 1 if work is None else max(1, int(MIN_TASK * scale) // max(work, 1))
         if grain > 1:
             self.sch.annotate(loop, "pragma_grain", grain)
 

@@ -80,7 +80,7 @@ class _Product:
         columns = self.extents[c.vector]
         panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
-        self.streamed = panel is not None and self._is_streamed(rows)
+        self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
@@ -102,7 +102,7 @@ class _Product:
             row = self.sch.add_unit_loop(loop_of[c.vector])
             rows = ctx.extent(row)
         parts = row_parts(rows, tile)
-        rows_first = self._rows_first(rows, columns)
+        rows_first = ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
         tiles = self._tile_sink(sink, row, loop_of[c.vector], parts, tile, rows_first)
         self._place(tiles, tile)
         done = {self.rv.name, sink.name, *self.copies, *[s.name for s, _, _ in tiles]}
@@ -301,7 +301,9 @@ class _Product:
         sch = self.sch
         column = next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
         (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
-        _, phase = sch.split(step, [None, _PARTIAL_SUMS])
+        n = self.ctx.constant(step) or 1
+        sums = self.ctx.choose("partial_sums", [s for s in (2, 4, 8) if n % s == 0], _PARTIAL_SUMS)
+        _, phase = sch.split(step, [None, sums])
         part = sch.rfactor(phase, 0)
         for block in (anchor, part):
             sch.compute_at(block, tile_loop)
@@ -320,7 +322,8 @@ class _Product:
             for x in [*others, *vectors, *([steps] if block is anchor else [])]:
                 sch.unroll(x)
             if block is part:
-                sch.annotate(steps, PREFETCH_MARK, _PREFETCH_BYTES)
+                ahead = self.ctx.choose("prefetch_bytes", (1024, 2048, 8192), _PREFETCH_BYTES)
+                sch.annotate(steps, PREFETCH_MARK, ahead)
             sch.decompose_reduction(block, steps)
 
     def _loops_by_place(self, block: BlockRV) -> list[tuple[LoopRV, int]]:

@@ -164,10 +164,12 @@ def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:
     n = ctx.constant(row)
     most = 7 if ctx.registers >= 32 else 4
     if n is None:
-        return 4
-    if n <= most:
-        return n
-    return next((t for t in range(most, 2, -1) if n % t == 0), 4)
+        best = 4
+    elif n <= most:
+        best = n
+    else:
+        best = next((t for t in range(most, 2, -1) if n % t == 0), 4)
+    return ctx.choose("pixels", [t for t in (2, 3, 4, 5, 6, 7, 8, 10, 14) if n is None or t <= n], best)
 
 
 def _sum(ctx: RuleContext, rv: BlockRV, place: LoopRV, c: Contraction) -> None:
@@ -207,6 +209,7 @@ def _task_loop(ctx: RuleContext, sink: BlockRV, rest: list[LoopRV], padding: Blo
         return ctx.fuse(_nested(ctx, sink, outer))
     n = ctx.constant(outer[-1])
     together = _ROWS_TOGETHER if n is None or n >= 2 * _ROWS_TOGETHER else max(1, -(-n // (2 * ctx.cores)))
+    together = ctx.choose("rows_a_task", [t for t in (2, 4, 8, 16, 32) if n is None or t <= n], together)
     row_task, _ = ctx.sch.split(outer[-1], [None, together])
     return ctx.fuse(_nested(ctx, sink, [*outer[:-1], row_task]))
 

@@ -35,7 +35,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     row = ctx.fuse(outer)
     n = ctx.constant(inner)
     flat = row is None
-    main, _ = ctx.vectorize_loop(inner, lanes)
+    main, _ = ctx.vectorize_loop(inner, lanes, ctx.choose("unroll", (1, 2, 4), 1))
     if flat:
         if main is not inner:
             ctx.stream(main, rv)
@@ -122,7 +122,8 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
 def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
     """Walk square tiles, so that the lines that a strided load touches are used whole while they are cached."""
     sch = ctx.sch
-    lanes = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
+    widest = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
+    lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])

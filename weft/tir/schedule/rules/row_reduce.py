@@ -189,6 +189,7 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     outer, inner = _order_rows(ctx, loops, rows)
     row = ctx.fuse(outer) if outer else (sch.add_unit_loop(loops[0]) if loops else sch.add_unit_loop(sink))
     assert row is not None
+    unroll = ctx.choose("unroll", (1, 2, 4, 8), _UNROLL)
     stages: list[str] = []
     for name in names:
         block = ctx.sch.state.realize(name).block
@@ -201,9 +202,9 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
         if is_reduction_block(ctx.block(rv)):
             _inner_reduction(ctx, rv, 1)
         else:
-            vectorize_spatial(ctx, rv, 1, _UNROLL)
+            vectorize_spatial(ctx, rv, 1, unroll)
     if inner:
-        vectorize_spatial(ctx, sink, 1, _UNROLL)
+        vectorize_spatial(ctx, sink, 1, unroll)
         ctx.stream(row, sink)
     ctx.parallel(row, work)
 
@@ -236,7 +237,9 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     n = ctx.constant(fused)
     if n is not None and n < 2 * lanes:
         return [name]
-    width = lanes * (_ACCUMULATORS if n is None or n >= _ACCUMULATORS * lanes else 1)
+    accumulators = _ACCUMULATORS if n is None or n >= _ACCUMULATORS * lanes else 1
+    options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
+    width = lanes * ctx.choose("accumulators", options, accumulators)
     total, first_width = ctx.extent(fused), width
     _, inner = sch.split(fused, [None, width])
     stages = [sch.rfactor(inner, len(block.writes[0].buffer.shape)).name]
@@ -335,7 +338,8 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
         for iv in ctx.block(BlockRV(name)).iter_vars:
             if iv.iter_type == "reduce" and iv.dom is not None:
                 per_output *= as_int(iv.dom.extent) or 64
-    tile = lanes * _vectors_a_strip(ctx, width, lanes, len(names))
+    strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
+    tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     inner = [x for i, x in enumerate(loops) if i not in rows]
     if width is not None and width <= lanes:

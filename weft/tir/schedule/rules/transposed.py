@@ -99,7 +99,8 @@ def _tile(
     channels: list[LoopRV] = []
     if channel is not None and channel in loop_of:
         n = ctx.constant(loop_of[channel])
-        together = next((c for c in (_CHANNELS_TOGETHER, 4, 2) if n is not None and n % c == 0), 1)
+        options = [c for c in (_CHANNELS_TOGETHER, 4, 2, 1) if c == 1 or (n is not None and n % c == 0)]
+        together = ctx.choose("channels", options, options[0])
         channels = sch.split(loop_of[channel], [None, together])
     rows, phases = [], []
     for v in spatial[:-1]:
