@@ -1,0 +1,232 @@
+"""Measuring in other processes: a candidate that crashes or hangs costs its process and nothing else."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import weft
+from weft.error import WeftError
+from weft.ir import save_json
+from weft.tir import PrimFunc
+from weft.tune.worker import Case, send
+
+__all__ = ["Measured", "Measurer", "Process", "WorkerCrashed", "WorkerError", "WorkerHung"]
+
+_COMPILE_SECONDS = 30.0
+_RUN_SECONDS = 5.0
+_START_SECONDS = 60.0
+_KERNEL = "candidate"
+
+
+class WorkerError(WeftError):
+    """A request could not be answered; the process lives."""
+
+
+class WorkerCrashed(WorkerError):
+    """The process ended while it worked on a request."""
+
+
+class WorkerHung(WorkerError):
+    """The process did not answer in time and was ended."""
+
+
+class Process:
+    """A process that answers one request at a time; started when it is needed, again after it crashed or hung."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        found = str(Path(weft.__file__).parent.parent)
+        path = os.pathsep.join([found, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = {**os.environ, "PYTHONPATH": path, "WEFT_JIT": "0", **(environment or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the process where there is none."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "weft.tune.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self.environment,
+                process_group=0,  # an interrupt from the keyboard is for the tuner
+            )
+        return self.process
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Send a request and wait for the reply.
+
+        Raises
+        ------
+        WorkerError
+            When it failed; WorkerCrashed or WorkerHung when that took the process along.
+        """
+        self.tell(request)
+        return self.reply(seconds)
+
+    def tell(self, request: Mapping[str, Any]) -> None:
+        """Send a request."""
+        stdin = self.start().stdin
+        assert stdin is not None
+        try:
+            send(stdin, dict(request))
+        except BrokenPipeError as e:
+            raise WorkerCrashed(f"the process ended, {self._end()}") from e
+
+    def reply(self, seconds: float) -> dict[str, Any]:
+        """Wait for the reply to the last request."""
+        deadline = time.monotonic() + seconds
+        (size,) = struct.unpack("<q", self._read(8, deadline, seconds))
+        reply = pickle.loads(self._read(size, deadline, seconds))
+        if "error" in reply:
+            raise WorkerError(reply["error"])
+        return reply
+
+    def _read(self, size: int, deadline: float, seconds: float) -> bytes:
+        assert self.process is not None and self.process.stdout is not None
+        pipe = self.process.stdout.fileno()
+        data = bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(pipe, selectors.EVENT_READ)
+            while len(data) < size:
+                if not ready.select(max(0.0, deadline - time.monotonic())):
+                    self.stop()
+                    raise WorkerHung(f"no answer in {seconds:.0f} s")
+                part = os.read(pipe, min(size - len(data), 1 << 20))
+                if not part:
+                    raise WorkerCrashed(f"the process ended, {self._end()}")
+                data += part
+        return bytes(data)
+
+    def _end(self) -> str:
+        assert self.process is not None
+        code = self.process.wait()
+        self.stop()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def stop(self) -> None:
+        """End the process."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except BrokenPipeError:
+                        pass
+
+
+class Measured(NamedTuple):
+    """What became of a candidate: its time as a share of the untuned kernel's and in microseconds, or why not."""
+
+    state: str
+    ratio: float | None = None
+    us: float | None = None
+    why: str = ""
+
+
+class Measurer:
+    """Compiles and measures candidates of one kernel after another.
+
+    Parameters
+    ----------
+    target : Target
+        What to compile for; this machine has to run it.
+    threads : int
+        Threads of kernels.
+    builders : int
+        Processes that compile; the first of them measures.
+    cold_bytes : int
+        Weights are read from copies that are as large together, so that caches do not hold them.
+    """
+
+    def __init__(self, target: Any, threads: int, builders: int = 2, cold_bytes: int = 64 << 20) -> None:
+        self.target, self.cold_bytes = str(target), cold_bytes
+        environment = {"WEFT_NUM_THREADS": str(threads)}
+        self.processes = [Process(environment) for _ in range(max(1, builders))]
+        self._prepared: dict[str, Any] | None = None
+        self._ready = False
+        self.default_us = 0.0
+
+    def __enter__(self) -> Measurer:
+        for process in self.processes:
+            process.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for process in self.processes:
+            process.stop()
+
+    def compile(self, functions: Sequence[PrimFunc]) -> list[bytes | WorkerError]:
+        """Compile scheduled functions, on all processes at once; for each its code, or what went wrong."""
+        results: dict[int, bytes | WorkerError] = {}
+        waiting = list(enumerate(functions))
+        while waiting:
+            now, waiting = waiting[: len(self.processes)], waiting[len(self.processes) :]
+            asked: list[tuple[int, Process]] = []
+            for (i, func), process in zip(now, self.processes, strict=False):
+                text = save_json(func.with_attr("global_symbol", _KERNEL))
+                try:
+                    process.tell({"do": "compile", "func": text, "target": self.target})
+                    asked.append((i, process))
+                except WorkerError as e:
+                    results[i] = e
+            for i, process in asked:
+                try:
+                    results[i] = process.reply(_COMPILE_SECONDS + _START_SECONDS)["code"]
+                except WorkerError as e:
+                    results[i] = e
+            self._ready = self._ready and self.processes[0].process is not None
+        return [results[i] for i in range(len(functions))]
+
+    def prepare(self, default: PrimFunc, cases: Sequence[Case]) -> float:
+        """Take up a kernel: `default` is the scheduled function that candidates have to beat; returns microseconds.
+
+        Raises
+        ------
+        WorkerError
+            When it cannot be compiled or run.
+        """
+        (code,) = self.compile([default])
+        if isinstance(code, WorkerError):
+            raise code
+        self._prepared = {"do": "prepare", "code": code, "name": _KERNEL, "cases": list(cases),
+                          "cold_bytes": self.cold_bytes}  # fmt: skip
+        self._ready = False
+        self._make_ready()
+        return self.default_us
+
+    def _make_ready(self) -> None:
+        if not self._ready and self._prepared is not None:
+            self.default_us = self.processes[0].ask(self._prepared, _RUN_SECONDS + _START_SECONDS)["us"]
+            self._ready = True
+
+    def measure(self, code: bytes | WorkerError, rounds: int = 7) -> Measured:
+        """Compare a compiled candidate with the kernel that was prepared."""
+        try:
+            if isinstance(code, WorkerError):
+                raise code
+            self._make_ready()
+            seconds = _RUN_SECONDS + 4 * rounds * (self.default_us / 1e6 + 0.002)
+            reply = self.processes[0].ask({"do": "measure", "code": code, "name": _KERNEL, "rounds": rounds}, seconds)
+        except WorkerHung as e:
+            self._ready = False
+            return Measured("hung", why=e.what)
+        except WorkerCrashed as e:
+            self._ready = False
+            return Measured("crashed", why=e.what)
+        except WorkerError as e:
+            return Measured("failed", why=e.what)
+        if "wrong" in reply:
+            return Measured("wrong", why=reply["wrong"])
+        return Measured("measured", reply["ratio"], reply["us"])

@@ -1,0 +1,195 @@
+"""The process in which candidates are compiled and measured: ``python -m weft.tune.worker``.
+
+It reads requests from standard input and writes replies to standard output, pickled, each behind its length. What a
+kernel does to the process, to crash it, to hang it, to print, is nothing to the tuner. Requests, by ``do``:
+
+``compile``: ``func`` (JSON of a scheduled function), ``target`` -> ``code``
+``prepare``: ``code``, ``name``, ``cases`` (:class:`Case`), ``cold_bytes`` -> ``us``, of the kernel that others are
+compared with
+``measure``: ``code``, ``name``, ``rounds`` -> ``ratio``, ``us``, or ``wrong``, what differs
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import statistics
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from weft.ir import load_json
+from weft.runtime import Tensor, numpy_dtype, tensor
+from weft.target import Target, compile_func, load_objects
+
+__all__ = ["Argument", "Case", "main", "receive", "send"]
+
+_SAMPLE_NS = 1_000_000
+"""How long one sample takes at least, in calls one after another."""
+
+_HOPELESS = 1.15
+"""A candidate that takes this much longer in the first rounds is not measured on."""
+
+_FIRST_ROUNDS = 3
+
+
+class Argument(NamedTuple):
+    """An argument of a kernel: a tensor of random values, or with ``dtype`` ``"int"`` the number ``shape[0]``.
+
+    ``written``: the kernel stores into it. ``cold``: no cache holds it when the kernel is called, such as the weights
+    of a large model.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    written: bool = False
+    cold: bool = False
+
+
+class Case(NamedTuple):
+    """A call of a kernel to be measured, and how often it occurs."""
+
+    arguments: tuple[Argument, ...]
+    count: int = 1
+
+
+def send(pipe: BinaryIO, value: Any) -> None:
+    """Write a value."""
+    data = pickle.dumps(value)
+    pipe.write(struct.pack("<q", len(data)) + data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> Any:
+    """Read a value; None at the end."""
+    head = pipe.read(8)
+    return pickle.loads(pipe.read(struct.unpack("<q", head)[0])) if len(head) == 8 else None
+
+
+class _Prepared:
+    """One call of the kernel under test: sets of arguments, and what the untuned kernel returns."""
+
+    def __init__(self, case: Case, cold_bytes: int) -> None:
+        rng = np.random.default_rng(0)
+        self.count = case.count
+        self.initial = [_random(rng, a) for a in case.arguments]
+        self.written = [i for i, a in enumerate(case.arguments) if a.written]
+        cold = [i for i, a in enumerate(case.arguments) if a.cold and not a.written and a.dtype != "int"]
+        size = sum(self.initial[i].nbytes for i in cold)
+        copies = max(1, min(64, -(-cold_bytes // size))) if size else 1
+        shared = [tensor(v) if isinstance(v, np.ndarray) else v for v in self.initial]
+        self.sets: list[list[Any]] = [shared]
+        for _ in range(copies - 1):
+            self.sets.append([tensor(v) if i in cold else shared[i] for i, v in enumerate(self.initial)])
+        self.turn = 0
+        self.calls = 1
+        self.expected: list[np.ndarray] = []
+
+    def results(self, kernel: Callable[..., Any]) -> list[np.ndarray]:
+        """Run a kernel on fresh outputs and return them."""
+        arguments = self.sets[0]
+        for i in self.written:
+            assert isinstance(arguments[i], Tensor)
+            arguments[i].copyfrom(self.initial[i])
+        kernel(*arguments)
+        return [arguments[i].numpy().copy() for i in self.written]
+
+    def sample_us(self, kernel: Callable[..., Any]) -> float:
+        """Time some calls; microseconds a call."""
+        sets, n = self.sets, len(self.sets)
+        start = time.perf_counter_ns()
+        for _ in range(self.calls):
+            self.turn = (self.turn + 1) % n
+            kernel(*sets[self.turn])
+        return (time.perf_counter_ns() - start) / self.calls / 1e3
+
+
+class _Worker:
+    """What the process remembers between requests."""
+
+    def __init__(self) -> None:
+        self.cases: list[_Prepared] = []
+        self.kernel: Any = None
+
+    def compile(self, func: str, target: str) -> dict[str, Any]:
+        return {"code": compile_func(load_json(func), Target(target))}
+
+    def prepare(self, code: bytes, name: str, cases: Sequence[Case], cold_bytes: int) -> dict[str, Any]:
+        self.kernel = load_objects([code], [name])[name]
+        self.cases = [_Prepared(case, cold_bytes) for case in cases]
+        for case in self.cases:
+            case.expected = case.results(self.kernel)
+            once = min(case.sample_us(self.kernel) for _ in range(3))
+            case.calls = max(1, min(200, int(_SAMPLE_NS / 1e3 / max(once, 0.1))))
+        us = sum(case.count * min(case.sample_us(self.kernel) for _ in range(5)) for case in self.cases)
+        return {"us": us}
+
+    def measure(self, code: bytes, name: str, rounds: int) -> dict[str, Any]:
+        """Compare a kernel with the untuned one, in turns."""
+        kernel = load_objects([code], [name])[name]
+        for case in self.cases:
+            wrong = _difference(case.results(kernel), case.expected)
+            if wrong:
+                return {"wrong": wrong}
+        mine: list[float] = []
+        plain: list[float] = []
+        for i in range(rounds):
+            order = [(kernel, mine), (self.kernel, plain)]
+            for function, taken in order if i % 2 else reversed(order):
+                taken.append(sum(case.count * case.sample_us(function) for case in self.cases))
+            if i + 1 == _FIRST_ROUNDS and min(mine) > _HOPELESS * min(plain):
+                break
+        ratio = max(min(mine) / min(plain), statistics.median(mine) / statistics.median(plain))
+        return {"ratio": ratio, "us": min(mine)}
+
+
+def _random(rng: np.random.Generator, argument: Argument) -> Any:
+    """Make values: normal floats; small integers, which are valid indices too."""
+    if argument.dtype == "int":
+        return argument.shape[0]
+    dtype = numpy_dtype(argument.dtype)
+    if dtype.kind == "f" or dtype.name.startswith(("bfloat", "float")):
+        return rng.standard_normal(argument.shape, np.float32).astype(dtype)
+    low, high = (0, 2) if dtype.itemsize > 1 or dtype.kind == "b" else (0, 100)
+    return rng.integers(low, high, argument.shape).astype(dtype)
+
+
+def _difference(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+    """Say where results are not what the untuned kernel computes; empty where they are."""
+    for n, (a, b) in enumerate(zip(found, expected, strict=True)):
+        exact = b.dtype.kind in "iub"
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        finite = np.isfinite(y)
+        if not np.array_equal(finite, np.isfinite(x)):
+            return f"output {n} is not finite where it was, or the other way round"
+        scale = float(np.abs(y[finite]).max(initial=0.0))
+        error = float(np.abs(x[finite] - y[finite]).max(initial=0.0))
+        if error > (0.0 if exact else scale * (2e-2 if b.dtype.itemsize < 4 else 1e-4)):
+            return f"output {n} differs by {error:.3g}, its largest is {scale:.3g}"
+    return ""
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # die with the tuner
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what kernels print is no reply
+    worker = _Worker()
+    while (request := receive(requests)) is not None:
+        action = {"compile": worker.compile, "prepare": worker.prepare, "measure": worker.measure}[request.pop("do")]
+        try:
+            reply: dict[str, Any] = action(**request)
+        except Exception as e:
+            reply = {"error": f"{type(e).__name__}: {e}"}
+        send(replies, reply)
+
+
+if __name__ == "__main__":
+    main()
