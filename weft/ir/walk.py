@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from weft.ir.node import Node
 
 __all__ = ["children", "post_order", "rebuild", "rewrite", "substitute", "walk"]
@@ -16,33 +18,54 @@ __all__ = ["children", "post_order", "rebuild", "rewrite", "substitute", "walk"]
 N = TypeVar("N")
 
 
+class _ChildFields(dict[type, "tuple[str, ...] | None"]):
+    """The fields of each class of nodes that may hold nodes; None for any other class. Asked once per class."""
+
+    def __missing__(self, cls: type) -> tuple[str, ...] | None:
+        found = None
+        if issubclass(cls, Node):
+            kinds = {
+                f: str(a) for base in reversed(cls.__mro__) for f, a in vars(base).get("__annotations__", {}).items()
+            }
+            found = tuple(f for f in cls.__struct_fields__ if kinds.get(f) not in _PLAIN)
+        self[cls] = found
+        return found
+
+
+_PLAIN = frozenset(("str", "int", "float", "bool", "str | None", "Span | None", "ForKind"))
+_FIELDS = _ChildFields()
+
+
 def children(node: Any) -> Iterator[Node]:
     """Yield the nodes that are fields of `node`, or stand in tuples that are."""
-    stack: list[Any] = (
-        [getattr(node, f) for f in reversed(node.__struct_fields__)] if isinstance(node, Node) else [node]
-    )
+    fields = _FIELDS[type(node)]
+    stack: list[Any] = [node] if fields is None else [getattr(node, f) for f in fields[::-1]]
     while stack:
         value = stack.pop()
-        if isinstance(value, Node):
+        if _FIELDS[type(value)] is not None:
             yield value
         elif type(value) is tuple:
-            stack.extend(reversed(value))
+            stack.extend(value[::-1])
 
 
 def walk(node: Any) -> Iterator[Node]:
     """Yield `node` and everything below it, parents first; a shared subtree is yielded once."""
+    known = _FIELDS
     seen: set[int] = set()
     stack: list[Any] = [node]
     while stack:
         value = stack.pop()
-        if isinstance(value, Node):
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            yield value
-            stack.extend(reversed([getattr(value, f) for f in value.__struct_fields__]))
-        elif type(value) is tuple:
-            stack.extend(reversed(value))
+        fields = known[type(value)]
+        if fields is None:
+            if type(value) is tuple:
+                stack.extend(value[::-1])
+            continue
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        yield value
+        for f in fields[::-1]:
+            stack.append(getattr(value, f))
 
 
 def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
@@ -50,11 +73,12 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
     seen: set[int] = set()
 
     def go(value: Any) -> None:
-        if isinstance(value, Node):
+        fields = _FIELDS[type(value)]
+        if fields is not None:
             if id(value) in seen:
                 return
             seen.add(id(value))
-            for f in value.__struct_fields__:
+            for f in fields:
                 go(getattr(value, f))
             visit(value)
         elif type(value) is tuple:
@@ -65,21 +89,22 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
 
 
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Node):
-        return f(value)
-    if type(value) is tuple and value:
-        new = tuple([_map_value(x, f) for x in value])
-        return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+    if type(value) is not tuple:
+        return value if _FIELDS[type(value)] is None else f(value)
+    new = [_map_value(x, f) if _FIELDS[type(x)] is None else f(x) for x in value]
+    for a, b in zip(new, value, strict=True):
+        if a is not b:
+            return tuple(new)
     return value
 
 
 def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     """Return `node` with ``f`` applied to each child node; `node` itself if no child changed."""
+    known = _FIELDS
     changed: dict[str, Any] | None = None
-    fields = node.__struct_fields__  # type: ignore[attr-defined]
-    for name in fields:
+    for name in known[type(node)] or ():
         old = getattr(node, name)
-        if isinstance(old, Node):
+        if known[type(old)] is not None:
             new = f(old)
         elif type(old) is tuple and old:
             new = _map_value(old, f)
@@ -87,11 +112,10 @@ def rebuild(node: N, f: Callable[[Any], Any]) -> N:
             continue
         if new is not old:
             if changed is None:
-                changed = {}
-            changed[name] = new
-    if changed is None:
-        return node
-    return type(node)(**{n: changed[n] if n in changed else getattr(node, n) for n in fields})
+                changed = {name: new}
+            else:
+                changed[name] = new
+    return node if changed is None else replace(node, **changed)  # type: ignore[type-var]
 
 
 def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> N:
@@ -113,7 +137,7 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
     memo: dict[int, tuple[Any, Any]] = {}
 
     def go(value: Any) -> Any:
-        if not isinstance(value, Node):
+        if _FIELDS[type(value)] is None:
             return _map_value(value, go)
         hit = memo.get(id(value))
         if hit is not None:
