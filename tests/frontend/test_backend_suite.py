@@ -17,13 +17,14 @@ from weft.frontend.onnx import from_onnx
 
 OPERATORS = """
     Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv
-    ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor Gather
-    GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish
-    Identity If InstanceNormalization LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max
-    MaxPool Mean Min Mish Mod Mul Neg Not OneHot Or PRelu Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax
-    ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Round ScatterElements ScatterND Selu Shape Sigmoid
-    Sign Sin Size Slice Softmax Softplus SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu
-    Unsqueeze Where Xor
+    ConvInteger ConvTranspose Cos CumSum DepthToSpace DequantizeLinear Div Dropout DynamicQuantizeLinear Einsum Elu
+    Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool
+    Greater GreaterOrEqual HardSigmoid HardSwish Identity If InstanceNormalization LSTM LayerNormalization LeakyRelu
+    Less LessOrEqual Log LogSoftmax MatMul MatMulInteger Max MaxPool Mean Min Mish Mod Mul Neg Not OneHot Or PRelu
+    Pad Pow QLinearConv QLinearMatMul QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum Relu Reshape Resize Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin
+    Size Slice Softmax Softplus SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze
+    Where Xor
 """.split()
 
 # Element types, sequences and random numbers that Weft does not have; and rules where ONNX Runtime and the text of the
@@ -33,6 +34,9 @@ REFUSED = (
     "INT4",
     "INT2",
     "FLOAT4",
+    "int4",
+    "int2",
+    "float4",
     "string",
     "_sequence",
     "_opt",

@@ -45,7 +45,7 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
 
 
 def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
-    wide = np.float64 if a.dtype.kind in "fV" else a.dtype
+    wide = np.float64 if a.dtype.kind in "fV" else numpy_dtype(out_dtype or str(a.dtype))
     return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(
         numpy_dtype(out_dtype) if out_dtype else a.dtype
     )

@@ -15,6 +15,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     matmul,
     norm,
     pool,
+    quant,
     reduce,
     resize,
     rnn,
@@ -26,5 +27,5 @@ from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
     "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index", "manipulate", "matmul", "norm",
-    "pool", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
+    "pool", "quant", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
 ]  # fmt: skip

@@ -10,18 +10,18 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.window import Window, read_window
 
-__all__: list[str] = []
+__all__ = ["convolution"]
 
 
-def _kernel(node: Node) -> list[Any]:
+def _kernel(node: Node, weights: int = 1) -> list[Any]:
     """Return the spatial size of the weights, which the attribute may repeat."""
-    if node.ndim(1) != node.ndim():
+    if node.ndim(weights) != node.ndim():
         node.error(
             f"{node.op_type}: its weights have a wrong rank",
             expected=f"{node.ndim()} dimensions",
-            found=str(node.ndim(1)),
+            found=str(node.ndim(weights)),
         )
-    shape = list(node.shape(1)[2:])
+    shape = list(node.shape(weights)[2:])
     given = node.attr("kernel_shape")
     if any(not isinstance(d, int) for d in shape):
         if given is None:
@@ -48,21 +48,36 @@ def _with_bias(node: Node, out: Any) -> Any:
 
 @converter("Conv")
 def _conv(node: Node) -> Any:
-    window = read_window(node, _kernel(node))
-    x, rank = node.x(), node.ndim() - 2
+    return _with_bias(node, convolution(node, node.x(0), node.x(1), 1))
+
+
+def convolution(node: Node, x: Any, w: Any, weights: int, out_dtype: str = "") -> Any:
+    """Convolve `x` with `w` by the node's attributes.
+
+    Parameters
+    ----------
+    x, w : Expr
+        Input 0 and the weights, or what stands for them in another data type.
+    weights : int
+        Which input the weights are.
+    out_dtype : str
+        The data type of the sums; by default that of `x`.
+    """
+    window = read_window(node, _kernel(node, weights))
+    rank = node.ndim() - 2
     if not window.has_constant_pads or any(p < 0 for p in window.padding):
         x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after])
         window = Window(window.kernel, window.strides, window.dilations, [0] * rank, [0] * rank)
-    out = node.op(
+    return node.op(
         f"nn.conv{rank}d",
         x,
-        node.x(1),
+        w,
         strides=tuple(window.strides),
         padding=window.padding,
         dilation=tuple(window.dilations),
         groups=node.attr("group", 1),
+        out_dtype=out_dtype,
     )
-    return _with_bias(node, out)
 
 
 @converter("ConvTranspose")

@@ -1,0 +1,224 @@
+"""Quantisation: QuantizeLinear and its kin, and products of quantised tensors.
+
+``QLinearConv`` and ``QLinearMatMul`` become what models in QDQ form have, dequantise, compute, quantise, which the
+compiler folds into integers. Products that give integers are computed on unsigned first and signed second operands, as
+machines multiply bytes; zero points are taken off the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx.conv import convolution
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.ir import Constant, DataType, constant
+from weft.runtime import aligned
+
+__all__: list[str] = []
+
+_FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
+_ELEMENT_TYPES = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
+                  19: "float8_e5m2", 20: "float8_e5m2fnuz"}  # fmt: skip
+"""Numbers of ONNX's element types that something may be quantised to."""
+
+
+@converter("QuantizeLinear")
+def _quantize_linear(node: Node) -> Any:
+    dtype = _ELEMENT_TYPES.get(node.attr("output_dtype", 0)) or (node.dtype(2) if node.has(2) else "uint8")
+    if dtype not in _ELEMENT_TYPES.values():
+        node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
+    x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
+    return _quantize(node, x, _parameter(node, 1), _zero_point(node, 2, dtype), dtype)
+
+
+@converter("DequantizeLinear")
+def _dequantize_linear(node: Node) -> Any:
+    dtype = node.dtype(1)
+    zero = _zero_point(node, 2, node.dtype(0))
+    scale = _parameter(node, 1)
+    if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
+        return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
+    wide = "float32" if node.dtype(0) in _FLOAT8 else "int32"
+    x = node.op("subtract", node.astype(node.x(0), wide), node.astype(_spread(node, zero), wide))
+    return node.op("multiply", node.astype(x, dtype), _spread(node, scale))
+
+
+@converter("DynamicQuantizeLinear")
+def _dynamic_quantize_linear(node: Node) -> Any:
+    x = node.x(0)
+
+    def limit(reduction: str, clamp: str) -> Any:
+        return node.op(clamp, node.op(reduction, x, axis=None), node.scalar(0.0, "float32"))
+
+    low, high = limit("min", "minimum"), limit("max", "maximum")
+    scale = node.op("divide", node.op("subtract", high, low), node.scalar(255.0, "float32"))
+    is_flat = node.op("equal", scale, node.scalar(0.0, "float32"))
+    scale = node.op("where", is_flat, node.scalar(1.0, "float32"), scale)
+    zero = node.op("round", node.op("divide", node.op("negative", low), scale))
+    zero = node.astype(node.op("clip", zero, min=0.0, max=255.0), "uint8")
+    return node.op("quantize", x, scale, zero, axis=0, out_dtype="uint8"), scale, zero
+
+
+@converter("QLinearConv")
+def _qlinear_conv(node: Node) -> Any:
+    x = _dequantized(node, 0, 1, 2, 1)
+    w = _dequantized(node, 3, 4, 5, 0)
+    out = convolution(node, x, w, 3)
+    if node.has(8):
+        unit = node.op("multiply", _parameter(node, 1), _parameter(node, 4))
+        zero = node.scalar(0, "int32")
+        bias = node.op("dequantize", node.x(8), unit, zero, axis=0, out_dtype=node.dtype(1))
+        out = node.op("add", out, node.reshape(bias, [1, node.dims(out)[1], *([1] * (node.ndim() - 2))]))
+    return _quantize(node, out, _parameter(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7))
+
+
+@converter("QLinearMatMul")
+def _qlinear_matmul(node: Node) -> Any:
+    a, b = _dequantized(node, 0, 1, 2, -2), _dequantized(node, 3, 4, 5, -1)
+    out = node.op("matmul", a, b)
+    return _quantize(node, out, _parameter(node, 6), _zero_point(node, 7, node.dtype(7)), node.dtype(7), axis=-2)
+
+
+@converter("MatMulInteger")
+def _matmul_integer(node: Node) -> Any:
+    for i in (0, 1):
+        if node.ndim(i) == 0:
+            node.error(f"MatMulInteger: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
+    a, a_zero = _as_unsigned(node, node.x(0), _offset(node, 2))
+    b, b_zero = _as_signed(node, node.x(1), _offset(node, 3))
+
+    def product(x: Any, y: Any) -> Any:
+        return node.op("matmul", x, y, out_dtype="int32")
+
+    if a_zero is not None and len(a_zero.ty.shape):  # one for each row
+        a_zero = node.reshape(a_zero, [*node.dims(a_zero), 1])
+    return _without_zero_points(node, product, (a, a_zero), (b, b_zero))
+
+
+@converter("ConvInteger")
+def _conv_integer(node: Node) -> Any:
+    x, x_zero = _as_unsigned(node, node.x(0), _offset(node, 2))
+    w, w_zero = _as_signed(node, node.x(1), _offset(node, 3))
+    if w_zero is not None and len(w_zero.ty.shape):  # one for each output channel
+        w_zero = node.reshape(w_zero, [1, node.dims(w)[0], *([1] * (node.ndim() - 2))])
+
+    def product(a: Any, b: Any) -> Any:
+        return convolution(node, a, b, 1, out_dtype="int32")
+
+    return _without_zero_points(node, product, (x, x_zero), (w, w_zero))
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def _parameter(node: Node, i: int) -> Any:
+    """Return a scale or zero point; one of a single element has no dimensions."""
+    return node.reshape(node.x(i), []) if node.shape(i) == (1,) else node.x(i)
+
+
+def _zero_point(node: Node, i: int, dtype: str) -> Any:
+    return _parameter(node, i) if node.has(i) else node.scalar(0, dtype)
+
+
+def _axis(node: Node) -> int:
+    return node.axis(node.attr("axis", 1)) if node.ndim() > 1 or node.shape(1) not in ((), (1,)) else 0
+
+
+def _is_simple(node: Node, scale: Any) -> bool:
+    """Whether there is one scale, or one for each index along the axis."""
+    return len(scale.ty.shape) == 0 or (len(scale.ty.shape) == 1 and not node.attr("block_size", 0))
+
+
+def _spread(node: Node, parameter: Any) -> Any:
+    """Bring a scale or zero point to the input's dimensions: along its axis, or in blocks."""
+    rank, axis = len(parameter.ty.shape), _axis(node)
+    if rank == 1 and not node.attr("block_size", 0):
+        return node.reshape(parameter, [-1 if i == axis else 1 for i in range(node.ndim())] if node.ndim() else [])
+    if rank != node.ndim() or rank == 0:
+        return parameter
+    size, block = node.shape()[axis], node.attr("block_size", 0)
+    repeated = node.op("repeat", parameter, repeats=block, axis=axis)
+    if node.dims(repeated)[axis] == size:
+        return repeated
+    return node.slice(repeated, [axis], [0], [size])
+
+
+def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int | None = None) -> Any:
+    if dtype not in _FLOAT8 and _is_simple(node, scale):
+        chosen = (_axis(node) if axis is None else axis) if len(scale.ty.shape) else 0
+        return node.op("quantize", x, scale, zero, axis=chosen, out_dtype=dtype)
+    scaled = node.astype(node.op("divide", x, node.astype(_spread(node, scale), x.ty.dtype)), "float32")
+    if dtype in _FLOAT8:
+        limit = _FLOAT8[dtype]
+        return node.astype(
+            node.op("clip", scaled, min=-limit, max=limit) if node.attr("saturate", 1) else scaled, dtype
+        )
+    info = np.iinfo(dtype)
+    shifted = node.op("add", node.op("round", scaled), node.astype(_spread(node, zero), "float32"))
+    return node.astype(node.op("clip", shifted, min=float(info.min), max=float(info.max)), dtype)
+
+
+def _dequantized(node: Node, data: int, scale: int, zero: int, axis: int) -> Any:
+    """Return a quantised input as real numbers."""
+    return node.op("dequantize", node.x(data), _parameter(node, scale), _zero_point(node, zero, node.dtype(data)),
+                   axis=axis if len(_parameter(node, scale).ty.shape) else 0, out_dtype=node.dtype(scale))  # fmt: skip
+
+
+# --- products of integers ---------------------------------------------------------------------------------------------
+
+
+def _offset(node: Node, i: int) -> Any:
+    """Return a zero point, or None where it is left out or known to be zero."""
+    if not node.has(i):
+        return None
+    known = node.const(i)
+    return None if known is not None and not known.any() else _parameter(node, i)
+
+
+def _as_unsigned(node: Node, x: Any, zero: Any) -> tuple[Any, Any]:
+    """Return the same numbers as uint8 with another zero point."""
+    return (x, zero) if x.ty.dtype == "uint8" else (_moved(node, x, 128, "uint8"), _moved_zero(node, zero, 128))
+
+
+def _as_signed(node: Node, x: Any, zero: Any) -> tuple[Any, Any]:
+    """Return the same numbers as int8 with another zero point."""
+    return (x, zero) if x.ty.dtype == "int8" else (_moved(node, x, -128, "int8"), _moved_zero(node, zero, -128))
+
+
+def _moved(node: Node, x: Any, by: int, dtype: str) -> Any:
+    if isinstance(x, Constant):
+        return constant(aligned((x.data.numpy().astype(np.int16) + by).astype(dtype)))
+    return node.astype(node.op("add", node.astype(x, "int16"), node.scalar(by, "int16")), dtype)
+
+
+def _moved_zero(node: Node, zero: Any, by: int) -> Any:
+    if zero is None:
+        return node.scalar(by, "int32")
+    return node.op("add", node.astype(zero, "int32"), node.scalar(by, "int32"))
+
+
+def _without_zero_points(node: Node, product: Callable[[Any, Any], Any], a: tuple[Any, Any], b: tuple[Any, Any]) -> Any:
+    """Multiply ``a - p`` by ``b - q`` as ``ab - p (1 b) - q (a 1 - p (1 1))``, where 1 is a tensor of ones."""
+    (x, x_zero), (y, y_zero) = a, b
+    out = product(x, y)
+    if x_zero is not None:
+        out = node.op("subtract", out, node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x), y)))
+    if y_zero is not None:
+        rest = product(x, _ones(node, y))
+        if x_zero is not None:
+            both = node.op("multiply", node.astype(x_zero, "int32"), product(_ones(node, x), _ones(node, y)))
+            rest = node.op("subtract", rest, both)
+        out = node.op("subtract", out, node.op("multiply", node.astype(y_zero, "int32"), rest))
+    return out
+
+
+def _ones(node: Node, x: Any) -> Any:
+    dims, dtype = node.dims(x), str(x.ty.dtype)
+    assert DataType(dtype).bits == 8
+    if all(isinstance(d, int) for d in dims):
+        return constant(aligned(np.ones(dims, dtype)))
+    return node.full(dims, 1, dtype)
