@@ -26,10 +26,13 @@ MODELS = (
     "mobilenet_v2",
 )
 # Larger ones, which only benchmarks use.
-LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp")
+LARGE = ("efficientnet_b0", "vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
+         "resnet50_s8")  # fmt: skip
 N_SIZES = 5
 
-_SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {"lstm2": ("lstm",)}
+_SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {
+    "lstm2": ("lstm",), "resnet50_int8": ("resnet50",), "resnet50_s8": ("resnet50", "resnet50_int8"),
+}  # fmt: skip
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
