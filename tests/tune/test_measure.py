@@ -8,8 +8,8 @@ from weft import te
 from weft.script import tir as T
 from weft.target import Target
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
+from weft.tune.case import Argument, Case
 from weft.tune.measure import Measurer, Process, WorkerCrashed, WorkerError, WorkerHung
-from weft.tune.worker import Argument, Case
 
 TARGET = Target("llvm")
 N = 4096

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import weft
 from weft.error import WeftError
-from weft.ir import save_json
+from weft.ir import fingerprint, save_json
 from weft.tir import PrimFunc
-from weft.tune.worker import Case, send
+from weft.tune.case import Case
+from weft.tune.worker import send
 
 __all__ = ["Measured", "Measurer", "Process", "WorkerCrashed", "WorkerError", "WorkerHung"]
 
@@ -52,7 +53,7 @@ class Process:
         """Start the process where there is none."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "weft.tune.worker"],
+                [sys.executable, "-c", "from weft.tune.worker import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -156,6 +157,7 @@ class Measurer:
         self.processes = [Process(environment) for _ in range(max(1, builders))]
         self._prepared: dict[str, Any] | None = None
         self._ready = False
+        self._defaults: dict[str, bytes] = {}
         self.default_us = 0.0
 
     def __enter__(self) -> Measurer:
@@ -197,9 +199,13 @@ class Measurer:
         WorkerError
             When it cannot be compiled or run.
         """
-        (code,) = self.compile([default])
-        if isinstance(code, WorkerError):
-            raise code
+        mark = fingerprint(default)
+        if mark not in self._defaults:
+            (code,) = self.compile([default])
+            if isinstance(code, WorkerError):
+                raise code
+            self._defaults[mark] = code
+        code = self._defaults[mark]
         self._prepared = {"do": "prepare", "code": code, "name": _KERNEL, "cases": list(cases),
                           "cold_bytes": self.cold_bytes}  # fmt: skip
         self._ready = False

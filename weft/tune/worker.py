@@ -1,4 +1,4 @@
-"""The process in which candidates are compiled and measured: ``python -m weft.tune.worker``.
+"""What runs in the processes in which candidates are compiled and measured.
 
 It reads requests from standard input and writes replies to standard output, pickled, each behind its length. What a
 kernel does to the process, to crash it, to hang it, to print, is nothing to the tuner. Requests, by ``do``:
@@ -20,15 +20,16 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from weft.ir import load_json
 from weft.runtime import Tensor, numpy_dtype, tensor
 from weft.target import Target, compile_func, load_objects
+from weft.tune.case import Argument, Case
 
-__all__ = ["Argument", "Case", "main", "receive", "send"]
+__all__ = ["main", "receive", "send"]
 
 _SAMPLE_NS = 1_000_000
 """How long one sample takes at least, in calls one after another."""
@@ -37,26 +38,6 @@ _HOPELESS = 1.15
 """A candidate that takes this much longer in the first rounds is not measured on."""
 
 _FIRST_ROUNDS = 3
-
-
-class Argument(NamedTuple):
-    """An argument of a kernel: a tensor of random values, or with ``dtype`` ``"int"`` the number ``shape[0]``.
-
-    ``written``: the kernel stores into it. ``cold``: no cache holds it when the kernel is called, such as the weights
-    of a large model.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    written: bool = False
-    cold: bool = False
-
-
-class Case(NamedTuple):
-    """A call of a kernel to be measured, and how often it occurs."""
-
-    arguments: tuple[Argument, ...]
-    count: int = 1
 
 
 def send(pipe: BinaryIO, value: Any) -> None:
@@ -189,7 +170,3 @@ def main() -> None:
         except Exception as e:
             reply = {"error": f"{type(e).__name__}: {e}"}
         send(replies, reply)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,331 @@
+"""Tuning whole models: which kernels there are and what they are called with, and whether records help the whole."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.error import InvalidArgument
+from weft.ir import Call, Constant, Function, IRModule, Pass, PassContext, PassInstrument
+from weft.relax.pipeline import get_pipeline
+from weft.relax.transform import BindParams
+from weft.relax.vm_build import build
+from weft.runtime import VirtualMachine, VMExecutable
+from weft.target import Target
+from weft.tir import PrimFunc
+from weft.tune import BudgetError, Case, Database, JSONDatabase, Progress, Task, tune_tasks
+
+__all__ = ["TunedKernel", "TuningResult", "extract_tasks", "tune_relax"]
+
+_COLD_BYTES = 24 << 20
+"""Constants of a model from which on caches do not keep them from one run to the next."""
+
+_LITTLE = 0.003
+"""Kernels with less than this share of a model's time are not tuned."""
+
+_KEPT = 0.99
+"""A tuned kernel has to take less than this share of the untuned one's time inside the model."""
+
+_RUNS = 7
+
+
+class TunedKernel(NamedTuple):
+    """A kernel and its time in a run of the model, in microseconds: untuned, and with its record."""
+
+    name: str
+    before_us: float
+    now_us: float
+
+
+@dataclass
+class TuningResult:
+    """What tuning a model came to.
+
+    Attributes
+    ----------
+    database : Database
+        With what was found.
+    before_us, now_us : float
+        A run of the whole model untuned and tuned, measured in turns; NaN where tuning was interrupted before.
+    kernels : list of TunedKernel
+        Those that have records, as measured inside the model.
+    left_out : list of str
+        Kernels that were faster by themselves, but not inside the model.
+    measured, dropped : int
+        Candidates, and how many of them crashed, hung, or computed something else.
+    interrupted : bool
+        Whether somebody stopped it; what was found until then is kept.
+    """
+
+    database: Database
+    before_us: float = float("nan")
+    now_us: float = float("nan")
+    kernels: list[TunedKernel] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    measured: int = 0
+    dropped: int = 0
+    interrupted: bool = False
+
+
+def tune_relax(
+    mod: IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    database: Database | str | Any = None,
+    max_trials_global: int | None = None,
+    *,
+    inputs: Sequence[Sequence[Any]],
+    budget: float = 60.0,
+    report: Callable[[Progress], None] | None = None,
+) -> TuningResult:
+    """Tune the kernels of a model by measuring them.
+
+    Parameters
+    ----------
+    mod : IRModule
+        Relax functions; ``main`` is run.
+    params : mapping of str to tensor, optional
+        Values for parameters of ``main``, by name; they become constants.
+    target : Target, str or dict, optional
+        By default this machine's CPU. This machine has to run it.
+    database : Database or path, optional
+        What is known, and where to put what is found; by default a new one in memory.
+    max_trials_global : int, optional
+        Candidates to measure at most.
+    inputs : sequence of sequences of array
+        The arguments of ``main`` to measure with, a sequence for each representative size.
+    budget : float
+        How long in all, in seconds, about; never more than the model needs.
+    report : callable, optional
+        Called with a :class:`weft.tune.Progress` after each candidate.
+
+    Raises
+    ------
+    BudgetError
+        When the time is over before one candidate was measured.
+    DatabaseError
+        When the file is no database of this version, or cannot be written.
+    """
+    start = time.monotonic()
+    if not inputs:
+        raise InvalidArgument("tuning needs inputs", expected="the arguments of main, at one size or more")
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    if target.kind.name != "llvm":
+        raise InvalidArgument("kernels of this target cannot be tuned", expected="llvm", found=target.kind.name)
+    if not isinstance(database, Database):
+        database = JSONDatabase(database) if database is not None else Database()
+    if isinstance(database, JSONDatabase):
+        database.save()  # where it cannot be written, tell it now
+    lowered, tasks = extract_tasks(mod, inputs, target, params)
+    prepared = time.monotonic() - start
+    reserve = min(0.2 * budget, prepared)  # for the comparison at the end
+    result = TuningResult(database)
+
+    def noted(progress: Progress) -> None:
+        result.measured, result.dropped = progress.measured, progress.dropped
+        if report is not None:
+            report(progress)
+
+    try:
+        tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global, report=noted)
+        _check(result, lowered, tasks, inputs, target)
+    except BudgetError as e:
+        e.found = f"{budget:.1f} s, of which compiling and running the model took {prepared:.1f} s"
+        e.help = f"give at least {1.3 * prepared + 5:.0f} s"
+        raise
+    except KeyboardInterrupt:
+        result.interrupted = True
+    finally:
+        if isinstance(database, JSONDatabase):
+            database.save()
+    return result
+
+
+def extract_tasks(
+    mod: IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, list[Task]]:
+    """Compile and run a model, and make a task of each kernel that takes a part of its time.
+
+    Returns
+    -------
+    (IRModule, list of Task)
+        The module as the pipeline leaves it, for ``relax.build(relax_pipeline=None)``, and the tasks, the longest
+        first.
+    """
+    target = target if isinstance(target, Target) else Target(target or "llvm")
+    if params:
+        mod = BindParams("main", params)(mod)
+    constants = _Constants()
+    with PassContext(instruments=[constants]):
+        lowered = get_pipeline("default", target)(mod)
+    functions = {
+        str(f.attrs.get("global_symbol") or v.name_hint): f
+        for v, f in lowered.items()
+        if isinstance(f, PrimFunc) and not f.attrs.get("tir.is_scheduled")
+    }
+    calls = _Calls(functions, constants)
+    machine = VirtualMachine(build(lowered, target, relax_pipeline=None, tuned=Database()), "cpu", jit=False)
+    values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
+    times: dict[str, float] = defaultdict(float)
+    for arguments in values:
+        machine["main"](*arguments)
+        machine.set_instrument(calls)
+        machine["main"](*arguments)
+        machine.set_instrument(None)
+        for name, us in _kernel_times([machine], arguments)[0].items():
+            times[name] += us
+    total = sum(times.values())
+    tasks = [Task(functions[name], cases, times[name], name)
+             for name, cases in calls.cases().items() if times[name] >= _LITTLE * total]  # fmt: skip
+    return lowered, sorted(_distinct(tasks), key=lambda t: -t.us)
+
+
+def _distinct(tasks: Sequence[Task]) -> list[Task]:
+    """Join tasks that are one kernel under several names."""
+    found: dict[str, Task] = {}
+    for task in tasks:
+        known = found.setdefault(task.workload, task)
+        if known is not task:
+            known.us += task.us
+            known.cases += task.cases
+    return list(found.values())
+
+
+class _Constants(PassInstrument):
+    """Notes which arguments of kernels are constants, and how large all of them are."""
+
+    def __init__(self) -> None:
+        self.positions: dict[str, set[int]] = defaultdict(set)
+        self.bytes = 0
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        """Look at the calls where kernels appear."""
+        if info.name != "LegalizeOps":
+            return
+        seen: set[int] = set()
+        for _, func in mod.items():
+            for b in (
+                [b for block in getattr(func.body, "blocks", ()) for b in block.bindings]
+                if isinstance(func, Function)
+                else []
+            ):
+                call = b.value
+                if isinstance(call, Call) and getattr(call.op, "name", "") == "relax.call_tir":
+                    arguments = getattr(call.args[1], "fields", (call.args[1],))
+                    for i, a in enumerate(arguments):
+                        if isinstance(a, Constant):
+                            self.positions[call.args[0].name_hint].add(i)
+                            self.bytes += 0 if id(a) in seen else a.data.numpy().nbytes
+                            seen.add(id(a))
+
+
+class _Calls:
+    """An instrument that notes what kernels are called with."""
+
+    def __init__(self, functions: Mapping[str, PrimFunc], constants: _Constants) -> None:
+        self.functions, self.constants = functions, constants
+        self.found: dict[str, dict[Case, int]] = defaultdict(lambda: defaultdict(int))
+        self.unknown: set[str] = set()
+
+    def __call__(self, _func: Any, name: str, before_run: bool, _ret: Any, *args: Any) -> int:
+        """Note one call."""
+        if before_run and name in self.functions:
+            cold = self.constants.positions[name] if self.constants.bytes > _COLD_BYTES else ()
+            case = Case.of(self.functions[name], args, cold)
+            if case is None:
+                self.unknown.add(name)
+            else:
+                self.found[name][case] += 1
+        return 0
+
+    def cases(self) -> dict[str, list[Case]]:
+        """List the calls of each kernel whose arguments can be made."""
+        return {name: [c._replace(count=n) for c, n in cases.items()]
+                for name, cases in self.found.items() if name not in self.unknown}  # fmt: skip
+
+
+def _kernel_times(machines: Sequence[VirtualMachine], arguments: Sequence[Any]) -> list[dict[str, float]]:
+    """Run machines in turns and return, for each, the median time of each kernel in a run, in microseconds."""
+    taken: list[dict[str, list[float]]] = [defaultdict(list) for _ in machines]
+    for _ in range(_RUNS):
+        for machine, times in zip(machines, taken, strict=True):
+            in_run: dict[str, float] = defaultdict(float)
+            for call in machine.profile("main", *arguments).calls:
+                in_run[call.name] += call.duration_us
+            for name, us in in_run.items():
+                times[name].append(us)
+    return [{name: statistics.median(found) for name, found in times.items()} for times in taken]
+
+
+def _check(
+    result: TuningResult, lowered: IRModule, tasks: Sequence[Task], inputs: Sequence[Sequence[Any]], target: Target
+) -> None:
+    """Compare the tuned model with the untuned one, and take back records that do not help it."""
+    values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
+    plain = VirtualMachine(build(lowered, target, relax_pipeline=None, tuned=Database()), "cpu", jit=False)
+    tuned = _machine(lowered, target, result.database)
+    helped = [t for t in tasks if t.record is not None and t.record.best is not None]
+    before, now = _both(plain, tuned, values)
+    for task in helped:
+        if now[task.name] > _KEPT * before[task.name]:
+            _take_back(task)
+            result.left_out.append(task.name)
+    if result.left_out:
+        tuned = _machine(lowered, target, result.database)
+    kept = [t for t in helped if t.name not in result.left_out]
+    result.before_us, result.now_us = _totals(plain, tuned, values)
+    if kept and result.now_us >= result.before_us:
+        for task in kept:
+            _take_back(task)
+        result.left_out += [t.name for t in kept]
+        kept, result.now_us = [], result.before_us
+    result.kernels = [TunedKernel(t.name, before[t.name], now[t.name]) for t in kept]
+
+
+def _machine(lowered: IRModule, target: Target, database: Database) -> VirtualMachine:
+    executable: VMExecutable = build(lowered, target, relax_pipeline=None, tuned=database)
+    return VirtualMachine(executable, "cpu", jit=False)
+
+
+def _both(
+    plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Sequence[Any]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The time of each kernel in a run of each machine, over all sizes."""
+    sums: tuple[dict[str, float], dict[str, float]] = (defaultdict(float), defaultdict(float))
+    for arguments in values:
+        for machine in (plain, tuned):
+            machine["main"](*arguments)
+        for total, times in zip(sums, _kernel_times([plain, tuned], arguments), strict=True):
+            for name, us in times.items():
+                total[name] += us
+    return sums
+
+
+def _totals(plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Sequence[Any]]) -> tuple[float, float]:
+    """The median time of a run of each machine, over all sizes, in microseconds."""
+    sums = [0.0, 0.0]
+    for arguments in values:
+        taken: list[list[float]] = [[], []]
+        for i in range(2 + 3 * _RUNS):
+            for which in (0, 1) if i % 2 else (1, 0):
+                start = time.perf_counter_ns()
+                (plain, tuned)[which]["main"](*arguments)
+                if i >= 2:
+                    taken[which].append((time.perf_counter_ns() - start) / 1e3)
+        for which in (0, 1):
+            sums[which] += statistics.median(taken[which])
+    return sums[0], sums[1]
+
+
+def _take_back(task: Task) -> None:
+    """Note that no candidate of a kernel helps the model."""
+    record = task.record
+    assert record is not None
+    for trial in [t for t in record.trials if t.state == "confirmed"]:
+        record.add(trial._replace(state="no gain"))

@@ -1,0 +1,154 @@
+"""Which candidate to measure next: the neighbours of the best so far, then combinations drawn at random."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from weft.error import ScheduleError
+from weft.ir import fingerprint
+from weft.tir import PrimFunc
+from weft.tir.schedule import Knob, Knobs, schedule_func
+from weft.tune.database import Trial, TuningRecord
+
+__all__ = ["Candidate", "RuleSpace", "Search"]
+
+_RANDOM = 64
+"""Combinations drawn at random behind all neighbours."""
+
+
+class Candidate(NamedTuple):
+    """Decisions, and the function that the rules make with them."""
+
+    decisions: dict[str, Any]
+    func: PrimFunc
+
+
+class RuleSpace:
+    """The choices that the schedule rules leave open for a kernel."""
+
+    def __init__(self, func: PrimFunc, target: Any) -> None:
+        self.func, self.target = func, target
+
+    def schedule(self, decisions: Mapping[str, Any]) -> tuple[PrimFunc, Knobs]:
+        """Schedule the kernel as decided, and return the choices there were.
+
+        Raises
+        ------
+        ScheduleError
+            When the rules cannot do that.
+        """
+        knobs = Knobs(decisions)
+        try:
+            scheduled = schedule_func(self.func, self.target, knobs)
+        except Exception as e:
+            raise ScheduleError(f"{type(e).__name__}: {e}") from e
+        if knobs.unused():
+            raise ScheduleError(f"no such choices: {', '.join(knobs.unused())}")
+        return scheduled, knobs
+
+
+class Search:
+    """Proposes candidates of one kernel, none of them twice.
+
+    Choices are varied one at a time around the best that is known, the first candidates of each first; where that is
+    exhausted, several at a time. What a record has measured already is not proposed, so that a search goes on where
+    another one ended.
+
+    Parameters
+    ----------
+    space : RuleSpace
+        Makes functions of decisions.
+    record : TuningRecord
+        What is known; the owner adds the trials.
+    seed : int
+        Of the combinations.
+    """
+
+    def __init__(self, space: RuleSpace, record: TuningRecord, seed: int = 0) -> None:
+        self.space, self.record = space, record
+        self.default, knobs = space.schedule({})
+        if record.signature != knobs.signature():  # other rules: what was measured means nothing
+            record.signature, record.trials = knobs.signature(), []
+        self._asked = {name: knob for name, knob in knobs.asked.items() if len(knob.candidates) > 1}
+        self._random = random.Random(seed)
+        self._drawn = 0
+        self._known = {_text(t.decisions) for t in record.trials}
+        self._functions = {fingerprint(self.default)}
+        self._center: dict[str, Any] | None = None
+        self._neighbours: Iterator[dict[str, Any]] = iter(())
+        self.finished = not self._asked
+
+    def propose(self, count: int) -> list[Candidate]:
+        """Return up to `count` candidates; fewer, and `finished`, where there are no more."""
+        found: list[Candidate] = []
+        while len(found) < count and not self.finished:
+            decisions = self._next()
+            if decisions is None:
+                self.finished = True
+                break
+            if (text := _text(decisions)) in self._known:
+                continue
+            self._known.add(text)
+            candidate = self._made(decisions)
+            if candidate is not None:
+                found.append(candidate)
+        return found
+
+    def _made(self, decisions: dict[str, Any]) -> Candidate | None:
+        """Schedule; None, and a note in the record, where that is refused or gives a function that was there before."""
+        try:
+            func, _ = self.space.schedule(decisions)
+        except ScheduleError:
+            self.record.add(Trial(decisions, None, "refused"))
+            return None
+        if (mark := fingerprint(func)) in self._functions:
+            self.record.add(Trial(decisions, None, "same"))
+            return None
+        self._functions.add(mark)
+        return Candidate(decisions, func)
+
+    def _next(self) -> dict[str, Any] | None:
+        best = self.record.best
+        center = dict(best.decisions) if best is not None else {}
+        if center != self._center:
+            self._center = center
+            self._neighbours = self._around(center)
+        found = next(self._neighbours, None)
+        if found is None and self._drawn < _RANDOM:
+            self._drawn += 1
+            found = self._draw(center)
+        return found
+
+    def _around(self, center: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Vary one choice at a time."""
+        try:
+            _, knobs = self.space.schedule(center)
+        except ScheduleError:
+            return
+        self._asked = {name: knob for name, knob in knobs.asked.items() if len(knob.candidates) > 1}
+        columns = [[_with(center, name, knob, c) for c in knob.candidates if c != knob.chosen]
+                   for name, knob in self._asked.items()]  # fmt: skip
+        for row in itertools.zip_longest(*columns):
+            yield from (d for d in row if d is not None)
+
+    def _draw(self, center: dict[str, Any]) -> dict[str, Any]:
+        names = list(self._asked)
+        decisions = center
+        for name in self._random.sample(names, min(len(names), self._random.choice((2, 2, 3)))):
+            knob = self._asked[name]
+            decisions = _with(decisions, name, knob, self._random.choice(knob.candidates))
+        return decisions
+
+
+def _with(decisions: Mapping[str, Any], name: str, knob: Knob, value: Any) -> dict[str, Any]:
+    """Decide one more choice; what is the default is not said."""
+    rest = {k: v for k, v in decisions.items() if k != name}
+    return rest if value == knob.default else {**rest, name: value}
+
+
+def _text(decisions: Mapping[str, Any]) -> str:
+    return json.dumps(decisions, sort_keys=True)

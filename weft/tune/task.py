@@ -1,0 +1,231 @@
+"""Tuning kernels against the clock: time goes to those that can still save most of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from weft.error import ScheduleError, WeftError
+from weft.tir import PrimFunc
+from weft.tune.case import Case
+from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
+from weft.tune.hardware import Hardware
+from weft.tune.measure import Measured, Measurer, WorkerError
+from weft.tune.search import Candidate, RuleSpace, Search
+from weft.tune.tuned import workload_of
+
+__all__ = ["BudgetError", "Progress", "Task", "tune_tasks"]
+
+_MARGIN = 0.97
+"""A candidate has to take less than this share of the best one's time, twice."""
+
+_BATCH = 6
+"""Candidates of a kernel that are compiled together and measured one after another."""
+
+_PATIENCE = 16
+"""After so many candidates without a gain a kernel is worth a third of what it was."""
+
+_SAVE_SECONDS = 5.0
+
+
+class BudgetError(WeftError):
+    """The time for tuning ended before anything was measured."""
+
+
+class Task:
+    """One kernel to be tuned.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        The kernel, not scheduled.
+    cases : sequence of Case
+        The calls to measure.
+    us : float
+        The time of the kernel in a run of the model, which says how much it matters.
+    name : str, optional
+        For people.
+    space : optional
+        What :class:`Search` takes; by default the choices of the schedule rules.
+    """
+
+    def __init__(
+        self, func: PrimFunc, cases: Sequence[Case], us: float = 1.0, name: str = "", space: Any = None
+    ) -> None:
+        self.func, self.cases, self.us = func, tuple(cases), us
+        self.name = name or str(func.attrs.get("global_symbol") or "kernel")
+        self.space = space
+        self.workload = workload_of(func)
+        self.record: TuningRecord | None = None
+        self.search: Search | None = None
+        self.stale = 0
+        self.failure = ""
+
+    def open(self, database: Database, hardware: Hardware, target: Any) -> None:
+        """Take up what a database knows of the kernel."""
+        known = database.query(self.workload, hardware)
+        self.record = known if known is not None else TuningRecord(self.workload, hardware, self.name)
+        try:
+            self.search = Search(self.space or RuleSpace(self.func, target), self.record)
+        except ScheduleError as e:
+            self.failure = e.what
+            return
+        database.commit(self.record)
+
+    @property
+    def open_to_gain(self) -> bool:
+        """Whether there is anything left to measure."""
+        return self.search is not None and not self.search.finished and not self.failure
+
+    @property
+    def tuned_us(self) -> float:
+        """The time in a run of the model with the best candidate."""
+        return self.us / (self.record.gain if self.record is not None else 1.0)
+
+    @property
+    def worth(self) -> float:
+        """How much more is to be expected of the kernel."""
+        return self.tuned_us * math.exp(-self.stale / _PATIENCE)
+
+
+class Progress(NamedTuple):
+    """How far tuning is: the kernel at work, candidates measured, seconds, and the kernels' time before and now."""
+
+    name: str
+    measured: int
+    dropped: int
+    seconds: float
+    before_us: float
+    now_us: float
+    trial: Trial | None = None
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the tuned kernels are together."""
+        return self.before_us / self.now_us if self.now_us else 1.0
+
+
+class _Run:
+    """One run of the tuner over tasks."""
+
+    def __init__(
+        self, tasks: Sequence[Task], database: Database, measurer: Measurer, report: Callable[[Progress], None] | None
+    ) -> None:
+        self.tasks, self.database, self.measurer, self.report = tasks, database, measurer, report
+        self.measured = self.dropped = 0
+        self.start = self.saved = time.monotonic()
+
+    def note(self, task: Task, trial: Trial | None) -> None:
+        """Tell how far tuning is, and save from time to time."""
+        now = time.monotonic()
+        if isinstance(self.database, JSONDatabase) and now - self.saved > _SAVE_SECONDS:
+            self.database.save()
+            self.saved = now
+        if self.report is not None:
+            before, after = sum(t.us for t in self.tasks), sum(t.tuned_us for t in self.tasks)
+            self.report(Progress(task.name, self.measured, self.dropped, now - self.start, before, after, trial))
+
+    def batch(self, task: Task, count: int, deadline: float) -> None:
+        """Measure some candidates of a task."""
+        assert task.search is not None and task.record is not None
+        candidates = task.search.propose(count)
+        if not candidates:
+            return
+        try:
+            task.record.default_us = self.measurer.prepare(task.search.default, task.cases)
+        except WorkerError as e:
+            task.failure = e.what
+            return
+        for candidate, code in zip(candidates, self.measurer.compile([c.func for c in candidates]), strict=True):
+            if time.monotonic() > deadline and self.measured:
+                return
+            self.add(task, candidate, self.measurer.measure(code), code)
+
+    def add(self, task: Task, candidate: Candidate, found: Measured, code: Any) -> None:
+        """Note what became of a candidate; measure it again where it seems to be the best."""
+        assert task.record is not None
+        best = task.record.best
+        limit = _MARGIN * (best.ratio or 1.0 if best is not None else 1.0)
+        if found.ratio is not None and found.ratio < limit:
+            again = self.measurer.measure(code, 15)
+            ratio = max(found.ratio, again.ratio) if again.ratio is not None else None
+            state = again.state if ratio is None else "confirmed" if ratio < limit else "measured"
+            trial = Trial(candidate.decisions, ratio, state)
+        else:
+            trial = Trial(candidate.decisions, found.ratio, found.state)
+        if trial.ratio is not None:
+            trial = trial._replace(ratio=round(trial.ratio, 4))
+        self.measured += 1
+        self.dropped += trial.ratio is None
+        task.stale = 0 if trial.state == "confirmed" else task.stale + 1
+        task.record.add(trial)
+        self.note(task, trial)
+
+
+def tune_tasks(
+    tasks: Sequence[Task],
+    target: Any,
+    database: Database,
+    seconds: float,
+    *,
+    max_trials: int | None = None,
+    measurer: Measurer | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> int:
+    """Measure candidates of kernels until the time is over, and put what was found into a database.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        The kernels.
+    target : Target
+        What to compile for; this machine has to run it.
+    database : Database
+        What is known; what is found goes in, and into its file if it has one, also when tuning is interrupted.
+    seconds : float
+        How long, about.
+    max_trials : int, optional
+        Candidates to measure at most.
+    measurer : Measurer, optional
+        Measures; by default one with two processes that lives as long as the call.
+    report : callable, optional
+        Called with a :class:`Progress` after each candidate.
+
+    Returns
+    -------
+    int
+        How many candidates were measured.
+
+    Raises
+    ------
+    BudgetError
+        When the time was over before one was.
+    """
+    hardware = Hardware.of(target)
+    deadline = time.monotonic() + seconds
+    owned = measurer is None
+    measurer = measurer if measurer is not None else Measurer(target, hardware.threads)
+    run = _Run(tasks, database, measurer, report)
+    for task in tasks:
+        task.open(database, hardware, target)
+    try:
+        while time.monotonic() < deadline and (max_trials is None or run.measured < max_trials):
+            waiting = [t for t in tasks if t.open_to_gain]
+            if not waiting:
+                break
+            count = _BATCH if max_trials is None else min(_BATCH, max_trials - run.measured)
+            run.batch(max(waiting, key=lambda t: t.worth), count, deadline)
+    finally:
+        if owned:
+            measurer.__exit__()
+        if isinstance(database, JSONDatabase):
+            database.save()
+    if not run.measured and any(t.open_to_gain for t in tasks):
+        raise BudgetError(
+            "the time was over before one candidate was measured",
+            found=f"{max(0.0, seconds):.1f} s for {len(tasks)} kernels",
+            help="give more, some seconds for each kernel",
+        )
+    return run.measured
