@@ -1,4 +1,4 @@
-"""ResNet-50 quantised by ONNX Runtime: QuantizeLinear and DequantizeLinear around every product, weights per channel."""
+"""ResNet-50 quantised by ONNX Runtime: quantised and dequantised around every product, weights per channel."""
 
 from __future__ import annotations
 
