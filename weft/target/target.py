@@ -9,6 +9,7 @@ import difflib
 import os
 import shlex
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -188,7 +189,7 @@ class Target:
         """Whether code for this target runs in this process."""
         return self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
 
-    @property
+    @cached_property
     def features(self) -> frozenset[str]:
         """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
         on, off = self._named_features()
@@ -207,7 +208,7 @@ class Target:
         names = [n for n in _text(self.attrs.get("mattr") or ()).split(",") if n]
         return [n.lstrip("+") for n in names if n[0] != "-"], [n[1:] for n in names if n[0] == "-"]
 
-    @property
+    @cached_property
     def attribute_string(self) -> str:
         """The features as LLVM's ``+a,-b`` text; what is taken away comes last, where it counts."""
         on = self.features

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import (
+    IS_EXPR,
     CallIntrin,
     DataType,
     IntImm,
@@ -70,8 +71,13 @@ class Buffer(Node):
 
 def index_exprs(node: Any) -> None:
     """Make a tuple of expressions of the indices of a new load or store, where they are numbers or a list."""
-    if type(node.indices) is not tuple or not all(isinstance(i, PrimExpr) for i in node.indices):
-        make_exprs(node, None, "indices")
+    if type(node.indices) is tuple:
+        for i in node.indices:
+            if not IS_EXPR[type(i)]:
+                break
+        else:
+            return
+    make_exprs(node, None, "indices")
 
 
 class BufferLoad(PrimExpr):

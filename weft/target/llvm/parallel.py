@@ -8,6 +8,8 @@ are serial.
 from __future__ import annotations
 
 from weft.ir import (
+    IS_EXPR,
+    IS_VAR,
     CallIntrin,
     DataType,
     Dispatch,
@@ -81,14 +83,15 @@ def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
     buffers: dict[int, Var] = {}
     inside: set[int] = {id(node.loop_var)}
     for n in walk(node.body):
-        if isinstance(n, AllocBuffer):
+        kind = type(n)
+        if kind is AllocBuffer:
             inside.add(id(n.buffer.data))
-        elif isinstance(n, (For, LetStmt)):
+        elif kind is For or kind is LetStmt:
             inside.add(id(n.loop_var if isinstance(n, For) else n.var))
     for n in walk((node.body, node.min)):
-        if isinstance(n, Buffer):
+        if type(n) is Buffer:
             n = n.data
-        if not isinstance(n, Var) or id(n) in inside:
+        if not IS_VAR[type(n)] or id(n) in inside:
             continue
         if id(n) in s.pointers:
             buffers[id(n)] = n
@@ -162,7 +165,8 @@ _WORK = Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(
 def _store_work(node: BufferStore, inner: set[int]) -> PrimExpr:
     count = 1
     for n in walk(node.value):
-        count += 16 if isinstance(n, CallIntrin) else 1 if isinstance(n, PrimExpr) and not isinstance(n, Var) else 0
+        kind = type(n)
+        count += 16 if kind is CallIntrin else 1 if IS_EXPR[kind] and not IS_VAR[kind] else 0
     return int64(count * max(1, DataType(node.value.dtype).itemsize // 64))
 
 

@@ -15,6 +15,7 @@ from weft.ir import (
     IterVar,
     Node,
     PrimExpr,
+    SubclassTable,
     Var,
     logical_and,
     rebuild,
@@ -22,7 +23,7 @@ from weft.ir import (
     walk,
 )
 from weft.tir.buffer import BufferRegion
-from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, seq
 
 __all__ = [
     "blocks_in", "child_realizes", "clone_fresh", "conjuncts", "empty_inits", "init_nest", "map_children", "path_to",
@@ -32,11 +33,13 @@ __all__ = [
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
 
+_IS_STMT = SubclassTable(Stmt)
 _children = Dispatch(
     "statement children",
     covers=(Stmt,),
-    default=lambda s: tuple(v for f in s.__struct_fields__ if isinstance(v := getattr(s, f), Stmt)),
+    default=lambda s: tuple([v for f in s.__struct_fields__ if _IS_STMT[type(v := getattr(s, f))]]),
 )
+_children.on(BufferStore, Evaluate)(lambda s: ())
 _children.on(SeqStmt)(lambda s: s.seq)
 _children.on(For)(lambda s: (s.body,))
 _children.on(BlockRealize)(lambda s: (s.block,))
@@ -55,19 +58,22 @@ def statements(stmt: Stmt, into_blocks: bool = True) -> Iterator[Stmt]:
     while stack:
         s = stack.pop()
         yield s
-        if into_blocks or s is stmt or not isinstance(s, Block):
-            stack.extend(reversed(stmt_children(s)))
+        if into_blocks or s is stmt or type(s) is not Block:
+            stack.extend(_children(s)[::-1])
 
 
 def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     """Return `stmt` with `f` applied to the statements directly inside; itself where nothing changed."""
-    if isinstance(stmt, SeqStmt):
-        new = tuple(f(s) for s in stmt.seq)
-        return stmt if all(a is b for a, b in zip(new, stmt.seq, strict=True)) else seq(*new)
+    if type(stmt) is SeqStmt:
+        new = [f(s) for s in stmt.seq]
+        for a, b in zip(new, stmt.seq, strict=True):
+            if a is not b:
+                return seq(*new)
+        return stmt
     changes = {}
     for name in stmt.__struct_fields__:
         old = getattr(stmt, name)
-        if isinstance(old, Stmt):
+        if _IS_STMT[type(old)]:
             new_child = f(old)
             if new_child is not old:
                 changes[name] = new_child
@@ -114,8 +120,11 @@ def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
 
     def go(s: Stmt) -> bool:
         path.append(s)
-        if found(s) or any(go(c) for c in stmt_children(s)):
+        if found(s):
             return True
+        for c in _children(s):
+            if go(c):
+                return True
         path.pop()
         return False
 
@@ -140,7 +149,7 @@ def child_realizes(stmt: Stmt) -> list[BlockRealize]:
 
 def blocks_in(stmt: Stmt) -> list[Block]:
     """List all blocks below `stmt`, outer ones first."""
-    return [s for s in statements(stmt) if isinstance(s, Block)]
+    return [s for s in statements(stmt) if type(s) is Block]
 
 
 def used_vars(*nodes: Any) -> set[Var]:

@@ -115,15 +115,15 @@ class ScheduleState:
 
     def block_names(self) -> list[str]:
         """List the names of all blocks, outer ones first."""
-        return [s.name_hint for s in statements(self.body) if isinstance(s, Block)]
+        return [s.name_hint for s in statements(self.body) if type(s) is Block]
 
     def all_loops(self) -> list[For]:
         """List all loops, outer ones first."""
-        return [s for s in statements(self.body) if isinstance(s, For)]
+        return [s for s in statements(self.body) if type(s) is For]
 
     def path_to_block(self, name: str) -> list[Stmt]:
         """Return the statements from the root realization down to the realization of a block."""
-        path = path_to(self.body, lambda s: isinstance(s, BlockRealize) and s.block.name_hint == name)
+        path = path_to(self.body, lambda s: type(s) is BlockRealize and s.block.name_hint == name)
         if path is None and name in self.renamed:
             return self.path_to_block(self.renamed[name])
         if path is None:
@@ -132,7 +132,7 @@ class ScheduleState:
 
     def path_to_loop(self, var: Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
-        path = path_to(self.body, lambda s: isinstance(s, For) and s.loop_var is var)
+        path = path_to(self.body, lambda s: type(s) is For and s.loop_var is var)
         if path is None:
             raise ScheduleError(
                 f"the loop '{var.name}' is no longer in the function",
@@ -180,7 +180,7 @@ class ScheduleState:
     def allocating_block(self, buffer: Buffer) -> Block | None:
         """Return the block that allocates a buffer, or None for a parameter."""
         for s in statements(self.body):
-            if isinstance(s, Block) and any(b is buffer for b in s.alloc_buffers):
+            if type(s) is Block and any(b is buffer for b in s.alloc_buffers):
                 return s
         return None
 

@@ -10,6 +10,7 @@ from weft.ir import (
     EQ,
     GE,
     GT,
+    IS_EXPR,
     LE,
     LT,
     NE,
@@ -89,7 +90,7 @@ def simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
 
 def _stmt(node: Any, analyzer: Analyzer) -> Any:
     """Simplify a statement; None when nothing is left of it."""
-    if isinstance(node, PrimExpr):
+    if IS_EXPR[type(node)]:
         return _expr(node, analyzer)
     if isinstance(node, For):
         return _loop(node, analyzer)
@@ -104,7 +105,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     if isinstance(node, Evaluate) and isinstance(node.value, IntImm):
         return None
     if isinstance(node, BufferStore):
-        new = rebuild(node, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+        new = rebuild(node, lambda n: _expr(n, analyzer) if IS_EXPR[type(n)] else n)
         lanes = _constant_lanes(new.predicate) if new.predicate is not None else None
         if lanes is None or not (all(lanes) or not any(lanes)):
             return new
@@ -150,14 +151,14 @@ def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
 
 def _expr(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     """Simplify the integer parts of an expression."""
-    if isinstance(expr, BufferLoad) and expr.predicate is not None:
+    if type(expr) is BufferLoad and expr.predicate is not None:
         lanes = _constant_lanes(expr.predicate)
         if lanes is not None and all(lanes):
             expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
     dt = DataType(expr.dtype)
     if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
         return analyzer.simplify(expr)
-    return rebuild(expr, lambda n: _expr(n, analyzer) if isinstance(n, PrimExpr) else n)
+    return rebuild(expr, lambda n: _expr(n, analyzer) if IS_EXPR[type(n)] else n)
 
 
 def _constant_lanes(e: Any) -> list[Any] | None:
