@@ -49,7 +49,9 @@ def _conv_infer(rank: int) -> Any:
         )
         s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
         outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
-        return TensorType(conv_shape(x.shape, outs, out_channels, last), dtype, rank + 2)
+        return TensorType(
+            conv_shape(x.shape, outs, out_channels, channels_last(out_layout or data_layout)), dtype, rank + 2
+        )
 
     return infer
 
@@ -107,7 +109,8 @@ def _conv_ref(rank: int) -> Any:
                     x[(slice(None), slice(g * cg, (g + 1) * cg), *at)],
                     w[(slice(g * og, (g + 1) * og), slice(None), *t)],
                 )
-        return np.ascontiguousarray(np.moveaxis(y, 1, -1) if channels_last(data_layout) else y).astype(dtype)
+        last = channels_last(out_layout or data_layout)
+        return np.ascontiguousarray(np.moveaxis(y, 1, -1) if last else y).astype(dtype)
 
     return reference
 

@@ -158,13 +158,14 @@ def conv(
         padded = whole_groups(padded, simplify(w.shape[-2] * int64(group)))
     in_channels = padded.shape[-1] if last else padded.shape[1]
     per_group = simplify(floordiv(in_channels, int64(groups))) if groups > 1 else in_channels
+    out_last = channels_last(out_layout or data_layout)
     ks = [te.reduce_axis((int64(0), kernel[i]), f"k{i}") for i in range(rank)]
     rc = te.reduce_axis((int64(0), per_group), "rc")
     group_size = simplify(floordiv(out_channels, int64(groups)))
     depthwise = kind == "depthwise"
 
     def element(*i: Any) -> Any:
-        n, oc, o = i[0], i[-1] if last else i[1], spatial(i, last)
+        n, oc, o = i[0], i[-1] if out_last else i[1], spatial(i, out_last)
         at = [o[j] * int64(s[j]) + ks[j].var * int64(d[j]) for j in range(rank)]
         taps = [k.var for k in ks]
         if depthwise:
@@ -177,7 +178,7 @@ def conv(
         return te.sum(cast(wide, value) * cast(wide, weight), axis=ks if depthwise else [*ks, rc])
 
     name = "T_depthwise_conv" if depthwise else "T_conv"
-    return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, last), element, name=name), dtype)
+    return narrowed(te.compute(conv_shape(x.shape, outs, out_channels, out_last), element, name=name), dtype)
 
 
 def _weight(w: Any, kind: str, oc: Any, taps: list[Any], c: Any, group: int) -> Any:

@@ -58,6 +58,21 @@ def _conv2d_last(s: Sizes) -> Case | None:
 
 
 @cases("nn.conv2d")
+def _conv2d_last_from_first(s: Sizes) -> Case | None:
+    if not _enough(s, 3):
+        return None
+    return call(
+        s.real(s.a, 3, s.b, s.c), s.real(2, 3, 3, 3, 16), padding=(1, 0, 1, 2), strides=(2, 1), kernel_layout="OHWI16o",
+        out_layout="NHWC", channels=19, **NEAR,
+    )  # fmt: skip
+
+
+@cases("nn.conv2d")
+def _conv2d_first_from_last(s: Sizes) -> Case | None:
+    return call(s.real(s.a, s.b, s.c, 3), s.real(5, 3, 1, 1), data_layout="NHWC", out_layout="NCHW", **NEAR)
+
+
+@cases("nn.conv2d")
 def _conv2d_depthwise(s: Sizes) -> Case | None:
     if not _enough(s, 3):
         return None

@@ -233,8 +233,15 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         packed, layout = aligned(kernel[:, 0].transpose(1, 2, 0)), "HWC"
     else:
         packed, layout = aligned(kernel.transpose(2, 3, 1, 0)), "HWIO"
-    new_attrs = attrs.with_(data_layout="NHWC", out_layout="NHWC", kernel_layout=layout, channels=channels)
-    return Call(call.op, (s.to_last(call.args[0], bb), constant(packed)), new_attrs, span=call.span)
+    data, found = call.args[0], "NCHW"
+    if groups > 1 or kernel.shape[1] > _FEW_CHANNELS or s.dot_group(call) > 1 or s.has_last(data):
+        data, found = s.to_last(data, bb), "NHWC"
+    new_attrs = attrs.with_(data_layout=found, out_layout="NHWC", kernel_layout=layout, channels=channels)
+    return Call(call.op, (data, constant(packed)), new_attrs, span=call.span)
+
+
+_FEW_CHANNELS = 4
+"""Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
 
 
 def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
