@@ -41,6 +41,15 @@ def test_what_is_saved_is_read(tmp_path):
     assert os.listdir(tmp_path) == ["t.json"]  # nothing is left beside it
 
 
+def test_a_record_stays_the_same_object_when_it_is_saved(tmp_path):
+    database = saved(tmp_path / "t.json", record("a"))
+    mine = database.query("a", HERE)
+    database.save()
+    mine.add(Trial({"late": 1}, 2.0, "measured"))
+    database.save()
+    assert JSONDatabase(tmp_path / "t.json").query("a", HERE).trials == mine.trials
+
+
 def test_only_confirmed_trials_are_best():
     r = TuningRecord("a", HERE, trials=[Trial({"x": 1}, 0.4, "measured"), Trial({"x": 2}, None, "hung")])
     assert r.best is None and r.gain == 1.0

@@ -19,6 +19,7 @@ from weft.cli.doctor import doctor
 from weft.cli.inspect import inspect_model
 from weft.cli.profile import profile
 from weft.cli.run import run
+from weft.cli.tune import tune
 from weft.error import InternalError, WeftError
 
 __all__ = ["app", "main"]
@@ -33,6 +34,7 @@ app.command(compile_model, name="compile")
 app.command(run, name="run")
 app.command(inspect_model, name="inspect")
 app.command(profile, name="profile")
+app.command(tune, name="tune")
 app.command(doctor, name="doctor")
 app.command(cache, name="cache")
 

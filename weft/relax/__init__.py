@@ -56,6 +56,7 @@ from weft.relax.recompile import recompilable_kernels
 from weft.relax.rename import copy_with_new_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.script import printing as _printing  # its import registers print rules
+from weft.relax.tuning import TuningResult, extract_tasks, tune_relax
 from weft.relax.vm import ExecBuilder, vm_codegen
 from weft.relax.vm_build import build, compile_kernels, compile_with_callers
 from weft.runtime import VirtualMachine, VMExecutable, VMInstrumentReturnKind

@@ -14,7 +14,7 @@ import warnings
 import zlib
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,11 +93,10 @@ class TuningRecord:
         wanted = _text(trial.decisions)
         self.trials = [t for t in self.trials if _text(t.decisions) != wanted] + [trial]
 
-    def joined(self, other: TuningRecord) -> TuningRecord:
-        """Return this record with the trials of another of the same kernel; of one candidate, this one's count."""
-        if other.signature != self.signature:
-            return self
-        return replace(self, trials=[*(t for t in other.trials if self.trial_of(t.decisions) is None), *self.trials])
+    def join(self, other: TuningRecord) -> None:
+        """Take in the trials of another record of the same kernel; of one candidate, this one's count."""
+        if other.signature == self.signature:
+            self.trials = [*(t for t in other.trials if self.trial_of(t.decisions) is None), *self.trials]
 
 
 class Database:
@@ -203,8 +202,7 @@ class JSONDatabase(Database):
                     f"'{self.path}' is left as it is", found=problem, help="write to another file, or move it away"
                 )
             for record in written:
-                mine = self.records.get(record.key)
-                self.records[record.key] = mine.joined(record) if mine is not None else record
+                self.records.setdefault(record.key, record).join(record)
             lines = [json.dumps({"format": _FORMAT, "version": _VERSION}), *map(_line, self.records.values())]
             _replace(self.path, "\n".join(lines) + "\n")
 

@@ -1,0 +1,157 @@
+"""``weft tune model.onnx --budget 60s``: measure what the schedule rules leave open, and keep the best in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import weft
+from weft.cli.arguments import parse_shapes
+from weft.cli.run import random_inputs
+from weft.cli.screen import print_table
+from weft.error import InvalidArgument
+from weft.runtime import set_num_threads
+from weft.session import TensorInfo
+
+__all__ = ["tune"]
+
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
+_LINE_SECONDS = 10.0
+
+
+def tune(
+    model: Path,
+    *,
+    budget: str = "60s",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    shape: Annotated[tuple[str, ...], Parameter(name=["--shape", "--shapes"], negative="")] = (),
+    threads: int = 0,
+    trials: int | None = None,
+    target: str = "llvm",
+) -> None:
+    """Tune an ONNX model for this machine.
+
+    Parameters
+    ----------
+    model : Path
+        The ONNX file.
+    budget : str
+        How long, about: 60s, 5m, 1h. It ends earlier where nothing is left to measure. Ctrl-C keeps what was found.
+    output : Path
+        The database to go on with, or to write; the model's name with .tune.json by default.
+    shape : tuple of str
+        Representative shapes of inputs: x=1,3,320,320. An input that is given several times is tuned at several
+        sizes. By default 1 for a symbolic first dimension and 64 for others.
+    threads : int
+        Threads that kernels use, when they are measured and later; by default all that the process may use.
+    trials : int
+        Candidates to measure at most.
+    target : str
+        What to compile for; this machine has to run it.
+    """
+    seconds = _seconds(budget)
+    output = output if output is not None else model.with_suffix(".tune.json")
+    if not output.parent.is_dir():
+        raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
+    if threads < 0:
+        raise InvalidArgument("--threads counts threads", expected="at least 1", found=str(threads))
+    if threads:
+        os.environ["WEFT_NUM_THREADS"] = str(threads)
+        set_num_threads(threads)
+    mod = weft.frontend.onnx.from_onnx(model)
+    inputs = [list(random_inputs(_inputs(mod), shapes).values()) for shapes in _sizes(shape)]
+    database = weft.tune.JSONDatabase(output)
+    with _shown(model.name, seconds) as report:
+        result = weft.relax.tune_relax(mod, target=target, database=database, max_trials_global=trials, inputs=inputs,
+                            budget=seconds, report=report)  # fmt: skip
+    _print(result, output)
+    if result.interrupted:
+        raise KeyboardInterrupt
+
+
+def _seconds(budget: str) -> float:
+    text = budget.strip().lower()
+    number = text.rstrip("smhin")
+    try:
+        seconds = float(number) * _UNITS[text[len(number) :].strip()]
+    except (KeyError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidArgument("malformed --budget", expected="a time such as 60s, 5m or 1h", found=budget)
+    return seconds
+
+
+def _inputs(mod: Any) -> list[TensorInfo]:
+    described = json.loads(mod["main"].attrs["weft.io"])["inputs"]
+    return [TensorInfo(i["name"], i["dtype"], tuple(i["shape"])) for i in described]
+
+
+def _sizes(options: Iterable[str]) -> list[dict[str, list[int | str]]]:
+    """Group ``--shape`` options: the first of each input, the second of each, and so on."""
+    groups: list[list[str]] = [[]]
+    seen: dict[str, int] = {}
+    for option in options:
+        name = option.partition("=")[0]
+        seen[name] = seen.get(name, -1) + 1
+        if seen[name] == len(groups):
+            groups.append([])
+        groups[seen[name]].append(option)
+    return [parse_shapes(group) for group in groups]
+
+
+@contextmanager
+def _shown(what: str, seconds: float) -> Generator[Callable[[Any], None]]:
+    """Show how far tuning is, on standard error: a bar on a terminal, plain lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        print(f"tuning {what}, {seconds:.0f} s", file=sys.stderr, flush=True)
+        yield _Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[gain]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"tuning {what}", total=seconds, gain="")
+
+        def report(step: Any) -> None:
+            gain = f"kernels {step.gain:.3f} times as fast, {step.measured} measured, {step.name}"
+            bar.update(task, completed=step.seconds, gain=gain)
+
+        yield report
+
+
+class _Lines:
+    """A line for every gain, and one from time to time."""
+
+    def __init__(self) -> None:
+        self.gain, self.seconds = 1.0, 0.0
+
+    def __call__(self, step: Any) -> None:
+        if step.gain > self.gain + 0.001 or step.seconds - self.seconds > _LINE_SECONDS:
+            self.gain, self.seconds = step.gain, step.seconds
+            print(f"  {step.seconds:.0f} s: {step.measured} measured, kernels {step.gain:.3f} times as fast, "
+                  f"{step.name}", file=sys.stderr, flush=True)  # fmt: skip
+
+
+def _print(result: Any, output: Path) -> None:
+    dropped = f", {result.dropped} of them dropped" if result.dropped else ""
+    print(f"measured {result.measured} candidates{dropped}")
+    if result.kernels:
+        rows = [(k.name, f"{k.before_us:,.1f}", f"{k.now_us:,.1f}", f"{k.before_us / k.now_us:.2f}")
+                for k in result.kernels]  # fmt: skip
+        print_table("kernels in the model", ("kernel", "us untuned", "us tuned", "gain"), rows)
+    for name in result.left_out:
+        print(f"left out: {name}, faster by itself and not in the model")
+    if result.interrupted:
+        print("interrupted: what was found until then is kept, and was not compared in the model")
+    else:
+        gain = result.before_us / result.now_us
+        print(f"model: {result.before_us:,.0f} us untuned, {result.now_us:,.0f} us tuned, {gain:.3f} times as fast")
+    print(f"wrote {output}; use it with --tuned {output}")
