@@ -32,7 +32,7 @@ namespace weft {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kChunksPerThread = 6;
+constexpr int kChunksPerThread = 16;
 constexpr int kSpinRounds = 2000;  // about 40 us of `pause` on current x86
 
 inline void cpu_relax() {

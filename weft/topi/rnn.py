@@ -22,6 +22,7 @@ UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 """Gates of a unit."""
 _LANES = 16
+_SUMS = 4  # vectors of sums at the same time, which hide how long an addition takes
 _PARALLEL_PRODUCTS = 1 << 17  # of a step, from which on its blocks run in parallel
 
 
@@ -98,7 +99,7 @@ class _Layer:
         return tir.BufferLoad(self.xw, (step.at, step.b, first + unit))
 
     def total(self, sums: Any, gate: int, lane: Any) -> Any:
-        """The sum of a gate of a block's unit."""
+        """The sum of a gate of a block's unit; rows after the gates are further sums of the same."""
         return tir.BufferLoad(sums, (int64(gate * self.units) + lane,))
 
     def each(self, body: Callable[[Any], Any]) -> Any:
@@ -125,27 +126,38 @@ class _Layer:
     def _block(
         self, i: Any, step: _Step, gates: range, start: Any, state: Callable[[Any], Any], cell: Cell, count: int
     ) -> Any:
-        units = self.units
-        first, k = i * int64(units), tir.Var("k", "int64")
-        sums = tir.decl_buffer((int64(self.gates * units),), self.dtype, "sums", scope="local")
+        units, first = self.units, i * int64(self.units)
+        chains = max(1, _SUMS * _LANES // (len(gates) * units))
+        sums = tir.decl_buffer((int64(chains * self.gates * units),), self.dtype, "sums", scope="local")
 
-        def store(gate: int, value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            return lambda e: tir.BufferStore(sums, value(e), (int64(gate * units) + e,))
+        def store(row: int, value: Callable[[Any], Any], count: int = units) -> Any:
+            return _vectors(count, lambda e: tir.BufferStore(sums, value(e), (int64(row * units) + e,)))
 
         def begin(gate: int) -> Any:
-            known = _vectors(count, store(gate, lambda e: start(gate, first + e)))
-            return known if count == units else tir.seq(_vectors(units, store(gate, lambda e: self.zero)), known)
+            known = store(gate, lambda e: start(gate, first + e), count)
+            return known if count == units else tir.seq(store(gate, lambda e: self.zero), known)
 
-        def add(gate: int) -> Any:
+        def add(row: int, gate: int, k: Any) -> Any:
             def value(e: Any) -> Any:
                 weight = tir.BufferLoad(self.r, (self.d, i, k, int64(gate * units) + e))
-                return self.total(sums, gate, e) + state(k) * weight
+                return self.total(sums, row, e) + state(k) * weight
 
-            return _vectors(units, store(gate, value))
+            return store(row, value)
 
+        def products(low: int, high: int, chains: int) -> Any:
+            k = tir.Var("k", "int64")
+            each = (add(c * self.gates + g, g, int64(low) + k * int64(chains) + int64(c))
+                    for c in range(chains) for g in gates)  # fmt: skip
+            return tir.For(k, int64(0), int64((high - low) // chains), tir.ForKind.SERIAL, tir.seq(*each))
+
+        whole = self.hidden // chains * chains
+        others = [(g, c * self.gates + g) for c in range(1, chains) for g in gates]
         return tir.AllocBuffer(sums, tir.seq(
             *(begin(g) for g in gates),
-            tir.For(k, int64(0), int64(self.hidden), tir.ForKind.SERIAL, tir.seq(*(add(g) for g in gates))),
+            *(store(row, lambda e: self.zero) for _, row in others),
+            *([products(0, whole, chains)] if whole else []),
+            *([products(whole, self.hidden, 1)] if whole < self.hidden else []),
+            *(store(g, lambda e, g=g, row=row: self.total(sums, g, e) + self.total(sums, row, e)) for g, row in others),
             _vectors(count, lambda e: cell(sums, e, first + e, step)),
         ))  # fmt: skip
 
