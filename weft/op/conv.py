@@ -34,7 +34,7 @@ def _conv_infer(rank: int) -> Any:
     def infer(
         data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
         data_layout: str = "", kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
-        channels: Any = None,
+        channels: Any = None, pad_value: int = 0,
     ) -> TensorType:  # fmt: skip
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight)
         dtype = out_dtype or same_dtype(name, data, weight)
@@ -92,12 +92,12 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 def _conv_ref(rank: int) -> Any:
     def reference(
         x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str,
-        out_layout: Any, out_dtype: str, channels: Any,
+        out_layout: Any, out_dtype: str, channels: Any, pad_value: int,
     ) -> Any:  # fmt: skip
         dtype = out_dtype or x.dtype
         x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
         s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
-        x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+        x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=pad_value)
         outs = [(x.shape[2 + i] - (w.shape[2 + i] - 1) * d[i] - 1) // s[i] + 1 for i in range(rank)]
         y = np.zeros((x.shape[0], w.shape[0], *outs))
         cg, og = x.shape[1] // groups, w.shape[0] // groups
@@ -123,10 +123,11 @@ for _rank in (1, 2, 3):
         f"nn.conv{_rank}d", "data weight",
         {
             "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank],
-            "kernel_layout": _KERNELS[_rank], "out_layout": None, "out_dtype": "", "channels": None,
+            "kernel_layout": _KERNELS[_rank], "out_layout": None, "out_dtype": "", "channels": None, "pad_value": 0,
         },
         infer=_conv_infer(_rank), lower=conv, reference=_conv_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
-        doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends.",
+        doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
+        "elements of `pad_value`.",
     )  # fmt: skip
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch
+from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, numpy_dtype
-from weft.op.infer import normalize_axis, tensor_arg
+from weft.op.infer import broadcast_dims, equal_dims, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.quant import dequantize, quantize
+from weft.topi.quant import dequantize, quantize, requantize, requantize_sum
 
 __all__: list[str] = []
 
@@ -60,4 +60,50 @@ declare(
     ).astype(numpy_dtype(out_dtype)),
     fusion=Fusion.BROADCAST,
     doc="``(data - zero_point) * scale``; scale and zero point are scalars, or vectors along `axis`.",
+)  # fmt: skip
+
+
+def _requantize_infer(name: str, n: int) -> Any:
+    """The rule for `n` tensors of integers, then a factor for each and an offset."""
+
+    def infer(*args: Any, low: int = 0, out_dtype: str = "uint8") -> TensorType:
+        first = tensor_arg(name, "data", args[0])
+        for i, other in enumerate(args[1:n], 1):
+            ty = tensor_arg(name, f"data {i}", other)
+            if ty.shape is not None and first.shape is not None and not _same_shape(ty.shape, first.shape):
+                raise ShapeMismatch(
+                    f"{name}: its tensors differ in shape", expected=str(first), found=str(ty), where=args[0].span
+                )
+        for parameter in args[n:]:
+            ty = tensor_arg(name, "a parameter", parameter, kind="float")
+            if ty.shape is not None and first.shape is not None:
+                broadcast_dims(name, first.shape, ty.shape)
+        if DataType(out_dtype).bits > 8 or not DataType(out_dtype).is_integer:
+            raise DTypeMismatch(f"{name}: the result has a wrong data type", expected="uint8 or int8", found=out_dtype)
+        return TensorType(first.shape, out_dtype, first.ndim)
+
+    return infer
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and all(equal_dims(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _requantize_ref(*args: Any, low: int, out_dtype: str) -> Any:
+    n = (len(args) - 1) // 2
+    total = sum(args[i].astype(np.float32) * args[n + i] for i in range(n)) + args[-1]
+    return np.clip(np.rint(total), low, np.iinfo(out_dtype).max).astype(out_dtype)
+
+
+declare(
+    "requantize", "data scale offset", {"low": 0, "out_dtype": "uint8"}, infer=_requantize_infer("requantize", 1),
+    lower=requantize, reference=_requantize_ref, fusion=Fusion.BROADCAST,
+    doc="``round(data * scale + offset)`` as bytes not less than `low`; scale and offset are broadcast to the data.",
+)  # fmt: skip
+
+declare(
+    "requantize_sum", "a b a_scale b_scale offset", {"low": 0, "out_dtype": "uint8"},
+    infer=_requantize_infer("requantize_sum", 2), lower=requantize_sum, reference=_requantize_ref,
+    fusion=Fusion.BROADCAST,
+    doc="``round(a * a_scale + b * b_scale + offset)`` as bytes not less than `low`; factors and offset are broadcast.",
 )  # fmt: skip

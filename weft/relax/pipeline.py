@@ -39,6 +39,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     return [
         t.normalize(),
         t.lambda_lift(),
+        t.fold_quantization(dot_forms=dot_forms),
         t.fold_batch_norm(),
         t.decompose_ops(),
         t.fold_constant(),

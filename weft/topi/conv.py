@@ -144,6 +144,7 @@ def conv(
     out_layout: Any = None,
     out_dtype: str = "",
     channels: Any = None,
+    pad_value: int = 0,
 ) -> Any:
     """Convolve (cross-correlate) over all spatial axes, which are the axes besides batch and channels."""
     rank, last, dtype = x.ndim - 2, channels_last(data_layout), out_dtype or x.dtype
@@ -152,7 +153,7 @@ def conv(
     out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
     sizes = spatial(x.shape, last)
     outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
-    padded = pad_spatial(x, before, after, last)
+    padded = pad_spatial(x, before, after, last, const(pad_value, x.dtype))
     group = dot_group(kernel_layout)
     if group > 1:
         padded = whole_groups(padded, simplify(w.shape[-2] * int64(group)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
-from weft.ir import DataType, cast
+from weft.ir import DataType, cast, const
+from weft.topi.broadcast import broadcast_index
 from weft.topi.shape import normalize_axis
 
-__all__ = ["dequantize", "quantize"]
+__all__ = ["dequantize", "quantize", "requantize", "requantize_sum"]
 
 
 def _parameter(tensor: Any, i: Any, axis: int) -> Any:
@@ -39,3 +40,37 @@ def dequantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype
         return cast(out_dtype, cast("float32", shifted) * cast("float32", _parameter(scale, i, a)))
 
     return te.compute(data.shape, element, name="T_dequantize")
+
+
+def requantize(data: Any, scale: Any, offset: Any, low: int = 0, out_dtype: str = "uint8") -> Any:
+    """``round(data * scale + offset)``, limited to `low` and the largest value of the result."""
+
+    def element(*i: Any) -> Any:
+        return _limited(_times(data, scale, data.shape, i) + _at(offset, data.shape, i), low, out_dtype)
+
+    return te.compute(data.shape, element, name="T_requantize")
+
+
+def requantize_sum(
+    a: Any, b: Any, a_scale: Any, b_scale: Any, offset: Any, low: int = 0, out_dtype: str = "uint8"
+) -> Any:
+    """``round(a * a_scale + b * b_scale + offset)``, limited to `low` and the largest value of the result."""
+
+    def element(*i: Any) -> Any:
+        total = _times(a, a_scale, a.shape, i) + (_times(b, b_scale, a.shape, i) + _at(offset, a.shape, i))
+        return _limited(total, low, out_dtype)
+
+    return te.compute(a.shape, element, name="T_requantize")
+
+
+def _at(x: Any, shape: Any, i: Any) -> Any:
+    return x(*broadcast_index(x.shape, shape, i))
+
+
+def _times(data: Any, scale: Any, shape: Any, i: Any) -> Any:
+    return cast("float32", data(*i)) * _at(scale, shape, i)
+
+
+def _limited(value: Any, low: int, dtype: str) -> Any:
+    top = cast("float32", tir.max_value(dtype))
+    return cast(dtype, tir.max(tir.min(tir.round(value), top), const(float(low), "float32")))

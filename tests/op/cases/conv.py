@@ -124,6 +124,14 @@ def _conv2d_packed_in_groups(s: Sizes) -> Case | None:
 
 
 @cases("nn.conv2d")
+def _conv2d_padded_with_a_value(s: Sizes) -> Case | None:
+    if not _enough(s, 3):
+        return None
+    x, w = s.integer(s.a, 3, s.b, s.c, low=0, dtype="uint8"), s.integer(4, 3, 3, 2, dtype="int8")
+    return call(x, w, padding=(1, 2, 0, 1), out_dtype="int32", pad_value=130)
+
+
+@cases("nn.conv2d")
 def _conv2d_pointwise(s: Sizes) -> Case | None:
     return call(
         s.real(s.a, s.b, s.c, 8),

@@ -37,3 +37,17 @@ def _dequantize_scalar(s: Sizes) -> Case:
         s.real(low=0.1, high=0.3),
         s.integer(low=0, high=9, dtype="uint8"),
     )
+
+
+@cases("requantize")
+def _requantize(s: Sizes) -> Case:
+    sums = s.integer(s.a, s.b, 5, low=-3000, high=3000, dtype="int32")
+    return call(sums, s.real(5, low=0.001, high=0.1), s.real(5), low=3, atol=1)
+
+
+@cases("requantize_sum")
+def _requantize_sum(s: Sizes) -> Case:
+    sums = s.integer(s.a, s.b, s.c, low=-300, high=300, dtype="int32")
+    data = s.integer(s.a, s.b, s.c, low=0, high=255, dtype="uint8")
+    factors = (s.real(1, s.c, low=0.1, high=0.5), s.real(1))
+    return call(sums, data, *factors, s.real(1, 1, 1), low=-128, out_dtype="int8", atol=1)

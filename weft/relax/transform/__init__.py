@@ -17,6 +17,7 @@ from weft.relax.transform.decompose_ops import decompose_ops
 from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
+from weft.relax.transform.fold_quantization import fold_quantization
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.inline_private import inline_private_functions
@@ -52,6 +53,7 @@ EliminateCommonSubexpr = eliminate_common_subexpr
 ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
+FoldQuantization = fold_quantization
 FuseOps = fuse_ops
 FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions
