@@ -6,49 +6,21 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import fingerprint
-from weft.tir import PrimFunc
-from weft.tir.schedule import Knob, Knobs, schedule_func
+from weft.tir.schedule import Knob
 from weft.tune.database import Trial, TuningRecord
+from weft.tune.space import Candidate, DrawnSpace, RuleSpace
 
-__all__ = ["Candidate", "RuleSpace", "Search"]
+__all__ = ["Candidate", "DrawnSearch", "Search"]
 
 _RANDOM = 64
 """Combinations drawn at random behind all neighbours."""
 
-
-class Candidate(NamedTuple):
-    """Decisions, and the function that the rules make with them."""
-
-    decisions: dict[str, Any]
-    func: PrimFunc
-
-
-class RuleSpace:
-    """The choices that the schedule rules leave open for a kernel."""
-
-    def __init__(self, func: PrimFunc, target: Any) -> None:
-        self.func, self.target = func, target
-
-    def schedule(self, decisions: Mapping[str, Any]) -> tuple[PrimFunc, Knobs]:
-        """Schedule the kernel as decided, and return the choices there were.
-
-        Raises
-        ------
-        ScheduleError
-            When the rules cannot do that.
-        """
-        knobs = Knobs(decisions)
-        try:
-            scheduled = schedule_func(self.func, self.target, knobs)
-        except Exception as e:
-            raise ScheduleError(f"{type(e).__name__}: {e}") from e
-        if knobs.unused():
-            raise ScheduleError(f"no such choices: {', '.join(knobs.unused())}")
-        return scheduled, knobs
+_DRAWS = 512
+"""Candidates drawn of a space of the user's."""
 
 
 class Search:
@@ -142,6 +114,40 @@ class Search:
             knob = self._asked[name]
             decisions = _with(decisions, name, knob, self._random.choice(knob.candidates))
         return decisions
+
+
+class DrawnSearch:
+    """Proposes candidates of a space of the user's: drawn one after another, none of them twice.
+
+    Parameters are those of :class:`Search`.
+    """
+
+    def __init__(self, space: DrawnSpace, record: TuningRecord, seed: int = 0) -> None:
+        self.space, self.record = space, record
+        self.default = space.default()
+        if record.signature != space.signature:
+            record.signature, record.trials = space.signature, []
+        self._seed = seed
+        self._functions = {fingerprint(self.default)}
+        self._known = {_text(t.decisions) for t in record.trials}
+        self.finished = False
+
+    def propose(self, count: int) -> list[Candidate]:
+        """Return up to `count` candidates; fewer, and `finished`, where no more are found."""
+        found: list[Candidate] = []
+        for _ in range(_DRAWS):
+            self._seed += 1
+            drawn = self.space.draw(self._seed)
+            if drawn is None or _text(drawn.decisions) in self._known:
+                continue
+            self._known.add(_text(drawn.decisions))
+            if (mark := fingerprint(drawn.func)) not in self._functions:
+                self._functions.add(mark)
+                found.append(drawn)
+            if len(found) == count:
+                return found
+        self.finished = True
+        return found
 
 
 def _with(decisions: Mapping[str, Any], name: str, knob: Knob, value: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
 from weft.tune.hardware import Hardware
 from weft.tune.measure import Measured, Measurer, WorkerError
-from weft.tune.search import Candidate, RuleSpace, Search
+from weft.tune.search import DrawnSearch, Search
+from weft.tune.space import Candidate, DrawnSpace, RuleSpace
 from weft.tune.tuned import workload_of
 
 __all__ = ["BudgetError", "Progress", "Task", "tune_tasks"]
@@ -47,19 +48,25 @@ class Task:
         The time of the kernel in a run of the model, which says how much it matters.
     name : str, optional
         For people.
-    space : optional
-        What :class:`Search` takes; by default the choices of the schedule rules.
+    space : callable, optional
+        ``space(sch)`` schedules the kernel and draws what it leaves open (:class:`DrawnSpace`); by default the
+        choices of the schedule rules are searched.
     """
 
     def __init__(
-        self, func: PrimFunc, cases: Sequence[Case], us: float = 1.0, name: str = "", space: Any = None
+        self,
+        func: PrimFunc,
+        cases: Sequence[Case],
+        us: float = 1.0,
+        name: str = "",
+        space: Callable[[Any], Any] | None = None,
     ) -> None:
         self.func, self.cases, self.us = func, tuple(cases), us
         self.name = name or str(func.attrs.get("global_symbol") or "kernel")
         self.space = space
         self.workload = workload_of(func)
         self.record: TuningRecord | None = None
-        self.search: Search | None = None
+        self.search: Search | DrawnSearch | None = None
         self.stale = 0
         self.failure = ""
 
@@ -68,7 +75,11 @@ class Task:
         known = database.query(self.workload, hardware)
         self.record = known if known is not None else TuningRecord(self.workload, hardware, self.name)
         try:
-            self.search = Search(self.space or RuleSpace(self.func, target), self.record)
+            self.search = (
+                Search(RuleSpace(self.func, target), self.record)
+                if self.space is None
+                else DrawnSearch(DrawnSpace(self.func, target, self.space), self.record)
+            )
         except ScheduleError as e:
             self.failure = e.what
             return

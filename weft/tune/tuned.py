@@ -10,11 +10,11 @@ from typing import Any
 from weft.error import ScheduleError
 from weft.ir import PassContext, fingerprint
 from weft.tir import PrimFunc
-from weft.tir.schedule import Knobs, schedule_func
 from weft.tune.database import Database, open_database
 from weft.tune.hardware import Hardware
+from weft.tune.space import schedule_as_decided
 
-__all__ = ["CONFIG", "Tuned", "current_database", "schedule_as_decided", "workload_of"]
+__all__ = ["CONFIG", "Tuned", "current_database", "workload_of"]
 
 CONFIG = "tune.database"
 """Option of ``PassContext``: a database, or the path of one, that compilation uses."""
@@ -76,21 +76,3 @@ class Tuned:
             )
             return None
         return scheduled
-
-
-def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any]) -> PrimFunc:
-    """Schedule a kernel by the rules with given decisions.
-
-    Raises
-    ------
-    ScheduleError
-        When the rules have no such choices, or cannot do what was decided.
-    """
-    knobs = Knobs(decisions)
-    try:
-        scheduled = schedule_func(func, target, knobs)
-    except Exception as e:
-        raise ScheduleError(f"the rules fail with it, {type(e).__name__}: {e}") from e
-    if knobs.unused():
-        raise ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
-    return scheduled

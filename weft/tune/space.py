@@ -1,0 +1,95 @@
+"""What may be decided about a kernel: choices of the schedule rules, or a schedule of the user's that draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from weft.error import ScheduleError
+from weft.tir import PrimFunc
+from weft.tir.schedule import Knobs, Schedule, Trace, schedule_func
+
+__all__ = ["Candidate", "DrawnSpace", "RuleSpace", "schedule_as_decided"]
+
+_TRACE = "trace"
+"""The one decision of a candidate of the user's: the primitives that were applied, with what was drawn."""
+
+
+class Candidate(NamedTuple):
+    """Decisions, and the function that the rules make with them."""
+
+    decisions: dict[str, Any]
+    func: PrimFunc
+
+
+class RuleSpace:
+    """The choices that the schedule rules leave open for a kernel."""
+
+    def __init__(self, func: PrimFunc, target: Any) -> None:
+        self.func, self.target = func, target
+
+    def schedule(self, decisions: Mapping[str, Any]) -> tuple[PrimFunc, Knobs]:
+        """Schedule the kernel as decided, and return the choices there were.
+
+        Raises
+        ------
+        ScheduleError
+            When the rules have no such choices, or cannot do what was decided.
+        """
+        knobs = Knobs(decisions)
+        try:
+            scheduled = schedule_func(self.func, self.target, knobs)
+        except Exception as e:
+            raise ScheduleError(f"the rules fail with it, {type(e).__name__}: {e}") from e
+        if knobs.unused():
+            raise ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
+        return scheduled, knobs
+
+
+class DrawnSpace:
+    """A function that schedules a kernel and draws what it leaves open: ``sch.sample_perfect_tile(loop, n=2)``.
+
+    Parameters
+    ----------
+    func : PrimFunc
+        The kernel.
+    target : Target
+        For the rules' own schedule, which candidates have to beat.
+    program : callable
+        ``program(sch)`` applies primitives to a schedule.
+    """
+
+    def __init__(self, func: PrimFunc, target: Any, program: Callable[[Schedule], Any]) -> None:
+        self.func, self.target, self.program = func, target, program
+        self.signature = f"space {getattr(program, '__qualname__', type(program).__name__)}"
+
+    def default(self) -> PrimFunc:
+        """Return the kernel as the rules schedule it."""
+        return schedule_func(self.func, self.target)
+
+    def draw(self, seed: int) -> Candidate | None:
+        """Run the program with other draws; None where a primitive refuses them."""
+        sch = Schedule(self.func, seed=seed)
+        try:
+            self.program(sch)
+        except ScheduleError:
+            return None
+        return Candidate({_TRACE: sch.trace.as_json()}, sch.func)
+
+
+def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any]) -> PrimFunc:
+    """Schedule a kernel as was decided.
+
+    Raises
+    ------
+    ScheduleError
+        When that cannot be done, or not any more.
+    """
+    if _TRACE not in decisions:
+        return RuleSpace(func, target).schedule(decisions)[0]
+    sch = Schedule(func)
+    try:
+        Trace.apply_json_to_schedule(decisions[_TRACE], sch)
+    except Exception as e:
+        raise ScheduleError(f"its trace does not apply, {type(e).__name__}: {e}") from e
+    return sch.func
