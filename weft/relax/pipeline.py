@@ -10,6 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
+from weft.tune import Tuned, current_database
 
 __all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
 
@@ -46,7 +47,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
-        t.convert_layout(panel=panel, dot_forms=dot_forms),
+        t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),

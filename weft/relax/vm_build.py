@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -80,7 +81,8 @@ def build(
     metadata = _metadata(mod)
     external = mod.attrs.get(EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
-        mod = _pipeline(relax_pipeline, target, precision)(mod)
+        with records.database if records.database is not None else nullcontext():
+            mod = _pipeline(relax_pipeline, target, precision)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":

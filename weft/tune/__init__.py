@@ -8,19 +8,20 @@ import importlib
 from typing import Any
 
 from weft.tune.case import Argument, Case
-from weft.tune.database import Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
+from weft.tune.database import Asked, Database, DatabaseError, JSONDatabase, Trial, TuningRecord, open_database
 from weft.tune.hardware import Hardware
 from weft.tune.measure import Measured, Measurer, WorkerError
 from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.task import BudgetError, Progress, Task, tune_tasks
 from weft.tune.tune_tir import tune_tir
-from weft.tune.tuned import CONFIG, Tuned, current_database, workload_of
+from weft.tune.tuned import CHOICE, CONFIG, Tuned, current_database, workload_of, workload_of_choice
 
 __all__ = [
-    "CONFIG", "Argument", "BudgetError", "Case", "Database", "DatabaseError", "DrawnSearch", "DrawnSpace", "Hardware",
-    "JSONDatabase", "Measured", "Measurer", "Progress", "RuleSpace", "Search", "Task", "Trial", "Tuned", "TuningRecord",
-    "WorkerError", "current_database", "open_database", "tune_tasks", "tune_tir", "workload_of",
+    "CHOICE", "CONFIG", "Argument", "Asked", "BudgetError", "Case", "Database", "DatabaseError", "DrawnSearch",
+    "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress", "RuleSpace", "Search", "Task",
+    "Trial", "Tuned", "TuningRecord", "WorkerError", "current_database", "open_database", "tune_tasks", "tune_tir",
+    "workload_of", "workload_of_choice",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from weft.error import InvalidArgument, WeftError
 from weft.tune.hardware import Hardware
 
-__all__ = ["Database", "DatabaseError", "JSONDatabase", "Trial", "TuningRecord", "open_database"]
+__all__ = ["Asked", "Database", "DatabaseError", "JSONDatabase", "Trial", "TuningRecord", "open_database"]
 
 _FORMAT, _VERSION = "weft-tune", 1
 
@@ -99,6 +99,14 @@ class TuningRecord:
             self.trials = [*(t for t in other.trials if self.trial_of(t.decisions) is None), *self.trials]
 
 
+class Asked(NamedTuple):
+    """A choice about an operator, such as a convolution's algorithm, and how often it was met."""
+
+    candidates: tuple[Any, ...]
+    default: Any
+    count: int = 1
+
+
 class Database:
     """Records by kernel and machine; this one lives in memory.
 
@@ -115,6 +123,7 @@ class Database:
 
     def __init__(self, records: Iterable[TuningRecord] = ()) -> None:
         self.records: dict[tuple[str, str], TuningRecord] = {r.key: r for r in records}
+        self.asked: dict[str, Asked] = {}  # choices about operators that compilation with this database met
         self._reported: set[str] = set()
 
     def query(self, workload: str, hardware: Hardware) -> TuningRecord | None:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import PassContext, fingerprint
 from weft.tir import PrimFunc
-from weft.tune.database import Database, open_database
+from weft.tune.database import Asked, Database, open_database
 from weft.tune.hardware import Hardware
 from weft.tune.space import schedule_as_decided
 
-__all__ = ["CONFIG", "Tuned", "current_database", "workload_of"]
+__all__ = ["CHOICE", "CONFIG", "Tuned", "current_database", "workload_of", "workload_of_choice"]
+
+CHOICE = "choice"
+"""The one decision of a record about an operator."""
 
 CONFIG = "tune.database"
 """Option of ``PassContext``: a database, or the path of one, that compilation uses."""
 
 
 def current_database() -> Database | None:
-    """Return the database of ``PassContext(config={"tune.database": ...})``, else that of ``with database:``."""
+    """Return the database of ``with database:``, else that of ``PassContext(config={"tune.database": ...})``."""
+    if Database.current() is not None:
+        return Database.current()
     config = PassContext.current().config
     if config.get(CONFIG) is None:
-        return Database.current()
+        return None
     config[CONFIG] = open_database(config[CONFIG])
     return config[CONFIG]
 
@@ -32,6 +38,11 @@ def current_database() -> Database | None:
 def workload_of(func: PrimFunc) -> str:
     """Name a kernel by what it computes, whatever it is called."""
     return fingerprint(func.without_attr("global_symbol"))
+
+
+def workload_of_choice(subject: str) -> str:
+    """Name a choice about an operator as kernels are named."""
+    return hashlib.sha256(subject.encode()).hexdigest()
 
 
 class Tuned:
@@ -54,6 +65,26 @@ class Tuned:
         record = self.database.query(workload_of(func), self.hardware) if self.database is not None else None
         best = record.best if record is not None else None
         return best.decisions if best is not None else {}
+
+    def choose(self, subject: str, candidates: Sequence[Any], default: Any) -> Any:
+        """Return what is decided about an operator, `default` untuned.
+
+        Parameters
+        ----------
+        subject : str
+            What the choice is about: all that it depends on.
+        candidates : sequence of numbers or strings
+            Any of them is correct.
+        """
+        if self.database is None:
+            return default
+        met = self.database.asked.get(subject)
+        count = met.count + 1 if met is not None else 1
+        self.database.asked[subject] = Asked(tuple(candidates), default, count)
+        record = self.database.query(workload_of_choice(subject), self.hardware)
+        best = record.best if record is not None else None
+        chosen = best.decisions.get(CHOICE, default) if best is not None else default
+        return chosen if chosen in candidates else default
 
     def cache_part(self, func: PrimFunc) -> str:
         """Say what the code of a kernel depends on besides the kernel; empty where that is nothing."""

@@ -8,6 +8,7 @@ emitted then, once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
+from weft.tune import Tuned
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
@@ -56,6 +58,7 @@ def convert_layout(
     panel: int = 32,
     winograd: bool = True,
     dot_forms: Sequence[tuple[str, str, str, int]] = (),
+    tuned: Tuned | None = None,
 ) -> Function:
     """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
@@ -89,20 +92,21 @@ def convert_layout(
         ``panel``: output channels of a panel.
         ``winograd``: whether 3x3 convolutions may become ``nn.conv2d_winograd``.
         ``dot_forms``: the target's dot products of narrow numbers, whose weights are packed in groups for them.
+        ``tuned``: decides the algorithm of convolutions where a tuning database has records of them.
     Cost
         Linear, plus one pass over the weights.
     Source
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
-    state = _Layouts(panel, winograd, frozenset(form[:3] for form in dot_forms))
+    state = _Layouts(panel, winograd, frozenset(form[:3] for form in dot_forms), tuned)
     return rewrite_bindings(func, mod, state.rule)
 
 
 class _Layouts:
     """Which values have a channels-last twin, and which of them exist only as that twin."""
 
-    def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]]) -> None:
-        self.panel, self.winograd, self.dots = panel, winograd, dots
+    def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]], tuned: Tuned | None) -> None:
+        self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
         self.alive: list[Any] = []
@@ -254,7 +258,12 @@ def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
     if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
-    return winograd_tile((n, h, w), (c, _round_up(o, _panel(s, o))))
+    channels = (c, _round_up(o, _panel(s, o)))
+    best = winograd_tile((n, h, w), channels)
+    if s.tuned is None:
+        return best
+    about = {"convolution": [n, h, w], "channels": [c, o], "padding": np.ravel(attrs.get("padding", 0)).tolist()}
+    return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 
 _LIKELY_SIZE = 224
