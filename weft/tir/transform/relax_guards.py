@@ -7,14 +7,18 @@ columns that nobody writes out costs less than a condition (or a masked load) in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import (
+    Add,
     DataType,
     IRModule,
+    Mul,
     PrimExpr,
     Range,
+    Var,
     const,
     function_pass,
     if_then_else,
@@ -36,7 +40,7 @@ def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
-    loads that follow waiting.
+    loads that follow waiting, and a masked sum could not stay in a register.
 
     Requires
         No blocks; buffers with their dimensions, before CompactBuffer, which then makes room for what is stored.
@@ -109,32 +113,48 @@ class _Relax:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
-        if kept and any(id(v) in self.lanes for c in kept for v in walk(c)) and not _is_reduction(store):
-            return self._guarded_loads(store, kept)
-        if len(kept) == len(parts):
+        of_lanes = [c for c in kept if any(id(v) in self.lanes for v in walk(c))]
+        reduction = _is_reduction(store)
+        if of_lanes and (not reduction or self._adds_zero(store, of_lanes)):
+            store = self._guarded_loads(store, of_lanes, reduction)
+            kept = [c for c in kept if all(c is not x for x in of_lanes)]
+        elif len(kept) == len(parts):
             return node
-        condition: PrimExpr | None = None
-        for c in kept:
-            condition = c if condition is None else logical_and(condition, c)
+        condition = _all(kept)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
 
-    def _guarded_loads(self, store: BufferStore, parts: list[PrimExpr]) -> Stmt:
+    def _adds_zero(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
+        """Whether a sum of products adds nothing where all its loads give zero.
+
+        The conditions must say the same of an element at each addition, and each load must be of a lane of its own.
+        """
+        value, element = store.value, _variables(store.indices)
+        if not isinstance(value, Add) or not _variables(conditions) <= element:
+            return False
+        added = value.b if isinstance(value.a, BufferLoad) and value.a.buffer is store.buffer else value.a
+        factors = (added.a, added.b) if isinstance(added, Mul) else (added,)
+        lanes = self.lanes & element
+        return all(
+            isinstance(f, BufferLoad) and id(f.buffer) not in self.local and bool(lanes & _variables(f.indices))
+            for f in factors
+        )
+
+    def _guarded_loads(self, store: BufferStore, parts: list[PrimExpr], everything: bool) -> BufferStore:
         """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read."""
-        condition = parts[0]
-        for c in parts[1:]:
-            condition = logical_and(condition, c)
+        condition = _all(parts)
+        assert condition is not None
 
         def rule(node: Any) -> Any:
-            if not isinstance(node, BufferLoad) or id(node.buffer) in self.local or self._within(node):
+            if not isinstance(node, BufferLoad) or id(node.buffer) in self.local:
+                return node
+            if not everything and self._within(node):
                 return node
             return if_then_else(condition, node, const(0, node.dtype))
 
         return BufferStore(store.buffer, rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
 
     def _safe(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
-        condition: PrimExpr | None = None
-        for c in conditions:
-            condition = c if condition is None else logical_and(condition, c)
+        condition = _all(conditions)
         if condition is None:
             return self._in_bounds(store)
         with self.analyzer.constraint_scope(condition):
@@ -154,6 +174,19 @@ class _Relax:
             DataType(i.dtype).is_integer and self.analyzer.can_prove(i >= 0) and self.analyzer.can_prove(i < d)
             for i, d in zip(load.indices, load.buffer.shape, strict=True)
         )
+
+
+def _all(conditions: list[PrimExpr]) -> PrimExpr | None:
+    """All conditions in one; None where there is none."""
+    result: PrimExpr | None = None
+    for c in conditions:
+        result = c if result is None else logical_and(result, c)
+    return result
+
+
+def _variables(nodes: Sequence[PrimExpr]) -> set[int]:
+    """The variables below some expressions, by identity."""
+    return {id(v) for n in nodes for v in walk(n) if isinstance(v, Var)}
 
 
 def _is_reduction(store: BufferStore) -> bool:

@@ -7,7 +7,7 @@ ends of a row get code of their own, in which taps outside are left out, and a r
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import Var, as_int
+from weft.ir import PrimExpr, Var, as_int
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, stride_along
@@ -54,15 +54,12 @@ class _Depthwise:
         if guarded:
             padding = None
         width = ctx.constant(column)
-        channel_outer, channel = sch.split(
-            column, [None, self.lanes] if width is None or width > self.lanes else [1, width]
-        )
         rest = [x for x in loops if row is None or x.var is not row.var]
         if row is None:
-            sch.reorder(*rest, channel_outer, channel)
-            tiles = [(sink, channel_outer, None, channel)]
+            sch.reorder(*rest, column)
+            tiles = [(block, place, None, lane) for block, place, lane in self._vectors(sink, column, None)]
         else:
-            tiles = self._tiles(sink, rest, row, channel_outer, channel, guarded)
+            tiles = self._tiles(sink, rest, row, column, guarded)
         anchors = [self.rv] if len(tiles) == 1 else sch.split_consumers(self.rv, [t[0] for t in tiles])
         for anchor, (_, place, row_inner, lane) in zip(anchors, tiles, strict=True):
             sch.compute_at(anchor, place)
@@ -95,28 +92,47 @@ class _Depthwise:
         return True
 
     def _tiles(
-        self, sink: BlockRV, rest: list[LoopRV], row: LoopRV, channel_outer: LoopRV, channel: LoopRV, guarded: bool
+        self, sink: BlockRV, rest: list[LoopRV], row: LoopRV, column: LoopRV, guarded: bool
     ) -> list[tuple[BlockRV, LoopRV, LoopRV | None, LoopRV]]:
-        """Cut rows into tiles of pixels.
+        """Cut rows into tiles of pixels, and those into vectors of channels.
 
         Returns, for each stretch of a row, its block, the loop around a tile, the loop over its pixels and the lanes.
         """
         sch, ctx = self.sch, self.ctx
-        tile = _pixel_tile(ctx, row)
-        n = ctx.constant(row)
-        lengths = _stretches(n, tile) if guarded and n is not None else []
-        sch.reorder(*rest, row, channel_outer, channel)
-        if len(lengths) < 2:
-            outer, inner = sch.split(row, [None, tile])
-            sch.reorder(*rest, channel_outer, outer, inner, channel)
-            return [(sink, outer, inner, channel)]
+        lengths = _stretches(ctx.extent(row), _pixel_tile(ctx, row), guarded)
+        sch.reorder(*rest, row, column)
+        pieces = sch.loop_partition(row, [x for x, _ in lengths]) if len(lengths) > 1 else [row]
         result: list[tuple[BlockRV, LoopRV, LoopRV | None, LoopRV]] = []
-        for piece, (length, height) in zip(sch.loop_partition(row, [x for x, _ in lengths]), lengths, strict=True):
-            block = sch.get_child_blocks(piece)[0]
-            channels, lane = sch.get_loops(block)[-2:]
-            outer, inner = sch.split(piece, [length // height, height])
-            sch.reorder(outer, channels, inner, lane)
-            result.append((block, channels, inner, lane))
+        for piece, (_, height) in zip(pieces, lengths, strict=True):
+            block = sch.get_child_blocks(piece)[0] if len(pieces) > 1 else sink
+            channels = sch.get_loops(block)[-1]
+            _, inner = sch.split(piece, [None, height])
+            sch.reorder(channels, inner)
+            result += [
+                (vectors, place, sch.get_loops(vectors)[-2], lane)
+                for vectors, place, lane in self._vectors(block, channels, inner)
+            ]
+        return result
+
+    def _vectors(self, sink: BlockRV, column: LoopRV, inner: LoopRV | None) -> list[tuple[BlockRV, LoopRV, LoopRV]]:
+        """Cut channels into whole vectors, and a shorter one for what is left.
+
+        Returns blocks with the loop over vectors, which the tile of pixels, loop `inner`, is below, and the lanes.
+        """
+        sch = self.sch
+        n = self.ctx.constant(column)
+        whole = n is None or n <= self.lanes or n % self.lanes == 0
+        pieces = [column] if whole else sch.loop_partition(column, [n // self.lanes * self.lanes, None])
+        result = []
+        for piece in pieces:
+            block = sink if len(pieces) == 1 else sch.get_child_blocks(piece)[0]
+            size = self.ctx.constant(piece)
+            vectors, lane = sch.split(
+                piece, [1, size] if size is not None and size < self.lanes else [None, self.lanes]
+            )
+            if inner is not None:
+                sch.reorder(vectors, sch.get_loops(block)[-1], lane)
+            result.append((block, vectors, lane))
         return result
 
     def _work(self, task: LoopRV, pixels: list[LoopRV], width: int | None) -> int | None:
@@ -134,13 +150,21 @@ class _Depthwise:
         return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
 
 
-def _stretches(n: int, tile: int) -> list[tuple[int, int]]:
-    """Cut a row into (length, pixels a tile): the first tile, those that touch no padding, and the last."""
+def _stretches(extent: PrimExpr, tile: int, guarded: bool) -> list[tuple[PrimExpr | int | None, int]]:
+    """Cut a row into (length, pixels a tile): whole tiles, and what is left.
+
+    Where tiles at the ends touch padding, they are stretches of their own.
+    """
+    n = as_int(extent)
+    if n is None:
+        return [(extent // tile * tile, tile), (None, 1)]
     if n <= tile:
         return [(n, n)]
-    first, last = tile, (n - 1) % tile + 1
+    first, last = tile if guarded else 0, (n - 1) % tile + 1
     middle = n - first - last
-    return [(first, first), *([(middle, tile)] if middle else []), (last, last)]
+    if not guarded and last == tile:
+        return [(n, tile)]
+    return [(x, min(x, tile)) for x in (first, middle, last) if x]
 
 
 def _padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:

@@ -1,0 +1,77 @@
+"""RelaxGuards: sums of products under a condition on lanes load zeros, and other sums keep their condition."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.ir import walk
+from weft.script import tir as T
+from weft.tir import IfThenElse
+from weft.tir.transform import relax_guards
+
+
+@T.prim_func
+def products(A: T.Buffer((3, 20), "float32"), B: T.Buffer((3, 20), "float32"), C: T.Buffer((20,), "float32")):
+    for o in range(2):
+        t = T.alloc_buffer((32,), "float32", scope="local")
+        for i in T.vectorized(16):
+            t[o * 16 + i] = T.float32(0)
+        for k in range(3):
+            for i in T.vectorized(16):
+                if o * 16 + i < 20:
+                    t[o * 16 + i] = t[o * 16 + i] + A[k, o * 16 + i] * B[k, o * 16 + i]
+        for i in T.vectorized(16):
+            if o * 16 + i < 20:
+                C[o * 16 + i] = t[o * 16 + i]
+
+
+@T.prim_func
+def maxima(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
+    for o in range(2):
+        t = T.alloc_buffer((32,), "float32", scope="local")
+        for i in T.vectorized(16):
+            t[o * 16 + i] = T.float32(-9)
+        for k in range(3):
+            for i in T.vectorized(16):
+                if o * 16 + i < 20:
+                    t[o * 16 + i] = T.max(t[o * 16 + i], A[k, o * 16 + i])
+        for i in T.vectorized(16):
+            C[o * 16 + i] = t[o * 16 + i]
+
+
+@T.prim_func
+def strided(A: T.Buffer((20,), "float32"), C: T.Buffer((16,), "float32")):
+    t = T.alloc_buffer((16,), "float32", scope="local")
+    for i in T.vectorized(16):
+        t[i] = T.float32(0)
+    for k in range(2):
+        for i in T.vectorized(16):
+            if k * 16 + i < 20:
+                t[i] = t[i] + A[k * 16 + i]
+    for i in T.vectorized(16):
+        C[i] = t[i]
+
+
+def guards(func):
+    after = relax_guards()(weft.IRModule({"f": func}))["f"]
+    return sum(isinstance(n, IfThenElse) for n in walk(after))
+
+
+def test_a_sum_of_products_loads_zeros():
+    assert guards(products) == 1  # that of the result
+
+
+@pytest.mark.parametrize("func", [maxima, strided])
+def test_other_reductions_keep_their_condition(func):
+    assert guards(func) == 1
+
+
+def test_values():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((3, 20)).astype("float32") for _ in range(2))
+    c = weft.runtime.tensor(np.full(20, np.nan, "float32"))
+    weft.build(products, target="llvm")["products"](weft.runtime.tensor(a), weft.runtime.tensor(b), c)
+    np.testing.assert_allclose(c.numpy(), (a * b).sum(0), rtol=1e-6, atol=1e-6)
+    m = weft.runtime.tensor(np.zeros(32, "float32"))
+    weft.build(maxima, target="llvm")["maxima"](weft.runtime.tensor(a), m)
+    np.testing.assert_array_equal(m.numpy(), np.concatenate([np.maximum(a.max(0), -9), np.full(12, -9, "float32")]))
