@@ -16,9 +16,10 @@ from weft.ffi import PackedFunc, get_global_func, register_wrapper, wrap
 from weft.runtime import link
 from weft.runtime.device import device
 from weft.runtime.elf import check_complete
+from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.timing import BenchmarkResult, time_function
 
-__all__ = ["Module", "enabled", "jit_module", "load_module", "system_lib"]
+__all__ = ["Module", "enabled", "jit_module", "load_module", "placed_module", "system_lib"]
 
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
@@ -364,6 +365,25 @@ def jit_module(
     )
 
 
+def placed_module(objects: Sequence[bytes], names: Sequence[str]) -> Module | None:
+    """Make a module of object files, placed in this process without a compiler; None where that takes a linker.
+
+    Parameters
+    ----------
+    objects : sequence of bytes
+        Object files of Weft's code generator.
+    names : sequence of str
+        The functions (``__tvm_ffi_<name>``) to offer.
+    """
+    if not names:
+        return jit_module([], [], objects)
+    try:
+        code = place_objects(objects, names)
+    except NotPlaced:
+        return None
+    return jit_module(names, code.addresses, objects, code.owner, code.context)
+
+
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     """Open a library that Weft or Apache TVM exported.
 
@@ -385,7 +405,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     container = link.read_container(file)
     if container is not None:
         objects, names, blob = container
-        code = link.load_objects(objects, names, file) if objects else Module(_jit_module([], [], [], None, 0))
+        code = placed_module(objects, names) or link.load_objects(objects, names, file)
         if blob is None:
             return code
         return Module(_load_tree(blob, code))

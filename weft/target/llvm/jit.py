@@ -1,4 +1,4 @@
-"""Running object code in this process: ORC links the objects, resolves what they import, and keeps the code alive."""
+"""Running object code in this process: what `weft.runtime` cannot place, ORC links, resolves and keeps alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 
 import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
 from weft.error import CodegenError
-from weft.runtime import Module, jit_module
+from weft.runtime import Module, jit_module, placed_module
 from weft.target.llvm.object import initialise
 
 __all__ = ["load_objects"]
@@ -77,7 +77,8 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
     CodegenError
         When an object is for another machine, lacks a function, or needs one that the process does not have.
     """
-    if not names:
-        return jit_module([], [], list(objects), None)
+    placed = placed_module(objects, names)  # quicker, and LLVM's linker may stay out of memory
+    if placed is not None:
+        return placed
     engine = _Engine(objects, names)
     return jit_module(list(names), engine.addresses, list(objects), engine, engine.context)
