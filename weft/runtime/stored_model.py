@@ -1,0 +1,253 @@
+"""Compiled models on disk, as a cache keeps them: the executable, its machine code, its weights and a note.
+
+A file is read, not mapped: weights come into memory of their own in large pages, which a product that streams them
+reads a tenth faster, and no page of the file stays resident. Layout: magic, u64 bytes of the header, the header (JSON),
+machine code, zeros up to a cache line, weights (each on a cache line), and the digest of all that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm_ffi
+
+from weft.error import ExecutableError
+from weft.runtime import link
+from weft.runtime.executable import VMExecutable, VMFuncInfo, dtype_constant, shape_constant
+from weft.runtime.module import Module, placed_module
+from weft.runtime.tensor import Tensor, from_dlpack
+
+__all__ = ["StoredModel", "read_model", "write_model"]
+
+_MAGIC = b"WEFTM\x01\x00\x00"
+_LINE = 64
+_CHUNK = 1 << 20
+_DIGEST = 32
+_HUGE_PAGE = 2 << 20
+
+_view = tvm_ffi.get_global_func("weft.tensor_view")
+_objects = tvm_ffi.get_global_func("weft.jit_objects")
+_names = tvm_ffi.get_global_func("weft.jit_names")
+
+
+class StoredModel(NamedTuple):
+    """What a file holds."""
+
+    executable: VMExecutable
+    note: Any
+    """What the writer of the file gave: anything that JSON can hold."""
+
+
+def write_model(path: Path, executable: VMExecutable, note: Any) -> bool:
+    """Write a compiled model.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which is replaced.
+    executable : VMExecutable
+        The model.
+    note : object
+        Anything that JSON can hold, to come back with the model.
+
+    Returns
+    -------
+    bool
+        False where the executable needs what a file cannot hold, such as modules that are not machine code.
+    """
+    code = executable.imports
+    if len(code) > 1 or any(m.kind != "weft.jit" or m.imports for m in code):
+        return False
+    objects = [bytes(o) for m in code for o in _objects(m)]
+    names = [str(n) for m in code for n in _names(m)]
+    if names and not objects:
+        return False
+    weights: list[np.ndarray[Any, Any]] = []
+    constants = [_describe(c, weights) for c in executable.constants]
+    if None in constants:
+        return False
+    header = {
+        "functions": executable.functions, "scopes": executable.memory_scopes, "constants": constants,
+        "offsets": executable.instr_offset.tolist(), "words": executable.instr_data.tolist(),
+        "names": names, "objects": [len(o) for o in objects], "weights": sum(_up(w.nbytes) for w in weights),
+        "note": note,
+    }  # fmt: skip
+    text = json.dumps(header, separators=(",", ":")).encode()
+    head = _MAGIC + struct.pack("<Q", len(text)) + text + b"".join(objects)
+    head += bytes(_up(len(head)) - len(head))
+    with path.open("wb") as file:
+        file.write(head)
+        for w in weights:
+            file.write(memoryview(w))
+            file.write(bytes(_up(w.nbytes) - w.nbytes))
+    with path.open("rb+") as file:
+        _, digest = _read_weights(file.fileno(), len(head), header["weights"], keep=False)
+        file.seek(0, os.SEEK_END)
+        file.write(_digest(head, digest))
+    return True
+
+
+def _describe(constant: Any, weights: list[np.ndarray[Any, Any]]) -> list[Any] | None:
+    """How the header names a constant; the bytes of tensors go to `weights`. None for what a file cannot hold."""
+    if isinstance(constant, Tensor):
+        bits = tvm_ffi.dtype(str(constant.dtype)).bits * tvm_ffi.dtype(str(constant.dtype)).lanes
+        if bits % 8:
+            return None
+        count = prod(constant.shape) * bits // 8
+        raw = np.from_dlpack(_view(constant, (count,), "uint8")) if count else np.empty(0, np.uint8)
+        weights.append(raw)
+        return ["tensor", str(constant.dtype), list(constant.shape), count]
+    if isinstance(constant, tvm_ffi.Shape):
+        return ["shape", [int(d) for d in constant]]
+    if isinstance(constant, tvm_ffi.dtype):
+        return ["dtype", str(constant)]
+    if isinstance(constant, (str, int, float)):
+        return ["value", constant]
+    return None
+
+
+def read_model(
+    path: Path, accept: Callable[[Any], bool] = lambda note: True, load: Callable[..., Module] | None = None
+) -> StoredModel | None:
+    """Read a compiled model.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    accept : callable
+        From the note to whether the model is wanted; weights are read only if it is.
+    load : callable, optional
+        ``load(objects, names)``: makes a module of objects that the runtime cannot place by itself; by default the
+        compiler that is loaded does.
+
+    Returns
+    -------
+    StoredModel or None
+        None where it is not accepted.
+
+    Raises
+    ------
+    ExecutableError
+        When the file is damaged.
+    OSError
+        When it cannot be read.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(len(_MAGIC) + 8)
+        n = struct.unpack_from("<Q", start, 8)[0] if len(start) == 16 and start.startswith(_MAGIC) else size
+        if n > size - 16:
+            raise _damaged(path)
+        text = file.read(n)
+        try:
+            header = json.loads(text)
+            objects = [file.read(int(k)) for k in header["objects"]]
+            head = b"".join([start, text, *objects])
+            head += bytes(_up(len(head)) - len(head))
+            weights = int(header["weights"])
+            if size != len(head) + weights + _DIGEST:
+                raise _damaged(path)
+            if not accept(header["note"]):
+                return None
+            memory, digest = _read_weights(file.fileno(), len(head), weights)
+            if os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, digest):
+                raise _damaged(path)
+            return StoredModel(_executable(header, objects, memory, path, load), header["note"])
+        except (ValueError, LookupError, TypeError) as e:
+            raise _damaged(path) from e
+
+
+def _executable(
+    header: dict[str, Any], objects: Sequence[bytes], memory: np.ndarray[Any, Any], path: Path, load: Any
+) -> VMExecutable:
+    names = header["names"]
+    code = []
+    if objects:
+        code.append(placed_module(objects, names) or (load or _load_with_compiler(path))(objects, names))
+    constants: list[Any] = []
+    at = 0
+    for kind, value, *rest in header["constants"]:
+        if kind == "tensor":
+            shape, count = rest
+            bytes_of = from_dlpack(memory[at : at + count]) if count else from_dlpack(np.empty(0, np.uint8))
+            constants.append(_view(bytes_of, tuple(shape), value))
+            at += _up(count)
+        else:
+            constants.append({"shape": shape_constant, "dtype": dtype_constant}.get(kind, lambda v: v)(value))
+    functions = [VMFuncInfo(*f[:6], tuple(f[6])) for f in header["functions"]]
+    scopes = {int(i): s for i, s in header["scopes"].items()}
+    return VMExecutable.from_parts(functions, constants, scopes, header["offsets"], header["words"], code)
+
+
+def _load_with_compiler(path: Path) -> Callable[..., Module]:
+    return lambda objects, names: link.load_objects(objects, names, path)
+
+
+def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple[np.ndarray[Any, Any], bytes]:
+    """Read the weights, on all cores, into large pages; and sums of their chunks. Without `keep` only the sums."""
+    starts = range(0, size, _CHUNK)
+    sums = np.zeros(len(starts), np.uint64)
+    memory = _large_pages(size) if keep else np.empty(0, np.uint8)
+
+    def read(part: range) -> None:
+        buffer = np.empty(0 if keep else _CHUNK, np.uint8)
+        for at in part:
+            n = min(_CHUNK, size - at)
+            chunk = memory[at : at + n] if keep else buffer[:n]
+            got = 0
+            while got < n:
+                more = os.preadv(file, [chunk[got:]], offset + at + got)
+                if more == 0:
+                    raise ValueError("the file ends before its weights do")
+                got += more
+            sums[at // _CHUNK] = np.add.reduce(chunk.view(np.uint64), dtype=np.uint64)
+
+    workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
+    if workers == 1:
+        read(starts)
+    else:
+        pieces = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(read, pieces))
+    return memory, sums.tobytes()
+
+
+def _large_pages(size: int) -> np.ndarray[Any, Any]:
+    """Memory on a cache line, and from 2 MiB on in pages of 2 MiB where the system has them."""
+    if size < _HUGE_PAGE:
+        raw = np.empty(size + _LINE, np.uint8)
+        align = _LINE
+    else:
+        region = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(AttributeError, OSError):  # other systems, and kernels without large pages
+            region.madvise(mmap.MADV_HUGEPAGE)
+        raw = np.frombuffer(region, np.uint8)
+        align = _HUGE_PAGE
+    skip = -raw.ctypes.data % align
+    return raw[skip : skip + size]
+
+
+def _digest(head: bytes, sums: bytes) -> bytes:
+    digest = hashlib.blake2b(head, digest_size=_DIGEST)
+    digest.update(sums)
+    return digest.digest()
+
+
+def _up(n: int) -> int:
+    return (n + _LINE - 1) // _LINE * _LINE
+
+
+def _damaged(path: Path) -> ExecutableError:
+    return ExecutableError("the stored model is damaged", where=str(path), help="delete it; it is made again")
