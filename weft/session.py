@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
+from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
 from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
 
@@ -88,10 +89,10 @@ class Session:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
             self.executable = model if isinstance(model, VMExecutable) else open_library(model)
         else:
-            mod = weft.frontend.onnx.from_onnx(model, shape_dict, dtype_dict, opset)
-            self.executable = weft.relax.build(
-                mod, target, progress=progress, tuned=tuned, precision=precision or "float32"
-            )
+            self.executable = _compiled(model, {
+                "target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset, "tuned": tuned,
+                "precision": precision or "float32",
+            }, progress)  # fmt: skip
         self._vm = VirtualMachine(self.executable, device)
         self._main = self._vm["main"]
         self.inputs, self.outputs = _describe(self._vm, self.executable)
@@ -244,6 +245,23 @@ class _InputCheck:
                     expected=f"{seen[0]}, as in dimension {seen[2]} of input '{seen[1]}'",
                     found=f"{size} in dimension {axis} of input '{self.name}' {_text(shape)}",
                 )
+
+
+def _compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, int, int], None] | None) -> VMExecutable:
+    """Return a model's executable: from the cache, else from a process that compiles it, else compiled here."""
+    request = model_cache.request_of(model, options)
+    if request is not None:
+        found = model_cache.find(request) or model_cache.compile_apart(request, progress)
+        if found is not None:
+            return found
+    onnx = weft.frontend.onnx
+    mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
+    files = mod.attrs.get(onnx.WEIGHT_FILES, ())
+    made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
+                            precision=options["precision"])  # fmt: skip
+    if request is not None:
+        model_cache.keep(request, made, files, weft.relax.kernels_to_json(made.recompilable))
+    return made
 
 
 def open_library(path: str | os.PathLike[str]) -> VMExecutable:

@@ -52,7 +52,7 @@ from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, M
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
 from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
-from weft.relax.recompile import recompilable_kernels
+from weft.relax.recompile import kernels_from_json, kernels_to_json, recompilable_kernels
 from weft.relax.rename import copy_with_new_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.script import printing as _printing  # its import registers print rules

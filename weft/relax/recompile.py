@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import InternalError
-from weft.ir import IRModule
+from weft.ir import IRModule, load_json, save_json
 from weft.op import Fusion
 from weft.runtime import Module
 from weft.runtime.jit import Recompilable
 from weft.tir import PrimFunc
 from weft.tir.specialize import dimension_places, specialize
 
-__all__ = ["recompilable_kernels"]
+__all__ = ["kernels_from_json", "kernels_to_json", "recompilable_kernels"]
 
 _MOST_DIMS = 4  # that the machine compares at each call
 
@@ -60,3 +60,31 @@ class _Source:
         if module is None:
             raise InternalError("a kernel became no code", found=self.name)
         return module, self.name
+
+
+def kernels_to_json(kernels: Mapping[str, Recompilable]) -> dict[str, Any] | None:
+    """Write kernels that :func:`recompilable_kernels` found, for another process.
+
+    Returns
+    -------
+    dict or None
+        ``places`` of each and all of them as ``module``, the text for :func:`kernels_from_json`; None without kernels.
+    """
+    if not kernels:
+        return None
+    places = {name: [list(p) for p in k.places] for name, k in kernels.items()}
+    sources = {name: k.compile.func for name, k in kernels.items() if isinstance(k.compile, _Source)}
+    return {"places": places, "module": save_json(IRModule(sources))}
+
+
+def kernels_from_json(text: str, compile: Callable[[IRModule], Module | None]) -> dict[str, Recompilable]:
+    """Read the module that :func:`kernels_to_json` wrote.
+
+    Parameters
+    ----------
+    text : str
+        The module.
+    compile : callable
+        From TIR functions to a module.
+    """
+    return recompilable_kernels(load_json(text), compile)

@@ -13,7 +13,8 @@ import tempfile
 import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ __all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "g
 _MAGIC = b"WEFTC\x01\x00\x00"
 _DIGEST = 32
 _HEADER = len(_MAGIC) + _DIGEST
-_DEFAULT_LIMIT = 2 << 30
+_DEFAULT_LIMIT = 4 << 30
 
 
 class CacheStatistics(NamedTuple):
@@ -55,7 +56,7 @@ class Cache:
     path : path, optional
         The directory; made at the first write. `directory` by default.
     limit : int, optional
-        Bytes to keep at most; ``$WEFT_CACHE_LIMIT`` or 2 GiB by default.
+        Bytes to keep at most; ``$WEFT_CACHE_LIMIT`` or 4 GiB by default.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, limit: int | None = None) -> None:
@@ -118,6 +119,51 @@ class Cache:
         self.writes += 1
         self._account(size)
         return True
+
+    def find(self, key: bytes | str) -> Path | None:
+        """The file of an entry that :meth:`new_entry` made, or None; its reader checks what is in it."""
+        file = self._file(key)
+        if not file.is_file():
+            self.misses += 1
+            return None
+        with suppress(OSError):
+            os.utime(file)
+        self.hits += 1
+        return file
+
+    def drop(self, file: Path) -> None:
+        """Delete an entry that is damaged."""
+        self.damaged += 1
+        with suppress(OSError):
+            file.unlink()
+
+    @contextmanager
+    def new_entry(self, key: bytes | str) -> Iterator[Path | None]:
+        """Give the name of a file to write, which becomes the entry at the end if it is there and not empty.
+
+        None (after one warning in the process) where the directory cannot be written. Errors of writing are such a
+        warning, too.
+        """
+        file = self._file(key)
+        temporary = None
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
+                temporary = Path(out.name)
+        except OSError as e:
+            self._warn(e)
+        try:
+            yield temporary
+            size = temporary.stat().st_size if temporary is not None and temporary.exists() else 0
+            if temporary is not None and 0 < size <= self.limit:
+                temporary.replace(file)
+                self.writes += 1
+                self._account(size)
+        except OSError as e:
+            self._warn(e)
+        finally:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
 
     def _warn(self, error: OSError) -> None:
         with self._lock:

@@ -155,7 +155,7 @@ def read_model(
             header = json.loads(text)
             objects = [file.read(int(k)) for k in header["objects"]]
             head = b"".join([start, text, *objects])
-            head += bytes(_up(len(head)) - len(head))
+            head += file.read(_up(len(head)) - len(head))
             weights = int(header["weights"])
             if size != len(head) + weights + _DIGEST:
                 raise _damaged(path)

@@ -22,10 +22,10 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     scan,
     sort,
 )
-from weft.frontend.onnx.importer import from_onnx
+from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
-    "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index", "manipulate", "matmul", "norm",
-    "pool", "quant", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
+    "WEIGHT_FILES", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index", "manipulate",
+    "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
 ]  # fmt: skip

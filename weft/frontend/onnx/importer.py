@@ -24,7 +24,10 @@ from weft.frontend.onnx.schema import normal_domain
 from weft.frontend.onnx.value import Value
 from weft.ir import IRModule, Tuple
 
-__all__ = ["convert_nodes", "convert_subgraph", "from_onnx"]
+__all__ = ["WEIGHT_FILES", "convert_nodes", "convert_subgraph", "from_onnx"]
+
+WEIGHT_FILES = "weft.weight_files"
+"""The attribute of a module that names the files beside the model in which it has weights."""
 
 
 def from_onnx(
@@ -54,7 +57,8 @@ def from_onnx(
     Returns
     -------
     IRModule
-        One function ``main``. Its attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data
+        One function ``main``; its attribute ``weft.weight_files`` names the files with weights beside the model, if
+        there are some. The function's attributes are ``num_input``, ``params``, and ``weft.io``: JSON with names, data
         types and shapes of the inputs and outputs.
 
     Raises
@@ -102,7 +106,8 @@ def from_onnx(
     func = func.with_attr(
         {"num_input": len(inputs), "params": tuple(c for _, c in graph.params), "weft.io": json.dumps(io)}
     )
-    return mod.with_functions({mod.get_global_var("main"): func})
+    mod = mod.with_functions({mod.get_global_var("main"): func})
+    return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
 
 
 def _describe_outputs(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:

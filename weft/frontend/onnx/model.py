@@ -143,6 +143,11 @@ class TensorReader:
         self.folder = folder
         self._files: dict[str, Any] = {OWN_FILE: data}
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files beside the model that were read."""
+        return tuple(name for name in self._files if name != OWN_FILE)
+
     def read(self, proto: Any, what: str | None = None) -> np.ndarray[Any, Any]:
         """Return a tensor's values.
 

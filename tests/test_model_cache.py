@@ -1,0 +1,246 @@
+"""Compiled models in the disk cache: what finds them, what does not, and what happens to damaged ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import weft
+from weft import model_cache
+from weft.error import ModelImportError
+from weft.relax import compile_kernels, kernels_to_json
+from weft.runtime import cache
+from weft.target import Target
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_MODEL_CACHE", "1")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def write_model(path: Path, factor: float = 2.0, *, external: bool = False) -> Path:
+    """x @ w + x * factor, with symbolic rows."""
+    w = (np.arange(64 * 64, dtype="float32").reshape(64, 64) % 7) - 3
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Mul", ["x", "f"], ["q"]),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+    ]
+    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", 64]) for n in "xy"]
+    weights = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.float32(factor), "f")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", io[:1], io[1:], weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    onnx.save(
+        model, str(path), save_as_external_data=external, location="weights.bin", size_threshold=0,
+        all_tensors_to_one_file=True,
+    )  # fmt: skip
+    return path
+
+
+def write_softmax(path: Path) -> Path:
+    """A kernel of symbolic shape, which is worth compiling for a shape."""
+    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", "columns"]) for n in "xy"]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", io[:1], io[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    return path
+
+
+def expected(x: np.ndarray, factor: float = 2.0) -> np.ndarray:
+    w = (np.arange(64 * 64, dtype="float32").reshape(64, 64) % 7) - 3
+    return x @ w + x * np.float32(factor)
+
+
+def run(session: weft.Session, factor: float = 2.0) -> None:
+    for rows in (1, 5, 18):
+        x = np.random.default_rng(rows).standard_normal((rows, 64), np.float32)
+        np.testing.assert_allclose(session.run({"x": x})[0].numpy(), expected(x, factor), rtol=1e-4, atol=1e-4)
+
+
+def counts() -> tuple[int, int]:
+    """Hits, and entries that were written, of models and kernels alike."""
+    s = cache.statistics()
+    return s.hits, s.writes
+
+
+def entries(tmp_path: Path) -> list[Path]:
+    return [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.read_bytes().startswith(b"WEFTM")]
+
+
+class NoCompiler:
+    """In its presence nothing may be imported from ONNX or compiled."""
+
+    def __init__(self, monkeypatch):
+        def fail(*_args, **_kwargs):
+            raise AssertionError("the compiler was asked")
+
+        monkeypatch.setattr("weft.frontend.onnx.from_onnx", fail)
+        monkeypatch.setattr("weft.relax.build", fail)
+
+
+def test_the_second_session_is_read(tmp_path, monkeypatch):
+    path = write_model(tmp_path / "m.onnx")
+    run(weft.Session(path))
+    assert len(entries(tmp_path)) == 1
+    NoCompiler(monkeypatch)
+    session = weft.Session(path)
+    run(session)
+    assert [i.name for i in session.inputs] == ["x"] and session.inputs[0].shape == ("rows", 64)
+
+
+def test_the_content_of_the_file_counts_not_its_name(tmp_path, monkeypatch):
+    run(weft.Session(write_model(tmp_path / "m.onnx")))
+    run(weft.Session(write_model(tmp_path / "m.onnx", 5.0)), 5.0)
+    copy = write_model(tmp_path / "copy.onnx")
+    NoCompiler(monkeypatch)
+    run(weft.Session(copy))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shape_dict": {"x": (5, 64)}},
+        {"precision": "bf16"},
+        {"opset": 16},
+        {"target": {"kind": "llvm", "mcpu": "x86-64"}},
+    ],
+    ids=str,
+)
+def test_options_are_part_of_the_key(tmp_path, options):
+    path = write_model(tmp_path / "m.onnx")
+    defaults = dict.fromkeys(["target", "shape_dict", "dtype_dict", "opset", "tuned"]) | {"precision": "float32"}
+    one, other = model_cache.request_of(path, defaults), model_cache.request_of(path, defaults | options)
+    assert one is not None and other is not None and one.key != other.key
+    assert model_cache.request_of(path, dict(defaults)).key == one.key
+
+
+def test_what_another_process_cannot_know_is_not_kept(tmp_path, monkeypatch):
+    path = write_model(tmp_path / "m.onnx")
+    options = dict.fromkeys(["target", "shape_dict", "dtype_dict", "opset", "tuned"]) | {"precision": "float32"}
+    assert model_cache.request_of(path, options) is not None
+    assert model_cache.request_of(path, options | {"target": Target("llvm")}) is None
+    assert model_cache.request_of(path.read_bytes(), options) is None
+    with weft.ir.PassContext(config={"tir.vectorize": False}):
+        assert model_cache.request_of(path, options) is None
+    with weft.ir.PassContext(disabled_pass=["FuseOps"]):
+        assert model_cache.request_of(path, options) is None
+    monkeypatch.setitem(weft.frontend.onnx.registry._CONVERTERS, ("mine", "Op"), lambda node: None)
+    assert model_cache.request_of(path, options) is None
+    monkeypatch.undo()
+    monkeypatch.setenv("WEFT_MODEL_CACHE", "0")
+    assert model_cache.request_of(path, options) is None
+
+
+def test_a_damaged_entry_is_made_again(tmp_path):
+    path = write_model(tmp_path / "m.onnx")
+    run(weft.Session(path))
+    (entry,) = entries(tmp_path)
+    good = entry.read_bytes()
+    for bad in (good[:-100], good[:300], good[: len(good) // 2] + b"\x55" * 64 + good[len(good) // 2 + 64 :]):
+        entry.write_bytes(bad)
+        run(weft.Session(path))
+        assert entry.read_bytes() == good
+
+
+def test_weights_in_another_file_are_watched(tmp_path, monkeypatch):
+    path = write_model(tmp_path / "m.onnx", external=True)
+    weights = tmp_path / "weights.bin"
+    x = np.ones((1, 64), "float32")
+    before = weft.Session(path).run({"x": x})[0].numpy()
+    with monkeypatch.context() as m:
+        NoCompiler(m)
+        np.testing.assert_array_equal(weft.Session(path).run({"x": x})[0].numpy(), before)
+    changed = np.frombuffer(weights.read_bytes(), "float32") * 2
+    weights.write_bytes(changed.tobytes())
+    after = weft.Session(path).run({"x": x})[0].numpy()
+    np.testing.assert_allclose(after, 2 * before, rtol=1e-5)
+
+
+def test_a_directory_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    path = write_model(tmp_path / "m.onnx")
+    with pytest.warns(UserWarning, match="cannot be written"):
+        run(weft.Session(path))
+
+
+def test_a_model_larger_than_the_cache_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_LIMIT", "4096")
+    run(weft.Session(write_model(tmp_path / "m.onnx")))
+    assert entries(tmp_path) == []
+
+
+FRESH = """
+import json, re, sys
+import numpy as np, weft
+session = weft.Session(sys.argv[1])
+x = np.load(sys.argv[2])
+y = session.run({"x": x})[0].numpy()
+print(json.dumps([y.tolist(), sorted(m for m in ("llvmlite", "onnx", "weft.relax", "weft.tir") if m in sys.modules)]))
+"""
+
+
+def fresh(path: Path, x: Path, code: int = 0):
+    done = subprocess.run([sys.executable, "-c", FRESH, path, x], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def test_a_fresh_process_never_loads_the_compiler(tmp_path):
+    path = write_model(tmp_path / "m.onnx")
+    x = np.random.default_rng(0).standard_normal((3, 64), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    for _cold_then_warm in range(2):
+        y, loaded = fresh(path, tmp_path / "x.npy")
+        assert loaded == []
+        np.testing.assert_allclose(y, expected(x), rtol=1e-4, atol=1e-4)
+    assert len(entries(tmp_path)) == 1
+
+
+def test_a_broken_model_has_the_importers_error(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"no model")
+    np.save(tmp_path / "x.npy", np.ones((1, 64), "float32"))
+    assert "ModelImportError" in fresh(path, tmp_path / "x.npy", 1)
+    with pytest.raises(ModelImportError):
+        weft.Session(tmp_path / "absent.onnx")
+    assert entries(tmp_path) == []
+
+
+def test_hot_kernels_of_a_stored_model_are_compiled_by_another_process(tmp_path):
+    path = write_softmax(tmp_path / "m.onnx")
+    made = weft.relax.build(weft.frontend.onnx.from_onnx(path))
+    assert made.recompilable
+    weft.Session(path)
+    stored = weft.Session(path).executable
+    assert {n: [tuple(p) for p in k.places] for n, k in stored.recompilable.items()} == {
+        n: [tuple(p) for p in k.places] for n, k in made.recompilable.items()
+    }
+    name, kernel = next(iter(stored.recompilable.items()))
+    x = np.random.default_rng(0).standard_normal((5, 5), np.float32)
+    module, symbol = kernel.compile([5] * len(kernel.places))
+    assert symbol == name
+    y = np.zeros_like(x)
+    module[name](x, y)
+    np.testing.assert_allclose(y, np.exp(x) / np.exp(x).sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_kernels_survive_json(tmp_path):
+    made = weft.relax.build(weft.frontend.onnx.from_onnx(write_softmax(tmp_path / "m.onnx")))
+    form = kernels_to_json(made.recompilable)
+    back = weft.relax.kernels_from_json(form["module"], lambda m: compile_kernels(m, Target("llvm")))
+    assert kernels_to_json(back)["places"] == form["places"]
+    assert weft.ir.structural_equal(
+        weft.ir.load_json(kernels_to_json(back)["module"]), weft.ir.load_json(form["module"])
+    )
+    assert kernels_to_json({}) is None

@@ -1,0 +1,301 @@
+"""Compiled models in the disk cache: a model that was compiled before is read, and nothing of the compiler is loaded.
+
+A model that was not is compiled in a process of its own, so that this one never holds the compiler, LLVM and the
+weights twice. The key is everything that decides the result: the model's bytes, the options, this machine's processor
+and Weft's own sources. What cannot be a key (a target object, an open database, a pass context with settings,
+operators or converters of the user) is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.error import ExecutableError, WeftError
+from weft.runtime import Module, VMExecutable, cache, placed_module
+from weft.runtime.jit import Recompilable
+from weft.runtime.stored_model import read_model, write_model
+
+__all__ = ["Request", "compile_apart", "find", "keep", "model_note", "request_of"]
+
+_CHUNK = 4 << 20
+_OTHER_SETTINGS = ("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_JIT", "WEFT_MODEL_CACHE", "WEFT_NUM_THREADS")
+_COMPILER = "weft.relax.vm_build"
+_START = "import sys; sys.path[:0] = [{root!r}]; from weft.compile_worker import main; main()"
+
+Progress = Callable[[str, int, int], None]
+
+
+class Request(NamedTuple):
+    """A model file and how to compile it."""
+
+    path: Path
+    options: dict[str, Any]
+    """``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned``, ``precision``: what JSON can hold."""
+    key: str
+
+
+def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
+    """Return the request that stands for a model and options; None where the cache is not for it.
+
+    Parameters
+    ----------
+    model : object
+        What a session was given; only files are kept.
+    options : mapping
+        The session's other arguments.
+    """
+    if os.environ.get("WEFT_MODEL_CACHE", "1") in ("0", "off", "false") or not isinstance(model, (str, os.PathLike)):
+        return None
+    path = Path(model).absolute()
+    made = dict(options)
+    if made["tuned"] is not None:
+        if not isinstance(made["tuned"], (str, os.PathLike)):
+            return None
+        made["tuned"] = str(Path(made["tuned"]).absolute())
+    if made["shape_dict"] is not None:
+        made["shape_dict"] = {k: _dims(v) for k, v in made["shape_dict"].items()}
+    if not _is_plain():
+        return None
+    try:
+        described = json.dumps(made, sort_keys=True)
+        files = [_content(path), _content(Path(made["tuned"])) if made["tuned"] else ""]
+    except (TypeError, ValueError, OSError):  # no JSON; and what is wrong with a file the importer says better
+        return None
+    settings = {k: v for k, v in os.environ.items() if k.startswith("WEFT_") and k not in _OTHER_SETTINGS}
+    parts = [*files, described, _sources(), _processor(), json.dumps(settings, sort_keys=True)]
+    return Request(path, made, "model\n" + "\n".join(parts))
+
+
+def _dims(shape: Sequence[Any]) -> list[Any]:
+    return [d if isinstance(d, str) else int(d) for d in shape]
+
+
+def _is_plain() -> bool:
+    """Whether this process compiles as another would: nothing of the user's is registered, no pass context is set."""
+    passes = sys.modules.get("weft.ir.passes")
+    if passes is not None:
+        context = passes.PassContext.current()
+        if context.config or context.instruments or context.disabled_pass or context.required_pass:
+            return False
+        if context.opt_level != passes.PassContext().opt_level:
+            return False
+    rules = sys.modules.get("weft.ir.intrin_rules")
+    if rules is not None and rules.rules_of("llvm"):
+        return False
+    tuned = sys.modules.get("weft.tune.tuned")
+    if tuned is not None and tuned.current_database() is not None:
+        return False
+    tables: list[Mapping[Any, Any]] = []
+    for module, table in (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES")):
+        if module in sys.modules:
+            tables.append(getattr(sys.modules[module], table))
+    return all(getattr(f, "__module__", "").startswith("weft.") for t in tables for f in t.values())
+
+
+def _content(path: Path) -> str:
+    """Hash a file, on all cores; no more than some chunks of it are in memory."""
+    size = path.stat().st_size
+
+    def digest(at: int) -> bytes:
+        return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
+
+    with path.open("rb") as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
+        parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
+    return hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """Hash Weft's sources, and name the versions of what it compiles with."""
+    root = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.read_bytes())
+    versions = []
+    for name in ("llvmlite", "onnx", "numpy"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+    return " ".join([digest.hexdigest(), *versions])
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    """What the compiler may ask about this machine."""
+    lines: set[str] = set()
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+        lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
+    cores = len(os.sched_getaffinity(0))
+    return " ".join([platform.system(), platform.machine(), platform.processor(), str(cores), *sorted(lines)])
+
+
+# ---- entries ---------------------------------------------------------------------------------------------------------
+
+
+def find(request: Request) -> VMExecutable | None:
+    """Return the executable of a model that was compiled before, or None."""
+    store = cache.default_cache()
+    path = store.find(request.key)
+    return None if path is None else _read(path, request, store)
+
+
+def _read(path: Path, request: Request, store: cache.Cache | None) -> VMExecutable | None:
+    try:
+        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent))
+    except (ExecutableError, KeyError, TypeError):
+        if store is not None:
+            store.drop(path)
+        return None
+    except OSError:
+        return None
+    if found is None:
+        return None
+    hot = found.note["hot"]
+    if hot is not None:
+        kernels = _HotKernels(hot["module"], request.options["target"])
+        found.executable.recompilable = {
+            name: Recompilable([tuple(p) for p in places], kernels.compiler_of(name))
+            for name, places in hot["places"].items()
+        }
+    return found.executable
+
+
+def _is_current(files: Mapping[str, str], folder: Path) -> bool:
+    """Whether the weights in files beside the model are those that it was compiled with."""
+    with suppress(OSError):
+        return all(_content(folder / name) == digest for name, digest in files.items())
+    return False
+
+
+def model_note(folder: Path, files: Sequence[str], hot: Any) -> dict[str, Any]:
+    """Describe a compiled model beside its code.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the model's file.
+    files : sequence of str
+        Names of the files there that it has weights in.
+    hot : object
+        Its kernels of symbolic shapes, as ``relax.kernels_to_json`` writes them, or None.
+    """
+    return {"files": {name: _content(folder / name) for name in files}, "hot": hot}
+
+
+def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: Any) -> None:
+    """Keep a model that was compiled here; arguments as for :func:`model_note`."""
+    with cache.default_cache().new_entry(request.key) as path:
+        if path is not None and not write_model(path, executable, model_note(request.path.parent, files, hot)):
+            path.unlink()
+
+
+# ---- compiling in another process ------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """The process that compiles. It ends by itself when there is nothing to do for a while, or this one ends."""
+
+    def __init__(self) -> None:
+        root = str(Path(__file__).resolve().parent.parent)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START.format(root=root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, request: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any] | None:
+        """Send a request and wait for its answer; None when it failed, or the process did."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            for line in self._process.stdout:
+                answer = json.loads(line)
+                if "progress" not in answer:
+                    return answer if answer.get("done") else None
+                if progress is not None:
+                    progress(*answer["progress"])
+        except (OSError, ValueError):
+            pass
+        return None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it takes requests."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        self._process.wait()
+
+
+def compile_apart(request: Request, progress: Progress | None = None) -> VMExecutable | None:
+    """Compile a model in a process of its own, and read what that leaves in the cache.
+
+    Returns
+    -------
+    VMExecutable or None
+        None where it is better done here: the compiler is in this process already, or the other process failed, and
+        then this one says why.
+    """
+    if _COMPILER in sys.modules or not sys.executable:
+        return None
+    store = cache.default_cache()
+    with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
+        path = entry if entry is not None else Path(folder) / "model"
+        try:
+            worker = _Worker()
+        except OSError:
+            return None
+        try:
+            question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path)}
+            done = worker.ask(question, progress)
+        finally:
+            worker.close()
+        if done is None:
+            path.unlink(missing_ok=True)  # what is half there is not kept
+            return None
+        return _read(path, request, None)
+
+
+class _HotKernels:
+    """Kernels of symbolic shapes of a stored model, to be compiled for shapes that stay hot by another process."""
+
+    def __init__(self, module: str, target: Any) -> None:
+        self._module, self._target = module, target
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+
+    def compiler_of(self, name: str) -> Callable[[Sequence[int]], tuple[Module, str]]:
+        """Return what compiles one kernel for a shape."""
+        return lambda shape: self._compile(name, shape)
+
+    def _compile(self, name: str, shape: Sequence[int]) -> tuple[Module, str]:
+        question = {"do": "kernel", "name": name, "shape": [int(n) for n in shape], "target": self._target}
+        with self._lock:
+            if self._worker is None or not self._worker.is_alive:
+                self._worker = _Worker()
+                self._worker.ask({"do": "kernels", "module": self._module})
+            answer = self._worker.ask(question)
+        if answer is None:
+            raise WeftError(f"the kernel {name} was not compiled for {list(shape)}")
+        module = placed_module([base64.b64decode(o) for o in answer["objects"]], answer["names"])
+        if module is None:
+            raise WeftError(f"the kernel {name} cannot be placed")
+        return module, name
