@@ -28,14 +28,18 @@ from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 
 __all__ = ["schedule_contraction"]
 
-_STREAMED_BYTES = 3 << 20
-"""Size of packed weights from which on a product with one row reads them as a single stream."""
+_STREAMED_BYTES = 64 << 10
+"""Size of packed weights from which on a product with one row reads them as a single stream: they leave the nearest
+cache, and several streams at once are slower from the next one (143 against 229 GB/s)."""
+
+_PREFETCHED_BYTES = 3 << 20
+"""Size of packed weights from which on it asks for them ahead."""
 
 _PREFETCH_BYTES = 4096
 """How far ahead it asks for them."""
 
-_PARTIAL_SUMS = 4
-"""Sums of such a product that do not wait for each other."""
+_SUMS = 8
+"""Vectors of sums of such a product that do not wait for each other."""
 
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
@@ -284,25 +288,29 @@ class _Product:
     def _is_streamed(self, rows: PrimExpr) -> bool:
         """Whether a product with one row reads a second operand that no near cache holds, panel by panel."""
         c = self.c
-        sizes = [as_int(d) for d in c.b.buffer.shape]
         steps = as_int(self.extents[c.reduce[-1]]) if len(c.reduce) == 1 else None
         return (
             is_const_int(rows, 1)
             and self.group == 1
             and c.group is None
             and steps is not None
-            and steps % _PARTIAL_SUMS == 0
-            and None not in sizes
-            and prod(n for n in sizes if n is not None) * DataType(c.b.buffer.dtype).itemsize >= _STREAMED_BYTES
+            and steps % 4 == 0
+            and self._packed_bytes() >= _STREAMED_BYTES
         )
 
+    def _packed_bytes(self) -> int:
+        """Size of the second operand, 0 where it is unknown."""
+        b = self.c.b.buffer
+        return prod(as_int(d) or 0 for d in b.shape) * DataType(b.dtype).itemsize
+
     def _split_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
-        """Sum every fourth product by itself, so that one panel, a single stream of memory, keeps the units busy."""
+        """Sum every few products by themselves, so that one panel, a single stream of memory, keeps the units busy."""
         sch = self.sch
         column = next(i for i, iv in enumerate(self.ctx.block(anchor).iter_vars) if iv.var is self.c.vector)
         (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
         n = self.ctx.constant(step) or 1
-        sums = self.ctx.choose("partial_sums", [s for s in (2, 4, 8) if n % s == 0], _PARTIAL_SUMS)
+        choices = [s for s in (2, 4, 8) if n % s == 0]
+        sums = self.ctx.choose("partial_sums", choices, max(s for s in choices if s == 2 or s * tile.vectors <= _SUMS))
         _, phase = sch.split(step, [None, sums])
         part = sch.rfactor(phase, 0)
         for block in (anchor, part):
@@ -321,7 +329,7 @@ class _Product:
             sch.vectorize(lanes[0])
             for x in [*others, *vectors, *([steps] if block is anchor else [])]:
                 sch.unroll(x)
-            if block is part:
+            if block is part and self._packed_bytes() >= _PREFETCHED_BYTES:
                 ahead = self.ctx.choose("prefetch_bytes", (1024, 2048, 8192), _PREFETCH_BYTES)
                 sch.annotate(steps, PREFETCH_MARK, ahead)
             sch.decompose_reduction(block, steps)
