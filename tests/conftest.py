@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("WEFT_VERIFY", "1")  # the form that each pass promises is checked after it
 os.environ.setdefault("WEFT_MODEL_CACHE", "0")  # sessions compile what they are given, but in tests of that cache
+os.environ.setdefault("WEFT_COMPILE_PROCESSES", "1")  # pytest keeps all cores busy
 os.environ.setdefault("WEFT_CACHE_DIR", str(ROOT / "build" / "test-cache"))
 _paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))

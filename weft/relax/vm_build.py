@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import lru_cache
 from math import prod
@@ -15,9 +13,10 @@ from typing import Any, cast
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Function, IntImm, IRModule, Pass, PassContext, fingerprint, rules_of
+from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, deep_pool, schedule_kernel
 from weft.relax.pipeline import PRECISIONS, get_pipeline
 from weft.relax.recompile import recompilable_kernels
-from weft.relax.transform import EXTERNAL_MODULES, BindParams, schedule_tir
+from weft.relax.transform import EXTERNAL_MODULES, BindParams
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, compile_func, emit_object, load_objects
@@ -29,7 +28,6 @@ __all__ = ["build", "compile_kernels", "compile_with_callers"]
 
 METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
-_STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
 
 
 def build(
@@ -176,40 +174,45 @@ def _compile_objects(
     records: Tuned,
 ) -> tuple[list[bytes], list[str]]:
     """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
-    functions = list(_named(mod).items())
-    done = 0
-    cached = tir_pipeline is None and _is_plain(target)
+    jobs = [KernelJob(n, f, "hidden" if n in direct else "internal") for n, f in _named(mod).items()]
+    plain = tir_pipeline is None and _is_plain(target)
+    keys: dict[str, str] = {}
+    objects: dict[str, bytes] = {}
 
-    def report(name: str) -> None:
-        nonlocal done
-        done += 1
+    def look_up(job: KernelJob) -> bytes | None:
+        key = keys[job.name] = _cache_key({job.name: job.func}, target, job.linkage, records)
+        return cache.get(key)
+
+    def here(job: KernelJob) -> bytes:
+        return compile_func(_scheduled(job.func, job.name, target, tir_pipeline, records), target, job.linkage)
+
+    def made(job: KernelJob, code: bytes) -> None:
+        if job.name in keys:
+            cache.put(keys[job.name], code)
+        found(job, code)
+
+    def found(job: KernelJob, code: bytes) -> None:
+        objects[job.name] = code
         if progress is not None:
-            progress(name, done, len(functions))
+            progress(job.name, len(objects), len(jobs))
 
-    def compile_one(item: tuple[str, PrimFunc]) -> bytes:
-        name, func = item
-        linkage = "hidden" if name in direct else "internal"
-        key = _cache_key({name: func}, target, linkage, records) if cached else None
-        code = cache.get(key) if key is not None else None
-        if code is None:
-            code = compile_func(_scheduled(func, name, target, tir_pipeline, records), target, linkage)
-            if key is not None:
-                cache.put(key, code)
-        report(name)
-        return code
-
-    before = threading.stack_size(_STACK_BYTES)
-    try:
-        with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)))) as pool:
-            objects = list(pool.map(compile_one, functions))
-    finally:
-        threading.stack_size(before)
-    return objects, [name for name, _ in functions]
+    missing = jobs
+    if plain:
+        with deep_pool(len(os.sched_getaffinity(0))) as pool:
+            codes = list(pool.map(look_up, jobs))
+        for job, code in zip(jobs, codes, strict=True):
+            if code is not None:
+                found(job, code)
+        missing = [job for job, code in zip(jobs, codes, strict=True) if code is None]
+    if missing:
+        compile_kernel_jobs(missing, here, target, records, made, plain=plain)
+    return [objects[job.name] for job in jobs], [job.name for job in jobs]
 
 
 def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None, records: Tuned) -> PrimFunc:
-    mod = IRModule({name: func.with_attr("global_symbol", name)})
-    return cast(PrimFunc, (tir_pipeline or schedule_tir(target=target, tuned=records))(mod)[name])
+    if tir_pipeline is None:
+        return schedule_kernel(func, name, target, records)
+    return cast(PrimFunc, tir_pipeline(IRModule({name: func.with_attr("global_symbol", name)}))[name])
 
 
 def _compile_functions(

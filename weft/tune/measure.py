@@ -26,6 +26,7 @@ _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0
 _KERNEL = "candidate"
+_PROGRAM = "from weft.tune.worker import main; main()"
 
 
 class WorkerError(WeftError):
@@ -41,19 +42,23 @@ class WorkerHung(WorkerError):
 
 
 class Process:
-    """A process that answers one request at a time; started when it is needed, again after it crashed or hung."""
+    """A process that answers one request at a time; started when it is needed, again after it crashed or hung.
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    `program` is the Python that it runs: a loop of ``receive`` and ``send``.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None, program: str = _PROGRAM) -> None:
         found = str(Path(weft.__file__).parent.parent)
         path = os.pathsep.join([found, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.environment = {**os.environ, "PYTHONPATH": path, "WEFT_JIT": "0", **(environment or {})}
+        self.program = program
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the process where there is none."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from weft.tune.worker import main; main()"],
+                [sys.executable, "-c", self.program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

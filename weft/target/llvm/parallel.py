@@ -83,15 +83,16 @@ def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
     buffers: dict[int, Var] = {}
     inside: set[int] = {id(node.loop_var)}
     for n in walk(node.body):
-        kind = type(n)
-        if kind is AllocBuffer:
+        if type(n) is AllocBuffer:
             inside.add(id(n.buffer.data))
-        elif kind is For or kind is LetStmt:
-            inside.add(id(n.loop_var if isinstance(n, For) else n.var))
+        elif type(n) is For:
+            inside.add(id(n.loop_var))
+        elif type(n) is LetStmt:
+            inside.add(id(n.var))
     for n in walk((node.body, node.min)):
         if type(n) is Buffer:
             n = n.data
-        if not IS_VAR[type(n)] or id(n) in inside:
+        if not isinstance(n, Var) or id(n) in inside:
             continue
         if id(n) in s.pointers:
             buffers[id(n)] = n
