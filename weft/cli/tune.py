@@ -147,6 +147,8 @@ def _print(result: Any, output: Path) -> None:
         rows = [(k.name, f"{k.before_us:,.1f}", f"{k.now_us:,.1f}", f"{k.before_us / k.now_us:.2f}")
                 for k in result.kernels]  # fmt: skip
         print_table("kernels in the model", ("kernel", "us untuned", "us tuned", "gain"), rows)
+    for choice in result.choices:
+        print(f"chosen: {choice}")
     for name in result.left_out:
         print(f"left out: {name}, faster by itself and not in the model")
     if result.interrupted:

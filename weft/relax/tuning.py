@@ -15,11 +15,12 @@ from weft.error import InvalidArgument
 from weft.ir import Call, Constant, Function, IRModule, Pass, PassContext, PassInstrument
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams
+from weft.relax.tune_choices import tune_choices
 from weft.relax.vm_build import build
 from weft.runtime import VirtualMachine, VMExecutable
 from weft.target import Target
 from weft.tir import PrimFunc
-from weft.tune import BudgetError, Case, Database, JSONDatabase, Progress, Task, tune_tasks
+from weft.tune import CHOICE, BudgetError, Case, Database, JSONDatabase, Progress, Task, TuningRecord, tune_tasks
 
 __all__ = ["TunedKernel", "TuningResult", "extract_tasks", "tune_relax"]
 
@@ -55,8 +56,10 @@ class TuningResult:
         A run of the whole model untuned and tuned, measured in turns; NaN where tuning was interrupted before.
     kernels : list of TunedKernel
         Those that have records, as measured inside the model.
+    choices : list of str
+        Choices about operators that are not the default, such as the algorithm of a convolution.
     left_out : list of str
-        Kernels that were faster by themselves, but not inside the model.
+        Kernels and choices that were faster by themselves, but not inside the model.
     measured, dropped : int
         Candidates, and how many of them crashed, hung, or computed something else.
     interrupted : bool
@@ -67,6 +70,7 @@ class TuningResult:
     before_us: float = float("nan")
     now_us: float = float("nan")
     kernels: list[TunedKernel] = field(default_factory=list)
+    choices: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     measured: int = 0
     dropped: int = 0
@@ -122,9 +126,9 @@ def tune_relax(
         database = JSONDatabase(database) if database is not None else Database()
     if isinstance(database, JSONDatabase):
         database.save()  # where it cannot be written, tell it now
-    lowered, tasks = extract_tasks(mod, inputs, target, params)
-    prepared = time.monotonic() - start
-    reserve = min(0.2 * budget, prepared)  # for the comparison at the end
+    if params:
+        mod = BindParams("main", params)(mod)
+    values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
     result = TuningResult(database)
 
     def noted(progress: Progress) -> None:
@@ -132,10 +136,16 @@ def tune_relax(
         if report is not None:
             report(progress)
 
+    plain = _Model(mod, target, Database())
     try:
+        model, choices = _choose(plain, mod, target, database, 0.25 * budget, values, result)
+        tasks = model.tasks(values)
+        prepared = time.monotonic() - start
+        reserve = min(0.2 * budget, prepared)  # for the comparison at the end
         tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global, report=noted)
-        _check(result, lowered, tasks, inputs, target)
+        _check(result, plain, model, choices, tasks, values)
     except BudgetError as e:
+        prepared = time.monotonic() - start
         e.found = f"{budget:.1f} s, of which compiling and running the model took {prepared:.1f} s"
         e.help = f"give at least {1.3 * prepared + 5:.0f} s"
         raise
@@ -149,41 +159,83 @@ def tune_relax(
 
 def extract_tasks(
     mod: IRModule, inputs: Sequence[Sequence[Any]], target: Any = None, params: Mapping[str, Any] | None = None
-) -> tuple[IRModule, list[Task]]:
-    """Compile and run a model, and make a task of each kernel that takes a part of its time.
-
-    Returns
-    -------
-    (IRModule, list of Task)
-        The module as the pipeline leaves it, for ``relax.build(relax_pipeline=None)``, and the tasks, the longest
-        first.
-    """
+) -> list[Task]:
+    """Compile and run a model, and make a task of each kernel that takes a part of its time, the longest first."""
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
         mod = BindParams("main", params)(mod)
-    constants = _Constants()
-    with PassContext(instruments=[constants]):
-        lowered = get_pipeline("default", target)(mod)
-    functions = {
-        str(f.attrs.get("global_symbol") or v.name_hint): f
-        for v, f in lowered.items()
-        if isinstance(f, PrimFunc) and not f.attrs.get("tir.is_scheduled")
-    }
-    calls = _Calls(functions, constants)
-    machine = VirtualMachine(build(lowered, target, relax_pipeline=None, tuned=Database()), "cpu", jit=False)
     values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
-    times: dict[str, float] = defaultdict(float)
-    for arguments in values:
-        machine["main"](*arguments)
-        machine.set_instrument(calls)
-        machine["main"](*arguments)
-        machine.set_instrument(None)
-        for name, us in _kernel_times([machine], arguments)[0].items():
-            times[name] += us
-    total = sum(times.values())
-    tasks = [Task(functions[name], cases, times[name], name)
-             for name, cases in calls.cases().items() if times[name] >= _LITTLE * total]  # fmt: skip
-    return lowered, sorted(_distinct(tasks), key=lambda t: -t.us)
+    return _Model(mod, target, Database()).tasks(values)
+
+
+class _Model:
+    """A model as the pipeline leaves it with a database's choices about operators; kernels are untuned."""
+
+    def __init__(self, mod: IRModule, target: Target, database: Database) -> None:
+        self.target = target
+        self.constants = _Constants()
+        with PassContext(instruments=[self.constants]), database:
+            self.lowered = get_pipeline("default", target)(mod)
+        self.asked = dict(database.asked)
+        self.machine = self.compiled(Database())
+
+    def compiled(self, database: Database) -> VirtualMachine:
+        """Compile the model with a database's records of kernels."""
+        executable: VMExecutable = build(self.lowered, self.target, relax_pipeline=None, tuned=database)
+        return VirtualMachine(executable, "cpu", jit=False)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether caches do not keep the constants from one run to the next."""
+        return self.constants.bytes > _COLD_BYTES
+
+    def tasks(self, values: Sequence[Sequence[Any]]) -> list[Task]:
+        """Run the model and make a task of each kernel that takes a part of its time, the longest first."""
+        functions = {
+            str(f.attrs.get("global_symbol") or v.name_hint): f
+            for v, f in self.lowered.items()
+            if isinstance(f, PrimFunc) and not f.attrs.get("tir.is_scheduled")
+        }
+        calls = _Calls(functions, self.constants.positions if self.is_large else {})
+        times: dict[str, float] = defaultdict(float)
+        for arguments in values:
+            self.machine["main"](*arguments)
+            self.machine.set_instrument(calls)
+            self.machine["main"](*arguments)
+            self.machine.set_instrument(None)
+            for name, us in _kernel_times([self.machine], arguments)[0].items():
+                times[name] += us
+        total = sum(times.values())
+        tasks = [
+            Task(functions[name], cases, times[name], name)
+            for name, cases in calls.cases().items()
+            if times[name] >= _LITTLE * total
+        ]
+        return sorted(_distinct(tasks), key=lambda t: -t.us)
+
+
+def _choose(
+    plain: _Model,
+    mod: IRModule,
+    target: Target,
+    database: Database,
+    seconds: float,
+    values: Sequence[Sequence[Any]],
+    result: TuningResult,
+) -> tuple[_Model, list[TuningRecord]]:
+    """Tune choices about operators, and compile the model with them where that helps it."""
+    records = tune_choices(plain.asked, target, database, seconds, cold=plain.is_large)
+    helped = [r for r in records if r.best is not None]
+    if not helped:
+        return plain, []
+    model = _Model(mod, target, Database(helped))
+    before, now = _totals(plain.machine, model.machine, values)
+    if now < _KEPT * before:
+        return model, helped
+    for record in helped:
+        _take_back(record)
+        result.left_out.append(record.name)
+    return plain, []
 
 
 def _distinct(tasks: Sequence[Task]) -> list[Task]:
@@ -228,16 +280,15 @@ class _Constants(PassInstrument):
 class _Calls:
     """An instrument that notes what kernels are called with."""
 
-    def __init__(self, functions: Mapping[str, PrimFunc], constants: _Constants) -> None:
-        self.functions, self.constants = functions, constants
+    def __init__(self, functions: Mapping[str, PrimFunc], cold: Mapping[str, set[int]]) -> None:
+        self.functions, self.cold = functions, cold
         self.found: dict[str, dict[Case, int]] = defaultdict(lambda: defaultdict(int))
         self.unknown: set[str] = set()
 
     def __call__(self, _func: Any, name: str, before_run: bool, _ret: Any, *args: Any) -> int:
         """Note one call."""
         if before_run and name in self.functions:
-            cold = self.constants.positions[name] if self.constants.bytes > _COLD_BYTES else ()
-            case = Case.of(self.functions[name], args, cold)
+            case = Case.of(self.functions[name], args, self.cold.get(name, ()))
             if case is None:
                 self.unknown.add(name)
             else:
@@ -264,33 +315,33 @@ def _kernel_times(machines: Sequence[VirtualMachine], arguments: Sequence[Any]) 
 
 
 def _check(
-    result: TuningResult, lowered: IRModule, tasks: Sequence[Task], inputs: Sequence[Sequence[Any]], target: Target
+    result: TuningResult,
+    plain: _Model,
+    model: _Model,
+    choices: Sequence[TuningRecord],
+    tasks: Sequence[Task],
+    values: Sequence[Sequence[Any]],
 ) -> None:
     """Compare the tuned model with the untuned one, and take back records that do not help it."""
-    values = [[np.ascontiguousarray(v) for v in arguments] for arguments in inputs]
-    plain = VirtualMachine(build(lowered, target, relax_pipeline=None, tuned=Database()), "cpu", jit=False)
-    tuned = _machine(lowered, target, result.database)
-    helped = [t for t in tasks if t.record is not None and t.record.best is not None]
-    before, now = _both(plain, tuned, values)
-    for task in helped:
-        if now[task.name] > _KEPT * before[task.name]:
-            _take_back(task)
-            result.left_out.append(task.name)
-    if result.left_out:
-        tuned = _machine(lowered, target, result.database)
-    kept = [t for t in helped if t.name not in result.left_out]
-    result.before_us, result.now_us = _totals(plain, tuned, values)
-    if kept and result.now_us >= result.before_us:
-        for task in kept:
-            _take_back(task)
-        result.left_out += [t.name for t in kept]
-        kept, result.now_us = [], result.before_us
-    result.kernels = [TunedKernel(t.name, before[t.name], now[t.name]) for t in kept]
+    tuned = model.compiled(result.database)
+    helped = {t.name: t.record for t in tasks if t.record is not None and t.record.best is not None}
+    before, now = _both(model.machine, tuned, values)
+    useless = [name for name in helped if now[name] > _KEPT * before[name]]
+    _leave_out(result, [(name, helped.pop(name)) for name in useless])
+    if useless:
+        tuned = model.compiled(result.database)
+    result.before_us, result.now_us = _totals(plain.machine, tuned, values)
+    if result.now_us >= result.before_us or not (helped or choices):
+        _leave_out(result, [*helped.items(), *((r.name, r) for r in choices)])
+        helped, choices, result.now_us = {}, [], result.before_us
+    result.kernels = [TunedKernel(name, before[name], now[name]) for name in helped]
+    result.choices = [f"{r.name}: {r.best.decisions[CHOICE]}" for r in choices if r.best is not None]
 
 
-def _machine(lowered: IRModule, target: Target, database: Database) -> VirtualMachine:
-    executable: VMExecutable = build(lowered, target, relax_pipeline=None, tuned=database)
-    return VirtualMachine(executable, "cpu", jit=False)
+def _leave_out(result: TuningResult, records: Sequence[tuple[str, TuningRecord]]) -> None:
+    for name, record in records:
+        _take_back(record)
+        result.left_out.append(name)
 
 
 def _both(
@@ -323,9 +374,7 @@ def _totals(plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Seque
     return sums[0], sums[1]
 
 
-def _take_back(task: Task) -> None:
+def _take_back(record: TuningRecord) -> None:
     """Note that no candidate of a kernel helps the model."""
-    record = task.record
-    assert record is not None
     for trial in [t for t in record.trials if t.state == "confirmed"]:
         record.add(trial._replace(state="no gain"))

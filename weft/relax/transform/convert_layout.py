@@ -262,7 +262,8 @@ def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
     best = winograd_tile((n, h, w), channels)
     if s.tuned is None:
         return best
-    about = {"convolution": [n, h, w], "channels": [c, o], "padding": np.ravel(attrs.get("padding", 0)).tolist()}
+    padding = np.ravel(attrs.get("padding", 0)).tolist()
+    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding * (4 // len(padding))}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 
