@@ -1,0 +1,112 @@
+"""Kernels compiled in processes beside this one: the same code, and this process steps in where they fail."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.error import CodegenError
+from weft.ir import IRModule
+from weft.relax import kernel_builder
+from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, schedule_kernel
+from weft.target import Target, compile_func
+from weft.te import compute, create_prim_func, placeholder
+from weft.tir import PrimFunc
+from weft.tune import Tuned
+
+TARGET = Target("llvm")
+RECORDS = Tuned(None, TARGET)
+
+
+def scaled(factor: int) -> PrimFunc:
+    x = placeholder((64 + factor,), name="x")
+    return create_prim_func([x, compute(x.shape, lambda i: x[i] * float(factor), name="y")])
+
+
+def jobs(n: int) -> list[KernelJob]:
+    return [KernelJob(f"k{i}", scaled(i), "internal") for i in range(n)]
+
+
+def here(job: KernelJob) -> bytes:
+    return compile_func(schedule_kernel(job.func, job.name, TARGET, RECORDS), TARGET, job.linkage)
+
+
+@pytest.fixture
+def two_processes(monkeypatch):
+    monkeypatch.setenv("WEFT_COMPILE_PROCESSES", "2")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+def compiled(todo: list[KernelJob], compile_here=here) -> tuple[dict[str, bytes], list[str]]:
+    made: dict[str, bytes] = {}
+    by_this_process: list[str] = []
+
+    def counted(job: KernelJob) -> bytes:
+        by_this_process.append(job.name)
+        return compile_here(job)
+
+    compile_kernel_jobs(todo, counted, TARGET, RECORDS, lambda j, code: made.update({j.name: code}), plain=True)
+    return made, by_this_process
+
+
+def waiting_for_it(monkeypatch):
+    """Let this process take nothing from the queue, so that the other one does all."""
+    monkeypatch.setattr(kernel_builder, "_threads_here", lambda jobs, cores, beside: 0)
+
+
+def test_a_process_beside_makes_the_same_code(two_processes, monkeypatch):
+    waiting_for_it(monkeypatch)
+    todo = jobs(9)
+    made, by_this_process = compiled(todo)
+    assert by_this_process == []
+    assert made == {job.name: here(job) for job in todo}
+
+
+def test_this_process_works_too(two_processes):
+    todo = jobs(12)
+    made, by_this_process = compiled(todo)
+    assert made.keys() == {job.name for job in todo}
+    assert by_this_process
+
+
+@pytest.mark.parametrize("program", ["import sys; sys.exit(3)", "print('not a reply')", "raise SystemExit"])
+def test_a_process_that_ends_leaves_its_kernels_to_this_one(two_processes, monkeypatch, program):
+    waiting_for_it(monkeypatch)
+    monkeypatch.setattr(kernel_builder, "_PROGRAM", program)
+    todo = jobs(9)
+    made, by_this_process = compiled(todo)
+    assert made == {job.name: here(job) for job in todo}
+    assert len(by_this_process) == 9
+
+
+def test_what_fails_there_fails_here_with_the_reason(two_processes):
+    todo = jobs(9)
+
+    def refuse(job: KernelJob) -> bytes:
+        raise CodegenError(f"no code for {job.name}")
+
+    with pytest.raises(CodegenError, match="no code for k"):
+        compiled(todo, refuse)
+
+
+def test_few_kernels_are_compiled_here(two_processes):
+    todo = jobs(7)
+    made, by_this_process = compiled(todo)
+    assert len(by_this_process) == 7
+    assert len(made) == 7
+
+
+def test_a_module_built_with_a_process_beside(two_processes, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    functions = {f"k{i}": scaled(i).with_attr("global_symbol", f"k{i}") for i in range(10)}
+    module = relax.vm_build.compile_kernels(IRModule(functions), TARGET)
+    assert module is not None
+    for i in (0, 3, 9):
+        x = weft.runtime.tensor(np.arange(64 + i, dtype="float32"))
+        y = weft.runtime.tensor(np.zeros(64 + i, "float32"))
+        module[f"k{i}"](x, y)
+        assert np.array_equal(y.numpy(), np.arange(64 + i, dtype="float32") * i)

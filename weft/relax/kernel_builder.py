@@ -1,0 +1,229 @@
+"""Kernels compiled on all cores.
+
+Python runs one thread of a process at a time, and most of compiling a kernel is Python. So where many kernels are
+missing, processes beside this one take them from the same queue. They compile what needs nothing of this process but
+the function and the target; a kernel for which one warns, fails or ends is compiled here, where the caller sees why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import Queue
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from weft.ir import IRModule, PassContext, load_json, save_json
+from weft.relax.transform import schedule_tir
+from weft.target import Target, compile_func
+from weft.tir import PrimFunc, custom_datatype
+from weft.tune import Process, Tuned, WorkerError
+from weft.tune.worker import receive, send
+
+__all__ = ["KernelJob", "compile_kernel_jobs", "deep_pool", "schedule_kernel"]
+
+_STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
+_KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
+_MOST_PROCESSES = 8
+_SECONDS = 300.0
+_PROGRAM = "from weft.relax.kernel_builder import main; main()"
+
+
+class KernelJob(NamedTuple):
+    """A function to be compiled."""
+
+    name: str
+    func: PrimFunc
+    linkage: str
+
+
+@contextmanager
+def deep_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads with stacks for functions whose expressions nest deeply."""
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            yield pool
+    finally:
+        threading.stack_size(before)
+
+
+def schedule_kernel(func: PrimFunc, name: str, target: Target, records: Tuned) -> PrimFunc:
+    """Schedule a kernel under its name in the library."""
+    mod = IRModule({name: func.with_attr("global_symbol", name)})
+    return cast(PrimFunc, schedule_tir(target=target, tuned=records)(mod)[name])
+
+
+def compile_kernel_jobs(
+    jobs: Sequence[KernelJob],
+    here: Callable[[KernelJob], bytes],
+    target: Target,
+    records: Tuned,
+    done: Callable[[KernelJob, bytes], None],
+    *,
+    plain: bool,
+) -> None:
+    """Compile functions, on threads of this process and in processes beside it.
+
+    Parameters
+    ----------
+    jobs : sequence of KernelJob
+        What to compile.
+    here : callable
+        Compiles a function in this process.
+    target : Target
+        What to compile for.
+    records : Tuned
+        What is decided for kernels.
+    done : callable
+        Called with each function and its object code, from any thread.
+    plain : bool
+        Whether the code depends on nothing but function, target and decisions.
+    """
+    cores = len(os.sched_getaffinity(0))
+    beside = _processes(len(jobs), cores, target) if plain else 0
+    queue = deque(jobs)
+
+    def work() -> None:
+        with _ending(queue):
+            while queue:
+                with suppress(IndexError):  # another thread took the last one
+                    job = queue.popleft()
+                    done(job, here(job))
+
+    def work_beside() -> None:
+        with _ending(queue), _Beside(target, records) as beside:
+            while beside.take(queue):
+                job, code = beside.give()
+                done(job, code if code is not None else here(job))
+
+    with deep_pool(cores) as pool:
+        workers = [pool.submit(work_beside) for _ in range(beside)]
+        workers += [pool.submit(work) for _ in range(_threads_here(len(jobs), cores, beside))]
+        with _ending(queue):
+            for w in workers:
+                w.result()
+
+
+def _threads_here(jobs: int, cores: int, beside: int) -> int:
+    return min(jobs, max(1, cores - beside))
+
+
+@contextmanager
+def _ending(queue: deque[KernelJob]) -> Iterator[None]:
+    """Let nothing be taken any more when something fails."""
+    try:
+        yield
+    except BaseException:
+        queue.clear()
+        raise
+
+
+def _processes(jobs: int, cores: int, target: Target) -> int:
+    """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
+    context = PassContext.current()
+    ordinary = not (context.instruments or context.disabled_pass or custom_datatype.registered())
+    if not ordinary or target.kind.name != "llvm" or not sys.executable:
+        return 0
+    given = os.environ.get("WEFT_COMPILE_PROCESSES", "")
+    most = int(given) if given.isdigit() else _MOST_PROCESSES
+    return max(0, min(most, cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
+
+
+class _Beside:
+    """A process that compiles; when it ends or hangs, no other is started in its place.
+
+    It has the next function before it is done with one: this process may be slow to answer, as Python threads are.
+    """
+
+    def __init__(self, target: Target, records: Tuned) -> None:
+        self.process = Process({"PYTHONSAFEPATH": "1"}, _PROGRAM)
+        self.target, self.records, self.works = target, records, True
+        self.taken: deque[KernelJob] = deque()
+
+    def __enter__(self) -> _Beside:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.process.stop()
+
+    def take(self, queue: deque[KernelJob]) -> bool:
+        """Take functions for the process from the queue; False when there is nothing left to wait for."""
+        while len(self.taken) < (2 if len(queue) > _KERNELS_A_PROCESS else 1):
+            try:
+                job = queue.popleft()
+            except IndexError:
+                break
+            self.taken.append(job)
+            if self.works:
+                self._attempt(lambda job=job: self.process.tell(self._request(job)))
+        return bool(self.taken)
+
+    def give(self) -> tuple[KernelJob, bytes | None]:
+        """Wait for the code of the function that was taken first; None where the process has none."""
+        reply = self._attempt(lambda: self.process.reply(_SECONDS)) if self.works else None
+        return self.taken.popleft(), reply["code"] if reply is not None else None
+
+    def _request(self, job: KernelJob) -> dict[str, Any]:
+        return {
+            "name": job.name, "func": save_json(job.func), "linkage": job.linkage, "target": str(self.target),
+            "decisions": dict(self.records.decisions(job.func)),
+        }  # fmt: skip
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except WorkerError:
+            self.works = self.process.process is not None
+        except OSError:
+            self.works = False
+        return None
+
+
+# --- in the process beside --------------------------------------------------------------------------------------------
+
+
+class _Given(Tuned):
+    """Decisions that came with the kernel."""
+
+    def __init__(self, target: Target, decisions: Mapping[str, Any]) -> None:
+        super().__init__(None, target)
+        self._given = decisions
+
+    def decisions(self, func: PrimFunc) -> Mapping[str, Any]:
+        return self._given
+
+
+def _compile(name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> bytes:
+    kind = Target(target)
+    scheduled = schedule_kernel(cast(PrimFunc, load_json(func)), name, kind, _Given(kind, decisions))
+    return compile_func(scheduled, kind, linkage)
+
+
+def _answer(requests: Queue[Any], replies: BinaryIO) -> None:
+    while (request := requests.get()) is not None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", RuntimeWarning)
+                reply: dict[str, Any] = {"code": _compile(**request)}
+        except Exception as e:
+            reply = {"error": f"{type(e).__name__}: {e}"}
+        send(replies, reply)
+
+
+def main() -> None:
+    """Compile what is asked for until there is no more."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed is no reply
+    requests: Queue[Any] = Queue()
+    with deep_pool(1) as pool:
+        answering = pool.submit(_answer, requests, replies)
+        while (request := receive(sys.stdin.buffer)) is not None and not answering.done():
+            requests.put(request)
+        requests.put(None)
+        answering.result()
