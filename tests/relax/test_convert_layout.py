@@ -66,3 +66,62 @@ def test_concatenation_and_reduction():
         return bb.emit(relax.op.multiply(y, first))
 
     check(program(middle))
+
+
+def transposed(symbolic, first, second, middle):
+    """Two transposed convolutions of given (kernel, channels), `middle` between them, on 6 channels."""
+    n, h, w = (weft.tir.Var(v, "int64") for v in "nhw") if symbolic else (2, 7, 5)
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((n, 6, h, w), "float32"))
+
+    def convolve(y, c_in, size, c_out):
+        weight = relax.const(RNG.standard_normal((c_in, c_out, *size)).astype(np.float32))
+        return bb.emit(relax.op.nn.conv2d_transpose(y, weight, strides=size))
+
+    with bb.function("main", [x]), bb.dataflow():
+        y = middle(bb, convolve(x, 6, *first))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.sigmoid(convolve(y, first[1], *second)))))
+    return bb.get()
+
+
+def channelwise(bb, y):
+    c = y.ty.shape[1]
+    scaled = bb.emit(relax.op.multiply(y, relax.const(RNG.standard_normal((int(c), 1, 1)).astype(np.float32))))
+    return bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(scaled, relax.const(0.5, "float32")))))
+
+
+def pixelwise(bb, y):
+    ramp = relax.const(RNG.standard_normal((1, 1, 1, 1)).astype(np.float32))
+    twice = bb.emit(relax.op.add(y, bb.emit(relax.op.multiply(y, ramp))))
+    pooled = bb.emit(relax.op.mean(twice, [2, 3], True))
+    return bb.emit(relax.op.concat([bb.emit(relax.op.subtract(twice, pooled)), y], 1))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("first", [((2, 2), 24), ((2, 2), 1), ((3, 2), 5), ((1, 4), 8)])
+def test_transposed_convolutions_without_overlap_are_products(symbolic, first):
+    mod = transposed(symbolic, first, ((2, 2), 1), channelwise)
+    after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
+    assert not [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d_transpose")]
+    check_values(mod, [(2, 6, 7, 5), (1, 6, 1, 16)] if symbolic else [(2, 6, 7, 5)])
+
+
+def test_phases_become_images_where_pixels_differ():
+    n, h, w = (weft.tir.Var(v, "int64") for v in "nhw")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((n, 6, h, w), "float32"))
+    weight = relax.const(RNG.standard_normal((6, 9, 2, 2)).astype(np.float32))
+    with bb.function("main", [x]), bb.dataflow():
+        y = pixelwise(bb, bb.emit(relax.op.nn.conv2d_transpose(x, weight, strides=2)))
+        bb.emit_func_output(bb.emit_output(y))
+    check_values(bb.get(), [(2, 6, 7, 5), (1, 6, 1, 1)])
+
+
+def check_values(mod, shapes):
+    machines = [
+        relax.VirtualMachine(relax.build(mod, "llvm", relax_pipeline=relax.get_pipeline(name)), weft.cpu())
+        for name in ("default", "zero")
+    ]
+    for shape in shapes:
+        x = weft.runtime.tensor(RNG.standard_normal(shape).astype(np.float32))
+        np.testing.assert_allclose(*(vm["main"](x).numpy() for vm in machines), rtol=1e-4, atol=1e-4)

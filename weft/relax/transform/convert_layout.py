@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.phases import Phased, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -109,6 +111,7 @@ class _Layouts:
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
+        self.phased: dict[int, Phased] = {}
         self.alive: list[Any] = []
 
     def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
@@ -144,6 +147,33 @@ class _Layouts:
         self.first[id(twin)] = original
         self.alive += [original, twin, binding]
         return original
+
+    def bind_phased(self, made: Phased, bb: Any) -> Expr:
+        """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
+        original = self.bind_last(made.image(bb), made, bb)
+        self.phased[id(original)] = made
+        return original
+
+    def _phases(self, call: Call, bb: Any) -> Expr | None:
+        """Compute an element-wise operation on phases, where all operands have the same ones or are constants."""
+        found = [self.phased[id(a)] for a in call.args if id(a) in self.phased]
+        if not found:
+            return None
+        one, args = found[0], []
+        for a in call.args:
+            mine = self.phased.get(id(a))
+            if mine is not None and (mine.block, mine.channels) == (one.block, one.channels):
+                args.append(mine.value)
+            elif isinstance(a, Constant):
+                args.append(one.broadcast(a))
+            elif isinstance(a.ty, TensorType) and a.ty.ndim == 0:  # type: ignore[attr-defined]
+                args.append(a)
+            else:
+                return None
+        if any(a is None for a in args) or not _same_shape(call, found):
+            return None
+        value = bb.emit(Call(call.op, tuple(args), call.attrs, span=call.span))
+        return self.bind_phased(replace(one, value=value), bb)
 
     def match_cast(self, binding: MatchCast, value: Expr, bb: Any) -> Expr | None:
         """Check the twin's type instead, where there is a twin."""
@@ -181,6 +211,9 @@ class _Layouts:
             return None
         if not any(self.has_last(a) for a in call.args):
             return None
+        phased = self._phases(call, bb)
+        if phased is not None:
+            return phased
         args = [self._operand(a, bb) for a in call.args]
         return None if any(a is None for a in args) else Call(call.op, tuple(args), call.attrs, span=call.span)  # type: ignore[arg-type]
 
@@ -194,6 +227,13 @@ class _Layouts:
             data = arg.data.numpy()
             return constant(aligned(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
         return None
+
+
+def _same_shape(call: Call, found: Sequence[Phased]) -> bool:
+    """Whether phased operands lie on the same pixels, and the result has their channels."""
+    first = [str(d) for d in found[0].base]
+    channels = call.ty.shape[1] if isinstance(call.ty, TensorType) and call.ty.shape is not None else None
+    return all([str(d) for d in p.base] == first for p in found) and as_int(channels) == found[0].channels
 
 
 def _permute(x: Expr, axes: tuple[int, ...]) -> Call:
@@ -246,6 +286,30 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
 
 _FEW_CHANNELS = 4
 """Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
+
+
+@_on("nn.conv2d_transpose")
+def _conv2d_transpose(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Turn a convolution whose windows do not overlap into a product, with its blocks put in order later."""
+    data, weight = call.args[:2]
+    attrs = call.attrs
+    if not isinstance(weight, Constant) or attrs.get("groups", 1) != 1 or attrs.get("data_layout", "NCHW") != "NCHW":
+        return None
+    kernel, ty = weight.data.numpy(), data.ty
+    zeros = all(not np.any(attrs.get(name, 0)) for name in ("padding", "output_padding"))
+    strides, dilation = (tuple(np.broadcast_to(attrs.get(name, 1), 2)) for name in ("strides", "dilation"))
+    if not zeros or strides != kernel.shape[2:] or dilation != (1, 1) or attrs.get("kernel_layout", "IO")[:2] != "IO":
+        return None
+    if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
+        return None
+    pixels, base, size = s.to_last(data, bb), (ty.shape[0], ty.shape[2], ty.shape[3]), kernel.shape[2:]
+    if kernel.shape[1] * size[1] * 2 >= s.panel:
+        return s.bind_phased(product_of_blocks(pixels, base, kernel, bb), bb)
+    flat = kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel), 1, 1)
+    panel = _panel(s, len(flat))
+    new = Attrs.of(data_layout="NHWC", out_layout="NHWC", kernel_layout=f"OHWI{panel}o", channels=len(flat))
+    value = bb.emit(Call(Op.get("relax.nn.conv2d"), (pixels, constant(pack_conv_weight(flat, panel))), new))
+    return s.bind_phased(Phased(value, base, size, kernel.shape[1], together=True), bb)
 
 
 def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
