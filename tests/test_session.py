@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -141,6 +142,25 @@ def test_refuses(add, kind):
         add.run(feeds)
     (z,) = add.run({"x": X, "y": X})  # and stays usable
     np.testing.assert_array_equal(z.numpy(), X + X)
+
+
+def test_fixed_shapes_are_checked_and_converted_alike():
+    spec = ("float32", ("a", 4))
+    model = onnx_models.model([helper.make_node("Neg", ["x"], ["y"])], {"x": spec}, {"y": spec})
+    session = weft.Session(model, shape_dict={"x": (4, 4)})
+    square = np.arange(16, dtype=np.float32).reshape(4, 4)
+    raw = np.zeros(65, np.uint8)[1:].view(np.float32).reshape(4, 4)
+    raw[:] = square + 1
+    frozen = square.copy()
+    frozen.flags.writeable = False
+    for x in (square, square.T, square[::-1], raw, frozen, square.tolist(), weft.runtime.tensor(square)):
+        expected = np.asarray(x.numpy() if hasattr(x, "numpy") else x, np.float32)
+        (y,) = session.run(MappingProxyType({"x": x}))
+        np.testing.assert_array_equal(y.numpy(), -expected)
+    with pytest.raises(ShapeMismatch, match=r"dimension 0\n  expected 4 of \(4, 4\), found 3 of"):
+        session.run({"x": square[:3]})
+    with pytest.raises(DTypeMismatch, match="expected float32, found float64"):
+        session.run({"x": square.astype(np.float64)})
 
 
 def test_refuses_wrong_counts_of_arguments(add):

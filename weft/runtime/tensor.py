@@ -143,12 +143,18 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
         What lies on another device than the CPU is copied.
         """
+        try:
+            return np.from_dlpack(self.handle)
+        except (RuntimeError, BufferError):  # another device, or a dtype that is not NumPy's own
+            return self._converted()
+
+    def _converted(self) -> np.ndarray[Any, Any]:
+        """A NumPy array of what NumPy does not take as it is."""
         handle = self.handle
         if handle.__dlpack_device__()[0] == Device.kDLCUDA:
             handle = self.copyto(Device(Device.kDLCPU)).handle
-        name = str(handle.dtype)
-        if name in _NUMPY and _NUMPY[name] in _ML_DTYPES:
-            dtype = _NUMPY[name]
+        dtype = _NUMPY.get(str(handle.dtype))
+        if dtype is not None and dtype in _ML_DTYPES:
             return np.from_dlpack(_view(handle, tuple(handle.shape), _BITS[dtype.itemsize])).view(dtype)
         return np.from_dlpack(handle)
 
