@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import Queue
@@ -43,7 +43,7 @@ class KernelJob(NamedTuple):
 
 
 @contextmanager
-def deep_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+def deep_pool(threads: int) -> Generator[ThreadPoolExecutor]:
     """Threads with stacks for functions whose expressions nest deeply."""
     before = threading.stack_size(_STACK_BYTES)
     try:
@@ -115,7 +115,7 @@ def _threads_here(jobs: int, cores: int, beside: int) -> int:
 
 
 @contextmanager
-def _ending(queue: deque[KernelJob]) -> Iterator[None]:
+def _ending(queue: deque[KernelJob]) -> Generator[None]:
     """Let nothing be taken any more when something fails."""
     try:
         yield
