@@ -8,6 +8,7 @@ from typing import Any
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
+from weft.tir.schedule.rules.attention_tiles import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
@@ -38,6 +39,9 @@ def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Pr
     """
     if not isinstance(func.body, BlockRealize):
         return func
+    attention = schedule_attention(func, target)
+    if attention is not None:
+        return attention
     return schedule_of(collapse_dims(func), target, knobs).func.replace(buffer_map=func.buffer_map)
 
 

@@ -1,0 +1,205 @@
+"""Attention as one kernel: recognised by what the blocks of a function compute, never by their names.
+
+``O[i, d] = sum_j(softmax_j(f(sum_k Q[i, k] * K[j, k], i, j)) * V[j, d])`` for each batch and head, where ``f`` scales,
+adds a bias or masks. Layouts are free: an operand is whatever load stands in the sum, so heads may be taken from the
+middle of a row of all heads, from one tensor of queries, keys and values, or from a cache with heads first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.ir import Add, CallIntrin, Cast, Div, FloatImm, Max, Mul, PrimExpr, Sub, Var, as_int, is_const_int, substitute
+from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.dependence import is_data_parallel, is_plain_store
+from weft.tir.analysis.pattern import Contraction, contraction_of
+from weft.tir.analysis.structure import child_realizes, used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+from weft.tir.schedule.reduction import combiner_of, numeric_max
+from weft.tir.stmt import Block, BufferStore
+
+__all__ = ["AttentionParts", "attention_of"]
+
+
+@dataclass(frozen=True)
+class AttentionParts:
+    """An attention in a function, all of it in terms of the variables of the last sum.
+
+    Attributes
+    ----------
+    outer : tuple of (Var, PrimExpr)
+        The variables of batches and heads, with their extents.
+    query, key, depth, column : (Var, PrimExpr)
+        The variables ``i``, ``j``, ``k``, ``d`` with their extents.
+    q, k, v : BufferLoad
+        The operands of the two sums.
+    score : BufferLoad
+        What stands in `masked` for the first sum.
+    masked : PrimExpr
+        ``f``: what the softmax is taken of.
+    store : BufferStore
+        The last sum's store, for its buffer and indices.
+    """
+
+    outer: tuple[tuple[Var, PrimExpr], ...]
+    query: tuple[Var, PrimExpr]
+    key: tuple[Var, PrimExpr]
+    depth: tuple[Var, PrimExpr]
+    column: tuple[Var, PrimExpr]
+    q: BufferLoad
+    k: BufferLoad
+    v: BufferLoad
+    score: BufferLoad
+    masked: PrimExpr
+    store: BufferStore
+
+
+def attention_of(func: PrimFunc) -> AttentionParts | None:
+    """Recognise a function that is one attention in float32, or return None."""
+    realizes = child_realizes(func.root)
+    makers: dict[int, Block] = {}
+    for r in realizes:
+        if not all(isinstance(v, Var) for v in r.iter_values) or len(r.block.writes) != 1:
+            return None
+        makers[id(r.block.writes[0].buffer)] = r.block
+    blocks = [r.block for r in realizes]
+    if len(blocks) < 7 or len(makers) != len(blocks):
+        return None
+    last = contraction_of(blocks[-1])
+    if last is None or len(last.reduce) != 1 or last.output.buffer.dtype != "float32":
+        return None
+    found = _softmax(last.a, makers)
+    if found is None:
+        return None
+    masked, used = found
+    first = _scores(masked, makers)
+    if first is None or used + 1 + (first[0].block is not masked) != len(blocks) - 1:
+        return None
+    return _assemble(last, masked, *first)
+
+
+def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int] | None:
+    """Find the block whose values the softmax is taken of, and the number of blocks that the softmax is."""
+    norm = _value(makers.get(id(weights.buffer)))
+    if not isinstance(norm, Mul) or not isinstance(norm.a, BufferLoad) or not isinstance(norm.b, BufferLoad):
+        return None
+    block = makers[id(weights.buffer)]
+    inverse, e = makers.get(id(norm.b.buffer)), makers.get(id(norm.a.buffer))
+    by, power = _value(inverse), _value(e)
+    if not isinstance(by, Div) or not isinstance(by.a, FloatImm) or by.a.value != 1 or not isinstance(by.b, BufferLoad):
+        return None
+    total = makers.get(id(by.b.buffer))
+    if not isinstance(power, CallIntrin) or power.op.name != "tir.exp" or not isinstance(power.args[0], Sub):
+        return None
+    x, top = power.args[0].a, power.args[0].b
+    if not isinstance(x, BufferLoad) or not isinstance(top, BufferLoad):
+        return None
+    highest, masked = makers.get(id(top.buffer)), makers.get(id(x.buffer))
+    if masked is None or not (inverse and e and total and highest):
+        return None
+    rows = [(block, norm.b), (e, top), (inverse, by.b)]
+    same = [(block, norm.a), (e, x)]
+    right = (
+        all(_in_order(b, load) for b, load in same)
+        and all(_in_order(b, load, short=b is not inverse) for b, load in rows)
+        and _reduces(total, norm.a.buffer, Add)
+        and _reduces(highest, x.buffer, Max, numeric_max)
+    )
+    return (masked, 5) if right else None
+
+
+def _value(block: Block | None) -> PrimExpr | None:
+    store = is_plain_store(block) if block is not None and is_data_parallel(block) else None
+    return None if store is None else store.value
+
+
+def _plain(index: PrimExpr) -> PrimExpr:
+    while isinstance(index, Cast):
+        index = index.value
+    return index
+
+
+def _in_order(block: Block, load: BufferLoad, short: bool = False) -> bool:
+    """Whether a block loads at its own variables, in order; with `short`, at 0 in place of the last."""
+    own = [iv.var for iv in block.iter_vars]
+    indices = [_plain(i) for i in load.indices]
+    if len(own) != len(indices) or (short and not is_const_int(indices[-1], 0)):
+        return False
+    ends = len(own) - 1 if short else len(own)
+    return all(_at(i, v, e) for i, v, e in zip(indices[:ends], own, load.buffer.shape, strict=False))
+
+
+def _reduces(block: Block, source: Buffer, *combiners: Any) -> bool:
+    """Whether a block combines the elements of a buffer along its last dimension."""
+    found = combiner_of(block)
+    if found is None or found[0] not in combiners or not isinstance(found[2], BufferLoad):
+        return False
+    load = found[2]
+    own = [iv.var for iv in block.iter_vars]
+    indices = [_plain(i) for i in load.indices]
+    if load.buffer is not source or len(own) != len(indices) + 1 or block.iter_vars[-1].iter_type != "reduce":
+        return False
+    wanted = [*own[: len(indices) - 1], own[-1]]
+    return all(_at(i, v, e) for i, v, e in zip(indices, wanted, source.shape, strict=True))
+
+
+def _at(index: PrimExpr, var: Var, extent: PrimExpr) -> bool:
+    return index is var or (is_const_int(index, 0) and is_const_int(extent, 1))
+
+
+def _scores(masked: Block, makers: dict[int, Block]) -> tuple[Contraction, BufferLoad] | None:
+    """Find the first sum, and where the masked scores load it: at their own variables, once."""
+    direct = contraction_of(masked)
+    if direct is not None:
+        store = direct.output
+        return direct, BufferLoad(store.buffer, store.indices)
+    value = _value(masked)
+    loads = [x for x in loads_of(value) if id(x.buffer) in makers] if value is not None else []
+    if not loads or any(x.buffer is not loads[0].buffer for x in loads) or not all(_in_order(masked, x) for x in loads):
+        return None
+    first = contraction_of(makers[id(loads[0].buffer)])
+    return None if first is None else (first, loads[0])
+
+
+def _assemble(last: Contraction, masked: Block, first: Contraction, score: BufferLoad) -> AttentionParts | None:
+    """Write everything in the variables of the last sum."""
+    extents = {iv.var: iv.dom.extent for iv in last.block.iter_vars if iv.dom is not None}
+    weights = [_plain(i) for i in last.a.indices]
+    j, column = last.reduce[0], last.vector
+    if len(first.reduce) != 1 or not weights or weights[-1] is not j:
+        return None
+    own = [i for i in weights if isinstance(i, Var)]
+    rows = [v for v in last.rows if v in own]
+    if len(own) != len(weights) or len(rows) != 1 or last.columns != [column] or weights[-2] is not rows[0]:
+        return None
+    depth = first.reduce[0]
+    extents |= {iv.var: iv.dom.extent for iv in first.block.iter_vars if iv.dom is not None and iv.var is depth}
+    if as_int(extents[depth]) is None or as_int(extents[column]) is None:
+        return None
+    names = dict(zip(_variables(first.output), weights, strict=False))
+    q, k = (substitute(x, names) for x in (first.a, first.b))
+    value = score
+    if first.block is not masked:
+        value = _value(masked)
+        inside = dict(zip([iv.var for iv in masked.iter_vars], weights, strict=True))
+        score, value = substitute(score, inside), substitute(value, inside)
+    if not isinstance(q, BufferLoad) or not isinstance(k, BufferLoad) or not isinstance(score, BufferLoad):
+        return None
+    i = rows[0]
+    right = (
+        {i, depth} <= used_vars(q) and j not in used_vars(q) and {j, depth} <= used_vars(k) and i not in used_vars(k)
+        and all(b.dtype == "float32" for b in (q, k, last.b)) and first.output.buffer.dtype == "float32"
+    )  # fmt: skip
+    if not right or value is None:
+        return None
+    outer = tuple((v, extents[v]) for v in own[:-2])
+    return AttentionParts(
+        outer, (i, extents[i]), (j, extents[j]), (depth, extents[depth]), (column, extents[column]),
+        q, k, last.b, score, value, last.output,
+    )  # fmt: skip
+
+
+def _variables(store: BufferStore) -> list[Any]:
+    return [_plain(i) for i in store.indices]
