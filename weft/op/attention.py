@@ -10,7 +10,7 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.infer import same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.topi.attention import attention, attention_scale
+from weft.topi.attention import attention, attention_heads, attention_scale
 
 __all__: list[str] = []
 
@@ -119,4 +119,70 @@ declare(
     lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
     "(batch, heads, queries, keys), a causal mask and a window of past keys.",
+)  # fmt: skip
+
+
+def _heads_infer(
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, num_heads: int = 1, num_key_heads: int = 1,
+    size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None,
+    window_size: Any = None, fill: Any = None,
+) -> TensorType:  # fmt: skip
+    name = "nn.attention_heads"
+    dtype = same_dtype(name, query, key, value)
+    widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
+    places = []
+    for (heads, wide), begin, label, arg in zip(
+        widths, offsets, ("query", "key", "value"), (query, key, value), strict=True
+    ):
+        ty = tensor_arg(name, label, arg, kind="float")
+        if ty.ndim not in (3, 4):
+            raise ShapeMismatch(
+                f"{name}: `{label}` has rows of all heads, or heads before positions",
+                expected="3 or 4 dimensions", found=str(ty.ndim), where=arg.span,
+            )  # fmt: skip
+        if ty.shape is None:
+            return TensorType(None, dtype, 4)
+        found = [as_int(d) for d in (ty.shape[-1:] if ty.ndim == 3 else (ty.shape[1], ty.shape[3]))]
+        fits = found == [heads, wide] if ty.ndim == 4 else found[0] is not None and begin + heads * wide <= found[0]
+        if not fits and None not in found:
+            raise ShapeMismatch(
+                f"{name}: `{label}` does not hold {heads} heads of {wide}", found=str(ty.shape), where=arg.span,
+                expected=f"({heads}, {wide}) in dimensions 1 and 3" if ty.ndim == 4 else
+                f"at least {begin + heads * wide} columns",
+            )  # fmt: skip
+        places.append(ty.shape[1 if ty.ndim == 3 else 2])
+    if num_key_heads < 1 or num_heads % num_key_heads or causal_mask not in _MASKS:
+        raise InvalidArgument(
+            f"{name}: attributes do not fit", expected="num_heads a multiple of num_key_heads; a known causal_mask",
+            found=f"{num_heads}, {num_key_heads}, {causal_mask}", where=query.span,
+        )  # fmt: skip
+    if bias is not None:
+        tensor_arg(name, "bias", bias)
+    return TensorType((query.ty.shape[0], places[0], int64(num_heads), int64(value_size)), dtype, 4)  # type: ignore[attr-defined]
+
+
+def _heads_ref(
+    query: Any, key: Any, value: Any, bias: Any = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0,
+    value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None, window_size: Any = None,
+    fill: Any = None,
+) -> Any:  # fmt: skip
+    def heads(x: Any, n: int, wide: int, begin: int) -> Any:
+        rows = x[..., begin : begin + n * wide]
+        return np.moveaxis(x, 1, 2) if x.ndim == 4 else rows.reshape(*x.shape[:2], n, wide)
+
+    shapes = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
+    q, k, v = (heads(x, *s, o) for x, s, o in zip((query, key, value), shapes, offsets, strict=True))
+    if bias is not None and bias.dtype == np.bool_:
+        bias = np.where(bias, 0.0, -np.inf if fill is None else fill)
+    return _ref(q, k, v, bias, scale, causal_mask, window_size)
+
+
+declare(
+    "nn.attention_heads", "query key value bias?",
+    {"num_heads": 1, "num_key_heads": 1, "size": 0, "value_size": 0, "offsets": (0, 0, 0), "scale": None,
+     "causal_mask": None, "window_size": None, "fill": None},
+    infer=_heads_infer, lower=attention_heads, reference=_heads_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
+    "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
+    "`bias` puts `fill`, by default minus infinity, where it is false. The result is (batch, queries, heads, size).",
 )  # fmt: skip

@@ -1,8 +1,9 @@
-"""Attention over (batch, sequence, heads, size) tensors, as stages: scores, softmax, weighted values."""
+"""Attention as stages: scores, softmax, weighted values; over tensors of four dimensions or rows of all heads."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
@@ -12,7 +13,10 @@ from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
-__all__ = ["attention", "attention_scale", "visible"]
+__all__ = ["attention", "attention_heads", "attention_scale", "visible"]
+
+Reader = Callable[[Any, Any, Any, Any], Any]
+"""Reads batch, head, position, place within the head."""
 
 
 def attention_scale(scale: Any, size: Any) -> float | None:
@@ -35,29 +39,83 @@ def attention(
 ) -> Any:  # fmt: skip
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head."""
     b, n_queries, heads, size = query.shape
-    n_keys, wide = key.shape[1], accumulator(query.dtype)
-    factor = attention_scale(scale, size)
-    by: Any = tir.rsqrt(cast(wide, size)) if factor is None else const(factor, wide)
+    n_keys = key.shape[1]
     shared = simplify(floordiv(heads, key.shape[2]))
     head = (lambda h: h) if as_int(shared) == 1 else (lambda h: floordiv(h, shared))
-    k = te.reduce_axis((int64(0), size), "k")
-    scores = te.compute(
-        (b, heads, n_queries, n_keys),
-        lambda n, h, i, j: te.sum(cast(wide, query(n, i, h, k.var)) * cast(wide, key(n, j, head(h), k.var)), axis=k),
-        name="T_scores",
-    )
-
-    def masked(n: Any, h: Any, i: Any, j: Any) -> Any:
-        score = scores(n, h, i, j) * by
-        if bias is not None:
-            score = score + cast(wide, bias(*broadcast_index(bias.shape, scores.shape, (n, h, i, j))))
-        return if_then_else(visible(i, j, n_queries, n_keys, causal_mask, window_size), score, te.lowest(wide))
-
-    weights = softmax(te.compute(scores.shape, masked, name="T_masked"), -1)
+    weights = _weights(
+        (b, heads, n_queries, n_keys), size, query.dtype,
+        lambda n, h, i, k: query(n, i, h, k), lambda n, h, j, k: key(n, j, head(h), k), bias, scale, causal_mask,
+        window_size,
+    )  # fmt: skip
     j = te.reduce_axis((int64(0), n_keys), "j")
+    wide = accumulator(query.dtype)
     out = te.compute(
         (b, n_queries, heads, value.shape[3]),
         lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, value(n, j.var, head(h), d)), axis=j),
         name="T_attention",
     )
     return narrowed(out, query.dtype)
+
+
+def attention_heads(
+    query: Any, key: Any, value: Any, bias: Any = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0,
+    value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None, causal_mask: str | None = None,
+    window_size: int | None = None, fill: float | None = None,
+) -> Any:  # fmt: skip
+    """Attention whose operands are read in place, into rows of all heads.
+
+    An operand of three dimensions has rows in which its heads begin at its offset; one of four has heads before
+    positions. Where `bias` is boolean, scores are `fill` where it is false.
+    """
+    batch, wide = query.shape[0], accumulator(query.dtype)
+    n_queries, n_keys = (x.shape[1 if x.ndim == 3 else 2] for x in (query, key))
+    shared = num_heads // num_key_heads
+    head = (lambda h: h) if shared == 1 else (lambda h: floordiv(h, int64(shared)))
+    widths = (size, size, value_size)
+    q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), widths, offsets, strict=True))
+    weights = _weights(
+        (batch, int64(num_heads), n_queries, n_keys), int64(size), query.dtype,
+        q, lambda n, h, j, d: k(n, head(h), j, d), bias, scale, causal_mask, window_size, fill,
+    )  # fmt: skip
+    j = te.reduce_axis((int64(0), n_keys), "j")
+    out = te.compute(
+        (batch, n_queries, int64(num_heads), int64(value_size)),
+        lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, v(n, head(h), j.var, d)), axis=j),
+        name="T_attention",
+    )
+    return narrowed(out, query.dtype)
+
+
+def _reader(x: Any, size: int, offset: int) -> Reader:
+    """How an operand of :func:`attention_heads` is read."""
+    if x.ndim == 4:
+        return lambda n, h, i, d: x(n, h, i, d)
+    return lambda n, h, i, d: x(n, i, h * int64(size) + d + int64(offset))
+
+
+def _weights(
+    shape: Any, size: Any, dtype: str, query: Reader, key: Reader, bias: Any, scale: Any, causal_mask: str | None,
+    window_size: int | None, fill: float | None = None,
+) -> Any:  # fmt: skip
+    """The softmax of scaled and masked scores; `shape` is (batch, heads, queries, keys)."""
+    wide = accumulator(dtype)
+    factor = attention_scale(scale, size)
+    by: Any = tir.rsqrt(cast(wide, size)) if factor is None else const(factor, wide)
+    k = te.reduce_axis((int64(0), size), "k")
+    scores = te.compute(
+        shape,
+        lambda n, h, i, j: te.sum(cast(wide, query(n, h, i, k.var)) * cast(wide, key(n, h, j, k.var)), axis=k),
+        name="T_scores",
+    )
+
+    def masked(n: Any, h: Any, i: Any, j: Any) -> Any:
+        score = scores(n, h, i, j) * by
+        given = None if bias is None else bias(*broadcast_index(bias.shape, scores.shape, (n, h, i, j)))
+        if given is not None and bias.dtype == "bool":
+            score = tir.Select(given, score, const(-math.inf if fill is None else fill, wide))
+        elif given is not None:
+            score = score + cast(wide, given)
+        seen = visible(i, j, shape[2], shape[3], causal_mask, window_size)
+        return if_then_else(seen, score, const(-math.inf, wide))
+
+    return softmax(te.compute(scores.shape, masked, name="T_masked"), -1)

@@ -168,3 +168,24 @@ def _group_norm_plain(s: Sizes) -> Case | None:
         s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, rtol=1e-3,
         atol=1e-4
     )  # fmt: skip
+
+
+@cases("nn.attention_heads")
+def _attention_heads_in_rows(s: Sizes) -> Case | None:
+    if s.b == 0:
+        return None
+    packed = s.real(s.a, s.b, 25)
+    return call(
+        packed, packed, packed, num_heads=2, num_key_heads=2, size=4, value_size=4, offsets=(0, 8, 17), rtol=1e-4,
+        atol=1e-5,
+    )  # fmt: skip
+
+
+@cases("nn.attention_heads")
+def _attention_heads_first(s: Sizes) -> Case | None:
+    if s.b == 0:
+        return None
+    return call(
+        s.real(s.a, s.c, 24), s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5), s.real(s.c, s.b), num_heads=6,
+        num_key_heads=3, size=4, value_size=5, scale=0.7, rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
