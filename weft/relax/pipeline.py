@@ -37,15 +37,17 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``."""
     panel = 2 * getattr(target, "vector_bits", 512) // 32
     dot_forms = getattr(target, "dot_forms", ())
+    tiled = target is None or getattr(target.kind, "name", "llvm") in ("llvm", "c")
     return [
         t.normalize(),
         t.lambda_lift(),
         t.fold_quantization(dot_forms=dot_forms),
         t.fold_batch_norm(),
-        t.decompose_ops(),
+        t.decompose_ops(whole_attention=tiled),
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
+        *([t.fuse_attention(), t.dead_code_elimination()] if tiled else []),
         *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
         t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
         t.fold_constant(),

@@ -18,6 +18,7 @@ from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
 from weft.relax.transform.fold_quantization import fold_quantization
+from weft.relax.transform.fuse_attention import fuse_attention
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
 from weft.relax.transform.inline_private import inline_private_functions
@@ -54,6 +55,7 @@ ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
 FoldQuantization = fold_quantization
+FuseAttention = fuse_attention
 FuseOps = fuse_ops
 FuseTIR = fuse_tir
 InlinePrivateFunctions = inline_private_functions

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, IRModule, Op, TupleGetItem, function_pass
+from weft.ir import Call, Expr, Function, IRModule, Op, TupleGetItem, as_int, function_pass
 from weft.op import get_op_def
-from weft.relax.core_ops import CORE_OPS
+from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 
 __all__ = ["decompose_ops"]
 
 
 @function_pass(kind=Function, opt_level=0)
-def decompose_ops(func: Function, mod: IRModule) -> Function:
+def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = False) -> Function:
     """Replace operators by their ``decompose`` declaration.
 
     Requires
@@ -35,6 +35,9 @@ def decompose_ops(func: Function, mod: IRModule) -> Function:
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 return x
+    Parameters
+    ----------
+        ``whole_attention``: leaves attention of float32 heads of constant size, for targets that have a kernel for it.
     Cost
         Linear.
     Source
@@ -50,7 +53,15 @@ def decompose_ops(func: Function, mod: IRModule) -> Function:
             or value.op.name.removeprefix("relax.") in CORE_OPS
         ):
             return None
+        if whole_attention and is_op(value, "nn.attention") and _has_kernel(value):
+            return None
         decompose = getattr(get_op_def(value.op), "decompose", None)
         return decompose(*value.args, **dict(value.attrs.items)) if decompose is not None else None
 
     return rewrite_bindings(func, mod, rule)
+
+
+def _has_kernel(call: Any) -> bool:
+    """Whether an attention is one kernel: its heads are float32 and their sizes known."""
+    types = [a.ty for a in call.args[:3]]
+    return all(t.shape is not None and t.dtype == "float32" and as_int(t.shape[3]) is not None for t in types)

@@ -7,39 +7,20 @@ but a block's scores is ever stored, and those in a near cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from weft.ir import (
-    TRUE,
-    Attrs,
-    CallIntrin,
-    Max,
-    Min,
-    PrimExpr,
-    Range,
-    Select,
-    Var,
-    as_int,
-    cast,
-    const,
-    rewrite,
-    structural_equal,
-    substitute,
-)
+from weft.ir import Max, Min, PrimExpr, Select, Var, as_int, const, structural_equal
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from weft.tir.function import PrimFunc
+from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import exp
-from weft.tir.schedule.rules.attention import AttentionParts, attention_of
-from weft.tir.schedule.rules.context import MIN_TASK, RuleContext
-from weft.tir.schedule.schedule import Schedule
-from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
+from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
-__all__ = ["schedule_attention"]
+__all__ = ["tiles_of_queries"]
 
 _LONGEST = 256
 """Keys up to this number, where it is constant, are one block."""
@@ -50,112 +31,27 @@ _BLOCK = 192
 _SHORT = 4
 """Keys of the tiles behind the last whole one."""
 
-_LOWEST = -3.4028234663852886e38
+
+def tiles_of_queries(loops: AttentionLoops, cores: int) -> Stmt:
+    """Return the loops over batches, heads and blocks of queries, each of them a task."""
+    known = as_int(loops.n_queries)
+    width = loops.lanes if known is not None and known <= loops.lanes else 2 * loops.lanes
+    n_blocks = (loops.n_queries + loops.number(width - 1)) // loops.number(width)
+    if width == loops.lanes:
+        body = _Block(loops, 1).body()
+    elif known is not None and (known % width == 0 or known % width > loops.lanes):
+        body = _Block(loops, 2).body()
+    else:
+        rest = loops.n_queries - loops.first
+        body = IfThenElse(rest > loops.number(loops.lanes), _Block(loops, 2).body(), _Block(loops, 1).body())
+    keys = as_int(loops.n_keys)
+    work = None if keys is None else max(1, keys * (loops.depth + loops.columns) * width // loops.lanes)
+    return loops.tasks(n_blocks, width, body, work, cores)
 
 
-def schedule_attention(func: PrimFunc, target: Any) -> PrimFunc | None:
-    """Return a function that is an attention as one tiled kernel; None for any other function.
-
-    Parameters
-    ----------
-    target : Target
-        Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
-    """
-    parts = attention_of(func)
-    if parts is None:
-        return None
-    ctx = RuleContext(Schedule(func), target)
-    loops = _Kernel(parts, ctx.lanes("float32"), ctx.registers).tasks(ctx.cores)
-    inputs = [b for _, b in func.buffer_map if b is not parts.store.buffer]
-    block = Block((), whole_regions(inputs), whole_regions([parts.store.buffer]), "attention", loops)
-    root = func.root
-    return func.replace(body=BlockRealize((), TRUE, Block((), (), (), root.name_hint, BlockRealize((), TRUE, block))))
-
-
-def whole_regions(buffers: Sequence[Buffer]) -> tuple[BufferRegion, ...]:
-    """Return the regions that are all of some buffers."""
-    return tuple(BufferRegion(b, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in b.shape)) for b in buffers)
-
-
-class _Kernel:
-    """What all pieces of a kernel know: its operands, the machine, where the present block begins."""
-
-    def __init__(self, parts: AttentionParts, lanes: int, registers: int) -> None:
-        self.parts, self.lanes, self.registers = parts, lanes, registers
-        self.index = parts.query[0].dtype
-        self.n_queries, self.n_keys = (cast(self.index, e) for e in (parts.query[1], parts.key[1]))
-        self.depth, self.columns = as_int(parts.depth[1]) or 0, as_int(parts.column[1]) or 0
-        self.first = Var("first_query", self.index)
-        keys = as_int(parts.key[1])
-        self.tile = _tile_height(keys, self._tallest(2))
-        self.whole = keys is not None and keys <= _LONGEST
-        blocks = 1 if keys is None or self.whole else -(-keys // _BLOCK)
-        even = keys if keys is not None and self.whole else -(-keys // blocks) if keys is not None else _BLOCK
-        self.block = even if self.whole else -(-even // self.tile) * self.tile
-
-    def _tallest(self, vectors: int) -> int:
-        return max(1, min(self.registers - vectors - 1, self.registers * 7 // 8) // vectors)
-
-    def number(self, value: int) -> PrimExpr:
-        """An index."""
-        return const(value, self.index)
-
-    def loop(
-        self, name: str, extent: Any, body: Callable[[Var], Stmt], kind: ForKind = ForKind.SERIAL, **notes: Any
-    ) -> Stmt:
-        """Make a loop from zero; of one iteration, only its body."""
-        extent = self.number(extent) if isinstance(extent, int) else extent
-        var = Var(name, self.index)
-        return For(var, self.number(0), extent, kind, body(var), None, Attrs.of(notes))
-
-    def vector(self, body: Callable[[Var], Stmt]) -> Stmt:
-        """Make a loop over the lanes of a vector."""
-        return self.loop("lane", self.lanes, body, ForKind.VECTORIZED)
-
-    def at(self, expr: Any, query: PrimExpr | None = None, key: Any = None, depth: Any = None, col: Any = None) -> Any:
-        """Put places in for the variables of a sum."""
-        p = self.parts
-        given = ((p.query[0], query), (p.key[0], key), (p.depth[0], depth), (p.column[0], col))
-        return substitute(expr, {v: cast(v.dtype, x) for v, x in given if x is not None})
-
-    # --- tasks ---
-
-    def tasks(self, cores: int) -> Stmt:
-        """Split batches, heads and blocks of queries into tasks."""
-        known = as_int(self.n_queries)
-        width = self.lanes if known is not None and known <= self.lanes else 2 * self.lanes
-        n_blocks = (self.n_queries + self.number(width - 1)) // self.number(width)
-        total = n_blocks
-        for _, extent in self.parts.outer:
-            total = total * cast(self.index, extent)
-        rest = self.n_queries - self.first
-        if width == self.lanes:
-            body = self.queries(1)
-        elif known is not None and (known % width == 0 or known % width > self.lanes):
-            body = self.queries(2)
-        else:
-            body = IfThenElse(rest > self.number(self.lanes), self.queries(2), self.queries(1))
-
-        def task(var: Var) -> Stmt:
-            result: Stmt = LetStmt(self.first, var % n_blocks * self.number(width), body)
-            place: PrimExpr = var // n_blocks
-            for i, (v, extent) in enumerate(reversed(self.parts.outer)):
-                e = cast(self.index, extent)
-                own = place if i == len(self.parts.outer) - 1 else place % e
-                result = LetStmt(v, cast(v.dtype, own), result)
-                place = place // e
-            return result
-
-        keys, n_tasks = as_int(self.n_keys), as_int(total)
-        work = None if keys is None else max(1, keys * (self.depth + self.columns) * width // self.lanes)
-        alone = cores < 2 or (n_tasks is not None and (n_tasks < 2 or (work or MIN_TASK) * n_tasks < 2 * MIN_TASK))
-        grain = 1 if work is None else max(1, MIN_TASK // work)
-        notes = {"pragma_grain": grain} if grain > 1 and not alone else {}
-        return self.loop("task", total, task, ForKind.SERIAL if alone else ForKind.PARALLEL, **notes)
-
-    def queries(self, vectors: int) -> Stmt:
-        """Compute the result of one block of queries, `vectors` vectors wide."""
-        return _Block(self, vectors).body()
+def _tallest(loops: AttentionLoops, vectors: int) -> int:
+    """How many rows of a tile registers hold."""
+    return max(1, min(loops.registers - vectors - 1, loops.registers * 7 // 8) // vectors)
 
 
 def _tile_height(keys: int | None, tallest: int) -> int:
@@ -170,13 +66,25 @@ def _tile_height(keys: int | None, tallest: int) -> int:
     return min(choices, key=computed)
 
 
+def _block_length(keys: int | None, tile: int) -> int:
+    """Choose how many keys are looked at at a time: all of them, or whole tiles that divide them evenly."""
+    if keys is not None and keys <= _LONGEST:
+        return keys
+    even = _BLOCK if keys is None else -(-keys // -(-keys // _BLOCK))
+    return -(-even // tile) * tile
+
+
 class _Block:
     """The statements for one block of queries."""
 
-    def __init__(self, kernel: _Kernel, vectors: int) -> None:
+    def __init__(self, kernel: AttentionLoops, vectors: int) -> None:
         self.kernel, self.vectors = kernel, vectors
         self.width = vectors * kernel.lanes
-        rows = kernel.block + max(_SHORT, kernel.lanes)
+        keys = as_int(kernel.n_keys)
+        self.tile = _tile_height(keys, _tallest(kernel, 2))
+        self.whole = keys is not None and keys <= _LONGEST
+        self.block = _block_length(keys, self.tile)
+        rows = self.block + max(_SHORT, kernel.lanes)
         self.queries = self._buffer("queries", kernel.depth)
         self.scores = self._buffer("scores", rows)
         self.sums = self._buffer("sums", kernel.columns)
@@ -212,19 +120,19 @@ class _Block:
     def body(self) -> Stmt:
         """Turn the queries, go through the keys, write the result."""
         k = self.kernel
-        zero, lowest = const(0.0, "float32"), const(_LOWEST, "float32")
+        zero, lowest = const(0.0, "float32"), const(LOWEST, "float32")
         start: list[Stmt] = [
             self.lanes_loop(lambda x: BufferStore(self.total, zero, (k.number(0), x))),
             self.lanes_loop(lambda x: BufferStore(self.top, lowest, (k.number(0), x))),
         ]
-        if k.whole:
+        if self.whole:
             keys: Stmt = self.keys(k.number(0), k.n_keys)
         else:
             start.append(
                 k.loop("d", k.columns, lambda d: self.lanes_loop(lambda x: BufferStore(self.sums, zero, (d, x))))
             )
-            size = k.number(k.block)
-            n_blocks = (k.n_keys + k.number(k.block - 1)) // size
+            size = k.number(self.block)
+            n_blocks = (k.n_keys + k.number(self.block - 1)) // size
 
             def block(b: Var) -> Stmt:
                 left = k.n_keys - b * size
@@ -297,7 +205,7 @@ class _Block:
     def score_tiles(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Multiply keys with queries, a register tile of keys at a time."""
         k = self.kernel
-        height = k.tile
+        height = self.tile
         whole = count // k.number(height)
         done = whole * k.number(height)
         left = (count - done + k.number(_SHORT - 1)) // k.number(_SHORT)
@@ -354,20 +262,13 @@ class _Block:
 
     def masked(self, begin: PrimExpr, j: PrimExpr, x: PrimExpr) -> PrimExpr:
         """What the softmax is taken of, for key `j` of a block and a lane."""
-        k = self.kernel
 
-        def put_in(node: Any) -> Any:
-            if isinstance(node, BufferLoad):
-                if node.buffer is k.parts.score.buffer:
-                    return self.scores[j, x]
-                for load, buffer in self.turned:
-                    if structural_equal(node, load):
-                        return buffer[j, x]
-            if isinstance(node, CallIntrin) and node.op.name == "tir.if_then_else":
-                return Select(*node.args)
-            return node
+        def load(node: BufferLoad) -> PrimExpr | None:
+            if node.buffer is self.kernel.parts.score.buffer:
+                return self.scores[j, x]
+            return next((buffer[j, x] for known, buffer in self.turned if structural_equal(node, known)), None)
 
-        return k.at(rewrite(k.parts.masked, put_in), query=self.query(x), key=begin + j)
+        return self.kernel.masked(self.query(x), begin + j, load)
 
     def exponentials(self, count: PrimExpr) -> Stmt:
         """Take exponentials, add them up, and shrink what was added up before by the growth of the maximum."""
@@ -389,19 +290,19 @@ class _Block:
             )
 
         added = k.loop("j", count, lambda j: self.lanes_loop(lambda x: cell(j, x)))
-        return added if k.whole else seq(self.lanes_loop(shrink), added)
+        return added if self.whole else seq(self.lanes_loop(shrink), added)
 
     def sum_tiles(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Add up values by weight, a register tile of columns at a time."""
         k = self.kernel
-        tallest = min(k._tallest(self.vectors), 14)
+        tallest = min(_tallest(k, self.vectors), 14)
         n = -(-k.columns // tallest)
         short, more = divmod(k.columns, n)
         zero = k.number(0)
 
         def tile(height: int, start: PrimExpr) -> Stmt:
             before: Any = const(0.0, "float32")
-            if not k.whole:
+            if not self.whole:
                 before = lambda r, x: self.sums[start + r, x] * self.top_before[zero, x]  # noqa: E731
             return self.product(
                 height, count, lambda j, r: k.at(k.parts.v, key=begin + j, col=start + r), self.scores,

@@ -8,7 +8,7 @@ from typing import Any
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
-from weft.tir.schedule.rules.attention_tiles import schedule_attention
+from weft.tir.schedule.rules.attention_schedule import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction

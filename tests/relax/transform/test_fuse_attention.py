@@ -1,0 +1,243 @@
+"""Attention as exporters write it becomes one operator, with the same results."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.relax.analysis import check_well_formed
+from weft.relax.rewriter import all_bindings
+from weft.relax.transform import FuseAttention, dead_code_elimination
+from weft.script import from_source
+
+
+def module(params: str, body: str):
+    lines = "\n            ".join(body.strip().split("\n"))
+    sizes = "\n        ".join(f"{n} = T.int64()" for n in sorted(set(re.findall(r'"([a-z])"', params))))
+    return from_source(f"""@I.ir_module
+class Module:
+    @R.function
+    def main({params}):
+        {sizes}
+        with R.dataflow():
+            {lines}
+            R.output(out)
+        return out
+""")
+
+
+def operators(mod):
+    fused = dead_code_elimination()(FuseAttention()(mod))
+    check_well_formed(fused)
+    return [b.value.op.name.removeprefix("relax.") for b in all_bindings(fused["main"]) if hasattr(b.value, "op")]
+
+
+def same(mod, *shapes, expect=None):
+    """The default pipeline's result is that of lowering operator by operator."""
+    rng = np.random.default_rng(0)
+    args = [
+        rng.random(s) < 0.7 if kind == "bool" else rng.standard_normal(s).astype("float32") * 2 for s, kind in shapes
+    ]
+    given = [weft.runtime.tensor(a) for a in args]
+    results = []
+    for pipeline in ("default", "zero"):
+        vm = relax.VirtualMachine(relax.build(mod, "llvm", relax_pipeline=pipeline), weft.cpu())
+        results.append(vm["main"](*given).numpy())
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+    if expect is not None:
+        np.testing.assert_allclose(results[0], expect(*[a.astype("float64") for a in args]), rtol=1e-4, atol=1e-5)
+
+
+def reference(q, k, v, heads):
+    """Attention over (batch, length, heads * size) in float64."""
+
+    def split(x):
+        return np.moveaxis(x.reshape(*x.shape[:2], heads, -1), 1, 2)
+
+    q, k, v = map(split, (q, k, v))
+    s = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+    w = np.exp(s - s.max(-1, keepdims=True))
+    out = w / w.sum(-1, keepdims=True) @ v
+    return np.moveaxis(out, 2, 1).reshape(q.shape[0], q.shape[2], -1)
+
+
+F32 = "float32"
+BERT = """
+q4 = R.permute_dims(R.reshape(q, (b, n, 3, 16)), axes=[0, 2, 1, 3])
+kt = R.permute_dims(R.reshape(k, (b, n, 3, 16)), axes=[0, 2, 3, 1])
+v4 = R.permute_dims(R.reshape(v, (b, n, 3, 16)), axes=[0, 2, 1, 3])
+s = R.add(R.divide(R.matmul(q4, kt), R.const(4.0, "float32")), mask)
+o = R.matmul(R.nn.softmax(s, axis=-1), v4)
+out = R.reshape(R.permute_dims(o, axes=[0, 2, 1, 3]), (b, n, 48))
+"""
+ROWS = ", ".join(f'{x}: R.Tensor(("b", "n", 48), "float32")' for x in "qkv")
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 16, 17, 40])
+def test_rows_of_heads_with_a_mask(n):
+    mod = module(ROWS + ', mask: R.Tensor(("b", 1, 1, "n"), "float32")', BERT)
+    assert operators(mod) == ["nn.attention_heads", "reshape"]
+    same(mod, *[((2, n, 48), F32)] * 3, ((2, 1, 1, n), F32))
+
+
+def test_without_a_mask_it_is_what_float64_says():
+    body = BERT.replace("R.add(", "(").replace(", mask)", ")")
+    mod = module(ROWS, body)
+    assert operators(mod) == ["nn.attention_heads", "reshape"]
+    same(mod, *[((2, 21, 48), F32)] * 3, expect=lambda *a: reference(*a, 3))
+
+
+JOINT = """
+p = R.split(x, 3, axis=2)
+q4 = R.permute_dims(R.reshape(p[0], (1, n, 2, 8)), axes=[0, 2, 1, 3])
+k4 = R.permute_dims(R.reshape(p[1], (1, n, 2, 8)), axes=[0, 2, 1, 3])
+v4 = R.permute_dims(R.reshape(p[2], (1, n, 2, 8)), axes=[0, 2, 1, 3])
+k5 = R.concat((past, k4), axis=2)
+kt = R.permute_dims(k5, axes=[0, 1, 3, 2])
+s = R.multiply(R.matmul(R.multiply(q4, R.const(0.5, "float32")), kt), R.const(0.25, "float32"))
+w = R.nn.softmax(R.add(mask, s), axis=3)
+o = R.matmul(w, R.concat((past, v4), axis=2))
+out = R.permute_dims(o, axes=[0, 2, 1, 3])
+"""
+
+
+@pytest.mark.parametrize(("n", "past"), [(1, 0), (1, 30), (5, 0), (19, 45)])
+def test_one_product_of_three_and_a_past(n, past):
+    mod = module(
+        'x: R.Tensor((1, "n", 48), "float32"), past: R.Tensor((1, 2, "m", 8), "float32"), '
+        'mask: R.Tensor(("n", "m + n"), "float32")',
+        JOINT,
+    )
+    names = operators(mod)
+    assert names.count("nn.attention_heads") == 1 and "matmul" not in names and "nn.softmax" not in names
+    same(mod, ((1, n, 48), F32), ((1, 2, past, 8), F32), ((n, n + past), F32))
+
+
+@pytest.mark.parametrize(
+    "masked",
+    [
+        'R.where(keep, s, R.const(-3.4e38, "float32"))',
+        'R.where(keep, R.const(-3.4e38, "float32"), s)',
+        'R.where(keep, s, R.const(-5.0, "float32"))',
+        'R.where(keep, R.const(-5.0, "float32"), s)',
+        'R.add(R.where(keep, s, R.const(-3.4e38, "float32")), more)',
+        "R.add(R.add(s, more), more)",
+    ],
+)
+def test_masks(masked):
+    body = f"""
+s = R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2]))
+t = {masked}
+out = R.matmul(R.nn.softmax(t, axis=-1), v)
+"""
+    params = (
+        'q: R.Tensor((2, 2, 9, 16), "float32"), k: R.Tensor((2, 2, 20, 16), "float32"), '
+        'v: R.Tensor((2, 2, 20, 8), "float32"), keep: R.Tensor((9, 20), "bool"), '
+        'more: R.Tensor((2, 1, 9, 20), "float32")'
+    )
+    mod = module(params, body)
+    names = operators(mod)
+    assert "nn.attention_heads" in names and "matmul" not in names
+    shapes = [(2, 2, 9, 16), (2, 2, 20, 16), (2, 2, 20, 8)]
+    same(mod, *[(s, F32) for s in shapes], ((9, 20), "bool"), ((2, 1, 9, 20), F32))
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        "R.repeat({0}, 3, axis=1)",
+        "R.reshape(R.broadcast_to(R.expand_dims({0}, axis=[2]), (1, 2, 3, 12, 16)), (1, 6, 12, 16))",
+    ],
+)
+def test_shared_heads(repeated):
+    body = f"""
+k6 = {repeated.format("k")}
+v6 = {repeated.format("v")}
+s = R.matmul(q, R.permute_dims(k6, axes=[0, 1, 3, 2]))
+out = R.matmul(R.nn.softmax(s, axis=-1), v6)
+"""
+    small = 'R.Tensor((1, 2, 12, 16), "float32")'
+    mod = module(f'q: R.Tensor((1, 6, 18, 16), "float32"), k: {small}, v: {small}', body)
+    assert operators(mod) == ["nn.attention_heads", "permute_dims"]
+    same(mod, ((1, 6, 18, 16), F32), ((1, 2, 12, 16), F32), ((1, 2, 12, 16), F32))
+
+
+def test_parts_first():
+    body = """
+parts = R.permute_dims(R.reshape(x, (2, n, 3, 4, 8)), axes=[2, 0, 3, 1, 4])
+q = R.take(parts, R.const(0, "int64"), axis=0)
+k = R.take(parts, R.const(1, "int64"), axis=0)
+v = R.take(parts, R.const(2, "int64"), axis=0)
+s = R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2]))
+o = R.matmul(R.nn.softmax(s, axis=-1), v)
+out = R.reshape(R.permute_dims(o, axes=[0, 2, 1, 3]), (2, n, 32))
+"""
+    mod = module('x: R.Tensor((2, "n", 96), "float32")', body)
+    assert operators(mod) == ["nn.attention_heads", "reshape"]
+    same(mod, ((2, 19, 96), F32))
+
+
+def test_without_a_dimension_for_heads():
+    body = """
+s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 2, 1])), bias)
+out = R.matmul(R.nn.softmax(s, axis=2), v)
+"""
+    params = (
+        'q: R.Tensor((6, 10, 16), "float32"), k: R.Tensor((6, 33, 16), "float32"), '
+        'v: R.Tensor((6, 33, 24), "float32"), bias: R.Tensor((6, 10, 33), "float32")'
+    )
+    mod = module(params, body)
+    assert "nn.attention_heads" in operators(mod)
+    same(mod, ((6, 10, 16), F32), ((6, 33, 16), F32), ((6, 33, 24), F32), ((6, 10, 33), F32))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # the weights are used twice
+        "w = R.nn.softmax(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), axis=-1)\n"
+        "out = R.add(R.matmul(w, v), R.sum(w, axis=[-1], keepdims=True))",
+        # another axis
+        "w = R.nn.softmax(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), axis=2)\nout = R.matmul(w, v)",
+        # a mask that is scaled
+        "s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), m)\n"
+        'w = R.nn.softmax(R.multiply(s, R.const(2.0, "float32")), axis=-1)\nout = R.matmul(w, v)',
+        # a mask that makes more of the scores
+        "s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), wide)\n"
+        "w = R.nn.softmax(s, axis=-1)\nout = R.matmul(w, v)",
+        # keys that are not transposed
+        "w = R.nn.softmax(R.matmul(q, k), axis=-1)\nout = R.matmul(w, v)",
+    ],
+)
+def test_left_alone(body):
+    four = 'R.Tensor((1, 2, 5, 5), "float32")'
+    params = f'q: {four}, k: {four}, v: {four}, m: {four}, wide: R.Tensor((3, 2, 5, 5), "float32")'
+    mod = module(params, body)
+    assert FuseAttention()(mod)["main"] is mod["main"]
+
+
+def test_large_scores_and_rows_without_keys():
+    """Scores of thousands; a row that is masked by minus infinity alone has no number, as everywhere else."""
+    body = """
+s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), mask)
+out = R.matmul(R.nn.softmax(s, axis=-1), v)
+"""
+    four = 'R.Tensor((1, 2, 20, 16), "float32")'
+    mod = module(f'q: {four}, k: {four}, v: {four}, mask: R.Tensor((20, 20), "float32")', body)
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((1, 2, 20, 16)).astype("float32") for _ in range(3))
+    mask = np.where(np.tri(20, dtype=bool), 0, -np.inf).astype("float32")
+    mask[3] = -np.inf
+    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    got = vm["main"](*map(weft.runtime.tensor, (q * 40, k * 40, v, mask))).numpy()
+    s = (q.astype("float64") * 40) @ (k.astype("float64") * 40).swapaxes(2, 3) + mask
+    with np.errstate(invalid="ignore"):
+        w = np.exp(s - s.max(-1, keepdims=True))
+    expected = w / w.sum(-1, keepdims=True) @ v
+    assert np.isnan(got[:, :, 3]).all()
+    rest = [i for i in range(20) if i != 3]
+    np.testing.assert_allclose(got[:, :, rest], expected[:, :, rest], rtol=2e-3, atol=2e-3)

@@ -1,0 +1,107 @@
+"""Attention as one kernel: recognised, and right beside float64 at odd sizes, known and symbolic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+from weft.ir import Var, int64, walk
+from weft.op import get_op_def
+from weft.target import Target
+from weft.tir import For, ForKind
+from weft.tir.schedule import schedule_func
+from weft.tir.schedule.rules.attention import attention_of
+from weft.topi.attention import attention
+
+TARGET = Target("llvm")
+AVX2 = Target("llvm -mcpu=haswell")
+
+
+def stages(sizes, heads, size, bias=None, symbolic=False, **attrs):
+    """Attention over (batch, sequence, heads, size); `heads` are those of queries and of keys."""
+    batch, n_queries, n_keys = sizes
+    q, k = (Var("q", "int64"), Var("k", "int64")) if symbolic else (int64(n_queries), int64(n_keys))
+    of = {n_queries: q, n_keys: k}
+    shapes = [(q, heads[0]), (k, heads[1]), (k, heads[1])]
+    args = [
+        te.placeholder((int64(batch), n, int64(h), int64(size)), "float32", name)
+        for (n, h), name in zip(shapes, "qkv", strict=True)
+    ]
+    if bias:
+        args.append(te.placeholder(tuple(of.get(d, int64(d)) for d in bias), "float32", "bias"))
+    return te.create_prim_func([*args, attention(*args, **attrs)])
+
+
+def check(sizes, heads=(2, 2), size=16, bias=None, symbolic=False, target=TARGET, **attrs):
+    func = stages(sizes, heads, size, bias, symbolic, **attrs)
+    assert attention_of(func) is not None
+    scheduled = schedule_func(func, target).with_attr("tir.is_scheduled", True)
+    built = weft.build(scheduled, target=target)
+    batch, n_queries, n_keys = sizes
+    rng = np.random.default_rng(0)
+    shapes = [(batch, n, h, size) for n, h in ((n_queries, heads[0]), (n_keys, heads[1]), (n_keys, heads[1]))]
+    args = [rng.standard_normal(s).astype("float32") for s in (*shapes, *([bias] if bias else []))]
+    out = weft.runtime.tensor(np.full((batch, n_queries, heads[0], size), 7, "float32"))
+    built["main"](*map(weft.runtime.tensor, args), out)
+    if n_keys == 0:
+        assert not out.numpy().any()
+        return
+    with np.errstate(invalid="ignore"):
+        expected = get_op_def("nn.attention").reference(*args, **attrs)
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((1, 1, 1), {}),
+        ((2, 3, 37), {"bias": (2, 1, 3, 37), "heads": (4, 2)}),
+        ((1, 2, 300), {"size": 64}),
+        ((2, 5, 7), {"size": 20}),
+        ((1, 16, 300), {"bias": (1, 2, 16, 300), "size": 32}),
+        ((1, 37, 600), {"bias": (37, 600), "size": 24}),
+        ((2, 17, 19), {"bias": (2, 1, 1, 19), "heads": (6, 2)}),
+        ((1, 50, 13), {"heads": (4, 1), "size": 64}),
+        ((1, 9, 0), {}),
+        ((1, 2, 0), {}),
+        ((1, 40, 40), {"causal_mask": "TopLeft"}),
+        ((1, 40, 70), {"causal_mask": "BottomRight"}),
+        ((1, 40, 30), {"causal_mask": "BottomRight"}),
+        ((1, 40, 30), {"causal_mask": "BottomRight", "window_size": 5}),
+        ((1, 3, 30), {"causal_mask": "BottomRight", "window_size": 5, "scale": 2.0}),
+    ],
+)
+def test_values(sizes, options, symbolic):
+    check(sizes, symbolic=symbolic, **options)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_nothing_to_compute(symbolic):
+    func = stages((1, 0, 5), (2, 2), 16, symbolic=symbolic)
+    built = weft.build(schedule_func(func, TARGET).with_attr("tir.is_scheduled", True), target=TARGET)
+    args = [weft.runtime.tensor(np.zeros((1, n, 2, 16), "float32")) for n in (0, 5, 5, 0)]
+    built["main"](*args)
+
+
+@pytest.mark.skipif("avx2" not in getattr(TARGET, "features", ()), reason="the machine has no AVX2")
+@pytest.mark.parametrize("sizes", [(1, 3, 37), (1, 21, 300)])
+def test_shorter_vectors(sizes):
+    check(sizes, target=AVX2, bias=(sizes[1], sizes[2]))
+
+
+def test_no_scores_are_stored():
+    """What a task needs is its own: the function has no buffers but its parameters and the stack."""
+    func = schedule_func(stages((1, 64, 64), (12, 12), 64), TARGET)
+    loops = [n for n in walk(func.body) if isinstance(n, For)]
+    assert sum(f.kind == ForKind.PARALLEL for f in loops) == 1
+    assert not func.root.alloc_buffers
+
+
+def test_other_functions_are_not_taken_for_attention():
+    a = te.placeholder((int64(4), int64(4)), "float32", "a")
+    k = te.reduce_axis((int64(0), int64(4)), "k")
+    product = te.compute((int64(4), int64(4)), lambda i, j: te.sum(a(i, k.var) * a(k.var, j), axis=k))
+    assert attention_of(te.create_prim_func([a, product])) is None

@@ -1,0 +1,101 @@
+"""What kernels of attention share: places of operands, small loops, and how heads become tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.ir import Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
+from weft.tir.buffer import BufferLoad
+from weft.tir.schedule.rules.attention import AttentionParts
+from weft.tir.schedule.rules.context import MIN_TASK
+from weft.tir.stmt import For, ForKind, LetStmt, Stmt
+
+__all__ = ["LOWEST", "AttentionLoops"]
+
+LOWEST = -3.4028234663852886e38
+"""The maximum of scores before there are any: below all others, and no infinity, whose differences are no numbers."""
+
+
+class AttentionLoops:
+    """The operands of an attention and the machine; the methods make expressions and loops.
+
+    Attributes
+    ----------
+    first : Var
+        The first query that a task computes.
+    depth, columns : int
+        Sizes of a head of queries and keys, and of values.
+    """
+
+    def __init__(self, parts: AttentionParts, lanes: int, registers: int) -> None:
+        self.parts, self.lanes, self.registers = parts, lanes, registers
+        self.index = parts.query[0].dtype
+        self.n_queries, self.n_keys = (cast(self.index, e) for e in (parts.query[1], parts.key[1]))
+        self.depth, self.columns = as_int(parts.depth[1]) or 0, as_int(parts.column[1]) or 0
+        self.first = Var("first_query", self.index)
+
+    def number(self, value: int) -> PrimExpr:
+        """An index."""
+        return const(value, self.index)
+
+    def loop(
+        self, name: str, extent: Any, body: Callable[[Var], Stmt], kind: ForKind = ForKind.SERIAL, **notes: Any
+    ) -> Stmt:
+        """Make a loop from zero."""
+        extent = self.number(extent) if isinstance(extent, int) else extent
+        var = Var(name, self.index)
+        return For(var, self.number(0), extent, kind, body(var), None, Attrs.of(notes))
+
+    def vector(self, body: Callable[[Var], Stmt]) -> Stmt:
+        """Make a loop over the lanes of a vector."""
+        return self.loop("lane", self.lanes, body, ForKind.VECTORIZED)
+
+    def at(self, expr: Any, query: PrimExpr | None = None, key: Any = None, depth: Any = None, col: Any = None) -> Any:
+        """Put places in for the variables of a sum."""
+        p = self.parts
+        given = ((p.query[0], query), (p.key[0], key), (p.depth[0], depth), (p.column[0], col))
+        return substitute(expr, {v: cast(v.dtype, x) for v, x in given if x is not None})
+
+    def masked(self, query: PrimExpr, key: PrimExpr, load: Callable[[BufferLoad], PrimExpr | None]) -> PrimExpr:
+        """What the softmax is taken of, for a query and a key; `load` may replace loads, and does so for the score."""
+
+        def put_in(node: Any) -> Any:
+            if isinstance(node, BufferLoad):
+                replaced = load(node)
+                return node if replaced is None else replaced
+            if isinstance(node, CallIntrin) and node.op.name == "tir.if_then_else":
+                return Select(*node.args)
+            return node
+
+        return self.at(rewrite(self.parts.masked, put_in), query=query, key=key)
+
+    def tasks(self, blocks: PrimExpr, width: int, body: Stmt, work: int | None, cores: int) -> Stmt:
+        """Run `body` for all batches, heads and blocks of queries, in parallel.
+
+        Parameters
+        ----------
+        blocks : PrimExpr
+            Their number; `width` queries make one.
+        work : int, optional
+            The cost of a task, where it is known.
+        """
+        total = blocks
+        for _, extent in self.parts.outer:
+            total = total * cast(self.index, extent)
+
+        def task(var: Var) -> Stmt:
+            result: Stmt = LetStmt(self.first, var % blocks * self.number(width), body)
+            place: PrimExpr = var // blocks
+            for i, (v, extent) in enumerate(reversed(self.parts.outer)):
+                e = cast(self.index, extent)
+                own = place if i == len(self.parts.outer) - 1 else place % e
+                result = LetStmt(v, cast(v.dtype, own), result)
+                place = place // e
+            return result
+
+        n_tasks = as_int(total)
+        alone = cores < 2 or (n_tasks is not None and (n_tasks < 2 or (work or MIN_TASK) * n_tasks < 2 * MIN_TASK))
+        grain = 1 if work is None else max(1, MIN_TASK // work)
+        notes = {"pragma_grain": grain} if grain > 1 and not alone else {}
+        return self.loop("task", total, task, ForKind.SERIAL if alone else ForKind.PARALLEL, **notes)
