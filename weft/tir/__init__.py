@@ -43,6 +43,7 @@ from weft.tir.stmt import (
     While,
     seq,
 )
+from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_intrinsic
 
 Allocate = AllocBuffer
 ProducerRealize = BufferRealize

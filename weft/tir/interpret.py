@@ -71,6 +71,7 @@ from weft.tir.stmt import (
     Stmt,
     While,
 )
+from weft.tir.tiles import TileRegisters
 
 __all__ = ["interpret"]
 
@@ -128,6 +129,7 @@ class _State:
         self.memory: dict[int, np.ndarray] = {}
         self.padded: dict[int, list[int]] = {}
         self.inits: dict[int, list[tuple[list[PrimExpr], Stmt]]] = {}
+        self.tiles = TileRegisters()
 
     def note_inits(self, body: Stmt) -> None:
         """Note by loop which reductions below it may be empty, and what stores their identities before it."""
@@ -330,6 +332,8 @@ def _call(e: CallIntrin, s: _State) -> Any:
         return s.expr(e.args[0])
     if name == "any_lane":
         return np.any(s.expr(e.args[0]))
+    if name.startswith("tile_"):
+        return _tile(name.removeprefix("tile_"), e, s)
     if name == "reinterpret":
         return np.asarray(s.expr(e.args[0])).view(numpy_dtype(e.dtype))[()]
     intrinsic = INTRINSICS.get(name)
@@ -341,6 +345,21 @@ def _call(e: CallIntrin, s: _State) -> Any:
         for a, x in zip(args, e.args, strict=True)
     ]
     return np.asarray(intrinsic.reference(*wide)).astype(numpy_dtype(e.dtype))[()]
+
+
+def _tile(name: str, e: CallIntrin, s: _State) -> int:
+    """Run an operation on matrix tiles; the address of an element stands for bytes of its buffer."""
+    if name not in ("load", "store"):
+        args = [s.expr(a) for a in e.args]
+        getattr(s.tiles, name)(*(a if isinstance(a, str) else int(a) for a in args))
+        return 0
+    place = e.args[1].args[0] if isinstance(e.args[1], CallIntrin) else None
+    if not isinstance(place, BufferLoad):
+        raise LoweringError(f"tile_{name} needs the address of an element", where=e.span, found=str(e.args[1]))
+    memory = s.memory[id(place.buffer.data)]
+    start = int(s.offset(place.buffer, place.indices)) * memory.itemsize
+    getattr(s.tiles, name)(int(s.expr(e.args[0])), memory.view(np.uint8), start, int(s.expr(e.args[2])))
+    return 0
 
 
 @_STMT.on(Prefetch)
