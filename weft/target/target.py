@@ -36,6 +36,7 @@ _OPTIONS = {
         "mabi",
         "num-cores",
         "vector-width",
+        "matrix-tiles",
         "opt-level",
         "keys",
         "device",
@@ -256,6 +257,13 @@ class Target:
         if "avx512bf16" in f and wide:
             forms.append(("bfloat16", "bfloat16", "float32", 16))
         return tuple(forms)
+
+    @property
+    def tile_forms(self) -> tuple[tuple[str, str, str], ...]:
+        """Products that matrix tiles compute: types of the factors and of the sum; float32 as parts of bfloat16."""
+        if self.attrs.get("matrix-tiles") == "off" or "amx-bf16" not in self.features or self.vector_bits < 512:
+            return ()
+        return (("float32", "float32", "float32"), ("bfloat16", "bfloat16", "float32"))
 
     @property
     def num_vector_registers(self) -> int:

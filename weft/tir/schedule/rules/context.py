@@ -44,6 +44,7 @@ class RuleContext:
         self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
         self.cores = int(getattr(target, "num_cores", 1) or 1)
         self.dot_forms: frozenset[Any] = frozenset(getattr(target, "dot_forms", ()))
+        self.tile_forms: frozenset[Any] = frozenset(getattr(target, "tile_forms", ()))
         self.refusals: list[Exception] = []
         self.whole_steps: dict[str, PrimExpr] = {}
 

@@ -15,6 +15,7 @@ from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
 from weft.tir.schedule.rules.inline import inline_elementwise
 from weft.tir.schedule.rules.knobs import Knobs
+from weft.tir.schedule.rules.matrix_tiles import schedule_matrix_tiles
 from weft.tir.schedule.rules.row_reduce import schedule_rows
 from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
@@ -55,7 +56,12 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
         if block.name_hint in done:
             continue
         if contraction_of(block) is not None:
-            done |= _attempt(ctx, block.name_hint, lambda b=block: schedule_contraction(ctx, b.name_hint))
+            rules = [schedule_matrix_tiles, schedule_contraction] if ctx.tile_forms else [schedule_contraction]
+            for rule in rules:
+                finished = _attempt(ctx, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
+                done |= finished
+                if finished:
+                    break
         elif guarded_product(block) is not None:
             done |= _attempt(ctx, block.name_hint, lambda b=block: schedule_transposed(ctx, b.name_hint))
     for block in reversed(ctx.blocks()):

@@ -1,0 +1,174 @@
+"""Products on matrix tiles: equal to the interpreter's, as exact as plain float32, right for numbers without parts."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from tests.target import amx_emulation as amx
+from weft import te
+from weft.ir import Var, cast
+from weft.target import Target, get_source
+from weft.tir import PrimFunc, interpret
+from weft.tir.schedule import Knobs, default_schedule
+
+SPR = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=2")
+FORCED = {"C.matrix_tiles": True}
+
+
+def product(m, n, k, *, dtype="float32", layout="kn", batch=(), epilogue=True) -> PrimFunc:
+    """``max(A @ B + bias, 0)``; `layout` says how B lies: kn, nk, or p for panels of 32 columns."""
+    a = te.placeholder((*batch, m, k), dtype, name="A")
+    shape = {"kn": (k, n), "nk": (n, k), "p": (-(-n // 32), k, 32)}[layout]
+    b = te.placeholder(shape, dtype, name="B")
+    bias = te.placeholder((n,), name="bias")
+    r = te.reduce_axis((0, k), name="r")
+
+    def right(kk, j):
+        return {"kn": lambda: b[kk, j], "nk": lambda: b[j, kk], "p": lambda: b[j // 32, kk, j % 32]}[layout]()
+
+    c = te.compute(
+        (*batch, m, n),
+        lambda *i: te.sum(cast("float32", a(*i[:-1], r)) * cast("float32", right(r, i[-1])), r),
+        name="C",
+    )
+    if not epilogue:
+        return te.create_prim_func([a, b, c])
+    zero = weft.tir.const(0.0, "float32")
+    d = te.compute(c.shape, lambda *i: weft.tir.max(c(*i) + bias[i[-1]], zero), name="D")
+    return te.create_prim_func([a, b, bias, d])
+
+
+def operands(m, n, k, layout="kn", batch=(), dtype="float32"):
+    rng = np.random.default_rng(m * n + k)
+    number = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a, b = (rng.standard_normal(s).astype(number) for s in ((*batch, m, k), (k, n)))
+    given = b
+    if layout == "nk":
+        given = np.ascontiguousarray(b.T)
+    elif layout == "p":
+        padded = np.full((k, -(-n // 32) * 32), np.nan, number)
+        padded[:, :n] = b
+        given = np.ascontiguousarray(padded.reshape(k, -1, 32).transpose(1, 0, 2))
+    bias = rng.standard_normal(n).astype(np.float32)
+    return a, given, bias, a.astype(np.float64) @ b.astype(np.float64)
+
+
+def scheduled(func, target) -> PrimFunc:
+    result = default_schedule(func, target, Knobs(FORCED))
+    assert "tile_dot" in str(result)
+    return result
+
+
+SHAPES = [(1, 1, 1), (32, 32, 32), (33, 33, 33), (37, 70, 75), (96, 48, 1090)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+@pytest.mark.parametrize("layout", ["kn", "nk", "p"])
+def test_float32(m, n, k, layout):
+    a, b, bias, exact = operands(m, n, k, layout)
+    func = scheduled(product(m, n, k, layout=layout), amx.target("-num-cores=2"))
+    found = np.full((m, n), np.nan, np.float32)
+    weft.build(func, amx.target())(a, b, bias, found)
+    scale = 1 + np.abs(a).astype(np.float64).sum() / m
+    np.testing.assert_allclose(found, np.maximum(exact + bias, 0), atol=2e-7 * scale)
+    assert not amx.is_configured()
+    if m * n * k <= 1 << 12:
+        slow = np.full((m, n), np.nan, np.float32)
+        interpret(func, a, b, bias, slow)
+        np.testing.assert_array_equal(found, slow)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (33, 40, 75), (70, 64, 544)])
+def test_bfloat16(m, n, k):
+    a, b, bias, exact = operands(m, n, k, dtype="bfloat16")
+    func = scheduled(product(m, n, k, dtype="bfloat16"), amx.target("-num-cores=2"))
+    found = np.full((m, n), np.nan, np.float32)
+    weft.build(func, amx.target())(a, b, bias, found)
+    np.testing.assert_allclose(found, np.maximum(exact + bias, 0), atol=1e-5 * k**0.5)
+
+
+def test_batches_are_rows_and_the_result_may_be_an_output():
+    a, b, _, exact = operands(20, 64, 64, batch=(3, 2))
+    func = scheduled(product(20, 64, 64, batch=(3, 2), epilogue=False), amx.target("-num-cores=2"))
+    found = np.full(exact.shape, np.nan, np.float32)
+    weft.build(func, amx.target())(a, b, found)
+    np.testing.assert_allclose(found, exact, atol=2e-5)
+
+
+@pytest.mark.parametrize("m", [1, 16, 31, 64, 100, 170])
+def test_rows_of_unknown_number(m):
+    a, b, bias, exact = operands(m, 96, 64)
+    func = scheduled(product(Var("m", "int64"), 96, 64), amx.target("-num-cores=2"))
+    found = np.full((m, 96), np.nan, np.float32)
+    weft.build(func, amx.target())(a, b, bias, found)
+    np.testing.assert_allclose(found, np.maximum(exact + bias, 0), atol=2e-5)
+
+
+@pytest.mark.parametrize("special", [np.inf, np.nan, -3e38, 1e-40, 2.0**-103, -(2.0**50)])
+@pytest.mark.parametrize("side", [0, 1])
+def test_numbers_without_parts_are_multiplied_as_they_are(special, side):
+    a, b, bias, _ = operands(70, 70, 64)
+    bias[:] = 0
+    if abs(special) < 1:  # alone in its row or column, so that it counts
+        (a if side == 0 else b.T)[40] = 0
+    (a if side == 0 else b.T)[40, 7] = special
+    func = scheduled(product(70, 70, 64, epilogue=False), amx.target("-num-cores=2"))
+    found = np.full((70, 70), 5, np.float32)
+    weft.build(func, amx.target())(a, b, found)
+    with np.errstate(all="ignore"):
+        expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    hit = np.zeros_like(found, dtype=bool)
+    (hit if side == 0 else hit.T)[40] = True
+    np.testing.assert_allclose(found[hit], expected[hit], rtol=2e-6, atol=0 if abs(special) < 1 else 1e-30)
+    np.testing.assert_allclose(found[~hit], expected[~hit], atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["normal", "positive", "scaled", "cancelling", "constant"])
+@pytest.mark.parametrize("k", [64, 1024])
+def test_errors_are_below_those_of_plain_float32(kind, k):
+    rng = np.random.default_rng(k)
+    a, b = rng.standard_normal((64, k)), rng.standard_normal((k, 64))
+    if kind == "positive":
+        a, b = np.abs(a), np.abs(b)
+    elif kind == "scaled":
+        a, b = a * 2.0 ** rng.integers(-30, 30, a.shape), b * 2.0 ** rng.integers(-30, 30, b.shape)
+    elif kind == "cancelling":
+        a[:, k // 2 :], b[k // 2 :] = -a[:, : k // 2], b[: k // 2] * (1 + 1e-6)
+    elif kind == "constant":
+        a[:], b[:] = 1 + 2**-9 - 2**-18, 1 + 2**-9 - 2**-18
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    scale = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+    errors = []
+    plain = Target(str(amx.target()) + " -matrix-tiles=off")
+    for func, target in (
+        (scheduled(product(64, 64, k, epilogue=False), amx.target()), amx.target()),
+        (default_schedule(product(64, 64, k, epilogue=False), plain), plain),
+    ):
+        found = np.full((64, 64), np.nan, np.float32)
+        weft.build(func, target)(a, b, found)
+        errors.append(np.abs(found - exact) / scale)
+    assert np.sqrt((errors[0] ** 2).mean()) <= np.sqrt((errors[1] ** 2).mean())
+    assert errors[0].max() <= errors[1].max()
+
+
+def test_targets_choose():
+    big = product(256, 256, 256)
+    assert "tile_dot" in str(default_schedule(big, SPR))
+    assert "tile_dot" not in str(default_schedule(big, Target(str(SPR) + " -matrix-tiles=off")))
+    assert "tile_dot" not in str(default_schedule(big, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server")))
+    assert "tile_dot" not in str(default_schedule(product(4, 256, 256), SPR))
+    assert "tile_dot" not in str(default_schedule(product(64, 8, 256), SPR))
+
+
+def test_assembly():
+    text = get_source(default_schedule(product(256, 256, 256), SPR), SPR, fmt="asm")
+    products, loads = (len(re.findall(rf"\b{name}\b", text)) for name in ("tdpbf16ps", "tileloadd"))
+    assert products % 24 == 0 and products * 16 == loads * 24
+    assert len(re.findall(r"\bldtilecfg\b", text)) == len(re.findall(r"\btilerelease\b", text)) == 1
