@@ -132,6 +132,12 @@ class LibraryModuleObj final : public CodeModule {
   explicit LibraryModuleObj(const std::string& path) : path_(path) {
     handle_ = dlopen(spelling_of(path).c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (handle_ == nullptr) raise("ExecutableError", "cannot open the library \"" + path + "\": " + dlerror());
+    if (symbol("__weft_needs_tiles") != nullptr && weft_request_tiles() != 0) {
+      dlclose(handle_);
+      raise("ExecutableError", "the library \"" + path + "\" is compiled for a processor with matrix tiles (amx-tile), "
+            "which this process may not use: the processor has none, or the operating system refuses them (Linux grants "
+            "them from 5.16 on). Compile it for the target of this machine, or with \"-matrix-tiles=off\"");
+    }
     context_ = reinterpret_cast<void**>(symbol("__tvm_ffi__library_ctx"));
     if (context_ != nullptr) {
       std::lock_guard<std::mutex> lock(opened_mutex());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
@@ -34,6 +35,7 @@ def trap() -> ctypes.CDLL | None:
     subprocess.run([compiler, *options, "-o", str(library), str(_SOURCE)], check=True)
     found = ctypes.CDLL(str(library))
     found.amx_trap_count.restype = ctypes.c_long
+    os.environ["WEFT_MATRIX_TILES"] = "emulated"  # read when permission is first asked for
     assert found.amx_trap_install() == 0
     return found
 

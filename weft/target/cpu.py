@@ -11,6 +11,7 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
+from weft.ffi import get_global_func
 
 __all__ = ["BASELINE", "check_cpu", "host_features", "known_host_features", "model_features", "with_implied", "without"]
 
@@ -52,9 +53,12 @@ def known_host_features() -> frozenset[str]:
 def host_features() -> frozenset[str]:
     """The CPU features of this machine, by LLVM's names.
 
-    The CPU's name is never trusted: hypervisors report wrong ones.
+    The CPU's name is never trusted: hypervisors report wrong ones. Matrix tiles count where the system lets this
+    process use them, which is asked here.
     """
-    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    found = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    granted = get_global_func("weft.matrix_tiles_granted") if "amx-tile" in found else None
+    return without(found, ("amx-tile",)) if granted is not None and not granted() else found
 
 
 def model_features(model: str) -> frozenset[str]:

@@ -44,6 +44,16 @@ WEFT_API int32_t weft_num_threads(void);
 /*! \brief Set the number of threads; n <= 0 restores the default (affinity, cgroup quota, WEFT_NUM_THREADS). */
 WEFT_API void weft_set_num_threads(int32_t n);
 
+/* ---- the processor --------------------------------------------------------------------------------------------- */
+
+/*!
+ * \brief Ask the operating system, once, for the processor's matrix tiles (AMX), which this process may use then.
+ *
+ * WEFT_MATRIX_TILES=off in the environment refuses them; "emulated" grants them to what carries them out in software.
+ * Returns 0, or nonzero where there are none or they are refused; raises nothing.
+ */
+WEFT_API int32_t weft_request_tiles(void);
+
 /* ---- scratch memory -------------------------------------------------------------------------------------------- */
 
 /*! \brief 64-byte aligned scratch of the calling thread, cached between calls; NULL with MemoryError raised. */

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
-from weft.ir import DataType, IntImm, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft.ir import CallIntrin, DataType, IntImm, PrimExpr, Var, as_int, cast, floordiv, walk
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
-from weft.target.llvm.support import argument_error, raise_error
+from weft.target.llvm.support import argument_error, raise_error, request_tiles
 from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer, PrimFunc
 
@@ -82,6 +82,8 @@ def emit_body(
         params.append(f"{llvm_type(v.dtype)} %d{j}")
         impl.env[id(v)] = f"%d{j}"
         impl.analyzer.mark_global_non_neg(v)
+    if any(isinstance(n, CallIntrin) and n.op.name == "tir.tile_configure" for n in walk(body)):
+        request_tiles(impl, name)
     STMT(body, impl)
     impl.emit("ret i32 0")
     module.functions.append(finish(impl, f"define {kind} @{name}_impl({', '.join(params)}) {attribute} #0"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 
-__all__ = ["allocate_workspace", "argument_error", "parallel_for", "raise_error"]
+__all__ = ["allocate_workspace", "argument_error", "parallel_for", "raise_error", "request_tiles"]
 
 
 def _weak(module: ModuleEmitter, result: str, name: str, params: str) -> None:
@@ -80,6 +80,48 @@ plain:
     s.leave("-2")
     s.start(there)
     return pointer
+
+
+def request_tiles(s: FunctionEmitter, function: str) -> None:
+    """Leave with an error where the process may not use matrix tiles: without leave their instructions end it."""
+    module = s.module
+    _weak(module, "i32", "weft_request_tiles", "")
+    module.declare("syscall", "declare i64 @syscall(i64, ...)")
+    for line in ("@.tiles_granted = internal global i32 0", "@__weft_needs_tiles = weak constant i8 1"):
+        if line not in module.globals:
+            module.globals.append(line)
+    # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), as the runtime asks
+    module.support("weft.request_tiles", lambda: """define internal i32 @weft.request_tiles() #2 {
+  %here = icmp ne ptr @weft_request_tiles, null
+  br i1 %here, label %runtime, label %alone
+runtime:
+  %rc = call i32 @weft_request_tiles()
+  br label %out
+alone:
+  %answer = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
+  %low = icmp ne i64 %answer, 0
+  %refused = sext i1 %low to i32
+  br label %out
+out:
+  %code = phi i32 [ %rc, %runtime ], [ %refused, %alone ]
+  %granted = icmp eq i32 %code, 0
+  %bit = zext i1 %granted to i32
+  store atomic i32 %bit, ptr @.tiles_granted monotonic, align 4
+  ret i32 %code
+}""")  # fmt: skip
+    ask, bad, good = (s.label(name) for name in ("ask", "notiles", "tiles"))
+    state = s.effect("load atomic i32, ptr @.tiles_granted monotonic, align 4")
+    s.branch(s.value(f"icmp ne i32 {state}, 0"), good, ask)
+    s.start(ask)
+    s.branch(s.value(f"icmp eq i32 {s.effect('call i32 @weft.request_tiles()')}, 0"), good, bad)
+    s.start(bad)
+    text = module.string(
+        f"{function}: compiled for a processor with matrix tiles (amx-tile), which this process may not use: the "
+        "processor has none, or the operating system refuses them; compile for the target of this machine, or with "
+        "-matrix-tiles=off"
+    )
+    s.leave(s.effect(raise_error(module, module.string("RuntimeError"), text)))
+    s.start(good)
 
 
 def raise_error(module: ModuleEmitter, kind: str, message: str) -> str:
