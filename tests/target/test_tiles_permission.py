@@ -54,7 +54,7 @@ def test_a_library_runs_where_tiles_are_granted(tmp_path):
     path = str(tmp_path / "tiles.so")
     weft.build(product("bf16", 16, 16, 16, 1), amx.target()).export_library(path)
     a, b, c, exact = operands("bf16", 16, 16, 16, 1)
-    weft.runtime.load_module(path)(a, b, c)
+    weft.runtime.load_module(path)["default_function"](a, b, c)
     assert abs(c - exact).max() <= 1e-5 * abs(exact).max()
 
 
