@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from tests.target.programs import check_native, elementwise, function, load, loop, sample, store
-from weft import tir
+from weft import te, tir
 from weft.ir import (
     EQ,
     GE,
@@ -33,7 +33,9 @@ from weft.ir import (
     int64,
     numpy_dtype,
 )
+from weft.target import Target
 from weft.tir import And, Or, decl_buffer
+from weft.tir.schedule import default_schedule
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -198,3 +200,28 @@ def test_a_test_keeps_a_division_in_the_loop(symbolic):
     assert not out.any()
     f(out, 8, 3)
     assert out.tolist() == [2 + 2 + 2 + i for i in range(8)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+def test_vectors_become_narrow_integers(dtype, rounded, back, target):
+    """Saturated, NaN as 0, ties to the even number; and no detour by integers where they become float32 again."""
+    info = np.iinfo(dtype)
+    special = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.9, info.max + 0.4,
+               info.max + 0.6, info.min - 0.4, info.min - 0.6]  # fmt: skip
+    x = np.concatenate([special, np.random.default_rng(0).uniform(info.min - 9, info.max + 9, 117)]).astype("float32")
+    X = te.placeholder(x.shape, "float32", name="X")
+
+    def element(i):
+        value = weft.ir.cast(dtype, weft.tir.round(X[i]) if rounded else X[i])
+        return weft.ir.cast("float32", value) if back else value
+
+    func = te.create_prim_func([X, te.compute(x.shape, element, name="Y")])
+    mod = weft.build(default_schedule(func, Target(target)), target=target)
+    out = weft.runtime.tensor(np.zeros(x.shape, "float32" if back else dtype))
+    mod["main"](weft.runtime.tensor(x), out)
+    clean = np.nan_to_num(x.astype(np.float64), nan=0.0)
+    expected = np.clip(np.rint(clean) if rounded else np.trunc(clean), info.min, info.max)
+    np.testing.assert_array_equal(out.numpy(), expected.astype(dtype))

@@ -25,8 +25,7 @@ def quantize(data: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: 
     def element(*i: Any) -> Any:
         scaled = tir.round(cast(wide, data(*i)) / cast(wide, _parameter(scale, i, a)))
         shifted = scaled + cast(wide, _parameter(zero_point, i, a))
-        limited = tir.max(tir.min(shifted, cast(wide, tir.max_value(out_dtype))), cast(wide, tir.min_value(out_dtype)))
-        return cast(out_dtype, limited)
+        return cast(out_dtype, shifted)  # which saturates
 
     return te.compute(data.shape, element, name="T_quantize")
 
@@ -72,5 +71,6 @@ def _times(data: Any, scale: Any, shape: Any, i: Any) -> Any:
 
 
 def _limited(value: Any, low: int, dtype: str) -> Any:
-    top = cast("float32", tir.max_value(dtype))
-    return cast(dtype, tir.max(tir.min(tir.round(value), top), const(float(low), "float32")))
+    """Round a value to the numbers of a type, conversions to which saturate, that are not less than `low`."""
+    lowest = 0 if dtype.startswith("u") else -(1 << DataType(dtype).bits - 1)
+    return cast(dtype, tir.round(tir.max(value, const(float(low), "float32")) if low > lowest else value))

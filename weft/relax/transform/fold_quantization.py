@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TensorType, constant, function_pass
-from weft.op import make_call
+from weft.op import equal_dims, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.fold_constant import evaluate
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
 
@@ -28,6 +29,9 @@ _MOVES = frozenset(
     "batch_flatten expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d permute_dims reshape "
     "squeeze".split()
 )
+
+_COLUMNS = {"matmul": 1, "nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0}
+"""Products, and the axis of their weights that becomes columns or channels of the result."""
 
 
 @function_pass(kind=Function)
@@ -81,11 +85,24 @@ def fold_quantization(
 
 
 class _Quantized(NamedTuple):
-    """A value ``(data - zero) * scale`` with uint8 data."""
+    """A value ``(data - zero) * scale`` with uint8 data; `channels` as in :class:`_Affine`."""
 
     data: Any
     scale: float
     zero: int
+    channels: tuple[int, int] | None = None
+
+
+class _Affine(NamedTuple):
+    """A sum of integer tensors, each times a factor, and an offset; numbers, or one for each channel.
+
+    `channels` are the axis of the channels and how many they are; `positive` says that negative values become 0.
+    """
+
+    terms: tuple[tuple[Any, np.ndarray], ...]
+    offset: np.ndarray
+    channels: tuple[int, int] | None
+    positive: bool = False
 
 
 class _Weights(NamedTuple):
@@ -102,7 +119,9 @@ class _Folding:
     def __init__(self) -> None:
         self.values: dict[int, _Quantized] = {}  # variables of real numbers
         self.weights: dict[int, _Weights] = {}
+        self.sums: dict[int, _Affine] = {}
         self.unsigned: dict[int, Any] = {}  # int8 variables to their uint8 forms, which are 128 larger
+        self.channels: dict[int, tuple[int, int]] = {}  # of integers that come from products
         self.keep: list[Any] = []
 
     def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
@@ -113,27 +132,85 @@ class _Folding:
         self.keep.append(binding.var)
         if name in CORE_OPS or not isinstance(value.ty, TensorType):
             return None
-        if name == "dequantize":
-            return self.dequantize(binding, value, bb)
-        if name == "quantize":
-            return self.quantize(binding, value, bb)
-        data = self.values.get(id(value.args[0])) if value.args else None
-        if name == "permute_dims" and id(value.args[0]) in self.weights:
-            self.weights[id(binding.var)] = _permuted(self.weights[id(value.args[0])], value.attrs.get("axes"))
-            return None
+        own = {"dequantize": self.dequantize, "quantize": self.quantize, "add": self.follow, "nn.relu": self.follow}
+        if name in own:
+            return own[name](binding, value, bb)
+        if name in _MOVES:
+            return self.move(binding, value, bb)
+        if name in _COLUMNS and id(value.args[0]) in self.values and id(value.args[1]) in self.weights:
+            return self.product(binding, value, _COLUMNS[name], bb)
+        return None
+
+    def move(self, binding: Any, value: Call, bb: Any) -> Expr | None:
+        """Move integers in place of what they stand for."""
+        source = value.args[0]
+        if isinstance(source, Constant):
+            return evaluate(value)
+        if id(source) in self.weights and value.op.name == "relax.permute_dims":  # type: ignore[union-attr]
+            self.weights[id(binding.var)] = _permuted(self.weights[id(source)], value.attrs.get("axes"))
+        data = self.values.get(id(source))
         if data is None:
             return None
-        if name in _MOVES:
-            moved = bb.emit(Call(value.op, (data.data, *value.args[1:]), value.attrs, span=value.span))
-            return self.known(binding, _Quantized(moved, data.scale, data.zero))
-        weights = self.weights.get(id(value.args[1])) if len(value.args) > 1 else None
-        if weights is None:
+        moved = bb.emit(Call(value.op, (data.data, *value.args[1:]), value.attrs, span=value.span))
+        return self.known(binding, _Quantized(moved, data.scale, data.zero))
+
+    def affine(self, e: Any) -> _Affine | None:
+        """Return what is known of a value as a sum of integers."""
+        if id(e) in self.sums:
+            return self.sums[id(e)]
+        q = self.values.get(id(e))
+        if q is None:
             return None
-        if name == "matmul" and weights.data.ndim == 2 and value.args[0].ty.ndim > 1:  # type: ignore[attr-defined]
-            return _product(value, data, weights, 1, bb)
-        if name in ("nn.conv1d", "nn.conv2d", "nn.conv3d") and value.attrs.get("groups", 1) == 1:
-            return _product(value, data, weights, 0, bb)
-        return None
+        scale = np.float64(q.scale)
+        return _Affine(((q.data, np.asarray(scale)),), np.asarray(-q.zero * scale), q.channels)
+
+    def follow(self, binding: Any, value: Call, _bb: Any) -> None:
+        """Remember a sum of sums, one with a constant, or one without its negative values."""
+        first = self.affine(value.args[0])
+        if first is None or first.positive:
+            return
+        if value.op.name == "relax.nn.relu":  # type: ignore[union-attr]
+            self.sums[id(binding.var)] = first._replace(positive=True)
+            return
+        other = value.args[1]
+        second = self.affine(other)
+        if isinstance(other, Constant):
+            offset = _by_channel(other.data.numpy(), first.channels, value.ty.ndim)  # type: ignore[attr-defined]
+            if offset is not None:
+                self.sums[id(binding.var)] = first._replace(offset=first.offset + offset)
+        elif second is not None and not second.positive and len(first.terms) == len(second.terms) == 1:
+            channels = first.channels or second.channels
+            if _same_dims(value.args[0], other) and second.channels in (None, channels):
+                self.sums[id(binding.var)] = _Affine(first.terms + second.terms, first.offset + second.offset, channels)
+
+    def product(self, binding: Any, value: Call, columns: int, bb: Any) -> Expr | None:
+        """Sum products of integers, and scale the sums.
+
+        Parameters
+        ----------
+        columns : int
+            The axis of the weights that becomes channels or columns of the result.
+        """
+        x, w = self.values[id(value.args[0])], self.weights[id(value.args[1])]
+        plain = value.args[0].ty.ndim > 1 and w.data.ndim == 2 if columns else value.attrs.get("groups", 1) == 1  # type: ignore[attr-defined]
+        if not plain or (w.scale.size != 1 and w.axis != columns):
+            return None
+        attrs = dict(value.attrs.items) | {"out_dtype": "int32"}
+        if value.op.name != "relax.matmul":  # type: ignore[union-attr]
+            attrs["pad_value"] = x.zero
+        sums = bb.emit(Call(value.op, (x.data, constant(aligned(w.data))), Attrs.of(**attrs), span=value.span), "sums")
+        rank = value.ty.ndim  # type: ignore[attr-defined]
+        channels = (rank - 1 if columns else 1, w.data.shape[columns])
+        scale = w.scale.astype(np.float64) * x.scale
+        by_column = w.data.sum(axis=tuple(i for i in range(w.data.ndim) if i != columns), dtype=np.int64)
+        factor, offset = scale.reshape(()) if scale.size == 1 else scale, -(x.zero * by_column) * scale
+        self.sums[id(binding.var)] = _Affine(((sums, factor),), offset, channels)
+        self.keep.append(sums)
+        wide = bb.emit(make_call("astype")(sums, dtype="float32"), "wide")
+        scaled = make_call("multiply")(wide, _along(factor, channels if factor.ndim else None, rank))
+        if not x.zero:
+            return scaled
+        return make_call("add")(bb.emit(scaled, "scaled"), _along(offset, channels, rank))
 
     def known(self, binding: Any, value: _Quantized) -> Expr:
         """Remember what a variable is, and return its real numbers."""
@@ -148,14 +225,16 @@ class _Folding:
             return None
         scales, zeros = scale.data.numpy(), zero.data.numpy()
         if isinstance(data, Constant):
+            if data.ty.dtype == "int32":  # type: ignore[attr-defined]
+                return evaluate(value)  # a bias
             self.constant_weights(binding, data.data.numpy(), scales, zeros, value.attrs.get("axis", -1))
             return None
         if scales.size != 1 or zeros.size != 1 or data.ty.dtype not in ("uint8", "int8"):  # type: ignore[attr-defined]
             return None
         offset = 0 if data.ty.dtype == "uint8" else 128  # type: ignore[attr-defined]
-        return self.known(
-            binding, _Quantized(self.as_unsigned(data, bb), float(scales.item()), int(zeros.item()) + offset)
-        )
+        unsigned = self.as_unsigned(data, bb)
+        channels = self.channels.get(id(unsigned))
+        return self.known(binding, _Quantized(unsigned, float(scales.item()), int(zeros.item()) + offset, channels))
 
     def constant_weights(
         self, binding: Any, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray, axis: int
@@ -185,18 +264,22 @@ class _Folding:
         if scales.size != 1 or zeros.size != 1:
             return None
         point = int(zeros.item()) + (0 if dtype == "uint8" else 128)
-        before = self.values.get(id(data))
+        before, sums = self.values.get(id(data)), self.affine(data)
         if before is not None and (before.scale, before.zero) == (float(scales.item()), point):
             unsigned = before.data
+        elif sums is not None:
+            unsigned = bb.emit(_requantized(sums, scales.item(), point, data.ty.ndim))  # type: ignore[attr-defined]
+            if sums.channels is not None:
+                self.channels[id(unsigned)] = sums.channels
         elif dtype == "uint8":
             return None
         else:
             attrs = value.attrs.with_(out_dtype="uint8")
             unsigned = bb.emit(Call(value.op, (data, scale, constant(np.uint8(point))), attrs, span=value.span))
+        self.keep.append(unsigned)
         if dtype == "uint8":
             return unsigned
         self.unsigned[id(binding.var)] = unsigned
-        self.keep.append(unsigned)
         wide = bb.emit(make_call("astype")(unsigned, dtype="int16"))
         return make_call("astype")(bb.emit(make_call("subtract")(wide, constant(np.int16(128)))), dtype="int8")
 
@@ -206,29 +289,41 @@ def _permuted(w: _Weights, axes: Any) -> _Weights:
     return _Weights(aligned(w.data.transpose(order)), w.scale, order.index(w.axis))
 
 
-def _product(value: Call, x: _Quantized, w: _Weights, columns: int, bb: Any) -> Expr | None:
-    """Sum products of integers, and scale the sums.
-
-    Parameters
-    ----------
-    columns : int
-        The axis of the weights that becomes channels or columns of the result.
-    """
-    if w.scale.size != 1 and w.axis != columns:
+def _by_channel(value: np.ndarray, channels: tuple[int, int] | None, rank: int) -> np.ndarray | None:
+    """Return a constant that is the same everywhere, or along all axes but that of the channels, as a vector."""
+    if value.size == 1:
+        return value.reshape(()).astype(np.float64)
+    if channels is None or value.ndim > rank:
         return None
-    attrs = dict(value.attrs.items) | {"out_dtype": "int32"}
-    if value.op.name != "relax.matmul":  # type: ignore[union-attr]
-        attrs["pad_value"] = x.zero
-    sums = bb.emit(Call(value.op, (x.data, constant(aligned(w.data))), Attrs.of(**attrs), span=value.span), "sums")
-    rank = value.ty.ndim  # type: ignore[attr-defined]
+    axis, n = channels
+    shape = (1,) * (rank - value.ndim) + value.shape
+    return value.reshape(-1).astype(np.float64) if shape[axis] == n == value.size else None
 
-    def along(v: np.ndarray) -> Constant:
-        place = rank - 1 if columns else 1
-        return constant(v if v.ndim == 0 else aligned(v.reshape([-1 if i == place else 1 for i in range(rank)])))
 
-    if x.zero:
-        taken = w.data.sum(axis=tuple(i for i in range(w.data.ndim) if i != columns), dtype=np.int32) * np.int32(x.zero)
-        sums = bb.emit(make_call("subtract")(sums, along(taken)))
-    scale = (w.scale.astype(np.float64) * x.scale).astype(np.float32)
-    wide = bb.emit(make_call("astype")(sums, dtype="float32"), "wide")
-    return make_call("multiply")(wide, along(scale.reshape(()) if scale.size == 1 else scale))
+def _same_dims(a: Any, b: Any) -> bool:
+    left, right = a.ty.shape, b.ty.shape
+    return (
+        left is not None
+        and right is not None
+        and len(left) == len(right)
+        and all(equal_dims(x, y) for x, y in zip(left, right, strict=True))
+    )
+
+
+def _along(value: Any, channels: tuple[int, int] | None, rank: int) -> Constant:
+    """Make a constant of float32: one for each channel where channels are known, so that equal kernels stay equal."""
+    array = np.asarray(value, np.float32)
+    if channels is None:
+        return constant(array)
+    axis, n = channels
+    shape = [n if i == axis else 1 for i in range(rank)]
+    return constant(aligned(np.ascontiguousarray(np.broadcast_to(array, (n,)).reshape(shape))))
+
+
+def _requantized(sums: _Affine, scale: float, zero: int, rank: int) -> Call:
+    """Quantise a sum of integers as uint8."""
+    factors = [_along(s / scale, sums.channels, rank) for _, s in sums.terms]
+    offset = _along(sums.offset / scale + zero, sums.channels, rank)
+    name = "requantize" if len(factors) == 1 else "requantize_sum"
+    data = [e for e, _ in sums.terms]
+    return make_call(name)(*data, *factors, offset, low=max(0, zero if sums.positive else 0), out_dtype="uint8")

@@ -7,16 +7,60 @@ needs a helper library.
 
 from __future__ import annotations
 
-from weft.ir import Cast, DataType, with_lanes
+from weft.ir import CallIntrin, Cast, DataType, Op, with_lanes
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
 
 __all__ = ["convert"]
 
+_ROUND = (Op.get("tir.round"), Op.get("tir.nearbyint"))
+
 
 @EXPR.on(Cast)
 def _cast(e: Cast, s: FunctionEmitter) -> str:
-    return convert(s, s.expr(e.value), DataType(e.value.dtype), DataType(e.dtype))
+    source, target = DataType(e.value.dtype), DataType(e.dtype)
+    if _is_narrowing(e):
+        number = _limited(s, e, as_float=False)
+        return s.value(f"trunc {llvm_type(with_lanes('int32', source.lanes))} {number} to {llvm_type(target)}")
+    if target.element == "float32" and isinstance(e.value, Cast) and _is_narrowing(e.value):
+        return _limited(s, e.value, as_float=True)
+    return convert(s, s.expr(e.value), source, target)
+
+
+def _is_narrowing(e: Cast) -> bool:
+    """Whether vectors of float32 become integers that int32 holds and float32 has exactly."""
+    source, target = DataType(e.value.dtype), DataType(e.dtype)
+    return source.element == "float32" and source.lanes > 1 and target.is_integer and target.bits in (8, 16)
+
+
+def _limited(s: FunctionEmitter, e: Cast, *, as_float: bool) -> str:
+    """Emit the integers that float32 vectors become, as int32 or as float32.
+
+    They are brought between the limits first; comparisons that NaN fails, in this order, are machines' minimum and
+    maximum.
+    """
+    target, x = DataType(e.dtype), e.value
+    rounded = isinstance(x, CallIntrin) and x.op in _ROUND
+    value = s.expr(x.args[0]) if isinstance(x, CallIntrin) and rounded else s.expr(x)
+    source = DataType(x.dtype)
+    t, wide, mask = llvm_type(source), with_lanes("int32", source.lanes), condition_type(x.dtype)
+    signed = target.code == "int"
+    low, high = (-(1 << target.bits - 1), (1 << target.bits - 1) - 1) if signed else (0, (1 << target.bits) - 1)
+
+    def chosen(compare: str, bound: float) -> str:
+        other = s.constant(float_constant(bound, source.element), source)
+        inside = s.value(f"fcmp {compare} {t} {value}, {other}")
+        return s.value(f"select {mask} {inside}, {t} {value}, {t} {other}")
+
+    if signed:  # where 0 is the lowest number, NaN becomes it below
+        value = chosen("ord", 0.0)
+    value = chosen("ogt", float(low))
+    value = chosen("olt", float(high))
+    if not as_float and rounded and s.module.target.triple.startswith("x86_64"):  # to nearest, ties to even
+        return s.intrinsic(f"llvm.lrint.{suffix(wide)}.{suffix(source)}", llvm_type(wide), [(t, value)])
+    if rounded or as_float:
+        value = s.intrinsic(f"llvm.{'roundeven' if rounded else 'trunc'}.{suffix(source)}", t, [(t, value)])
+    return value if as_float else s.value(f"fptosi {t} {value} to {llvm_type(wide)}")
 
 
 def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
