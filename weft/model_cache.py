@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.error import ExecutableError, WeftError
-from weft.runtime import Module, VMExecutable, cache, placed_module
+from weft.runtime import Module, VMExecutable, cache, num_threads, placed_module
 from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
 
@@ -77,7 +77,8 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     except (TypeError, ValueError, OSError):  # no JSON; and what is wrong with a file the importer says better
         return None
     settings = {k: v for k, v in os.environ.items() if k.startswith("WEFT_") and k not in _OTHER_SETTINGS}
-    parts = [*files, described, _sources(), _processor(), json.dumps(settings, sort_keys=True)]
+    threads = str(num_threads()) if made["tuned"] else ""  # records are for a number of threads
+    parts = [*files, described, _sources(), _processor(), json.dumps(settings, sort_keys=True), threads]
     return Request(path, made, "model\n" + "\n".join(parts))
 
 

@@ -57,7 +57,7 @@ def run(mod, x, database=None):
 def test_tasks_are_kernels_with_their_calls():
     tasks = relax.extract_tasks(layers(), [[values(64, 32)]], TARGET)
     assert len(tasks) == 2
-    (twice,) = [t for t in tasks if sum(c.count for c in t.cases) == 2]
+    (twice,) = [t for t in tasks if sum(c.calls for c in t.cases) == 2]
     (case,) = twice.cases
     assert isinstance(case, Case) and [a.written for a in case.arguments] == [False, False, True]
     assert case.arguments[0].shape == case.arguments[2].shape == (64, 32)
@@ -69,7 +69,7 @@ def test_symbolic_sizes_are_cases_of_one_task(monkeypatch):
     monkeypatch.setattr(tuning, "_COLD_BYTES", 16)
     n = weft.tir.Var("n", "int64")
     tasks = relax.extract_tasks(layers(n), [[values(3, 32)], [values(70, 32)]], TARGET)
-    first = next(t for t in tasks if sum(c.count for c in t.cases) == 4)
+    first = next(t for t in tasks if sum(c.calls for c in t.cases) == 4)
     assert sorted(c.arguments[0].shape for c in first.cases) == [(3, 32), (70, 32)]
     assert all(c.arguments[1].cold and not c.arguments[0].cold for c in first.cases)
 
@@ -164,7 +164,7 @@ def decided(subject, choice):
 def test_convolutions_ask_for_their_algorithm():
     subject, asked = subject_of(convolution())
     assert json.loads(subject)["convolution"] == [1, 28, 28] and json.loads(subject)["channels"] == [32, 32]
-    assert asked.default in asked.candidates == (0, 2, 4) and asked.count == 1
+    assert asked.default in asked.candidates == (0, 2, 4) and asked.calls == 1
 
 
 @pytest.mark.parametrize("choice", [0, 2, 4])

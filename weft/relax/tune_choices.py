@@ -78,7 +78,7 @@ def tune_choices(
     measurer = measurer if measurer is not None else Measurer(target, hardware.threads)
     records: list[TuningRecord] = []
     try:
-        for subject in sorted(asked, key=lambda s: -_work(s) * asked[s].count):
+        for subject in sorted(asked, key=lambda s: -_work(s) * asked[s].calls):
             record = _record(subject, asked[subject], hardware, database)
             records.append(record)
             waiting = [c for c in asked[subject].candidates if record.trial_of({CHOICE: c}) is None]

@@ -261,20 +261,16 @@ class _Constants(PassInstrument):
         if info.name != "LegalizeOps":
             return
         seen: set[int] = set()
-        for _, func in mod.items():
-            for b in (
-                [b for block in getattr(func.body, "blocks", ()) for b in block.bindings]
-                if isinstance(func, Function)
-                else []
-            ):
-                call = b.value
-                if isinstance(call, Call) and getattr(call.op, "name", "") == "relax.call_tir":
-                    arguments = getattr(call.args[1], "fields", (call.args[1],))
-                    for i, a in enumerate(arguments):
-                        if isinstance(a, Constant):
-                            self.positions[call.args[0].name_hint].add(i)
-                            self.bytes += 0 if id(a) in seen else a.data.numpy().nbytes
-                            seen.add(id(a))
+        blocks = [block for _, f in mod.items() if isinstance(f, Function) for block in getattr(f.body, "blocks", ())]
+        for call in (b.value for block in blocks for b in block.bindings):
+            if not isinstance(call, Call) or getattr(call.op, "name", "") != "relax.call_tir":
+                continue
+            kernel: Any = call.args[0]
+            for i, a in enumerate(getattr(call.args[1], "fields", (call.args[1],))):
+                if isinstance(a, Constant):
+                    self.positions[kernel.name_hint].add(i)
+                    self.bytes += 0 if id(a) in seen else a.data.numpy().nbytes
+                    seen.add(id(a))
 
 
 class _Calls:
@@ -297,7 +293,7 @@ class _Calls:
 
     def cases(self) -> dict[str, list[Case]]:
         """List the calls of each kernel whose arguments can be made."""
-        return {name: [c._replace(count=n) for c, n in cases.items()]
+        return {name: [c._replace(calls=n) for c, n in cases.items()]
                 for name, cases in self.found.items() if name not in self.unknown}  # fmt: skip
 
 

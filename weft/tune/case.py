@@ -26,10 +26,10 @@ class Argument(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A call of a kernel to be measured, and how often it occurs."""
+    """A call of a kernel to be measured, and how many of them there are."""
 
     arguments: tuple[Argument, ...]
-    count: int = 1
+    calls: int = 1
 
     @classmethod
     def of(cls, func: PrimFunc, values: Sequence[Any], cold: Collection[int] = ()) -> Case | None:

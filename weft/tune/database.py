@@ -104,7 +104,7 @@ class Asked(NamedTuple):
 
     candidates: tuple[Any, ...]
     default: Any
-    count: int = 1
+    calls: int = 1
 
 
 class Database:

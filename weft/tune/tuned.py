@@ -79,8 +79,8 @@ class Tuned:
         if self.database is None:
             return default
         met = self.database.asked.get(subject)
-        count = met.count + 1 if met is not None else 1
-        self.database.asked[subject] = Asked(tuple(candidates), default, count)
+        calls = met.calls + 1 if met is not None else 1
+        self.database.asked[subject] = Asked(tuple(candidates), default, calls)
         record = self.database.query(workload_of_choice(subject), self.hardware)
         best = record.best if record is not None else None
         chosen = best.decisions.get(CHOICE, default) if best is not None else default

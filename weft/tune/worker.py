@@ -20,7 +20,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -40,14 +40,14 @@ _HOPELESS = 1.15
 _FIRST_ROUNDS = 3
 
 
-def send(pipe: BinaryIO, value: Any) -> None:
+def send(pipe: IO[bytes], value: Any) -> None:
     """Write a value."""
     data = pickle.dumps(value)
     pipe.write(struct.pack("<q", len(data)) + data)
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> Any:
+def receive(pipe: IO[bytes]) -> Any:
     """Read a value; None at the end."""
     head = pipe.read(8)
     return pickle.loads(pipe.read(struct.unpack("<q", head)[0])) if len(head) == 8 else None
@@ -58,7 +58,7 @@ class _Prepared:
 
     def __init__(self, case: Case, cold_bytes: int) -> None:
         rng = np.random.default_rng(0)
-        self.count = case.count
+        self.weight = case.calls
         self.initial = [_random(rng, a) for a in case.arguments]
         self.written = [i for i, a in enumerate(case.arguments) if a.written]
         cold = [i for i, a in enumerate(case.arguments) if a.cold and not a.written and a.dtype != "int"]
@@ -108,7 +108,7 @@ class _Worker:
             case.expected = case.results(self.kernel)
             once = min(case.sample_us(self.kernel) for _ in range(3))
             case.calls = max(1, min(200, int(_SAMPLE_NS / 1e3 / max(once, 0.1))))
-        us = sum(case.count * min(case.sample_us(self.kernel) for _ in range(5)) for case in self.cases)
+        us = sum(case.weight * min(case.sample_us(self.kernel) for _ in range(5)) for case in self.cases)
         return {"us": us}
 
     def measure(self, code: bytes, name: str, rounds: int) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class _Worker:
         for i in range(rounds):
             order = [(kernel, mine), (self.kernel, plain)]
             for function, taken in order if i % 2 else reversed(order):
-                taken.append(sum(case.count * case.sample_us(function) for case in self.cases))
+                taken.append(sum(case.weight * case.sample_us(function) for case in self.cases))
             if i + 1 == _FIRST_ROUNDS and min(mine) > _HOPELESS * min(plain):
                 break
         ratio = max(min(mine) / min(plain), statistics.median(mine) / statistics.median(plain))
