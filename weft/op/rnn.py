@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleGetItem, TupleType, as_int
+from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleType, as_int
 from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
@@ -90,15 +90,18 @@ def _project(kind: str, x: Expr, w: Expr, r: Expr, bias: Expr) -> tuple[Expr, Ex
     return make_call("add")(make_call("matmul")(x, weights), row), _packed(kind, r)
 
 
-def _halves(b: Expr) -> tuple[Expr, Expr]:
-    """The input's and the recurrence's part of a bias."""
-    parts = make_call("split")(b, 2, axis=1)
-    return TupleGetItem(parts, 0), TupleGetItem(parts, 1)
+def _parts(b: Expr, n: int) -> list[Expr]:
+    """Equal parts of a bias, each by itself, so that those of constants are constants."""
+    width = as_int(b.ty.shape[1])  # type: ignore[attr-defined]
+    if width is None:
+        raise InvalidArgument("the sizes of a recurrent layer's biases must be constant", found=str(b.ty), where=b.span)
+    step = width // n
+    return [make_call("strided_slice")(b, axes=(1,), begin=(i * step,), end=(i * step + step,)) for i in range(n)]
 
 
 def _decompose(kind: str) -> Any:
     def decompose(x: Expr, w: Expr, r: Expr, b: Expr, *rest: Expr, **attrs: Any) -> Any:
-        projected, recurrent = _project(kind, x, w, r, make_call("add")(*_halves(b)))  # type: ignore[misc]
+        projected, recurrent = _project(kind, x, w, r, make_call("add")(*_parts(b, 2)))  # type: ignore[misc]
         return Call(Op.get(f"relax.nn.{kind}_recurrence"), (projected, recurrent, *rest), Attrs.of(attrs))
 
     return decompose
@@ -106,9 +109,8 @@ def _decompose(kind: str) -> Any:
 
 def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, initial_h: Expr, **attrs: Any) -> Any:
     """As the others, but the candidate's recurrent bias stays apart where the reset gate comes after it."""
-    first, second = _halves(b)
-    parts = make_call("split")(second, 3, axis=1)
-    update, reset, candidate = (TupleGetItem(parts, i) for i in range(3))
+    first, second = _parts(b, 2)
+    update, reset, candidate = _parts(b, 6)[3:]
     if attrs.get("linear_before_reset"):
         second = make_call("concat")((update, reset, make_call("zeros_like")(candidate)), axis=1)
     projected, recurrent = _project("gru", x, w, r, make_call("add")(first, second))  # type: ignore[misc]
