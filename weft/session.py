@@ -19,7 +19,7 @@ from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
 from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
 
-__all__ = ["Session", "TensorInfo"]
+__all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
 _METADATA = "weft.metadata"
@@ -90,7 +90,7 @@ class Session:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
             self.executable = model if isinstance(model, VMExecutable) else open_library(model)
         else:
-            self.executable = _compiled(model, {
+            self.executable = compiled(model, {
                 "target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset, "tuned": tuned,
                 "precision": precision or "float32",
             }, progress)  # fmt: skip
@@ -260,8 +260,18 @@ class _InputCheck:
                 )
 
 
-def _compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, int, int], None] | None) -> VMExecutable:
-    """Return a model's executable: from the cache, else from a process that compiles it, else compiled here."""
+def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, int, int], None] | None) -> VMExecutable:
+    """Return a model's executable: from the cache, else from a process that compiles it, else compiled here.
+
+    Parameters
+    ----------
+    model : object
+        As for :class:`Session`, but not compiled.
+    options : mapping
+        ``target``, ``shape_dict``, ``dtype_dict``, ``opset``, ``tuned`` and ``precision`` of :class:`Session`.
+    progress : callable or None
+        ``progress(what, done, total)``, called while kernels are compiled.
+    """
     request = model_cache.request_of(model, options)
     if request is not None:
         found = model_cache.find(request) or model_cache.compile_apart(request, progress)

@@ -11,6 +11,7 @@ import weft
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import compiling, size_text
 from weft.error import InvalidArgument
+from weft.session import compiled
 
 __all__ = ["compile_model"]
 
@@ -44,9 +45,15 @@ def compile_model(
     shapes = parse_shapes(shape)
     if not output.parent.is_dir():
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
-    mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
     with compiling(model.name) as progress:
-        executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
+        if target == "llvm":
+            executable = compiled(model, {
+                "target": None, "shape_dict": shapes or None, "dtype_dict": None, "opset": None, "tuned": tuned,
+                "precision": precision,
+            }, progress)  # fmt: skip
+        else:  # another machine's code cannot be placed in this process, which the cache does
+            mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
+            executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
     try:
         executable.export_library(output)
     except OSError as e:

@@ -13,13 +13,15 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
+from weft.runtime.data_object import write_data_object
 
 __all__ = [
     "Blob",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 CONTAINER_MAGIC = b"WEFTLIB\x01"
+_SYMBOL = "__tvm_ffi__library_bin"
 
 ObjectLoader = Callable[[list[bytes], list[str]], Any]
 
@@ -168,11 +171,10 @@ def link_library(
     with tempfile.TemporaryDirectory(prefix="weft-link-") as directory:
         inputs = _write_inputs(Path(directory), objects, blob, target)
         for command in _drivers(cc, target):
-            out = Path(directory) / "out.so"
-            message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
-            if message is None:
-                _move(out, path)
-                return path
+            with _finished(path) as out:
+                message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
+                if message is None:
+                    return path
             tried.append(f"{shlex.join(command)}: {message}")
     if tried:
         raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
@@ -237,14 +239,21 @@ def _run(command: list[str]) -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip() or f"exit status {done.returncode}")
 
 
-def _move(source: Path, target: Path) -> None:
-    """Put the finished file in place in one step, so that a reader never sees half of it."""
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name + ".", delete=False) as slot:
-        with source.open("rb") as content:
-            shutil.copyfileobj(content, slot, 1 << 20)
-    finished = Path(slot.name)
-    finished.chmod(0o755)
-    finished.replace(target)
+@contextmanager
+def _finished(path: Path) -> Generator[Path]:
+    """A file beside `path` to be written, which takes its place in one step: a reader never sees half of it.
+
+    It goes away where nothing has been written.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
+        unfinished = Path(slot.name)
+    try:
+        yield unfinished
+        if unfinished.exists() and unfinished.stat().st_size:  # linkers delete what they could not finish
+            unfinished.chmod(0o755)
+            unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None) -> list[str]:
@@ -254,6 +263,9 @@ def _write_inputs(directory: Path, objects: Sequence[bytes], blob: Blob | None, 
         file.write_bytes(data)
         inputs.append(str(file))
     if blob is not None:
+        data = directory / "modules.o"
+        if objects and write_data_object(data, blob, _SYMBOL, objects[0]):
+            return [*inputs, str(data)]
         data_file = directory / "modules.bin"
         blob.append_to(data_file)
         source = directory / "modules.S"
@@ -269,7 +281,7 @@ def _assembly(data: Path, target: str | None) -> str:
     constant is seen by this process alone.
     """
     apple = (target or sys.platform).find("darwin") >= 0 or "macos" in (target or "")
-    symbol = ("_" if apple else "") + "__tvm_ffi__library_bin"
+    symbol = ("_" if apple else "") + _SYMBOL
     section = ".section __DATA,__weft" if apple else '.section .weft,"aw"'
     note = "" if apple else '.section .note.GNU-stack,"",%progbits\n'
     return f'{section}\n.globl {symbol}\n.balign 64\n{symbol}:\n.incbin "{data}"\n{note}'

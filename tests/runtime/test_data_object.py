@@ -1,0 +1,63 @@
+"""Blobs as object files: what a linker makes of them holds their bytes where the symbol says."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weft.runtime.data_object import write_data_object
+from weft.runtime.link import link_library
+from weft.target import Target, compile_func
+from weft.te import compute, create_prim_func, placeholder
+
+
+class Bytes:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def append_to(self, path: Path) -> None:
+        with path.open("ab") as file:
+            file.write(self.data)
+
+
+@pytest.fixture(scope="module")
+def code() -> bytes:
+    x = placeholder((4,), name="x")
+    func = create_prim_func([x, compute((4,), lambda i: x[i] + 1.0, name="y")])
+    return compile_func(func.with_attr("global_symbol", "f"), Target("llvm"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 65, 4096, 1_000_003])
+def test_a_library_holds_the_bytes_on_a_cache_line(tmp_path, code, size):
+    data = bytes((i * 7 + 3) % 251 for i in range(size))
+    assert write_data_object(tmp_path / "data.o", Bytes(data), "some_data", code)
+    subprocess.run(["cc", "-shared", "-o", tmp_path / "lib.so", tmp_path / "data.o"], check=True)
+    symbol = (ctypes.c_char * max(1, size)).in_dll(ctypes.CDLL(str(tmp_path / "lib.so")), "some_data")
+    assert ctypes.addressof(symbol) % 64 == 0
+    assert bytes(symbol)[:size] == data
+
+
+def test_the_stack_of_the_library_is_not_executable(tmp_path, code):
+    write_data_object(tmp_path / "data.o", Bytes(b"abc"), "some_data", code)
+    subprocess.run(["cc", "-shared", "-o", tmp_path / "lib.so", tmp_path / "data.o"], check=True)
+    listing = subprocess.run(["readelf", "-lW", tmp_path / "lib.so"], capture_output=True, text=True, check=True).stdout
+    (stack,) = [line for line in listing.splitlines() if "GNU_STACK" in line]
+    assert " RWE " not in stack
+
+
+@pytest.mark.parametrize("like", [b"", b"\x7fELF", b"\xcf\xfa\xed\xfe" + bytes(100), b"\x7fELF\x01\x01" + bytes(100)])
+def test_other_formats_are_left_alone(tmp_path, like):
+    assert not write_data_object(tmp_path / "data.o", Bytes(b"abc"), "some_data", like)
+    assert not (tmp_path / "data.o").exists()
+
+
+def test_a_failed_link_leaves_nothing_and_keeps_what_was_there(tmp_path, code):
+    path = tmp_path / "lib.so"
+    path.write_bytes(b"old")
+    with pytest.raises(Exception, match="no linker"):
+        link_library(path, [code], None, options=["-l:no-such-library.so"])
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["lib.so"]
