@@ -22,20 +22,24 @@ import numpy as np
 
 Feeds = dict[str, np.ndarray]
 Runner = Callable[[Feeds], list[np.ndarray]]
+Shapes = Mapping[str, tuple[int, ...]] | None
 THREADS = 2
 
 
-def weft(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+def weft(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
     """Weft's session, on the file as it is or with fixed shapes."""
     os.environ["WEFT_NUM_THREADS"] = str(THREADS)
     import weft
 
-    session = weft.Session(path, shape_dict=shapes)
+    session = weft.Session(path, shape_dict=shapes, precision=precision)
     return lambda feeds: session.run(feeds)  # type: ignore[return-value]
 
 
-def onnxruntime(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
-    """ONNX Runtime with all optimisations; fixed shapes override the model's free dimensions."""
+def onnxruntime(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
+    """ONNX Runtime with all optimisations; fixed shapes override the model's free dimensions.
+
+    It has no bfloat16 on CPUs: it computes in what the file says, whatever the precision of the row.
+    """
     import onnx
     import onnxruntime
 
@@ -51,15 +55,16 @@ def onnxruntime(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, networ
     return lambda feeds: session.run(None, feeds)
 
 
-def openvino(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
-    """OpenVINO, tuned for latency, computing in float32."""
+def openvino(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
+    """OpenVINO, tuned for latency, computing floats in the row's precision."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(str(path))
     if shapes is not None:
         model.reshape({k: list(v) for k, v in shapes.items()})
-    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": "f32"}
+    hint = "bf16" if precision == "bfloat16" else "f32"
+    config = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": hint}
     request = core.compile_model(model, "CPU", config).create_infer_request()
 
     def run(feeds: Feeds) -> list[np.ndarray]:
@@ -69,35 +74,44 @@ def openvino(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: 
     return run
 
 
-def torch_eager(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+def torch_eager(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
     """PyTorch as it is written."""
-    return _torch(network, lambda module: module)
+    return _torch(network, precision, lambda module: module)
 
 
-def torch_compile(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+def torch_compile(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
     """PyTorch's compiler, with dynamic shapes where the row has them."""
     import torch
 
-    return _torch(network, lambda module: torch.compile(module, dynamic=shapes is None))
+    return _torch(network, precision, lambda module: torch.compile(module, dynamic=shapes is None))
 
 
-def _torch(network: str, prepare: Callable[[Any], Any]) -> Runner:
+def _torch(network: str, precision: str, prepare: Callable[[Any], Any]) -> Runner:
     import torch
 
     from benchmarks import zoo
 
     torch.set_num_threads(THREADS)
-    module = prepare(zoo.network(network))
+    module = zoo.network(network)
+    narrow, mixed = precision == "bfloat16" and network not in _MIXED, precision == "bfloat16" and network in _MIXED
+    module = prepare(module.bfloat16() if narrow else module)
 
     def run(feeds: Feeds) -> list[np.ndarray]:
-        with torch.inference_mode():
-            out = module(*map(torch.from_numpy, feeds.values()))
-        return [o.numpy() for o in (out if isinstance(out, tuple) else (out,))]
+        given = [torch.from_numpy(v) for v in feeds.values()]
+        if narrow:
+            given = [v.bfloat16() if v.is_floating_point() else v for v in given]
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            out = module(*given)
+        outputs = out if isinstance(out, tuple) else (out,)
+        return [(o.float() if o.dtype == torch.bfloat16 else o).numpy() for o in outputs]
 
     return run
 
 
-def iree(path: Path, shapes: Mapping[str, tuple[int, ...]] | None, network: str) -> Runner:
+_MIXED = ("bert_base",)  # networks that make float32 tensors of their own, so that only autocast runs them
+
+
+def iree(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
     """IREE's compiler for the host's CPU, through its importer of ONNX files."""
     import subprocess
     import tempfile
@@ -189,7 +203,7 @@ def serve(name: str) -> None:
                 feeds = read_feeds(Path(request["feeds"]))
                 shapes = {k: v.shape for k, v in feeds[0].items()} if request["fixed"] else None
                 start = time.perf_counter()
-                run = make(Path(request["model"]), shapes, request["network"])
+                run = make(Path(request["model"]), shapes, request["network"], request["precision"])
                 outputs = [np.array(o) if not hasattr(o, "numpy") else o.numpy() for f in feeds for o in run(f)]
                 compiled = time.perf_counter() - start
                 np.savez(request["outputs"], *outputs)
