@@ -227,6 +227,7 @@ def test_operator_newer_than_the_opset() -> None:
         ([node("TopK", ["x", "five"], ["y", "z"])], ["k is out of range"]),
         ([node("Pad", ["x", "five"], ["y"])], ["wrong number of pads", "expected 4"]),
         ([node("LSTM", ["x", "x", "x"], ["y"])], ["wrong rank"]),
+        ([node("GRU", ["x", "x", "x"], ["y"])], ["GRU: input 0 has a wrong rank"]),
     ],
 )
 def test_nodes_that_are_wrong(nodes: Any, parts: list[str]) -> None:

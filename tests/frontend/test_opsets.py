@@ -452,6 +452,27 @@ def test_lstm(direction: str, layout: int) -> None:
         one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, activations=activations, **attrs)
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("kind", ["GRU", "GRU, late reset", "RNN"])
+def test_gru_and_rnn(kind: str, direction: str, layout: int) -> None:
+    op, d, hidden, batch, steps = kind[:3], 2 if direction == "bidirectional" else 1, 4, 2, 5
+    gates = {"GRU": 12, "RNN": 4}[op]
+    x = f32(batch, steps, 3) if layout else f32(steps, batch, 3)
+    weights = {"w": f32(d, gates, 3), "r": f32(d, gates, 4), "b": f32(d, 2 * gates)}
+    attrs: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    if "late" in kind:
+        attrs["linear_before_reset"] = 1
+    if layout:
+        one(op, {"x": x}, 14, weights=weights, names=["x", "w", "r", "b"], outputs=2, dynamic=(), layout=1, **attrs)
+        return
+    one(op, {"x": x}, 14, weights=weights, names=["x", "w", "r"], outputs=2, **attrs)
+    states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden)}
+    one(op, {"x": x, **states}, 7, weights=weights, names=["x", "w", "r", "b", "l", "h"], outputs=2, clip=0.6, **attrs)
+    activations = (["HardSigmoid", "Relu"] if op == "GRU" else ["Relu"]) * d
+    one(op, {"x": x}, 7, weights=weights, names=["x", "w", "r", "b"], outputs=2, activations=activations, **attrs)
+
+
 def test_old_opset_of_an_unchanged_operator() -> None:
     one("Not", {"x": f32(3) > 0}, 1, dynamic=())
     with pytest.raises(UnsupportedOperator, match="Add"):

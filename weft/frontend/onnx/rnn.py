@@ -22,48 +22,68 @@ _DEFAULTS = {
 }
 
 
+_ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
 @converter("LSTM")
 def _lstm(node: Node) -> Any:
+    return _layer(node, "LSTM", input_forget=bool(node.attr("input_forget", 0)))
+
+
+@converter("GRU")
+def _gru(node: Node) -> Any:
+    return _layer(node, "GRU", linear_before_reset=bool(node.attr("linear_before_reset", 0)))
+
+
+@converter("RNN")
+def _rnn(node: Node) -> Any:
+    return _layer(node, "RNN")
+
+
+def _layer(node: Node, kind: str, **attrs: Any) -> Any:
+    """Convert a layer; `attrs` are what only its kind has."""
     for i, rank in ((0, 3), (1, 3), (2, 3)):
         if node.ndim(i) != rank:
-            node.error(f"LSTM: input {i} has a wrong rank", expected=f"{rank} dimensions", found=str(node.ndim(i)))
+            node.error(f"{kind}: input {i} has a wrong rank", expected=f"{rank} dimensions", found=str(node.ndim(i)))
     direction = node.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         node.error(
-            "LSTM: attribute 'direction' has an unknown value",
+            f"{kind}: attribute 'direction' has an unknown value",
             expected="forward, reverse or bidirectional",
             found=direction,
         )
     count, batch_first, dtype = 2 if direction == "bidirectional" else 1, bool(node.attr("layout", 0)), node.dtype()
     x = node.permute(node.x(0), (1, 0, 2)) if batch_first else node.x(0)
     steps, batch, _ = node.dims(x)
-    hidden = node.shape(2)[2]
+    hidden, gates = node.shape(2)[2], _GATES[kind]
     if (
         not isinstance(hidden, int)
         or not s.provably_equal(node.shape(1)[0], count)
         or node.attr("hidden_size", hidden) != hidden
     ):
         node.error(
-            "LSTM: its weights do not fit its attributes",
-            expected=f"R of shape ({count}, {4 * node.attr('hidden_size', 0)}, {node.attr('hidden_size', '?')})",
+            f"{kind}: its weights do not fit its attributes",
+            expected=f"R of shape ({count}, {gates * node.attr('hidden_size', 0)}, {node.attr('hidden_size', '?')})",
             found=f"R of shape ({', '.join(map(str, node.shape(2)))})",
         )
-    bias = node.x(3) if node.has(3) else node.full([count, 8 * hidden], 0, dtype)
+    bias = node.x(3) if node.has(3) else node.full([count, 2 * gates * hidden], 0, dtype)
     lengths = node.astype(node.x(4), "int32") if node.has(4) else _repeated(node, steps, batch)
-    states = [_state(node, i, [count, batch, hidden], batch_first) for i in (5, 6)]
-    peepholes = node.x(7) if node.has(7) else node.full([count, 3 * hidden], 0, dtype)
+    rest = [_state(node, i, [count, batch, hidden], batch_first) for i in ((5, 6) if kind == "LSTM" else (5,))]
+    if kind == "LSTM":  # the peepholes
+        rest.append(node.x(7) if node.has(7) else node.full([count, 3 * hidden], 0, dtype))
     out = node.op(
-        "nn.lstm",
-        *(x, node.x(1), node.x(2), bias, lengths, *states, peepholes),
+        f"nn.{kind.lower()}",
+        *(x, node.x(1), node.x(2), bias, lengths, *rest),
         direction=direction,
-        activations=_activations(node, count),
+        activations=_activations(node, kind, count),
         clip=node.attr("clip", 0.0),
-        input_forget=bool(node.attr("input_forget", 0)),
+        **attrs,
     )
-    y, last_h, last_c = node.graph.fields(out)
+    y, *states = node.graph.fields(out)
     if batch_first:
-        return node.permute(y, (2, 0, 1, 3)), node.permute(last_h, (1, 0, 2)), node.permute(last_c, (1, 0, 2))
-    return node.permute(y, (0, 1, 2, 3)), last_h, last_c
+        return node.permute(y, (2, 0, 1, 3)), *(node.permute(h, (1, 0, 2)) for h in states)
+    return node.permute(y, (0, 1, 2, 3)), *states
 
 
 def _repeated(node: Node, steps: Any, batch: Any) -> Any:
@@ -79,10 +99,11 @@ def _state(node: Node, i: int, shape: list[Any], batch_first: bool) -> Any:
     return node.permute(node.x(i), (1, 0, 2)) if batch_first else node.x(i)
 
 
-def _activations(node: Node, count: int) -> tuple[str, ...]:
-    names = node.attr("activations") or ["Sigmoid", "Tanh", "Tanh"] * count
-    if len(names) != 3 * count:
-        node.error("LSTM: a wrong number of activations", expected=str(3 * count), found=str(names))
+def _activations(node: Node, kind: str, count: int) -> tuple[str, ...]:
+    usual = list(_ACTIVATIONS[kind]) * count
+    names = node.attr("activations") or usual
+    if len(names) != len(usual):
+        node.error(f"{kind}: a wrong number of activations", expected=str(len(usual)), found=str(names))
     alphas, betas = list(node.attr("activation_alpha") or ()), list(node.attr("activation_beta") or ())
     with_alpha = [n for n in names if n in _DEFAULTS]
     with_beta = [n for n in names if n in ("Affine", "HardSigmoid", "ScaledTanh")]
@@ -90,7 +111,7 @@ def _activations(node: Node, count: int) -> tuple[str, ...]:
         for value, name in zip(given, users, strict=False):
             if abs(value - _DEFAULTS[name][which]) > 1e-6:
                 node.unsupported(
-                    f"LSTM: the activation {name} has only its default parameters",
+                    f"{kind}: the activation {name} has only its default parameters",
                     expected=str(_DEFAULTS[name]),
                     found=str(value),
                 )
