@@ -58,8 +58,8 @@ def schedule_selecting(ctx: RuleContext, name: str, done: set[str]) -> set[str]:
     outer, short, column = _loops(ctx, rv, _unrolled(ctx, block, feeds))
     lanes = ctx.lanes(block.writes[0].buffer.dtype)
     width = ctx.constant(column)
-    if width is None or width % lanes:
-        raise ScheduleError(f"selecting: the last dimension is not a multiple of {lanes}")
+    if width is None:
+        raise ScheduleError("selecting: the last dimension has no known size")
     vectors, lane = sch.split(column, [None, lanes])
     sch.reorder(*outer, vectors, *short, lane)
     for feed in feeds:
