@@ -96,6 +96,7 @@ class Analyzer:
         cx.equal.pop(atom, None)
         cx.ranges[atom] = limits
         if not fresh:
+            cx.witnesses = None
             cx.clear_memos()
 
     def _bind_value(self, var: Var, value: PrimExpr, allow_override: bool) -> None:
@@ -114,6 +115,7 @@ class Analyzer:
         cx.ranges.pop(atom, None)
         cx.equal[atom] = p
         if not fresh:
+            cx.witnesses = None
             cx.clear_memos()
 
     def bind_bounds(self, var: Var, value: PrimExpr) -> None:
@@ -121,6 +123,7 @@ class Analyzer:
         p = poly_of(self.context, value)
         if p is not None:
             self.context.ranges[self.context.var_atom(var)] = (p, p)
+            self.context.witnesses = None
 
     def _check_override(self, var: Var, allow_override: bool) -> None:
         if not allow_override:
@@ -250,6 +253,7 @@ class Analyzer:
     def _add_fact(self, p: Poly) -> None:
         """Add ``p >= 0`` to the facts, and to the limits of its atom where it has only one."""
         cx = self.context
+        cx.untried.append(p)
         for atom in atoms_of(p):
             cx.facts[atom] = (*cx.facts.get(atom, ()), p)
         terms = [(m, c) for m, c in p.items() if m]

@@ -13,7 +13,7 @@ from typing import Any
 from weft.arith.linear import Mono, Poly, atoms_of
 from weft.ir import Node, PrimExpr, Var
 
-__all__ = ["NEG_INF", "POS_INF", "Atom", "Context"]
+__all__ = ["NEG_INF", "POS_INF", "Atom", "Context", "Witness"]
 
 POS_INF = (1 << 63) - 1
 NEG_INF = -POS_INF
@@ -35,6 +35,17 @@ class Atom:
         self.index, self.kind, self.args, self.node, self.dtype = index, kind, args, node, dtype
 
 
+class Witness:
+    """Values of atoms that satisfy all facts, as far as they were asked for; see :mod:`weft.arith.witness`."""
+
+    __slots__ = ("alive", "open", "seed", "values")
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.alive = seed, True
+        self.values: dict[int, int] = {}
+        self.open: set[int] = set()
+
+
 class Context:
     """The state behind an :class:`~weft.arith.Analyzer`; the analyses are functions over it."""
 
@@ -49,6 +60,8 @@ class Context:
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
         self.costs: dict[int, tuple[Any, int]] = {}
+        self.witnesses: list[Witness] | None = None  # None: none are known
+        self.untried: list[Poly] = []  # facts that the witnesses were not tried with
         self.clear_memos()
 
     def clear_memos(self) -> None:
@@ -98,7 +111,9 @@ class Context:
     def snapshot(self) -> tuple[Any, ...]:
         """Remember the facts in force and the memo tables that go with them."""
         saved = (self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth)
-        memos = (self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted)
+        memos = (self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted,
+                 self.witnesses, self.untried)  # fmt: skip
+        self.untried = list(self.untried)
         self.ranges, self.equal, self.limits = dict(self.ranges), dict(self.equal), dict(self.limits)
         self.moduli, self.facts, self.truth = dict(self.moduli), dict(self.facts), dict(self.truth)
         self.clear_memos()
@@ -107,7 +122,8 @@ class Context:
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Return to a snapshot."""
         self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth = saved[:7]
-        self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted = saved[7:]
+        self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted = saved[7:14]
+        self.witnesses, self.untried = saved[14:]
 
 
 def structural_key(value: Any) -> Hashable:

@@ -16,6 +16,7 @@ from math import gcd
 from weft.arith.bounds import atom_bound, bound_of, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
+from weft.arith.witness import is_refuted
 
 __all__ = ["prove_nonneg", "prove_nonzero", "replace_atom", "sign_of"]
 
@@ -32,7 +33,7 @@ def prove_nonneg(cx: Context, p: Poly) -> bool:
     k = key(p)
     known = cx.proofs.get(k)
     if known is None:
-        known = cx.proofs[k] = _search(cx, p, _DEPTH, [_STEPS], set())
+        known = cx.proofs[k] = not is_refuted(cx, p) and _search(cx, p, _DEPTH, [_STEPS], set())
     return known
 
 
