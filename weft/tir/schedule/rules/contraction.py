@@ -173,6 +173,20 @@ class _Product:
         m, n = as_int(rows), as_int(columns)
         return size <= _L2_SHARE and not (m is not None and n is not None and m * 4 <= n)
 
+    def _panels_first(self) -> bool:
+        """Whether to walk panels outside of all else: when the second operand is larger than what all rows read.
+
+        Otherwise the whole of it would come from far for each of the outer rows.
+        """
+        sizes = [[as_int(d) for d in x.buffer.shape] for x in (self.c.a, self.c.b)]
+        if self.c.batch or any(None in s for s in sizes):
+            return False
+        a, b = (
+            prod(n or 0 for n in s) * DataType(x.dtype).itemsize
+            for s, x in zip(sizes, (self.c.a, self.c.b), strict=True)
+        )
+        return a <= b
+
     def _packable(self) -> bool:
         """Whether each dimension of the second operand is one variable, so that packing it is a permutation."""
         plain = [i for i in self.c.b.indices if isinstance(i, Var)]
@@ -222,17 +236,20 @@ class _Product:
         everything = sch.get_loops(sink)
         outer = [x for x in everything if x.var is not row.var and x.var is not column.var]
         column_outer, column_inner = sch.split(column, [None, tile.width])
+        around: list[LoopRV] = []
         if rows_first and (len(parts) == 1 or not ctx.drop_unit_loops(outer)):
             order = [*outer, row, column_outer, column_inner]
         else:
-            order, rows_first = [*outer, column_outer, row, column_inner], False
+            rows_first = False
+            around = [column_outer, *outer] if self._panels_first() else [*outer, column_outer]
+            order = [*around, row, column_inner]
         sch.reorder(*order)
         work = self._tile_work(tile)
         if len(parts) == 1:
             row_outer, row_inner = sch.split(row, [None, parts[0].rows])
-            pair = [row_outer, column_outer] if rows_first else [column_outer, row_outer]
-            sch.reorder(*outer, *pair, row_inner, column_inner)
-            tiles = ctx.fuse([*outer, *pair])
+            order = [*outer, row_outer, column_outer] if rows_first else [*around, row_outer]
+            sch.reorder(*order, row_inner, column_inner)
+            tiles = ctx.fuse(order)
             assert tiles is not None
             ctx.parallel(tiles, work)
             return [(sink, tiles, parts[0])]
@@ -251,7 +268,7 @@ class _Product:
                 tiles = row_outer
             result.append((block, tiles, part))
         if not rows_first:
-            shared = ctx.fuse([*outer, column_outer])
+            shared = ctx.fuse(around)
             assert shared is not None
             m = as_int(parts[0].length) if all(isinstance(p.length, int) for p in parts) else None
             total = None if m is None or work is None else work * sum(int(p.length) // p.rows for p in parts)  # type: ignore[call-overload]
