@@ -150,7 +150,9 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
         memo[id(value)] = (value, new)
         return new
 
-    return go(node)
+    result = go(node)
+    memo.clear()  # `go` refers to itself and would keep what is there until the next garbage collection
+    return result
 
 
 def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
