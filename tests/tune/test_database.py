@@ -132,7 +132,7 @@ def test_two_tuners_of_one_file_keep_each_others_records(tmp_path):
 WRITER = """
 import sys
 from tests.tune.test_database import JSONDatabase, record
-for i in range(20):
+for i in range(8):
     database = JSONDatabase(sys.argv[1])
     database.commit(record(f"{sys.argv[2]}{i}"))
     database.save()
@@ -143,7 +143,7 @@ def test_processes_that_save_at_the_same_time_lose_nothing(tmp_path):
     path = str(tmp_path / "t.json")
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path, name]) for name in "xyz"]
     assert [w.wait(60) for w in writers] == [0, 0, 0]
-    assert {w for w, _ in JSONDatabase(path).records} == {f"{n}{i}" for n in "xyz" for i in range(20)}
+    assert {w for w, _ in JSONDatabase(path).records} == {f"{n}{i}" for n in "xyz" for i in range(8)}
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):

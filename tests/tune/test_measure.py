@@ -10,6 +10,7 @@ from weft.target import Target
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
 from weft.tune.case import Argument, Case
 from weft.tune.measure import Measurer, Process, WorkerCrashed, WorkerError, WorkerHung
+from weft.tune.space import mark_of
 
 TARGET = Target("llvm")
 N = 4096
@@ -105,6 +106,16 @@ def test_many_are_compiled_at_once_in_order(ready):
     functions = [default_schedule(doubled(f), TARGET) for f in (2.0, 3.0, 2.0, 4.0, 2.0)]
     states = [ready.measure(code, 3).state for code in ready.compile(functions)]
     assert states == ["measured", "wrong", "measured", "wrong", "measured"]
+
+
+def test_candidates_are_scheduled_where_they_are_compiled(ready):
+    decisions = [{"y.unroll": 4}, {}, {"no.such": 1}, {"y.unroll": 2}]
+    known = [mark_of(default_schedule(doubled(), TARGET))]
+    built = ready.build(doubled(), decisions, known)
+    assert [b.state for b in built] == ["built", "same", "refused", "built"]
+    assert built[0].mark == mark_of(schedule_func(doubled(), TARGET, Knobs({"y.unroll": 4})))
+    assert "no.such" in built[2].why
+    assert [ready.measure(b).state for b in built] == ["measured", "same", "refused", "measured"]
 
 
 def test_integers_scalars_cold_weights_and_several_cases(measurer):

@@ -16,6 +16,7 @@ from weft.runtime import VirtualMachine
 from weft.target import Target
 from weft.tune import CHOICE, Asked, BudgetError, Case, Database, Hardware, Measured, Trial, TuningRecord, WorkerError
 from weft.tune import workload_of_choice as choice_key
+from weft.tune.measure import Built
 
 TARGET = Target("llvm")
 RNG = np.random.default_rng(0)
@@ -92,8 +93,8 @@ class Fast:
     def prepare(self, *_):
         return 1.0
 
-    def compile(self, functions):
-        return list(functions)
+    def build(self, _func, candidates, _known=()):
+        return [Built("built", b"", str(c)) for c in candidates]
 
     def measure(self, *_):
         return Measured("measured", 0.1, 0.1)

@@ -35,11 +35,13 @@ class Trial(NamedTuple):
 
     ``state`` is ``"measured"``, ``"confirmed"`` (faster in a second measurement too), ``"no gain"`` (not faster in the
     whole model), or why it was dropped: ``"refused"``, ``"wrong"``, ``"crashed"``, ``"hung"``, ``"failed"``.
+    ``mark`` names the scheduled function, so that no other decisions that lead to it are measured.
     """
 
     decisions: dict[str, Any]
     ratio: float | None
     state: str
+    mark: str = ""
 
 
 @dataclass
@@ -236,7 +238,7 @@ def _record(line: str) -> TuningRecord:
     entry = json.loads(line)
     if entry.pop("check") != zlib.crc32(_text(entry).encode()):
         raise ValueError("altered")
-    trials = [Trial(dict(t[0]), t[1], str(t[2])) for t in entry["trials"]]
+    trials = [Trial(dict(t[0]), t[1], str(t[2]), str(t[3])) for t in entry["trials"]]
     fields = {k: entry[k] for k in ("workload", "name", "signature", "default_us")}
     return TuningRecord(**fields, hardware=Hardware(**entry["hardware"]), trials=trials)
 

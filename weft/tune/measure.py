@@ -8,8 +8,9 @@ import selectors
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +21,12 @@ from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.worker import send
 
-__all__ = ["Measured", "Measurer", "Process", "WorkerCrashed", "WorkerError", "WorkerHung"]
+__all__ = ["Built", "Measured", "Measurer", "Process", "WorkerCrashed", "WorkerError", "WorkerHung"]
 
 _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0
+_TICK = 0.25
 _KERNEL = "candidate"
 _PROGRAM = "from weft.tune.worker import main; main()"
 
@@ -89,21 +91,24 @@ class Process:
 
     def reply(self, seconds: float) -> dict[str, Any]:
         """Wait for the reply to the last request."""
-        deadline = time.monotonic() + seconds
-        (size,) = struct.unpack("<q", self._read(8, deadline, seconds))
-        reply = pickle.loads(self._read(size, deadline, seconds))
+        (size,) = struct.unpack("<q", self._read(8, seconds))
+        reply = pickle.loads(self._read(size, seconds))
         if "error" in reply:
             raise WorkerError(reply["error"])
         return reply
 
-    def _read(self, size: int, deadline: float, seconds: float) -> bytes:
+    def _read(self, size: int, seconds: float) -> bytes:
+        """Read what the process writes; time in which this one was stopped too does not count."""
         assert self.process is not None and self.process.stdout is not None
         pipe = self.process.stdout.fileno()
-        data = bytearray()
+        data, left = bytearray(), seconds
         with selectors.DefaultSelector() as ready:
             ready.register(pipe, selectors.EVENT_READ)
             while len(data) < size:
-                if not ready.select(max(0.0, deadline - time.monotonic())):
+                if not ready.select(min(left, _TICK)):
+                    left -= _TICK
+                    if left > 0:
+                        continue
                     self.stop()
                     raise WorkerHung(f"no answer in {seconds:.0f} s")
                 part = os.read(pipe, min(size - len(data), 1 << 20))
@@ -130,6 +135,19 @@ class Process:
                         pipe.close()
                     except BrokenPipeError:
                         pass
+
+
+class Built(NamedTuple):
+    """A compiled candidate: its code and the fingerprint of its schedule, or why there is none.
+
+    ``state`` is ``"built"``, ``"same"`` (the schedule is known), ``"refused"`` (there is no such schedule), or
+    ``"failed"``, ``"crashed"`` or ``"hung"`` while it was compiled.
+    """
+
+    state: str
+    code: bytes | None = None
+    mark: str = ""
+    why: str = ""
 
 
 class Measured(NamedTuple):
@@ -174,27 +192,49 @@ class Measurer:
         for process in self.processes:
             process.stop()
 
-    def compile(self, functions: Sequence[PrimFunc]) -> list[bytes | WorkerError]:
-        """Compile scheduled functions, on all processes at once; for each its code, or what went wrong."""
-        results: dict[int, bytes | WorkerError] = {}
-        waiting = list(enumerate(functions))
-        while waiting:
-            now, waiting = waiting[: len(self.processes)], waiting[len(self.processes) :]
-            asked: list[tuple[int, Process]] = []
-            for (i, func), process in zip(now, self.processes, strict=False):
-                text = save_json(func.with_attr("global_symbol", _KERNEL))
+    def build(
+        self, func: PrimFunc, candidates: Sequence[Mapping[str, Any]], known: Collection[str] = ()
+    ) -> list[Built]:
+        """Schedule a function as each candidate decides and compile it, on all processes at once.
+
+        Parameters
+        ----------
+        func : PrimFunc
+            Not scheduled.
+        candidates : sequence of decisions
+        known : collection of str
+            Fingerprints of scheduled functions that are not worth compiling.
+        """
+        text = save_json(func.with_attr("global_symbol", _KERNEL))
+        request = {"do": "compile", "func": text, "target": self.target, "known": list(known)}
+        return self._compile([{**request, "decisions": dict(d)} for d in candidates])
+
+    def compile(self, functions: Sequence[PrimFunc]) -> list[Built]:
+        """Compile scheduled functions, on all processes at once."""
+        texts = [save_json(func.with_attr("global_symbol", _KERNEL)) for func in functions]
+        return self._compile([{"do": "compile", "func": text, "target": self.target} for text in texts])
+
+    def _compile(self, requests: Sequence[Mapping[str, Any]]) -> list[Built]:
+        results: dict[int, Built] = {}
+        waiting = deque(enumerate(requests))
+
+        def work(process: Process) -> None:
+            while waiting:
                 try:
-                    process.tell({"do": "compile", "func": text, "target": self.target})
-                    asked.append((i, process))
-                except WorkerError as e:
-                    results[i] = e
-            for i, process in asked:
-                try:
-                    results[i] = process.reply(_COMPILE_SECONDS + _START_SECONDS)["code"]
-                except WorkerError as e:
-                    results[i] = e
-            self._ready = self._ready and self.processes[0].process is not None
-        return [results[i] for i in range(len(functions))]
+                    i, request = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                results[i] = _built(process, request)
+
+        try:
+            with ThreadPoolExecutor(len(self.processes)) as pool:
+                for working in [pool.submit(work, p) for p in self.processes]:
+                    working.result()
+        except BaseException:
+            waiting.clear()
+            raise
+        self._ready = self._ready and self.processes[0].process is not None
+        return [results[i] for i in range(len(requests))]
 
     def prepare(self, default: PrimFunc, cases: Sequence[Case]) -> float:
         """Take up a kernel: `default` is the scheduled function that candidates have to beat; returns microseconds.
@@ -206,10 +246,10 @@ class Measurer:
         """
         mark = fingerprint(default)
         if mark not in self._defaults:
-            (code,) = self.compile([default])
-            if isinstance(code, WorkerError):
-                raise code
-            self._defaults[mark] = code
+            (built,) = self.compile([default])
+            if built.code is None:
+                raise WorkerError(built.why)
+            self._defaults[mark] = built.code
         code = self._defaults[mark]
         self._prepared = {"do": "prepare", "code": code, "name": _KERNEL, "cases": list(cases),
                           "cold_bytes": self.cold_bytes}  # fmt: skip
@@ -222,22 +262,29 @@ class Measurer:
             self.default_us = self.processes[0].ask(self._prepared, _RUN_SECONDS + _START_SECONDS)["us"]
             self._ready = True
 
-    def measure(self, code: bytes | WorkerError, rounds: int = 7) -> Measured:
+    def measure(self, built: Built, rounds: int = 7) -> Measured:
         """Compare a compiled candidate with the kernel that was prepared."""
+        if built.code is None:
+            return Measured(built.state, why=built.why)
         try:
-            if isinstance(code, WorkerError):
-                raise code
             self._make_ready()
             seconds = _RUN_SECONDS + 4 * rounds * (self.default_us / 1e6 + 0.002)
-            reply = self.processes[0].ask({"do": "measure", "code": code, "name": _KERNEL, "rounds": rounds}, seconds)
-        except WorkerHung as e:
-            self._ready = False
-            return Measured("hung", why=e.what)
-        except WorkerCrashed as e:
-            self._ready = False
-            return Measured("crashed", why=e.what)
+            request = {"do": "measure", "code": built.code, "name": _KERNEL, "rounds": rounds}
+            reply = self.processes[0].ask(request, seconds)
         except WorkerError as e:
-            return Measured("failed", why=e.what)
+            self._ready = self._ready and self.processes[0].process is not None
+            return Measured(_STATES.get(type(e), "failed"), why=e.what)
         if "wrong" in reply:
             return Measured("wrong", why=reply["wrong"])
         return Measured("measured", reply["ratio"], reply["us"])
+
+
+def _built(process: Process, request: Mapping[str, Any]) -> Built:
+    try:
+        reply = process.ask(request, _COMPILE_SECONDS + _START_SECONDS)
+    except WorkerError as e:
+        return Built(_STATES.get(type(e), "failed"), why=e.what)
+    return Built(reply["state"], reply.get("code"), reply["mark"], reply.get("why", ""))
+
+
+_STATES = {WorkerCrashed: "crashed", WorkerHung: "hung"}

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import fingerprint
 from weft.tir.schedule import Knob
-from weft.tune.database import Trial, TuningRecord
-from weft.tune.space import Candidate, DrawnSpace, RuleSpace
+from weft.tune.database import TuningRecord
+from weft.tune.space import DrawnSpace, RuleSpace, mark_of
 
-__all__ = ["Candidate", "DrawnSearch", "Search"]
+__all__ = ["DrawnSearch", "Search"]
 
 _RANDOM = 64
 """Combinations drawn at random behind all neighbours."""
@@ -35,7 +34,7 @@ class Search:
     space : RuleSpace
         Makes functions of decisions.
     record : TuningRecord
-        What is known; the owner adds the trials.
+        What is known; the owner adds the trials, and to ``marks`` the fingerprints of the functions that were made.
     seed : int
         Of the combinations.
     """
@@ -48,40 +47,23 @@ class Search:
         self._asked = {name: knob for name, knob in knobs.asked.items() if len(knob.candidates) > 1}
         self._random = random.Random(seed)
         self._drawn = 0
-        self._known = {_text(t.decisions) for t in record.trials}
-        self._functions = {fingerprint(self.default)}
+        self._known = {_text({}), *(_text(t.decisions) for t in record.trials)}
+        self.marks = {mark_of(self.default), *(t.mark for t in record.trials if t.mark)}
         self._center: dict[str, Any] | None = None
         self._neighbours: Iterator[dict[str, Any]] = iter(())
         self.finished = not self._asked
 
-    def propose(self, count: int) -> list[Candidate]:
-        """Return up to `count` candidates; fewer, and `finished`, where there are no more."""
-        found: list[Candidate] = []
+    def propose(self, count: int) -> list[dict[str, Any]]:
+        """Return decisions of up to `count` candidates; fewer, and `finished`, where there are no more."""
+        found: list[dict[str, Any]] = []
         while len(found) < count and not self.finished:
             decisions = self._next()
             if decisions is None:
                 self.finished = True
-                break
-            if (text := _text(decisions)) in self._known:
-                continue
-            self._known.add(text)
-            candidate = self._made(decisions)
-            if candidate is not None:
-                found.append(candidate)
+            elif (text := _text(decisions)) not in self._known:
+                self._known.add(text)
+                found.append(decisions)
         return found
-
-    def _made(self, decisions: dict[str, Any]) -> Candidate | None:
-        """Schedule; None, and a note in the record, where that is refused or gives a function that was there before."""
-        try:
-            func, _ = self.space.schedule(decisions)
-        except ScheduleError:
-            self.record.add(Trial(decisions, None, "refused"))
-            return None
-        if (mark := fingerprint(func)) in self._functions:
-            self.record.add(Trial(decisions, None, "same"))
-            return None
-        self._functions.add(mark)
-        return Candidate(decisions, func)
 
     def _next(self) -> dict[str, Any] | None:
         best = self.record.best
@@ -128,21 +110,18 @@ class DrawnSearch:
         if record.signature != space.signature:
             record.signature, record.trials = space.signature, []
         self._seed = seed
-        self._functions = {fingerprint(self.default)}
+        self.marks = {mark_of(self.default), *(t.mark for t in record.trials if t.mark)}
         self._known = {_text(t.decisions) for t in record.trials}
         self.finished = False
 
-    def propose(self, count: int) -> list[Candidate]:
-        """Return up to `count` candidates; fewer, and `finished`, where no more are found."""
-        found: list[Candidate] = []
+    def propose(self, count: int) -> list[dict[str, Any]]:
+        """Return decisions of up to `count` candidates; fewer, and `finished`, where no more are found."""
+        found: list[dict[str, Any]] = []
         for _ in range(_DRAWS):
             self._seed += 1
             drawn = self.space.draw(self._seed)
-            if drawn is None or _text(drawn.decisions) in self._known:
-                continue
-            self._known.add(_text(drawn.decisions))
-            if (mark := fingerprint(drawn.func)) not in self._functions:
-                self._functions.add(mark)
+            if drawn is not None and _text(drawn) not in self._known:
+                self._known.add(_text(drawn))
                 found.append(drawn)
             if len(found) == count:
                 return found

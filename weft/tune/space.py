@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.error import ScheduleError
+from weft.ir import fingerprint
 from weft.tir import PrimFunc
 from weft.tir.schedule import Knobs, Schedule, Trace, schedule_func
 
-__all__ = ["Candidate", "DrawnSpace", "RuleSpace", "schedule_as_decided"]
+__all__ = ["DrawnSpace", "RuleSpace", "mark_of", "schedule_as_decided"]
 
 _TRACE = "trace"
 """The one decision of a candidate of the user's: the primitives that were applied, with what was drawn."""
-
-
-class Candidate(NamedTuple):
-    """Decisions, and the function that the rules make with them."""
-
-    decisions: dict[str, Any]
-    func: PrimFunc
 
 
 class RuleSpace:
@@ -67,14 +61,14 @@ class DrawnSpace:
         """Return the kernel as the rules schedule it."""
         return schedule_func(self.func, self.target)
 
-    def draw(self, seed: int) -> Candidate | None:
-        """Run the program with other draws; None where a primitive refuses them."""
+    def draw(self, seed: int) -> dict[str, Any] | None:
+        """Run the program with other draws and return its decisions; None where a primitive refuses them."""
         sch = Schedule(self.func, seed=seed)
         try:
             self.program(sch)
         except ScheduleError:
             return None
-        return Candidate({_TRACE: sch.trace.as_json()}, sch.func)
+        return {_TRACE: sch.trace.as_json()}
 
 
 def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any]) -> PrimFunc:
@@ -93,3 +87,8 @@ def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any
     except Exception as e:
         raise ScheduleError(f"its trace does not apply, {type(e).__name__}: {e}") from e
     return sch.func
+
+
+def mark_of(func: PrimFunc) -> str:
+    """Name a scheduled function, whatever it is called."""
+    return fingerprint(func.without_attr("global_symbol"))[:24]

@@ -12,9 +12,9 @@ from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
 from weft.tune.hardware import Hardware
-from weft.tune.measure import Measured, Measurer, WorkerError
+from weft.tune.measure import Built, Measurer, WorkerError
 from weft.tune.search import DrawnSearch, Search
-from weft.tune.space import Candidate, DrawnSpace, RuleSpace
+from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.tuned import workload_of
 
 __all__ = ["BudgetError", "Progress", "Task", "tune_tasks"]
@@ -27,6 +27,9 @@ _BATCH = 6
 
 _PATIENCE = 16
 """After so many candidates without a gain a kernel is worth a third of what it was."""
+
+_ROUNDS_AGAIN = 15
+"""Rounds of the second measurement."""
 
 _SAVE_SECONDS = 5.0
 
@@ -149,28 +152,33 @@ class _Run:
         except WorkerError as e:
             task.failure = e.what
             return
-        for candidate, code in zip(candidates, self.measurer.compile([c.func for c in candidates]), strict=True):
+        for decisions, built in zip(
+            candidates, self.measurer.build(task.func, candidates, task.search.marks), strict=True
+        ):
             if time.monotonic() > deadline and self.measured:
                 return
-            self.add(task, candidate, self.measurer.measure(code), code)
+            if built.state == "refused" or built.mark in task.search.marks:
+                task.record.add(Trial(decisions, None, "refused" if built.state == "refused" else "same"))
+                continue
+            if built.mark:
+                task.search.marks.add(built.mark)
+            self.add(task, decisions, built)
 
-    def add(self, task: Task, candidate: Candidate, found: Measured, code: Any) -> None:
-        """Note what became of a candidate; measure it again where it seems to be the best."""
+    def add(self, task: Task, decisions: dict[str, Any], built: Built) -> None:
+        """Measure a candidate, again where it seems to be the best, and note what became of it."""
         assert task.record is not None
         best = task.record.best
         limit = _MARGIN * (best.ratio or 1.0 if best is not None else 1.0)
-        if found.ratio is not None and found.ratio < limit:
-            again = self.measurer.measure(code, 15)
-            ratio = max(found.ratio, again.ratio) if again.ratio is not None else None
+        found = self.measurer.measure(built)
+        ratio, state = found.ratio, found.state
+        if ratio is not None and ratio < limit:
+            again = self.measurer.measure(built, _ROUNDS_AGAIN)
+            ratio = max(ratio, again.ratio) if again.ratio is not None else None
             state = again.state if ratio is None else "confirmed" if ratio < limit else "measured"
-            trial = Trial(candidate.decisions, ratio, state)
-        else:
-            trial = Trial(candidate.decisions, found.ratio, found.state)
-        if trial.ratio is not None:
-            trial = trial._replace(ratio=round(trial.ratio, 4))
+        trial = Trial(decisions, round(ratio, 4) if ratio is not None else None, state, built.mark)
         self.measured += 1
         self.dropped += trial.ratio is None
-        task.stale = 0 if trial.state == "confirmed" else task.stale + 1
+        task.stale = 0 if state == "confirmed" else task.stale + 1
         task.record.add(trial)
         self.note(task, trial)
 

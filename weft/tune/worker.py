@@ -3,7 +3,8 @@
 It reads requests from standard input and writes replies to standard output, pickled, each behind its length. What a
 kernel does to the process, to crash it, to hang it, to print, is nothing to the tuner. Requests, by ``do``:
 
-``compile``: ``func`` (JSON of a scheduled function), ``target`` -> ``code``
+``compile``: ``func`` (as JSON), ``target``, ``decisions`` for one that is not scheduled, ``known`` -> ``state``,
+``mark`` (the schedule's fingerprint), ``code``
 ``prepare``: ``code``, ``name``, ``cases`` (:class:`Case`), ``cold_bytes`` -> ``us``, of the kernel that others are
 compared with
 ``measure``: ``code``, ``name``, ``rounds`` -> ``ratio``, ``us``, or ``wrong``, what differs
@@ -11,7 +12,6 @@ compared with
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import signal
@@ -24,10 +24,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from weft.error import ScheduleError
 from weft.ir import load_json
 from weft.runtime import Tensor, numpy_dtype, tensor
 from weft.target import Target, compile_func, load_objects
 from weft.tune.case import Argument, Case
+from weft.tune.space import mark_of, schedule_as_decided
 
 __all__ = ["main", "receive", "send"]
 
@@ -38,6 +40,9 @@ _HOPELESS = 1.15
 """A candidate that takes this much longer in the first rounds is not measured on."""
 
 _FIRST_ROUNDS = 3
+
+_LONGEST = 300
+"""Seconds after which a request ends the process."""
 
 
 def send(pipe: IO[bytes], value: Any) -> None:
@@ -98,8 +103,21 @@ class _Worker:
         self.cases: list[_Prepared] = []
         self.kernel: Any = None
 
-    def compile(self, func: str, target: str) -> dict[str, Any]:
-        return {"code": compile_func(load_json(func), Target(target))}
+    def compile(
+        self, func: str, target: str, decisions: dict[str, Any] | None = None, known: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Compile a function that is scheduled, or that `decisions` schedule."""
+        machine = Target(target)
+        made: Any = load_json(func)
+        if decisions is not None:
+            try:
+                made = schedule_as_decided(made, machine, decisions)
+            except ScheduleError as e:
+                return {"state": "refused", "mark": "", "why": e.what}
+        mark = mark_of(made)
+        if mark in known:
+            return {"state": "same", "mark": mark}
+        return {"state": "built", "mark": mark, "code": compile_func(made, machine)}
 
     def prepare(self, code: bytes, name: str, cases: Sequence[Case], cold_bytes: int) -> dict[str, Any]:
         self.kernel = load_objects([code], [name])[name]
@@ -158,15 +176,15 @@ def _difference(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # die with the tuner
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what kernels print is no reply
     worker = _Worker()
     while (request := receive(requests)) is not None:
+        signal.alarm(_LONGEST)  # whatever it hangs in, when the tuner is gone
         action = {"compile": worker.compile, "prepare": worker.prepare, "measure": worker.measure}[request.pop("do")]
         try:
             reply: dict[str, Any] = action(**request)
         except Exception as e:
             reply = {"error": f"{type(e).__name__}: {e}"}
+        signal.alarm(0)
         send(replies, reply)
