@@ -11,7 +11,7 @@ divide into tiles, is packed by a stage of its own.
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 from weft.error import ScheduleError
 from weft.ir import DataType, FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var, as_int, int64, is_const_int, walk
@@ -24,7 +24,7 @@ from weft.tir.schedule.rules.tile import RowPart, Tile, row_parts, tile_choices
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
-from weft.tir.transform.prefetch_streams import PREFETCH_MARK
+from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 
 __all__ = ["schedule_contraction"]
 
@@ -40,6 +40,9 @@ _PREFETCH_BYTES = 4096
 
 _SUMS = 8
 """Vectors of sums of such a product that do not wait for each other."""
+
+_FROM_MEMORY = 1 << 20
+"""Size of packed weights from which on nearer caches have lost them when they are used again."""
 
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
@@ -73,6 +76,7 @@ class _Product:
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
         self.copies: set[str] = set()
         self.group = _dot_group(ctx, c)
+        self.panel: int | None = None
 
     def schedule(self) -> set[str]:
         """Apply the rule."""
@@ -82,7 +86,7 @@ class _Product:
         row_vars = self._row_vars()
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
-        panel = _panel_of(c)
+        panel = self.panel = _panel_of(c)
         panels = None if panel is None else _panels_of(c, panel)
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
@@ -291,6 +295,7 @@ class _Product:
     def _place(self, tiles: list[tuple[BlockRV, LoopRV, RowPart]], tile: Tile) -> None:
         """Put the sum into each tile and write out both."""
         anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [sink for sink, _, _ in tiles])
+        ahead, longest = self._panel_ahead(tile), max(tiles, key=lambda t: _n_tiles(t[2]))[1]
         for anchor, (sink, loop, _) in zip(anchors, tiles, strict=True):
             if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
@@ -299,7 +304,7 @@ class _Product:
             else:
                 self.sch.compute_at(anchor, loop)
                 self.sch.set_scope(anchor, 0, "local")
-                self._tile_sum(anchor, loop, tile)
+                self._tile_sum(anchor, loop, tile, ahead if loop is longest else 0)
             self._write_back(sink, loop, tile)
 
     def _is_streamed(self, rows: PrimExpr) -> bool:
@@ -387,7 +392,15 @@ class _Product:
             sch.unroll(x)
         self.copies.add(copy.name)
 
-    def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
+    def _panel_ahead(self, tile: Tile) -> int:
+        """How many elements further the next panel begins, where panels come from memory; 0 where none is asked for."""
+        c = self.c
+        steps = as_int(self.extents[c.reduce[-1]]) if len(c.reduce) == 1 else None
+        whole = steps is not None and self.panel and tile.width % self.panel == 0 and tile.rows > 1 and self.group == 1
+        large = whole and not c.batch and c.group is None and self._packed_bytes() >= _FROM_MEMORY
+        return steps * tile.width if large and steps is not None else 0
+
+    def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, ahead: int = 0) -> None:
         """Order the sum: taps, then channels by fours, then the tile, all of it unrolled."""
         sch, ctx = self.sch, self.ctx
         block = ctx.block(anchor)
@@ -432,6 +445,8 @@ class _Product:
             sch.vectorize(x)
         for x in [*unrolled, *rows, *vectors]:
             sch.unroll(x)
+        if order and ahead:
+            sch.annotate(order[-1], PANEL_MARK, ahead)
         if order:
             sch.decompose_reduction(anchor, order[0])
 
@@ -502,6 +517,12 @@ def _panels_of(c: Contraction, panel: int) -> int | None:
         if isinstance(i, FloorDiv) and i.a is c.vector and is_const_int(i.b, panel):
             return as_int(extent)
     return None
+
+
+def _n_tiles(part: RowPart) -> float:
+    """How many tiles a stretch of rows has; one of unknown length counts as long."""
+    length = part.length if isinstance(part.length, int) else as_int(part.length)
+    return inf if length is None else length / part.rows
 
 
 def _divides(extent: PrimExpr, width: int) -> bool:

@@ -1,0 +1,82 @@
+"""Products with large packed weights ask for the next panel while they are at one, every line of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te
+from weft.arith import Analyzer
+from weft.ir import CallIntrin, Var, as_int, const, int64, substitute, walk
+from weft.target import Target
+from weft.tir import BufferLoad, Evaluate, For, ForKind
+from weft.tir.pipeline import lower
+from weft.tir.schedule import schedule_func
+from weft.topi.matmul import matmul_packed
+
+TARGET = Target("llvm")
+K, N, PANEL = 576, 512, 32
+
+
+def product(rows, k=K, n=N):
+    x = te.placeholder((rows, int64(k)), "float32", "x")
+    w = te.placeholder((int64(n // PANEL), int64(k), int64(PANEL)), "float32", "w")
+    func = te.create_prim_func([x, w, matmul_packed(x, w, n)])
+    return schedule_func(func, TARGET).with_attr("tir.is_scheduled", True)
+
+
+def asked_for(func):
+    """List (loops around it, place) of each prefetch in a lowered function."""
+    found = []
+
+    def visit(node, loops):
+        if isinstance(node, Evaluate) and isinstance(node.value, CallIntrin) and node.value.op.name == "tir.prefetch":
+            (load,) = (n for n in walk(node.value.args[0]) if isinstance(n, BufferLoad))
+            found.append((loops, load.indices[0]))
+        inner = [*loops, node] if isinstance(node, For) else loops
+        for name in node.__struct_fields__:
+            value = getattr(node, name)
+            for child in value if isinstance(value, tuple) else (value,):
+                if hasattr(child, "__struct_fields__") and type(child).__module__ == "weft.tir.stmt":
+                    visit(child, inner)
+
+    visit(func.body, [])
+    return found
+
+
+@pytest.mark.parametrize("rows", [16, 40, 64, 197])
+def test_the_whole_next_panel(rows):
+    lowered = lower(product(int64(rows)), TARGET)
+    prefetches = asked_for(lowered)
+    assert prefetches
+    lines = set()
+    analyzer = Analyzer()
+    for loops, place in prefetches:
+        *outer, tiles, steps = loops
+        first = {f.loop_var: const(0, f.loop_var.dtype) for f in outer}
+        count = as_int(tiles.extent)
+        if tiles.kind == ForKind.PARALLEL:  # over panels and tiles: those of the first panel
+            count //= 512 // 64
+        for t in range(count):
+            for s in range(as_int(steps.extent)):
+                at = {**first, tiles.loop_var: const(t, "int64"), steps.loop_var: const(s, "int64")}
+                lines.add(as_int(analyzer.simplify(substitute(place, at))) // 16)
+    width = next(w for w in (64, 32) if min(lines) * 16 == K * w)  # the panels of one tile
+    assert lines >= set(range(K * width // 16, 2 * K * width // 16))
+
+
+def test_small_weights_stay_where_they_are():
+    assert not asked_for(lower(product(int64(64), 64, 128), TARGET))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 30])
+def test_values_with_an_unknown_number_of_rows(rows):
+    func = product(Var("rows", "int64"))
+    assert asked_for(lower(func, TARGET))
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((rows, K)).astype("float32"), rng.standard_normal((K, N)).astype("float32")
+    packed = np.ascontiguousarray(w.reshape(K, N // PANEL, PANEL).transpose(1, 0, 2))
+    out = weft.runtime.tensor(np.zeros((rows, N), "float32"))
+    weft.build(func, target=TARGET)["main"](weft.runtime.tensor(x), weft.runtime.tensor(packed), out)
+    np.testing.assert_allclose(out.numpy(), x @ w, rtol=1e-3, atol=1e-3)
