@@ -77,6 +77,7 @@ def test_the_output_says_what_was_done(model, tmp_path, capsys):
         (["-o", "no/such/folder/t.json"], "folder does not exist"),
         (["--target", "cuda"], "cannot be tuned"),
         (["--shape", "x=4,8,9"], "wrong rank"),
+        (["--shape", "image=4,8"], "names no input"),
     ],
 )
 def test_bad_words_are_told(model, tmp_path, capsys, monkeypatch, words, told):

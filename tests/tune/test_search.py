@@ -164,6 +164,22 @@ def test_kernels_without_gains_lose_their_turn():
     assert len(set(clock.prepared[:4])) == 2
 
 
+def test_kernels_that_cost_much_to_try_come_less_often(monkeypatch):
+    cheap, dear = task(product(40), us=100.0), task(product(41), us=150.0)
+    now = [0.0]
+    monkeypatch.setattr("weft.tune.task.time.monotonic", lambda: now[0])
+
+    def ratio(_func, _rounds):
+        now[0] += 10.0 if clock.prepared[-1] == fingerprint(dear.search.default) else 0.1
+        return 1.0
+
+    clock = Clock(ratio)
+    tune_tasks([cheap, dear], TARGET, Database(), 1e9, max_trials=48, measurer=clock)
+    assert clock.prepared.count(fingerprint(cheap.search.default)) > 5 * clock.prepared.count(
+        fingerprint(dear.search.default)
+    )
+
+
 def test_what_was_measured_is_not_measured_again(tmp_path):
     path = tmp_path / "t.json"
     _, clock, first = tuned([task()], lambda *_: 1.0, JSONDatabase(path), max_trials=7)

@@ -68,7 +68,15 @@ def tune(
         os.environ["WEFT_NUM_THREADS"] = str(threads)
         set_num_threads(threads)
     mod = weft.frontend.onnx.from_onnx(model)
-    inputs = [list(random_inputs(_inputs(mod), shapes).values()) for shapes in _sizes(shape)]
+    sizes, described = _sizes(shape), _inputs(mod)
+    unknown = [name for name in sizes[0] if name not in {info.name for info in described}]
+    if unknown:
+        raise InvalidArgument(
+            "--shape names no input of the model",
+            expected=", ".join(info.name for info in described),
+            found=", ".join(unknown),
+        )
+    inputs = [list(random_inputs(described, shapes).values()) for shapes in sizes]
     database = weft.tune.JSONDatabase(output)
     with _shown(model.name, seconds) as report:
         result = weft.relax.tune_relax(mod, target=target, database=database, max_trials_global=trials, inputs=inputs,

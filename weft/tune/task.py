@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ _MARGIN = 0.97
 _BATCH = 6
 """Candidates of a kernel that are compiled together and measured one after another."""
 
-_PATIENCE = 16
+_PATIENCE = 10
 """After so many candidates without a gain a kernel is worth a third of what it was."""
 
 _ROUNDS_AGAIN = 15
@@ -71,6 +72,7 @@ class Task:
         self.record: TuningRecord | None = None
         self.search: Search | DrawnSearch | None = None
         self.stale = 0
+        self.seconds: float | None = None  # a candidate takes
         self.failure = ""
 
     def open(self, database: Database, hardware: Hardware, target: Any) -> None:
@@ -98,10 +100,9 @@ class Task:
         """The time in a run of the model with the best candidate."""
         return self.us / (self.record.gain if self.record is not None else 1.0)
 
-    @property
-    def worth(self) -> float:
-        """How much more is to be expected of the kernel."""
-        return self.tuned_us * math.exp(-self.stale / _PATIENCE)
+    def worth(self, seconds: float) -> float:
+        """How much more is to be expected of a second spent on the kernel, where others take `seconds` a candidate."""
+        return self.tuned_us * math.exp(-self.stale / _PATIENCE) / (self.seconds or seconds)
 
 
 class Progress(NamedTuple):
@@ -235,7 +236,11 @@ def tune_tasks(
             if not waiting:
                 break
             count = _BATCH if max_trials is None else min(_BATCH, max_trials - run.measured)
-            run.batch(max(waiting, key=lambda t: t.worth), count, deadline)
+            known = [t.seconds for t in tasks if t.seconds is not None]
+            usual = statistics.median(known) if known else 1.0
+            task, begin = max(waiting, key=lambda t: t.worth(usual)), time.monotonic()
+            run.batch(task, count, deadline)
+            task.seconds = max(0.05, (time.monotonic() - begin) / count)
     finally:
         if owned:
             measurer.__exit__()
