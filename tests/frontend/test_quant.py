@@ -1,0 +1,155 @@
+"""Quantised operators beside ONNX Runtime, and that all their forms reach kernels of bytes."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import weft
+from weft.error import ModelImportError
+from weft.frontend.onnx import from_onnx
+from weft.ir import Call, walk
+from weft.target import Target
+from weft.tir import PrimFunc
+
+RNG = np.random.default_rng(5)
+ELEMENT = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8,
+           "int32": TensorProto.INT32}  # fmt: skip
+
+
+def model(nodes, inputs, outputs, weights):
+    infos = [[helper.make_tensor_value_info(n, ELEMENT[d], s) for n, (d, s) in v.items()] for v in (inputs, outputs)]
+    initializers = [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items()]
+    graph = helper.make_graph(nodes, "test", *infos, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def compare(proto, feeds, step=0.0):
+    """Every output of Weft and of ONNX Runtime, equal but for `step`."""
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)
+    for got, want in zip(weft.Session(proto).run(feeds), expected, strict=True):
+        assert got.dtype == want.dtype.name
+        assert np.abs(got.numpy().astype(np.float64) - want.astype(np.float64)).max() <= step
+
+
+def uses_dots(proto):
+    """Whether the kernels multiply groups of bytes by one instruction."""
+    target = Target("llvm")
+    mod = weft.relax.get_pipeline("default", target)(from_onnx(proto))
+    texts = [
+        weft.target.get_source(weft.tir.schedule.default_schedule(f, target), target, "asm")
+        for _, f in mod.items()
+        if isinstance(f, PrimFunc)
+    ]
+    return any("vpdpbusd" in t for t in texts)
+
+
+def has_dots():
+    return any(f[0] == "uint8" for f in Target("llvm").dot_forms)
+
+
+def qlinear_conv(dtype, x_zero, w_zero=0):
+    info = np.iinfo(dtype)
+    weights = {
+        "xs": np.float32(0.04), "xz": np.array(x_zero, dtype), "ws": RNG.uniform(0.005, 0.02, 24).astype(np.float32),
+        "w": RNG.integers(-127, 128, (24, 5, 3, 3)).astype(np.int8), "wz": np.full(24, w_zero, np.int8),
+        "ys": np.float32(0.3), "yz": np.array((info.min + info.max + 1) // 2, dtype),
+        "b": RNG.integers(-900, 900, 24).astype(np.int32),
+    }  # fmt: skip
+    inputs = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    node = helper.make_node("QLinearConv", inputs, ["y"], pads=[1, 1, 1, 1], strides=[1, 2])
+    shape = ["n", 5, 9, 8]
+    proto = model([node], {"x": (dtype, shape)}, {"y": (dtype, None)}, weights)
+    return proto, {"x": RNG.integers(info.min, info.max + 1, (2, 5, 9, 8)).astype(dtype)}
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("uint8", 131), ("int8", -128), ("int8", 3)])
+def test_qlinear_conv(dtype, zero):
+    proto, feeds = qlinear_conv(dtype, zero)
+    compare(proto, feeds, 1)
+    assert not has_dots() or uses_dots(proto)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_qlinear_matmul(dtype):
+    info = np.iinfo(dtype)
+    weights = {
+        "as": np.float32(0.02), "az": np.array(info.min + 120, dtype), "bs": np.float32(0.01), "bz": np.int8(0),
+        "b": RNG.integers(-127, 128, (33, 40)).astype(np.int8), "ys": np.float32(0.05),
+        "yz": np.array(info.min + 128, dtype),
+    }  # fmt: skip
+    node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"])
+    proto = model([node], {"a": (dtype, ["n", 33])}, {"y": (dtype, None)}, weights)
+    compare(proto, {"a": RNG.integers(info.min, info.max + 1, (7, 33)).astype(dtype)}, 1)
+    assert not has_dots() or uses_dots(proto)
+
+
+@pytest.mark.parametrize("b_zero", [0, 9])
+@pytest.mark.parametrize("b_dtype", ["int8", "uint8"])
+def test_dynamically_quantised_products(b_zero, b_dtype):
+    info = np.iinfo(b_dtype)
+    weights = {
+        "b": RNG.integers(info.min, info.max + 1, (50, 37)).astype(b_dtype), "bz": np.array(b_zero, b_dtype),
+        "bs": np.float32(0.01),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "b", "z", "bz"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["s", "bs"], ["unit"]),
+        helper.make_node("Mul", ["f", "unit"], ["y"]),
+    ]
+    proto = model(nodes, {"x": ("float32", ["n", 50])}, {"y": ("float32", None), "sums": ("int32", None)}, weights)
+    expected = {"x": RNG.standard_normal((6, 50)).astype(np.float32)}
+    sums = onnxruntime.InferenceSession(proto.SerializeToString()).run(["sums"], expected)[0]
+    found = {i.name: v.numpy() for i, v in zip(*_outputs(proto, expected), strict=True)}
+    np.testing.assert_array_equal(found["sums"], sums)
+    assert not has_dots() or uses_dots(proto)
+
+
+def _outputs(proto, feeds):
+    session = weft.Session(proto)
+    return session.outputs, session.run(feeds)
+
+
+@pytest.mark.parametrize("x_dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 77])
+def test_conv_integer(x_dtype, zero):
+    info = np.iinfo(x_dtype)
+    x = RNG.integers(info.min, info.max + 1, (1, 6, 7, 7)).astype(x_dtype)
+    w = RNG.integers(-127, 128, (18, 6, 3, 3)).astype(np.int8)
+    weights = {"w": w, "xz": np.array(zero, x_dtype)}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1, 1, 1, 1])
+    proto = model([node], {"x": (x_dtype, [1, 6, 7, 7])}, {"y": ("int32", None)}, weights)
+    padded = np.pad(x.astype(np.int32) - zero, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    np.testing.assert_array_equal(
+        weft.Session(proto).run({"x": x})[0].numpy(), np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int32))
+    )
+    assert not has_dots() or uses_dots(proto)
+
+
+def test_weights_of_qdq_models_stay_bytes():
+    weights = {
+        "xs": np.float32(0.05), "xz": np.uint8(128), "w": RNG.integers(-127, 128, (40, 48)).astype(np.int8),
+        "ws": RNG.uniform(0.001, 0.01, 48).astype(np.float32), "wz": np.zeros(48, np.int8),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=1),
+        helper.make_node("MatMul", ["d", "dw"], ["y"]),
+    ]
+    proto = model(nodes, {"x": ("float32", ["n", 40])}, {"y": ("float32", None)}, weights)
+    compare(proto, {"x": RNG.standard_normal((5, 40)).astype(np.float32)}, 1e-4)
+    if has_dots():
+        mod = weft.relax.get_pipeline("default", Target("llvm"))(from_onnx(proto))
+        large = [a for n in walk(mod["main"]) if isinstance(n, Call) for a in n.args if hasattr(a, "data")]
+        assert not any(a.data.dtype == "float32" and np.prod(a.data.shape) > 48 for a in large)
+
+
+def test_types_that_nothing_is_quantised_to():
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    weights = {"s": np.float32(1), "z": np.int32(0)}
+    with pytest.raises(ModelImportError):
+        from_onnx(model([node], {"x": ("float32", [4])}, {"y": ("int32", [4])}, weights))
