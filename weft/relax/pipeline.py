@@ -53,6 +53,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),
+        t.reshape_before_slice(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         t.fuse_ops(),

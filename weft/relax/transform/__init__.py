@@ -31,6 +31,7 @@ from weft.relax.transform.model_params import bundle_model_params, lazy_transfor
 from weft.relax.transform.normalize import normalize
 from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
+from weft.relax.transform.reshape_before_slice import reshape_before_slice
 from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices
@@ -72,6 +73,7 @@ RealizeVDevice = realize_vdevice
 RemovePurityChecking = remove_purity_checking
 RemoveUnusedOutputs = remove_unused_outputs
 RemoveUnusedParameters = remove_unused_parameters
+ReshapeBeforeSlice = reshape_before_slice
 RewriteDataflowReshape = rewrite_dataflow_reshape
 ScheduleTIR = schedule_tir
 SplitToSlices = split_to_slices

@@ -35,6 +35,7 @@ def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = Fals
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 return x
+
     Parameters
     ----------
         ``whole_attention``: leaves attention of float32 heads of constant size, for targets that have a kernel for it.
