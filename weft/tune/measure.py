@@ -287,4 +287,4 @@ def _built(process: Process, request: Mapping[str, Any]) -> Built:
     return Built(reply["state"], reply.get("code"), reply["mark"], reply.get("why", ""))
 
 
-_STATES = {WorkerCrashed: "crashed", WorkerHung: "hung"}
+_STATES: dict[type[WorkerError], str] = {WorkerCrashed: "crashed", WorkerHung: "hung"}
