@@ -92,6 +92,31 @@ def test_bfloat16(m, n, k):
     np.testing.assert_allclose(found, np.maximum(exact + bias, 0), atol=1e-5 * k**0.5)
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 32, 32), (33, 40, 96), (300, 64, 128)])
+def test_pairs_in_panels_are_read_where_they_lie(m, n, k):
+    a, b, _, exact = operands(m, n, k, dtype="bfloat16")
+    x, w = te.placeholder((m, k), "bfloat16", name="A"), te.placeholder(w_shape(n, k), "bfloat16", name="B")
+    r = te.reduce_axis((0, k), name="r")
+
+    def element(i, j):
+        right = w[j // 32, r // 2, (j % 32) * 2 + r % 2]
+        return te.sum(cast("float32", x[i, r]) * cast("float32", right), r)
+
+    func = scheduled(te.create_prim_func([x, w, te.compute((m, n), element, name="C")]), amx.target("-num-cores=2"))
+    assert "C_columns" not in str(func)
+    packed = np.zeros((k, -(-n // 32) * 32), b.dtype)
+    packed[:, :n] = b
+    packed = np.ascontiguousarray(packed.reshape(k // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, k))
+    found = np.full((m, n), np.nan, np.float32)
+    weft.build(func, amx.target())(a, packed, found)
+    np.testing.assert_allclose(found, exact, atol=1e-5 * k**0.5)
+
+
+def w_shape(n: int, k: int) -> tuple[int, int, int]:
+    """The shape of pairs in panels of 32 columns."""
+    return -(-n // 32), k // 2, 64
+
+
 def test_batches_are_rows_and_the_result_may_be_an_output():
     a, b, _, exact = operands(20, 64, 64, batch=(3, 2))
     func = scheduled(product(20, 64, 64, batch=(3, 2), epilogue=False), amx.target("-num-cores=2"))

@@ -74,11 +74,10 @@ _LANES = 16
 _SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which parts of both operands are multiplied, small products first; each loads one operand anew."""
 
-_ROWS_BYTES = 1 << 20
+_ROWS_BYTES = 5 << 18
 """Packed rows that stay in the second-level cache while columns stream by."""
 
 _PRODUCT_CYCLES, _FMA_PER_CYCLE, _PACK_CYCLES, _GAIN = 16.0, 32 * 0.8, 0.7, 0.85
-_LIKELY_ROWS = 128
 
 
 class _Problem(NamedTuple):
@@ -107,11 +106,11 @@ class _Problem(NamedTuple):
     def order(self) -> tuple[tuple[int, int], ...]:
         return _SPLIT_ORDER if self.parts == 3 else ((0, 0),)
 
-    def left(self, row: PrimExpr, k: PrimExpr) -> PrimExpr:
+    def left(self, row: PrimExpr, k: PrimExpr) -> BufferLoad:
         """An element of the first operand."""
         return substitute(self.c.a, self.places(row, k))
 
-    def right(self, k: PrimExpr, column: PrimExpr) -> PrimExpr:
+    def right(self, k: PrimExpr, column: PrimExpr) -> BufferLoad:
         """An element of the second operand."""
         vector = self.c.vector
         return substitute(self.c.b, {vector: cast(vector.dtype, column), **self.places(int64(0), k)})
@@ -132,7 +131,7 @@ def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
     """
     rv = BlockRV(name)
     problem = _problem(ctx, rv)
-    if not ctx.choose("matrix_tiles", (True, False), _pays(problem)):
+    if not ctx.choose("matrix_tiles", (True, False), _pays(problem, _are_words(problem))):
         raise ScheduleError("matrix tiles: too small to gain")
     sink, loop_of = attach_epilogue(ctx, rv)
     found = contraction_of(ctx.block(rv))
@@ -170,14 +169,31 @@ def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
     )
 
 
-def _pays(p: _Problem) -> bool:
-    """Estimate the cycles of both ways; unknown rows are taken as some."""
-    rows = as_int(p.rows) or _LIKELY_ROWS
-    if rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
+def _pays(p: _Problem, words: bool) -> bool:
+    """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for."""
+    rows = as_int(p.rows)
+    if rows is None or rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
         return False
     tiles = 4 * -(-rows // _SIDE) * p.column_tiles * p.steps
-    cycles = tiles * len(p.order) * _PRODUCT_CYCLES + _PACK_CYCLES * p.parts / 3 * p.depth * (rows + p.columns)
+    packed = rows if words else rows + p.columns
+    cycles = tiles * len(p.order) * _PRODUCT_CYCLES + _PACK_CYCLES * p.parts / 3 * p.depth * packed
     return cycles < _GAIN * rows * p.columns * p.depth / (_FMA_PER_CYCLE * (1 if p.parts == 3 else 2))
+
+
+def _are_words(p: _Problem) -> bool:
+    """Whether the second operand already lies as tiles read it: pairs of summands side by side, 32 columns a row."""
+    if p.parts > 1 or p.depth % _STEP:
+        return False
+    panel, pair, lane, odd = (Var(n, "int64") for n in ("panel", "pair", "lane", "odd"))
+    analyzer = Analyzer()
+    for v, n in ((panel, p.column_tiles), (pair, p.depth // 2), (lane, _SIDE), (odd, 2)):
+        analyzer.bind(v, Range.from_min_extent(int64(0), int64(n)))
+    load = p.right(pair * int64(2) + odd, panel * int64(_SIDE) + lane)
+    place: PrimExpr = int64(0)
+    for i, d in zip(load.indices, load.buffer.shape, strict=True):
+        place = place * cast("int64", d) + cast("int64", i)
+    wanted = ((panel * int64(p.depth // 2) + pair) * int64(_SIDE) + lane) * int64(2) + odd
+    return not load.buffer.strides and analyzer.can_prove_equal(place, wanted)
 
 
 def _unravel(variables: Sequence[Var], extents: dict[Var, PrimExpr], flat: PrimExpr) -> dict[Var, PrimExpr]:
@@ -244,40 +260,43 @@ class _Tiles:
     def __init__(self, ctx: RuleContext, rv: BlockRV, problem: _Problem) -> None:
         self.ctx, self.sch, self.rv, self.p = ctx, ctx.sch, rv, problem
         p, name = problem, rv.name
-        parts, dtype = int64(p.parts), str(p.c.a.dtype)
+        parts = int64(p.parts)
         self.guarded = p.parts > 1
+        self.words = _are_words(p)
+        self.together = self._row_tiles_together()
+        self.own_columns = not self.words and self.together == as_int(p.row_tiles)  # each task packs what it reads
+        panels = 1 if self.own_columns else p.column_tiles
         steps, two, rows, lanes = int64(p.steps), int64(2), int64(TILE_ROWS), int64(_LANES)
         self.left = _buffer(f"{name}_rows", (p.row_tiles, steps, parts, two, rows, int64(_STEP)), "bfloat16")
-        self.right = _buffer(f"{name}_columns", (int64(p.column_tiles), steps, parts, two, rows, lanes), "uint32")
+        self.right = _buffer(f"{name}_columns", (int64(panels), steps, parts, two, rows, lanes), "uint32")
         self.odd_rows = _buffer(f"{name}_odd_rows", (p.row_tiles,), "int32")
-        self.odd_columns = _buffer(f"{name}_odd_columns", (int64(p.column_tiles),), "int32")
-        assert dtype in ("float32", "bfloat16")
+        self.odd_columns = _buffer(f"{name}_odd_columns", (int64(panels),), "int32")
 
     def build(self, sink: BlockRV, loop_of: dict[Var, LoopRV]) -> set[str]:
         """Replace the contraction and its epilogue by packing and tile products."""
         state, p = self.sch.state, self.p
         realize = state.realize(sink.name)
         sums = self.ctx.block(self.rv).writes[0].buffer
-        odd = [self.odd_rows, self.odd_columns] if self.guarded else []
         epilogue = realize.block
         others = [r for r in epilogue.reads if r.buffer is not sums]
         body = self._products(epilogue, realize, loop_of, sums)
         operands = [_whole(p.c.a.buffer), _whole(p.c.b.buffer)]
-        packed = [_whole(b) for b in (self.left, self.right, *odd)]
+        left = [self.left, *([self.odd_rows] if self.guarded else [])]
+        right = [] if self.words or self.own_columns else [self.right, *([self.odd_columns] if self.guarded else [])]
+        packed = [_whole(b) for b in (*left, *right)]
         writes = tuple(_whole(w.buffer) for w in epilogue.writes)
         reads = (*operands, *packed, *[_whole(r.buffer) for r in others])
         names = [state.fresh_name(f"{self.rv.name}_{what}") for what in ("rows", "columns", "tiles")]
-        blocks = [
-            Block((), (operands[0],), (packed[0], *packed[2:3]), names[0], self._pack_rows()),
-            Block((), (operands[1],), (packed[1], *packed[3:4]), names[1], self._pack_columns()),
-            Block((), reads, writes, names[2], body),
-        ]
+        blocks = [Block((), (operands[0],), tuple(packed[: len(left)]), names[0], self._pack_rows())]
+        if right:
+            blocks.append(Block((), (operands[1],), tuple(packed[len(left) :]), names[1], self._pack_columns()))
+        blocks.append(Block((), reads, writes, names[2], body))
         anchor_top = top_child(state.root, state.path_to_block(self.rv.name))
         state.remove(anchor_top)
         sink_top = top_child(state.root, state.path_to_block(sink.name))
         state.replace(sink_top, seq(*[BlockRealize((), TRUE, b) for b in blocks]))
         state.dealloc(sums)
-        state.alloc(state.root, self.left, self.right, *odd)
+        state.alloc(state.root, *left, *right)
         return {self.rv.name, sink.name, *names}
 
     # --- packing ---
@@ -324,16 +343,19 @@ class _Tiles:
         m = as_int(self.p.rows)
         return None if m is not None and m % _SIDE == 0 else tile * int64(_SIDE) + r < self.p.rows
 
-    def _pack_columns(self) -> Stmt:
-        """Copy the second operand: pairs of summands as words, 16 columns of 16 pairs one after another."""
+    def _pack_columns(self, only: PrimExpr | None = None) -> Stmt:
+        """Copy the second operand: pairs of summands as words, 16 columns of 16 pairs one after another.
+
+        Either all of it or, where a task packs its own, only some 32 columns.
+        """
         p = self.p
         odd = _buffer("odd", (int64(_SIDE),), "int32", "local")
         zero = FloatImm(str(p.c.b.dtype), 0.0)
 
         def element(tile: Var, step: Var, pair: Var, lane: PrimExpr) -> Stmt:
-            column, k = tile * int64(_SIDE) + lane, step * int64(_STEP) + pair * int64(2)
+            column, k = (tile if only is None else only) * int64(_SIDE) + lane, step * int64(_STEP) + pair * int64(2)
             at = (floordiv(lane, int64(_LANES)), pair, floormod(lane, int64(_LANES)))
-            x = [p.right(k, column), p.right(k + int64(1), column)]
+            x: list[PrimExpr] = [p.right(k, column), p.right(k + int64(1), column)]
             if p.depth % 2:
                 x[1] = CallIntrin(x[1].dtype, Op.get("tir.if_then_else"), (k + int64(1) < int64(p.depth), x[1], zero))
 
@@ -371,8 +393,8 @@ class _Tiles:
             pairs = _loop("step", p.steps, lambda s: _loop("pair", TILE_ROWS, lambda i: one_pair(tile, s, i)))
             return self._noting(pairs, odd, self.odd_columns, tile)
 
-        kind = ForKind.PARALLEL if self.ctx.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
-        return _loop("tile", p.column_tiles, one_tile, kind)
+        kind = ForKind.PARALLEL if only is None and self.ctx.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
+        return _loop("tile", p.column_tiles if only is None else 1, one_tile, kind)
 
     def _noting(self, body: Stmt, odd: Buffer, noted: Buffer, tile: Var) -> Stmt:
         """Put around the packing of a tile what notes numbers that have no parts."""
@@ -390,9 +412,7 @@ class _Tiles:
 
     def _products(self, epilogue: Block, realize: BlockRealize, loop_of: dict[Var, LoopRV], sums: Buffer) -> Stmt:
         """Multiply: tasks of some row tiles by 32 columns, each with the epilogue."""
-        p = self.p
-        together = self._row_tiles_together()
-        m = as_int(p.row_tiles)
+        p, together, m = self.p, self.together, as_int(self.p.row_tiles)
         groups = p.row_tiles if together == 1 else floordiv(p.row_tiles + int64(together - 1), int64(together))
         columns = int64(p.column_tiles)
 
@@ -410,7 +430,11 @@ class _Tiles:
                 return _when(exists, AllocBuffer(local, body))
 
             shapes = [TILE_ROWS, TILE_BYTES] * 8
-            return seq(tile_intrinsic("configure", *shapes), _loop("i", together, rows), tile_intrinsic("release"))
+            body = seq(tile_intrinsic("configure", *shapes), _loop("i", together, rows), tile_intrinsic("release"))
+            if not self.own_columns:
+                return body
+            body = AllocBuffer(self.right, seq(self._pack_columns(column), body))
+            return AllocBuffer(self.odd_columns, body) if self.guarded else body
 
         total = groups * columns
         known = as_int(Analyzer().simplify(total))
@@ -424,7 +448,7 @@ class _Tiles:
         m = as_int(p.row_tiles)
         if m is None:
             return min(most, 4)
-        while most > 1 and -(-m // most) * p.column_tiles < 4 * self.ctx.cores:
+        while most > 1 and m > 1 and -(-m // most) * p.column_tiles < 4 * self.ctx.cores:
             most -= 1
         return max((n for n in range(1, min(m, most) + 1) if m % n == 0 and 2 * n > min(m, most)), default=min(m, most))
 
@@ -433,7 +457,8 @@ class _Tiles:
         fast = self._stretches(tile, column, local)
         if not self.guarded:
             return fast
-        odd = bitwise_or(BufferLoad(self.odd_rows, (tile,)), BufferLoad(self.odd_columns, (column,)))
+        panel = int64(0) if self.own_columns else column
+        odd = bitwise_or(BufferLoad(self.odd_rows, (tile,)), BufferLoad(self.odd_columns, (panel,)))
         return IfThenElse(odd == const(0, "int32"), fast, self._as_written(tile, column, local))
 
     def _stretches(self, tile: PrimExpr, column: PrimExpr, local: Buffer) -> Stmt:
@@ -462,6 +487,13 @@ class _Tiles:
         """Multiply a stretch of the sum: the small products of all steps, then the large ones."""
         stride = int64(TILE_BYTES)
 
+        def right(s: PrimExpr, part: int, h: int) -> Stmt:
+            if not self.words:
+                panel = int64(0) if self.own_columns else column
+                return tile_intrinsic("load", 6 + h, _address(self.right, panel, s, part, h, 0, 0), stride)
+            load = self.p.right(s * int64(_STEP), column * int64(_SIDE) + int64(h * _LANES))
+            return tile_intrinsic("load", 6 + h, _address(load.buffer, *load.indices), int64(2 * TILE_BYTES))
+
         def step(s: PrimExpr, order: Sequence[tuple[int, int]]) -> Stmt:
             body: list[Stmt] = []
             held: tuple[int, int] = (-1, -1)
@@ -472,8 +504,7 @@ class _Tiles:
                         body.append(tile_intrinsic("load", 4 + h, address, stride))
                 for h in (0, 1):
                     if b != held[1]:
-                        address = _address(self.right, column, s, b, h, 0, 0)
-                        body.append(tile_intrinsic("load", 6 + h, address, stride))
+                        body.append(right(s, b, h))
                 held = (a, b)
                 body += [tile_intrinsic("dot", "bf16", 2 * i + j, 4 + i, 6 + j) for i in (0, 1) for j in (0, 1)]
             return seq(*body)
