@@ -100,7 +100,7 @@ class Target:
     ----------
     target : str, mapping or Target
         ``"llvm"``, ``"llvm -mcpu=haswell -mattr=+avx2,-avx512f -mtriple=aarch64-linux-gnu"``, ``{"kind": "llvm",
-        "mcpu": ...}``.
+        "mcpu": ...}``. ``-matrix-tiles=off`` computes products without matrix tiles (AMX) where there are some.
     host : str or Target, optional
         The target of host code, for kinds of devices.
 
@@ -300,6 +300,8 @@ def _check_values(kind: str, attrs: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"option '-{name}' of target '{kind}' has no value", expected=f"-{name}=value")
         if name in _NUMBERS and not str(value).isdigit():
             raise InvalidArgument(f"option '-{name}' of target '{kind}' is a number", found=repr(value))
+        if name == "matrix-tiles" and value not in ("on", "off"):
+            raise InvalidArgument("option '-matrix-tiles' of target 'llvm' is on or off", found=repr(value))
 
 
 def _check_nvptx(attrs: Mapping[str, Any]) -> None:
