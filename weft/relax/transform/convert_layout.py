@@ -37,7 +37,7 @@ from weft.ir import (
     substitute,
     walk,
 )
-from weft.op import Fusion, get_op_def
+from weft.op import Fusion, get_op_def, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
@@ -307,8 +307,13 @@ def _conv2d_transpose(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         return s.bind_phased(product_of_blocks(pixels, base, kernel, bb), bb)
     flat = kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel), 1, 1)
     panel = _panel(s, len(flat))
-    new = Attrs.of(data_layout="NHWC", out_layout="NHWC", kernel_layout=f"OHWI{panel}o", channels=len(flat))
-    value = bb.emit(Call(Op.get("relax.nn.conv2d"), (pixels, constant(pack_conv_weight(flat, panel))), new))
+    packed = constant(pack_conv_weight(flat, panel))
+    convolve = make_call("nn.conv2d")
+    value = bb.emit(
+        convolve(
+            pixels, packed, data_layout="NHWC", out_layout="NHWC", kernel_layout=f"OHWI{panel}o", channels=len(flat)
+        )
+    )
     return s.bind_phased(Phased(value, base, size, kernel.shape[1], together=True), bb)
 
 
@@ -400,7 +405,7 @@ def _matmul(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     array = weight.data.numpy()
     n = array.shape[1]
     panel = s.panel if n >= s.panel else _round_up(n, 16)
-    attrs = Attrs.of(n=n) if group == 1 else Attrs.of(n=n, group=group, out_dtype=call.attrs.get("out_dtype", ""))
+    attrs = Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     packed = constant(pack_matmul_weight(array, panel, group))
     return _Kept(Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, constant, shape_expr
+from weft.op import make_call
 from weft.runtime import aligned
 
 __all__ = ["Phased", "product_of_blocks"]
@@ -61,5 +62,5 @@ def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, PrimExpr, PrimExpr], k
     c, channels, rows, columns = kernel.shape
     weight = aligned(kernel.transpose(2, 0, 3, 1).reshape(rows, c, columns * channels))
     apart = bb.emit(_reshape(pixels, (n, h, 1, w, c)))
-    value = bb.emit(Call(Op.get("relax.matmul"), (apart, constant(weight)), Attrs.of(out_dtype="")))
+    value = bb.emit(make_call("matmul")(apart, constant(weight)))
     return Phased(value, base, (rows, columns), channels, together=False)

@@ -121,8 +121,9 @@ class _Depthwise:
         """
         sch = self.sch
         n = self.ctx.constant(column)
-        whole = n is None or n <= self.lanes or n % self.lanes == 0
-        pieces = [column] if whole else sch.loop_partition(column, [n // self.lanes * self.lanes, None])
+        pieces = [column]
+        if n is not None and n > self.lanes and n % self.lanes:
+            pieces = sch.loop_partition(column, [n // self.lanes * self.lanes, None])
         result = []
         for piece in pieces:
             block = sink if len(pieces) == 1 else sch.get_child_blocks(piece)[0]
