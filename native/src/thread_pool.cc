@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +35,14 @@ namespace {
 constexpr int kMaxThreads = 256;
 constexpr int kChunksPerThread = 16;
 constexpr int kSpinRounds = 2000;  // about 40 us of `pause` on current x86
+
+// Light loops, a microsecond or two of work, are shared with workers that are awake, which costs 0.3 us. To wake one
+// costs more than it gives, unless such loops keep coming while it would be spinning anyway.
+constexpr int64_t kLightGapNs = 20000;  // light loops further apart do not keep coming
+constexpr int kLightStreak = 32;        // after so many that do, sleeping workers are woken
+constexpr int kHeldUp = 64;             // light loops on one thread after one that waited for a worker without a CPU,
+constexpr int kHeldUpMost = 1 << 16;    // four times as many each time, up to this,
+constexpr int kCalm = 1 << 13;          // unless so many were shared in between
 
 inline void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -140,8 +149,15 @@ class ThreadPool {
 
   int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
     int threads = size();
+    bool light = grain < 0;
+    grain = light ? -grain : grain < 1 ? 1 : grain;
     bool free = false;
     if (extent < 2 * grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
+      return body(0, extent, ctx);
+    }
+    bool wake = !light;
+    if (light && !worth_sharing(&wake)) {
+      busy_.store(false, std::memory_order_release);
       return body(0, extent, ctx);
     }
     int parts = job_.cut(body, ctx, extent, grain, threads);
@@ -152,7 +168,7 @@ class ThreadPool {
     job_.backwards = (generation & 1) != 0;
     state_.store(generation << 32 | kOpen, std::memory_order_seq_cst);
     signal_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, parts - 1);
+    if (wake && sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, parts - 1);
 
     in_parallel = true;
     work(0);
@@ -160,6 +176,7 @@ class ThreadPool {
 
     uint64_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     for (int spin = 0; (state & kInside) != 0; ++spin) {
+      if (light && spin == kSpinRounds) back_off();
       if (spin < kSpinRounds * 8) {
         cpu_relax();
       } else {
@@ -239,6 +256,30 @@ class ThreadPool {
   };
 
   ThreadPool() : size_(default_threads()) {}
+
+  // Whether to share a light loop, and in `wake` whether to wake workers for it.
+  bool worth_sharing(bool* wake) {
+    if (held_up_ > 0) {
+      --held_up_;
+      return false;
+    }
+    if (started_ > sleepers_.load(std::memory_order_relaxed)) {
+      if (shared_ < kCalm) ++shared_;
+      return true;
+    }
+    int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    streak_ = now - last_light_ < kLightGapNs ? streak_ + 1 : 0;
+    last_light_ = now;
+    if (streak_ < kLightStreak) return false;
+    streak_ = 0;
+    return *wake = true;
+  }
+
+  void back_off() {
+    pause_ = shared_ == kCalm ? kHeldUp : pause_ < kHeldUpMost ? 4 * pause_ : kHeldUpMost;
+    held_up_ = pause_;
+    shared_ = 0;
+  }
 
   void start_workers(int wanted) {
     while (started_ < wanted) {
@@ -380,7 +421,12 @@ class ThreadPool {
   static ThreadPool* instance_;
   std::atomic<int> size_;
   std::atomic<bool> busy_{false};
-  int started_ = 0;  // guarded by busy_
+  int started_ = 0;  // this and the next five guarded by busy_
+  int held_up_ = 0;  // light loops to run on one thread
+  int pause_ = kHeldUp;
+  int shared_ = kCalm;  // light loops that were shared since one waited
+  int streak_ = 0;   // of light loops while workers slept
+  int64_t last_light_ = 0;
   Worker workers_[kMaxThreads];
   Job job_;
   alignas(64) std::atomic<uint64_t> state_{0};
@@ -395,7 +441,7 @@ ThreadPool* ThreadPool::instance_ = nullptr;
 
 extern "C" int32_t weft_parallel_for(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
   if (extent <= 0) return 0;
-  return weft::ThreadPool::get().run(body, ctx, extent, grain < 1 ? 1 : grain);
+  return weft::ThreadPool::get().run(body, ctx, extent, grain);
 }
 
 extern "C" int32_t weft_num_threads(void) { return weft::ThreadPool::get().size(); }

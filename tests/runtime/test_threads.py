@@ -40,7 +40,7 @@ def threads(request):
 
 
 @pytest.mark.parametrize(
-    ("extent", "grain"), [(0, 1), (1, 1), (7, 1), (1000, 1), (1000, 100), (1000, 999), (10, 1000), (5, 0)]
+    ("extent", "grain"), [(0, 1), (1, 1), (7, 1), (1000, 1), (1000, 100), (1000, 999), (10, 1000), (5, 0), (1000, -100)]
 )
 def test_every_iteration_once(threads, extent, grain):
     pieces = covered(extent, grain)
@@ -93,6 +93,41 @@ def test_what_a_slow_thread_leaves_is_done_by_others():
 
     assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
     assert done[True] + done[False] == 120 and done[True] >= 100
+    set_num_threads(0)
+
+
+def light_loop(seconds):
+    """The number of threads that a light loop ran on, with pieces that take this long."""
+    seen = set()
+
+    @BODY
+    def body(begin, end, _ctx):
+        seen.add(threading.get_ident())
+        time.sleep(seconds)
+        return 0
+
+    assert LIBRARY.weft_parallel_for(body, None, 8, -2) == 0
+    return len(seen)
+
+
+def test_a_light_loop_wakes_nobody():
+    set_num_threads(2)
+    covered(1000, 1)
+    time.sleep(0.3)
+    assert light_loop(0.001) == 1
+    set_num_threads(0)
+
+
+def test_light_loops_that_keep_coming_are_shared():
+    set_num_threads(2)
+    nothing, end = BODY(lambda begin, end, ctx: 0), time.monotonic() + 20
+    while time.monotonic() < end:  # on a busy machine they may not keep coming
+        for _ in range(100):
+            LIBRARY.weft_parallel_for(nothing, None, 8, -2)
+        if light_loop(0.001) == 2:
+            break
+    else:
+        pytest.fail("light loops were never shared")
     set_num_threads(0)
 
 

@@ -193,12 +193,13 @@ def test_work_that_is_not_worth_a_thread():
         body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), ForKind.PARALLEL, **notes)
         return int(
             re.search(
-                r"weft.parallel_for\(ptr @main_impl.*, i64 (\d+)\)\n", get_source(function([x], body), "llvm", "ll")
+                r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", get_source(function([x], body), "llvm", "ll")
             )[1]
         )
 
     assert grain() > 1000
     assert grain(pragma_grain=7) == 7
+    assert grain(pragma_grain=-7) == -7  # a light loop
 
 
 def test_masks_of_constant_vectors():

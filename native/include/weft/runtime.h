@@ -33,7 +33,10 @@ typedef int32_t (*weft_parallel_body)(int64_t begin, int64_t end, void* ctx);
 /*!
  * \brief Run body over [0, extent) on the thread pool, in pieces of at least grain iterations.
  *
- * Runs inline when extent <= grain, when the pool has one thread, inside another parallel region, and when another
+ * A negative grain says that the loop is light, hardly worth a thread: pieces have at least -grain iterations, and
+ * sleeping threads are not woken for it unless such loops keep coming.
+ *
+ * Runs inline when extent < 2 * grain, when the pool has one thread, inside another parallel region, and when another
  * thread is using the pool. Returns the first nonzero code of a body, with that body's error raised in the caller.
  */
 WEFT_API int32_t weft_parallel_for(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain);

@@ -147,11 +147,11 @@ def _task_function(
 def _grain(node: For) -> PrimExpr:
     """The least number of iterations of a piece.
 
-    What the loop is annotated with, else enough of them for ``_MIN_TASK``.
+    What the loop is annotated with (negative for light loops, as the runtime takes it), else enough for ``_MIN_TASK``.
     """
     known = as_int(node.annotations.get("pragma_grain"))
     if known is not None:
-        return int64(max(known, 1))
+        return int64(known or 1)
     work = _WORK(node.body, {id(node.loop_var)})
     if isinstance(work, IntImm):
         return int64(max(1, _MIN_TASK // max(work.value, 1)))

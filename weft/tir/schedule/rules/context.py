@@ -105,13 +105,15 @@ class RuleContext:
             return None
         return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
-    def parallel(self, loop: LoopRV, work: int | None) -> None:
+    def parallel(self, loop: LoopRV, work: int | None, light: int | None = None) -> None:
         """Run a loop on the pool in tasks of at least ``MIN_TASK``; not at all where everything is one task.
 
         Parameters
         ----------
         work : int or None
             The cost of one iteration; None where it is symbolic (taken as large).
+        light : int, optional
+            The least task of a loop that is too little for that, to be shared with threads that are awake.
         """
         n = self.constant(loop)
         if self.cores < 2 or (n is not None and n < 2):
@@ -119,7 +121,12 @@ class RuleContext:
         scale = self.choose(
             "tasks", _TASK_SCALES if n is None or work is None or n * work < _LARGE else _TASK_SCALES[:3], 1
         )
-        if scale == 0 or (n is not None and work is not None and n * work < 2 * MIN_TASK * scale):
+        if scale == 0:
+            return
+        if n is not None and work is not None and n * work < 2 * MIN_TASK * scale:
+            if light is not None and n * work >= 2 * light:
+                self.sch.parallel(loop)
+                self.sch.annotate(loop, "pragma_grain", -max(1, light // work))
             return
         self.sch.parallel(loop)
         grain = 1 if work is None else max(1, int(MIN_TASK * scale) // max(work, 1))

@@ -44,6 +44,9 @@ _SUMS = 8
 _FROM_MEMORY = 1 << 20
 """Size of packed weights from which on nearer caches have lost them when they are used again."""
 
+_LIGHT_TASK = 3072
+"""Work of a task of such a product, some 100 KB of weights, that a thread which is awake does in half a microsecond."""
+
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
 
@@ -255,7 +258,7 @@ class _Product:
             sch.reorder(*order, row_inner, column_inner)
             tiles = ctx.fuse(order)
             assert tiles is not None
-            ctx.parallel(tiles, work)
+            ctx.parallel(tiles, work, _LIGHT_TASK if self.streamed else None)
             return [(sink, tiles, parts[0])]
         pieces = sch.loop_partition(row, [p.length for p in parts])
         result = []
