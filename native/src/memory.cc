@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -36,7 +37,15 @@ inline int class_of(size_t nbytes) {
   return (log - 6) * 4 + static_cast<int>(quarter);
 }
 
+std::atomic<int64_t> system_allocations{0};
+
+void* system_malloc(size_t nbytes) {
+  system_allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(nbytes);
+}
+
 void* system_alloc(size_t nbytes) {
+  system_allocations.fetch_add(1, std::memory_order_relaxed);
   if (nbytes < kMapThreshold) {
     void* data = nullptr;
     return posix_memalign(&data, kAlignment, nbytes) == 0 ? data : nullptr;
@@ -278,7 +287,7 @@ PoolStatistics pool_statistics() {
   Pool& pool = Pool::get();
   std::lock_guard<std::mutex> lock(pool.mutex);
   return {static_cast<int64_t>(pool.live_bytes), static_cast<int64_t>(pool.peak_bytes),
-          static_cast<int64_t>(pool.free_bytes)};
+          static_cast<int64_t>(pool.free_bytes), system_allocations.load(std::memory_order_relaxed)};
 }
 
 void pool_trim() { Pool::get().trim(0); }
@@ -344,7 +353,7 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
     local->storages = local->storages->next;
     --local->n_storages;
   } else {
-    memory = std::malloc(sizeof(StorageObj));
+    memory = system_malloc(sizeof(StorageObj));
     if (memory == nullptr) {
       storage_release(data, actual, device, kind);
       fail("MemoryError", "cannot allocate a storage object");
@@ -413,6 +422,7 @@ static inline TVMFFIObject* make_tensor(TVMFFIObject* owner, void* data, DLDevic
     } else {
       size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
       void* memory = nullptr;  // on its own cache lines: headers are written by the thread that made them
+      system_allocations.fetch_add(1, std::memory_order_relaxed);
       if (posix_memalign(&memory, kAlignment, sizeof(TensorHeader) + extra) != 0) memory = nullptr;
       header = static_cast<TensorHeader*>(memory);
       if (header == nullptr) {
@@ -481,7 +491,7 @@ TVMFFIObject* shape_new(const int64_t* dims, int64_t n) {
     --local->n_shapes;
   } else {
     size_t extra = n > kInlineDims ? sizeof(int64_t) * static_cast<size_t>(n - kInlineDims) : 0;
-    memory = std::malloc(sizeof(ShapeHeader) + extra);
+    memory = system_malloc(sizeof(ShapeHeader) + extra);
     if (memory == nullptr) {
       fail("MemoryError", "cannot allocate a shape of %lld dimensions", static_cast<long long>(n));
       return nullptr;

@@ -68,6 +68,7 @@ int tensor_copy(const DLTensor& from, DLTensor* to);
 
 struct PoolStatistics {
   int64_t live_bytes, peak_bytes, free_bytes;
+  int64_t system_allocations;  // of blocks, headers and shapes that no cache had, since the process began
 };
 PoolStatistics pool_statistics();
 void pool_trim();

@@ -720,7 +720,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.pool_statistics",
            [] {
              PoolStatistics s = pool_statistics();
-             return Array<int64_t>({s.live_bytes, s.peak_bytes, s.free_bytes});
+             return Array<int64_t>({s.live_bytes, s.peak_bytes, s.free_bytes, s.system_allocations});
            })
       .def("weft.pool_trim", pool_trim);
 }
