@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import re
+import resource
 import statistics
 import sys
 import time
@@ -189,6 +190,11 @@ def peak_mb() -> float:
     return int(found[1]) / 1024 if found else float("nan")
 
 
+def children_peak_mb() -> float:
+    """Return the most memory that one of its ended children had resident: where a compiler is a process of its own."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
 def serve(name: str) -> None:
     """Answer requests until the input ends."""
     out = os.fdopen(os.dup(1), "w")
@@ -211,7 +217,7 @@ def serve(name: str) -> None:
             else:
                 assert run is not None
                 answer = {"ms": block(run, feeds, request["seconds"], request["max_passes"])}
-            answer["peak_mb"] = peak_mb()
+            answer["peak_mb"], answer["children_peak_mb"] = peak_mb(), children_peak_mb()
         except Exception as e:  # one that cannot is a row without it
             answer = {"error": f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:200]}
         print(json.dumps(answer), file=out, flush=True)

@@ -207,6 +207,7 @@ def _row(
         "workload": work.name, "precision": work.precision, **{f"{n} ms": medians.get(n, math.nan) for n in PEERS},
         "best peer": best or "none", "ratio": ratio, "must": work.must, "reached": ratio >= work.must,
         "MB": loaded["weft"].get("peak_mb", math.nan),
+        "compiler's": loaded["weft"].get("children_peak_mb", math.nan),  # a process of its own, cold only
         "best peer's": loaded[best]["peak_mb"] if best is not None else math.nan,
         "least": min((loaded[n]["peak_mb"] for n in peers), default=math.nan),
         "compiled in s": loaded["weft"].get("seconds", math.nan), "difference": differences.get("weft", math.nan),

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -216,6 +217,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(root=root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._end = weakref.finalize(self, _end, self._process)
 
     def ask(self, request: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any] | None:
         """Send a request and wait for its answer; None when it failed, or the process did."""
@@ -239,11 +241,16 @@ class _Worker:
 
     def close(self) -> None:
         """End it."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-        self._process.wait()
+        self._end()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # of a process that ended before
+            if pipe is not None:
+                pipe.close()
+    process.terminate()
+    process.wait()
 
 
 def compile_apart(request: Request, progress: Progress | None = None) -> VMExecutable | None:
@@ -289,11 +296,15 @@ class _HotKernels:
 
     def _compile(self, name: str, shape: Sequence[int]) -> tuple[Module, str]:
         question = {"do": "kernel", "name": name, "shape": [int(n) for n in shape], "target": self._target}
+        answer = None
         with self._lock:
-            if self._worker is None or not self._worker.is_alive:
-                self._worker = _Worker()
-                self._worker.ask({"do": "kernels", "module": self._module})
-            answer = self._worker.ask(question)
+            for _ in range(2):  # it may have ended since it was looked at
+                if self._worker is None or not self._worker.is_alive:
+                    self._worker = _Worker()
+                    self._worker.ask({"do": "kernels", "module": self._module})
+                answer = self._worker.ask(question)
+                if answer is not None or self._worker.is_alive:
+                    break
         if answer is None:
             raise WeftError(f"the kernel {name} was not compiled for {list(shape)}")
         module = placed_module([base64.b64decode(o) for o in answer["objects"]], answer["names"])
