@@ -367,7 +367,7 @@ def pack_conv_weight(kernel: np.ndarray, panel: int, group: int = 1) -> np.ndarr
         padded = np.zeros((_round_up(o, panel), _round_up(i, group), kh, kw), kernel.dtype)
         padded[:o, :i] = kernel
     groups = padded.reshape(-1, panel, padded.shape[1] // group, group, kh, kw).transpose(0, 4, 5, 2, 1, 3)
-    return aligned(groups.reshape(*groups.shape[:4], panel * group))
+    return aligned(groups).reshape(*groups.shape[:4], panel * group)
 
 
 def _convenient(panels: int) -> int:
@@ -388,7 +388,7 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.nda
         padded = np.zeros((rows, width), weight.dtype)
         padded[:k, :n] = weight
     groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
-    return aligned(groups.reshape(*groups.shape[:2], panel * group))
+    return aligned(groups).reshape(*groups.shape[:2], panel * group)
 
 
 @_on("matmul")
