@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,31 @@ def test_weights_in_another_file_are_watched(tmp_path, monkeypatch):
     weights.write_bytes(changed.tobytes())
     after = weft.Session(path).run({"x": x})[0].numpy()
     np.testing.assert_allclose(after, 2 * before, rtol=1e-5)
+
+
+def test_the_hash_of_a_large_file_is_kept_until_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_cache, "_LARGE", 0)
+    monkeypatch.setattr(model_cache, "_SETTLED_NS", 0)
+    path = write_model(tmp_path / "m.onnx")
+    one = model_cache._content(path)
+    with monkeypatch.context() as m:
+        m.setattr("os.pread", None)  # nothing is read
+        assert model_cache._content(path) == one
+    status = path.stat()
+    changed = bytearray(path.read_bytes())
+    changed[-200] ^= 1
+    path.write_bytes(changed)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as a tool would that keeps times
+    assert model_cache._content(path) != one
+
+
+def test_a_file_that_was_just_written_is_hashed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_cache, "_LARGE", 0)
+    path = write_model(tmp_path / "m.onnx")
+    model_cache._content(path)
+    monkeypatch.setattr("os.pread", None)
+    with pytest.raises(TypeError):
+        model_cache._content(path)
 
 
 def test_a_directory_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):

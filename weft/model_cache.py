@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,10 @@ from weft.runtime.stored_model import read_model, write_model
 __all__ = ["Request", "compile_apart", "find", "keep", "model_note", "request_of"]
 
 _CHUNK = 4 << 20
+_LARGE = 16 << 20
+"""Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
+_SETTLED_NS = 2_000_000_000
+"""How long ago the last change has to be for that: within a tick of the clock two changes look like one."""
 _OTHER_SETTINGS = ("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_JIT", "WEFT_MODEL_CACHE", "WEFT_NUM_THREADS")
 _COMPILER = "weft.relax.vm_build"
 _START = "import sys; sys.path[:0] = [{root!r}]; from weft.compile_worker import main; main()"
@@ -111,14 +116,28 @@ def _is_plain() -> bool:
 
 def _content(path: Path) -> str:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
-    size = path.stat().st_size
+    before = path.stat()
+    size = before.st_size
+    memo = f"content\n{path.resolve()}\n{_identity(before)}" if size >= _LARGE else None
+    known = cache.get(memo) if memo is not None else None
+    if known is not None:
+        return known.decode()
 
     def digest(at: int) -> bytes:
         return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
 
     with path.open("rb") as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
         parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
-    return hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
+    found = hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
+    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
+    if memo is not None and settled and _identity(path.stat()) == _identity(before):
+        cache.put(memo, found.encode())
+    return found
+
+
+def _identity(status: os.stat_result) -> str:
+    """What changes when a file does: nobody can set the time of the last change of its inode."""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 @lru_cache(maxsize=1)
