@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from queue import Queue
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from weft.ir import IRModule, PassContext, load_json, save_json
+from weft.ir import IRModule, PassContext, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
 from weft.target import Target, compile_func
 from weft.tir import PrimFunc, custom_datatype
@@ -88,7 +88,7 @@ def compile_kernel_jobs(
     """
     cores = len(os.sched_getaffinity(0))
     beside = _processes(len(jobs), cores, target) if plain else 0
-    queue = deque(jobs)
+    queue = deque(sorted(jobs, key=_size, reverse=True))  # a large one left for last would be waited for
 
     def work() -> None:
         with _ending(queue):
@@ -123,6 +123,10 @@ def _ending(queue: deque[KernelJob]) -> Generator[None]:
     except BaseException:
         queue.clear()
         raise
+
+
+def _size(job: KernelJob) -> int:
+    return sum(1 for _ in walk(job.func))
 
 
 def _processes(jobs: int, cores: int, target: Target) -> int:
