@@ -39,7 +39,8 @@ _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
 _SETTLED_NS = 2_000_000_000
 """How long ago the last change has to be for that: within a tick of the clock two changes look like one."""
-_OTHER_SETTINGS = ("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_JIT", "WEFT_MODEL_CACHE", "WEFT_NUM_THREADS")
+_OTHER_SETTINGS = ("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_COMPILE_PROCESSES", "WEFT_JIT", "WEFT_MODEL_CACHE",
+                   "WEFT_NUM_THREADS")  # fmt: skip
 _COMPILER = "weft.relax.vm_build"
 _START = "import sys; sys.path[:0] = [{root!r}]; from weft.compile_worker import main; main()"
 
