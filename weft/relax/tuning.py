@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,9 @@ _KEPT = 0.99
 """A tuned kernel has to take less than this share of the untuned one's time inside the model."""
 
 _RUNS = 7
+
+_LONG_SECONDS = 5.0
+"""Comparisons of models that take long end after so many seconds, with three runs at least."""
 
 
 class TunedKernel(NamedTuple):
@@ -300,7 +303,7 @@ class _Calls:
 def _kernel_times(machines: Sequence[VirtualMachine], arguments: Sequence[Any]) -> list[dict[str, float]]:
     """Run machines in turns and return, for each, the median time of each kernel in a run, in microseconds."""
     taken: list[dict[str, list[float]]] = [defaultdict(list) for _ in machines]
-    for _ in range(_RUNS):
+    for _ in _rounds(_RUNS):
         for machine, times in zip(machines, taken, strict=True):
             in_run: dict[str, float] = defaultdict(float)
             for call in machine.profile("main", *arguments).calls:
@@ -359,7 +362,7 @@ def _totals(plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Seque
     sums = [0.0, 0.0]
     for arguments in values:
         taken: list[list[float]] = [[], []]
-        for i in range(2 + 3 * _RUNS):
+        for i in _rounds(2 + 3 * _RUNS):
             for which in (0, 1) if i % 2 else (1, 0):
                 start = time.perf_counter_ns()
                 (plain, tuned)[which]["main"](*arguments)
@@ -368,6 +371,15 @@ def _totals(plain: VirtualMachine, tuned: VirtualMachine, values: Sequence[Seque
         for which in (0, 1):
             sums[which] += statistics.median(taken[which])
     return sums[0], sums[1]
+
+
+def _rounds(most: int) -> Iterator[int]:
+    """Count to `most`, or as far as there is time."""
+    start = time.monotonic()
+    for i in range(most):
+        if i > 4 and time.monotonic() - start > _LONG_SECONDS:
+            return
+        yield i
 
 
 def _take_back(record: TuningRecord) -> None:

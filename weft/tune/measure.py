@@ -226,13 +226,13 @@ class Measurer:
                     return
                 results[i] = _built(process, request)
 
-        try:
-            with ThreadPoolExecutor(len(self.processes)) as pool:
+        with ThreadPoolExecutor(len(self.processes)) as pool:
+            try:
                 for working in [pool.submit(work, p) for p in self.processes]:
                     working.result()
-        except BaseException:
-            waiting.clear()
-            raise
+            except BaseException:
+                waiting.clear()  # the threads end with what they are at
+                raise
         self._ready = self._ready and self.processes[0].process is not None
         return [results[i] for i in range(len(requests))]
 
