@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -138,7 +138,7 @@ class Cache:
             file.unlink()
 
     @contextmanager
-    def new_entry(self, key: bytes | str) -> Iterator[Path | None]:
+    def new_entry(self, key: bytes | str) -> Generator[Path | None]:
         """Give the name of a file to write, which becomes the entry at the end if it is there and not empty.
 
         None (after one warning in the process) where the directory cannot be written. Errors of writing are such a

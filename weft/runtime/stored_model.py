@@ -89,10 +89,10 @@ def write_model(path: Path, executable: VMExecutable, note: Any) -> bool:
     with path.open("wb") as file:
         file.write(head)
         for w in weights:
-            file.write(memoryview(w))
+            file.write(w.data)
             file.write(bytes(_up(w.nbytes) - w.nbytes))
     with path.open("rb+") as file:
-        _, digest = _read_weights(file.fileno(), len(head), header["weights"], keep=False)
+        _, digest = _read_weights(file.fileno(), len(head), sum(_up(w.nbytes) for w in weights), keep=False)
         file.seek(0, os.SEEK_END)
         file.write(_digest(head, digest))
     return True
@@ -186,7 +186,7 @@ def _executable(
             at += _up(count)
         else:
             constants.append({"shape": shape_constant, "dtype": dtype_constant}.get(kind, lambda v: v)(value))
-    functions = [VMFuncInfo(*f[:6], tuple(f[6])) for f in header["functions"]]
+    functions = [VMFuncInfo._make([*f[:6], tuple(f[6])]) for f in header["functions"]]
     scopes = {int(i): s for i, s in header["scopes"].items()}
     return VMExecutable.from_parts(functions, constants, scopes, header["offsets"], header["words"], code)
 
@@ -208,7 +208,7 @@ def _read_weights(file: int, offset: int, size: int, keep: bool = True) -> tuple
             chunk = memory[at : at + n] if keep else buffer[:n]
             got = 0
             while got < n:
-                more = os.preadv(file, [chunk[got:]], offset + at + got)
+                more = os.preadv(file, [chunk[got:].data], offset + at + got)
                 if more == 0:
                     raise ValueError("the file ends before its weights do")
                 got += more

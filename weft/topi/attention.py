@@ -111,7 +111,7 @@ def _weights(
     def masked(n: Any, h: Any, i: Any, j: Any) -> Any:
         score = scores(n, h, i, j) * by
         given = None if bias is None else bias(*broadcast_index(bias.shape, scores.shape, (n, h, i, j)))
-        if given is not None and bias.dtype == "bool":
+        if bias is not None and given is not None and bias.dtype == "bool":
             score = tir.Select(given, score, const(-math.inf if fill is None else fill, wide))
         elif given is not None:
             score = score + cast(wide, given)

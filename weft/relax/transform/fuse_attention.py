@@ -32,6 +32,7 @@ __all__ = ["fuse_attention"]
 
 _HEADS_LAST = (0, 2, 1, 3)
 _PARTS_FIRST = (2, 0, 3, 1, 4)
+_ABSENT: Any = None
 _NOTHING = -1e30
 """Scores filled with less than this get no weight whatever is added to them."""
 
@@ -132,7 +133,7 @@ class _Fusion:
         self.values = {id(b.var): b.value for b in all_bindings(self.func)}
         self.uses = dict(use_counts(self.func))
 
-    def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
         """Rewrite one binding."""
         self.values[id(binding.var)] = value
         self.alive += [binding, value]
@@ -375,7 +376,7 @@ class _Fusion:
     def part_of_joint(self, value: Any) -> _Operand | None:
         """See one of (parts, batch, heads, positions, size) as rows of all parts and heads."""
         index = _number(value.args[1]) if is_op(value, "take") and value.attrs.get("axis") == 0 else None
-        turned = self.value_of(value.args[0]) if index is not None else None
+        turned = self.value_of(value.args[0]) if index is not None else _ABSENT
         if index is None or not is_op(turned, "permute_dims") or tuple(turned.attrs.get("axes") or ()) != _PARTS_FIRST:
             return None
         shaped = self.value_of(turned.args[0])
@@ -391,7 +392,7 @@ class _Fusion:
         """Find heads that are repeated, each for a group of queries, and how often."""
         if is_op(value, "repeat") and value.attrs.get("axis") == 1:
             return value.args[0], int(value.attrs["repeats"])
-        wide = self.value_of(value.args[0]) if is_op(value, "reshape") else None
+        wide = self.value_of(value.args[0]) if is_op(value, "reshape") else _ABSENT
         if not is_op(wide, "broadcast_to") or getattr(wide.ty, "ndim", 0) != 5:
             return None
         unit = self.value_of(wide.args[0])

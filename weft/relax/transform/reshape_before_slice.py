@@ -88,8 +88,9 @@ def _rows_of(part: Call, reshape: Call) -> tuple[int, int, int] | None:
     if before is None or after is None or source.shape is None or len(after) != len(before) + 1:
         return None
     axis = source.ndim - 1
-    axes, begins = tuple(part.attrs.get("axes") or ()), part.attrs.get("begin") or ()
-    steps = part.attrs.get("strides") or (1,)
+    axes = tuple(part.attrs.get("axes") or ())
+    begins: Any = part.attrs.get("begin") or ()
+    steps: Any = part.attrs.get("strides") or (1,)
     if len(axes) != 1 or axes[0] % source.ndim != axis or as_int(steps[0]) != 1:
         return None
     begin, width, size = as_int(begins[0]), as_int(source.shape[axis]), as_int(after[-1])

@@ -179,13 +179,14 @@ def _assemble(last: Contraction, masked: Block, first: Contraction, score: Buffe
     if as_int(extents[depth]) is None or as_int(extents[column]) is None:
         return None
     names = dict(zip(_variables(first.output), weights, strict=False))
-    q, k = (substitute(x, names) for x in (first.a, first.b))
-    value = score
+    q: Any = substitute(first.a, names)
+    k: Any = substitute(first.b, names)
+    value: Any = score
     if first.block is not masked:
         value = _value(masked)
         inside = dict(zip([iv.var for iv in masked.iter_vars], weights, strict=True))
         score, value = substitute(score, inside), substitute(value, inside)
-    if not isinstance(q, BufferLoad) or not isinstance(k, BufferLoad) or not isinstance(score, BufferLoad):
+    if not all(isinstance(x, BufferLoad) for x in (q, k, score)):
         return None
     i = rows[0]
     right = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.ir import Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
@@ -40,12 +40,17 @@ class AttentionLoops:
         return const(value, self.index)
 
     def loop(
-        self, name: str, extent: Any, body: Callable[[Var], Stmt], kind: ForKind = ForKind.SERIAL, **notes: Any
+        self,
+        name: str,
+        extent: Any,
+        body: Callable[[Var], Stmt],
+        kind: ForKind = ForKind.SERIAL,
+        notes: Mapping[str, Any] | None = None,
     ) -> Stmt:
-        """Make a loop from zero."""
+        """Make a loop from zero, with annotations."""
         extent = self.number(extent) if isinstance(extent, int) else extent
         var = Var(name, self.index)
-        return For(var, self.number(0), extent, kind, body(var), None, Attrs.of(notes))
+        return For(var, self.number(0), extent, kind, body(var), None, Attrs.of(notes or {}))
 
     def vector(self, body: Callable[[Var], Stmt]) -> Stmt:
         """Make a loop over the lanes of a vector."""
@@ -98,4 +103,4 @@ class AttentionLoops:
         alone = cores < 2 or (n_tasks is not None and (n_tasks < 2 or (work or MIN_TASK) * n_tasks < 2 * MIN_TASK))
         grain = 1 if work is None else max(1, MIN_TASK // work)
         notes = {"pragma_grain": grain} if grain > 1 and not alone else {}
-        return self.loop("task", total, task, ForKind.SERIAL if alone else ForKind.PARALLEL, **notes)
+        return self.loop("task", total, task, ForKind.SERIAL if alone else ForKind.PARALLEL, notes)

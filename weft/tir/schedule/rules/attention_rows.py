@@ -115,7 +115,7 @@ class _Row:
         clear = k.vector(lambda x: self.store(self.scores, zero, start + x))
         turn = k.loop("c", n, lambda c: k.vector(lambda x: self.store(
             self.scores, self.scores[start + x] + self.parts[x * k.number(n) + c], start + x)),
-            **{TILE_MARK: 1})  # fmt: skip
+            notes={TILE_MARK: 1})  # fmt: skip
         return seq(k.loop("r", n, key, ForKind.UNROLLED), clear, turn)
 
     def mask(self, begin: PrimExpr, count: PrimExpr) -> Stmt:

@@ -161,7 +161,7 @@ class _Block:
                 return inner if guard is None else IfThenElse(guard(place), inner)
 
             v = Var("v", k.index)
-            marked = k.loop("r", n, row, **{TILE_MARK: 1})
+            marked = k.loop("r", n, row, notes={TILE_MARK: 1})
             return For(v, k.number(0), k.number(self.vectors), ForKind.SERIAL, marked)
 
         whole = k.loop("t", tiles, tile)
@@ -240,10 +240,11 @@ class _Block:
             return rows(lambda r, x: BufferStore(tile, tile[r, x] + a(s, r) * b[s, x], (r, x)))
 
         together = next((n for n in (4, 2) if isinstance(steps, int) and steps % n == 0), 1)
-        n_steps = steps // together if isinstance(steps, int) else steps
+        n_steps: Any = steps // together if isinstance(steps, int) else steps
         loop = k.loop("s", n_steps, lambda s: k.loop(
             "u", together, lambda u: step(s * k.number(together) + u), ForKind.UNROLLED))  # fmt: skip
-        begin = rows(lambda r, x: BufferStore(tile, initial(r, x) if callable(initial) else initial, (r, x)))
+        start: Any = initial if callable(initial) else lambda r, x: initial
+        begin = rows(lambda r, x: BufferStore(tile, start(r, x), (r, x)))
         return AllocBuffer(tile, seq(begin, loop, rows(lambda r, x: put(r, x, tile[r, x]))))
 
     def mask(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
@@ -337,7 +338,7 @@ class _Block:
                 whole = known is not None and known % self.width == 0
                 return inner if whole else IfThenElse(k.first + x < k.n_queries, inner)
 
-            return k.loop("r", n, row, **({TILE_MARK: 1} if mark else {}))
+            return k.loop("r", n, row, notes={TILE_MARK: 1} if mark else None)
 
         tiles = k.columns // n
         pieces = [self.lanes_loop(inverse)]

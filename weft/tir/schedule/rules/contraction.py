@@ -96,7 +96,8 @@ class _Product:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             tiles = tile_choices(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
-            tile = Tile(*ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2]), self.lanes)
+            shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
+            tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
