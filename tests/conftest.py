@@ -8,12 +8,15 @@ package as the tests do. Drawn examples are the same in every run, so that a ver
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("WEFT_VERIFY", "1")  # the form that each pass promises is checked after it
 os.environ.setdefault("WEFT_MODEL_CACHE", "0")  # sessions compile what they are given, but in tests of that cache
 os.environ.setdefault("WEFT_COMPILE_PROCESSES", "1")  # pytest keeps all cores busy

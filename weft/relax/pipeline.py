@@ -10,6 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
+from weft.target import Target
 from weft.tune import Tuned, current_database
 
 __all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
@@ -35,6 +36,7 @@ def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]
 
 def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``."""
+    target = Target(target) if isinstance(target, str) else target
     panel = 2 * getattr(target, "vector_bits", 512) // 32
     dot_forms = getattr(target, "dot_forms", ())
     tiled = target is None or getattr(target.kind, "name", "llvm") in ("llvm", "c")
