@@ -18,11 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tvm_ffi
-
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
 from weft.model_cache import model_note
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json
+from weft.runtime import object_code
 from weft.runtime.stored_model import write_model
 from weft.target import Target
 
@@ -32,9 +31,6 @@ _UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, Resour
 
 _PATIENCE = 60.0
 """Seconds without a request after which the process ends."""
-
-_objects = tvm_ffi.get_global_func("weft.jit_objects")
-_names = tvm_ffi.get_global_func("weft.jit_names")
 
 
 class _Compiler:
@@ -74,8 +70,8 @@ class _Compiler:
             compile_one = partial(compile_kernels, target=Target(target or "llvm"))
             self._kernels[key] = kernels_from_json(self._module, compile_one)
         module, _ = self._kernels[key][name].compile(shape)
-        objects = [base64.b64encode(bytes(o)).decode() for o in _objects(module)]
-        return {"done": True, "objects": objects, "names": [str(n) for n in _names(module)]}
+        objects, names = object_code(module)
+        return {"done": True, "objects": [base64.b64encode(o).decode() for o in objects], "names": names}
 
 
 def main() -> None:

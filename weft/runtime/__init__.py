@@ -14,7 +14,7 @@ from weft.runtime.device import Device, cpu, cuda, device, opencl
 from weft.runtime.executable import Executable, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.kv_cache import AttentionKVCache
 from weft.runtime.link import register_object_loader
-from weft.runtime.module import Module, enabled, jit_module, load_module, placed_module, system_lib
+from weft.runtime.module import Module, enabled, jit_module, load_module, object_code, placed_module, system_lib
 from weft.runtime.params import (
     load_param_dict,
     load_param_dict_from_file,
@@ -67,6 +67,7 @@ __all__ = [
     "numpy_dtype",
     "opcodes",
     "opencl",
+    "object_code",
     "placed_module",
     "register_object_loader",
     "save_param_dict",

@@ -19,7 +19,7 @@ from weft.runtime.elf import check_complete
 from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.timing import BenchmarkResult, time_function
 
-__all__ = ["Module", "enabled", "jit_module", "load_module", "placed_module", "system_lib"]
+__all__ = ["Module", "enabled", "jit_module", "load_module", "object_code", "placed_module", "system_lib"]
 
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
@@ -257,6 +257,12 @@ class Module:
         return f"{type(self).__name__}(kind={self.kind!r}, imports={len(self._handle.imports)})"
 
 
+def object_code(module: Any) -> tuple[list[bytes], list[str]]:
+    """Return the object files of a module of native code and the names of its functions; no files if it kept none."""
+    handle = _module_handle(module)
+    return [bytes(o) for o in _jit_objects(handle)], [str(n) for n in _jit_names(handle)]
+
+
 class MissingFunction(InvalidArgument, AttributeError):
     """A module has no function of that name."""
 
@@ -282,8 +288,9 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
     other = [m for m in order if str(m.kind) != "weft.jit"]
     for m in order:
         if str(m.kind) == "weft.jit":
-            objects += [bytes(o) for o in _jit_objects(m)]
-            names += [str(n) for n in _jit_names(m)]
+            files, functions = object_code(m)
+            objects += files
+            names += functions
     code = [m for m in order if str(m.kind) == "weft.jit"]
     if code and not objects:
         raise ExecutableError("this code has no object files, so it cannot be exported",

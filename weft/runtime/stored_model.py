@@ -25,7 +25,7 @@ import tvm_ffi
 from weft.error import ExecutableError
 from weft.runtime import link
 from weft.runtime.executable import VMExecutable, VMFuncInfo, dtype_constant, shape_constant
-from weft.runtime.module import Module, placed_module
+from weft.runtime.module import Module, object_code, placed_module
 from weft.runtime.tensor import Tensor, from_dlpack
 
 __all__ = ["StoredModel", "read_model", "write_model"]
@@ -37,8 +37,6 @@ _DIGEST = 32
 _HUGE_PAGE = 2 << 20
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
-_objects = tvm_ffi.get_global_func("weft.jit_objects")
-_names = tvm_ffi.get_global_func("weft.jit_names")
 
 
 class StoredModel(NamedTuple):
@@ -69,8 +67,7 @@ def write_model(path: Path, executable: VMExecutable, note: Any) -> bool:
     code = executable.imports
     if len(code) > 1 or any(m.kind != "weft.jit" or m.imports for m in code):
         return False
-    objects = [bytes(o) for m in code for o in _objects(m)]
-    names = [str(n) for m in code for n in _names(m)]
+    objects, names = object_code(code[0]) if code else ([], [])
     if names and not objects:
         return False
     weights: list[np.ndarray[Any, Any]] = []
