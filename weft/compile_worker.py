@@ -21,7 +21,7 @@ from typing import Any
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
 from weft.model_cache import model_note
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json
-from weft.runtime import object_code
+from weft.runtime import object_code, weights_in_files
 from weft.runtime.stored_model import write_model
 from weft.target import Target
 
@@ -46,16 +46,16 @@ class _Compiler:
         def progress(what: str, done: int, total: int) -> None:
             self._answer({"progress": [what, done, total]})
 
-        with warnings.catch_warnings(record=True) as said:
+        with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
             files = mod.attrs.get(WEIGHT_FILES, ())
             executable = build(
                 mod, options["target"], progress=progress, tuned=options["tuned"], precision=options["precision"]
             )
-        if any(not issubclass(w.category, _UNHEARD) for w in said):
-            return {}  # they are for the user's process, which compiles to say them
-        note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))
-        return {"done": write_model(Path(out), executable, note)}
+            if any(not issubclass(w.category, _UNHEARD) for w in said):
+                return {}  # they are for the user's process, which compiles to say them
+            note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))
+            return {"done": write_model(Path(out), executable, note)}
 
     def kernels(self, module: str) -> dict[str, Any]:
         """Take the kernels that will be asked for."""

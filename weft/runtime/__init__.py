@@ -26,6 +26,7 @@ from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, em
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
+from weft.runtime.weight_file import map_file, weights_in_files
 
 NDArray = Tensor
 
@@ -63,11 +64,12 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
+    "map_file",
     "num_threads",
     "numpy_dtype",
     "opcodes",
-    "opencl",
     "object_code",
+    "opencl",
     "placed_module",
     "register_object_loader",
     "save_param_dict",
@@ -76,6 +78,7 @@ __all__ = [
     "shape_constant",
     "system_lib",
     "tensor",
+    "weights_in_files",
 ]
 
 __getattr__ = names_of("weft.runtime")

@@ -15,6 +15,8 @@ from weft.runtime import disassemble
 from weft.runtime.jit import Recompilable
 from weft.runtime.module import Module, load_module
 from weft.runtime.opcodes import FuncKind
+from weft.runtime.tensor import Tensor, constant_view
+from weft.runtime.weight_file import files_are_used, stored
 
 __all__ = ["Executable", "VMExecutable", "VMFuncInfo", "dtype_constant", "shape_constant"]
 
@@ -107,7 +109,7 @@ class VMExecutable:
         handles = [m.__tvm_ffi_object__() if hasattr(m, "__tvm_ffi_object__") else m for m in imports]
         offsets = np.array(instr_offset, np.int64).reshape(-1)
         words = np.array(instr_data, np.int64).reshape(-1)
-        pool = [convert_argument(c) for c in constants]
+        pool = [convert_argument(_on_a_line(c)) for c in constants]
         return VMExecutable(Module(_from_parts(rows, pool, scopes, offsets, words, handles)))
 
     @staticmethod
@@ -203,6 +205,15 @@ class VMExecutable:
     def __repr__(self) -> str:
         names = ", ".join(f.name for f in self.functions if f.kind != FuncKind.PACKED_FUNC)
         return f"VMExecutable({names})"
+
+
+def _on_a_line(constant: Any) -> Any:
+    """A tensor of a model file in a file of its own where it would be copied, which happens only while compiling."""
+    if not isinstance(constant, Tensor) or not files_are_used():
+        return constant
+    array = constant.numpy()
+    placed = stored(array, 64)
+    return constant if placed is array else constant_view(placed)
 
 
 Executable = VMExecutable

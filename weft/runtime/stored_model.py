@@ -27,12 +27,14 @@ from weft.runtime import link
 from weft.runtime.executable import VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
 from weft.runtime.tensor import Tensor, from_dlpack
+from weft.runtime.weight_file import release
 
 __all__ = ["StoredModel", "read_model", "write_model"]
 
 _MAGIC = b"WEFTM\x01\x00\x00"
 _LINE = 64
 _CHUNK = 1 << 20
+_PIECE = 16 << 20
 _DIGEST = 32
 _HUGE_PAGE = 2 << 20
 
@@ -86,7 +88,9 @@ def write_model(path: Path, executable: VMExecutable, note: Any) -> bool:
     with path.open("wb") as file:
         file.write(head)
         for w in weights:
-            file.write(w.data)
+            for at in range(0, len(w), _PIECE):
+                file.write(w[at : at + _PIECE].data)
+                release()
             file.write(bytes(_up(w.nbytes) - w.nbytes))
     with path.open("rb+") as file:
         _, digest = _read_weights(file.fileno(), len(head), sum(_up(w.nbytes) for w in weights), keep=False)

@@ -18,6 +18,7 @@ import tvm_ffi
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ffi import register_argument, register_check, register_wrapper
 from weft.runtime.device import Device, device
+from weft.runtime.weight_file import stored
 
 __all__ = ["DType", "Tensor", "array", "constant_view", "empty", "from_dlpack", "numpy_dtype", "tensor"]
 
@@ -327,8 +328,10 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor over an array's memory, which it keeps alive.
 
-    A read-only array is not copied, so nobody may write to the tensor.
+    A read-only array is not copied, so nobody may write to the tensor. Inside ``weights_in_files`` it may be over a
+    copy in a file.
     """
+    array = stored(array)
     if array.flags.writeable or not array.flags.c_contiguous or not array.nbytes or not array.dtype.isnative:
         return Tensor(_array_handle(array))
     memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)

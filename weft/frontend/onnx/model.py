@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from weft.error import ModelImportError, require
-from weft.frontend.onnx.wire import OWN_FILE, without_weights
+from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
+from weft.runtime import map_file
 
 __all__ = ["TensorReader", "dtype_name", "load_model", "onnx"]
 
@@ -73,13 +74,13 @@ def load_model(model: Any) -> tuple[Any, TensorReader]:
         )
     path = Path(model)
     try:
-        data = path.read_bytes()
+        data = map_file(path) or path.read_bytes()
     except OSError as e:
         raise ModelImportError(f"cannot read the model file '{path}'", found=e.strerror or str(e)) from e
     return _parse(data, f"'{path}'", path.parent)
 
 
-def _parse(data: bytes, origin: str, folder: Path | None) -> tuple[Any, TensorReader]:
+def _parse(data: Content, origin: str, folder: Path | None) -> tuple[Any, TensorReader]:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(without_weights(data))
@@ -139,7 +140,7 @@ class TensorReader:
         The model's own bytes, in which weights lie.
     """
 
-    def __init__(self, folder: Path | None, data: bytes = b"") -> None:
+    def __init__(self, folder: Path | None, data: Content = b"") -> None:
         self.folder = folder
         self._files: dict[str, Any] = {OWN_FILE: data}
 
@@ -225,9 +226,11 @@ class TensorReader:
         if not location or Path(location).is_absolute() or not path.is_relative_to(os.path.normpath(self.folder)):
             raise ModelImportError(f"{what}: external data must lie in the model's folder", found=f"'{location}'")
         try:
-            with path.open("rb") as f:
-                empty = os.fstat(f.fileno()).st_size == 0
-                data: Any = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
+            data: Any = map_file(path)
+            if data is None:
+                with path.open("rb") as f:
+                    empty = os.fstat(f.fileno()).st_size == 0
+                    data = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
         except OSError as e:
             raise ModelImportError(
                 f"{what}: cannot read the external file '{location}'", found=e.strerror or str(e)

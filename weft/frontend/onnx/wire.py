@@ -8,8 +8,11 @@ Source: the encoding of Protocol Buffers, and the field numbers of ``onnx.proto`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 
-__all__ = ["OWN_FILE", "without_weights"]
+__all__ = ["OWN_FILE", "Content", "without_weights"]
+
+Content = bytes | mmap  # of a file, read or mapped
 
 OWN_FILE = "\0"  # the external file that stands for the model's own bytes
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 14
@@ -17,7 +20,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LEAST = 1024  # bytes that are worth leaving out
 
 
-def without_weights(data: bytes) -> bytes:
+def without_weights(data: Content) -> bytes:
     """Return a serialized model whose weights refer to places in `data`, as external data in :data:`OWN_FILE`.
 
     What is no well-formed model is returned as it is: parsing it gives the error.
@@ -25,10 +28,10 @@ def without_weights(data: bytes) -> bytes:
     try:
         return b"".join(_replaced(data, 0, len(data), (_GRAPH, _INITIALIZER)))
     except (IndexError, ValueError):
-        return data
+        return data[:]
 
 
-def _replaced(data: bytes, at: int, end: int, path: tuple[int, ...]) -> list[bytes]:
+def _replaced(data: Content, at: int, end: int, path: tuple[int, ...]) -> list[bytes]:
     """The pieces of a message in which fields along `path` are replaced."""
     if not path:
         return _tensor(data, at, end)
@@ -42,7 +45,7 @@ def _replaced(data: bytes, at: int, end: int, path: tuple[int, ...]) -> list[byt
     return [*out, data[kept:end]]
 
 
-def _tensor(data: bytes, at: int, end: int) -> list[bytes]:
+def _tensor(data: Content, at: int, end: int) -> list[bytes]:
     """The pieces of a tensor without its raw data."""
     for number, start, first, last in _fields(data, at, end):
         if number == _RAW_DATA and last - first >= _LEAST:
@@ -53,7 +56,7 @@ def _tensor(data: bytes, at: int, end: int) -> list[bytes]:
     return [data[at:end]]
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def _fields(data: Content, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield each field that is bytes: its number, where it begins, and its content's first and last place."""
     while at < end:
         start = at
@@ -73,7 +76,7 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int
             raise ValueError(f"wire type {kind}")
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: Content, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
