@@ -62,6 +62,9 @@ class ModelProfile:
         return {**head, "kernels": [{k: _plain(v) for k, v in row.items()} for row in rows]}
 
 
+_CALLS = ("relax.call_tir", "relax.call_tir_inplace")
+
+
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and np.isnan(value) else value
 
@@ -73,7 +76,7 @@ class Sources(PassInstrument):
         self.kernels: dict[str, PrimFunc] = {}
         self.sites: dict[str, list[tuple[str, ...]]] = defaultdict(list)
         self._groups: dict[str, tuple[str, ...]] = {}
-        self._members: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._members: dict[str | tuple[str, str], tuple[str, ...]] = {}
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Look at the module where groups and kernels appear."""
@@ -85,13 +88,19 @@ class Sources(PassInstrument):
             }
             for b in self._main(mod):
                 name = getattr(getattr(b.value, "op", None), "name_hint", "")
-                self._members[b.var.name_hint, str(b.span)] = self._groups.get(name) or _origins([b])
-        elif info.name == "LegalizeOps":
+                nodes = self._groups.get(name) or _origins([b])
+                self._members[b.var.name_hint, str(b.span)] = self._members[str(b.span)] = nodes
+        elif info.name in ("LegalizeOps", "ConcatInPlace"):
+            self.sites.clear()
             self.kernels = {v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
             for b in self._main(mod):
                 kernel: Any = b.value.args[0] if isinstance(b.value, Call) and b.value.args else None
-                if isinstance(b.value, Call) and getattr(b.value.op, "name", "") == "relax.call_tir":
-                    nodes = self._members.get((b.var.name_hint, str(b.span))) or _origins([b])
+                if isinstance(b.value, Call) and getattr(b.value.op, "name", "") in (
+                    "relax.call_tir",
+                    "relax.call_tir_inplace",
+                ):
+                    span = str(b.span)
+                    nodes = self._members.get((b.var.name_hint, span)) or self._members.get(span) or _origins([b])
                     self.sites[kernel.name_hint].append(nodes)
 
     @staticmethod

@@ -31,7 +31,7 @@ def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]
         ``"float32"``, or ``"bfloat16"``: products with constant weights are computed on bfloat16 operands, where the
         target has instructions for that.
     """
-    return [*graph_passes(target, precision), *lowering_passes()]
+    return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes()]
 
 
 def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Call, Constant, Function, IRModule, Pass, PassContext, PassInstrument
+from weft.ir import Constant, Function, IRModule, Pass, PassContext, PassInstrument
+from weft.relax.core_ops import is_op
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams
 from weft.relax.tune_choices import tune_choices
@@ -261,12 +262,13 @@ class _Constants(PassInstrument):
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Look at the calls where kernels appear."""
-        if info.name != "LegalizeOps":
+        if info.name not in ("LegalizeOps", "ConcatInPlace"):
             return
+        self.bytes = 0
         seen: set[int] = set()
         blocks = [block for _, f in mod.items() if isinstance(f, Function) for block in getattr(f.body, "blocks", ())]
         for call in (b.value for block in blocks for b in block.bindings):
-            if not isinstance(call, Call) or getattr(call.op, "name", "") != "relax.call_tir":
+            if not is_op(call, "call_tir") and not is_op(call, "call_tir_inplace"):
                 continue
             kernel: Any = call.args[0]
             for i, a in enumerate(getattr(call.args[1], "fields", (call.args[1],))):

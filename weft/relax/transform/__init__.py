@@ -10,6 +10,7 @@ from weft.relax.transform.block_pass import dataflowblock_pass
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.combine_matmul import combine_parallel_matmul
+from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow
 from weft.relax.transform.cse import dead_code_elimination, eliminate_common_subexpr
@@ -47,6 +48,7 @@ BundleModelParams = bundle_model_params
 CallTIRRewrite = call_tir_rewrite
 CanonicalizeBindings = canonicalize_bindings
 CombineParallelMatmul = combine_parallel_matmul
+ConcatInPlace = concat_in_place
 ConvertLayout = convert_layout
 ConvertToDataflow = convert_to_dataflow
 DeadCodeElimination = dead_code_elimination

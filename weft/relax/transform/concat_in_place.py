@@ -1,0 +1,242 @@
+"""ConcatInPlace: kernels write what will be concatenated where it belongs, so that nothing is copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from weft.ir import Expr, Function, GlobalVar, IRModule, TensorType, Tuple, as_int, fingerprint, module_pass, walk
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import call_tir, call_tir_inplace, is_op
+from weft.relax.expr import SeqExpr
+from weft.relax.rewriter import rewrite_bindings, use_counts
+from weft.relax.te_bridge import undefined_vars
+from weft.relax.transform.concat_places import concatenated, writes_once, written_at
+from weft.te import compute, create_prim_func, placeholder
+from weft.tir import PrimFunc
+
+__all__ = ["concat_in_place"]
+
+
+@module_pass(name="ConcatInPlace", opt_level=1)
+def concat_in_place(mod: IRModule) -> IRModule:
+    """Let the kernels that make the parts of a concatenation write them into the result.
+
+    Requires
+        ``relax.legalized``, with kernels that are not scheduled.
+    Ensures
+        ``relax.legalized``. A part is written in place when a kernel in the same block makes it, for this concatenation
+        alone, as a single result; parts that are not are copied into the result. Where most of the result would be
+        copied the concatenation stays as it is. Kernels of operators that nothing calls any more are removed.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                with R.dataflow():
+                    a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                    b = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                    y = R.call_tir(cls.concat, (a, b), out_ty=R.Tensor((4,), "float32"))
+                    R.output(y)
+                return y
+
+            @T.prim_func
+            def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(4, i)
+                        T.reads(p0[v], p1[v - 2])
+                        T.writes(out[v])
+                        out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
+
+            @T.prim_func
+            def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+                for i in range(2):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(2, i)
+                        T.reads(p0[v])
+                        T.writes(out[v])
+                        out[v] = T.exp(p0[v])
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((4,), dtype="float32"):
+                with R.dataflow():
+                    lv: R.Tensor((4,), dtype="float32") = R.call_tir(
+                        cls.exp_at,
+                        (x,),
+                        out_ty=R.Tensor((4,), dtype="float32"),
+                    )
+                    lv0: R.Tensor((4,), dtype="float32") = R.call_tir_inplace(
+                        cls.exp_at_1,
+                        (x, lv),
+                        inplace_indices=(1,),
+                        out_ty=R.Tensor((4,), dtype="float32"),
+                    )
+                    y: R.Tensor((4,), dtype="float32") = lv0
+                    R.output(y)
+                return y
+
+            @T.prim_func
+            def concat(p0: T.Buffer((2,), "float32"), p1: T.Buffer((2,), "float32"), out: T.Buffer((4,), "float32")):
+                # with T.sblock("root"):
+                for i in range(4):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(4, i)
+                        T.reads(p0[v], p1[v - 2])
+                        T.writes(out[v])
+                        out[v] = T.if_then_else(v < 2, p0[v], p1[v - 2])
+
+            @T.prim_func
+            def exp(p0: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+                # with T.sblock("root"):
+                for i in range(2):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(2, i)
+                        T.reads(p0[v])
+                        T.writes(out[v])
+                        out[v] = T.exp(p0[v])
+
+            @T.prim_func
+            def exp_at(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+                T.func_attr({"tir.noalias": True})
+                # with T.sblock("root"):
+                for i in range(2):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(2, i)
+                        T.reads(p0[v])
+                        T.writes(out[v])
+                        out[v] = T.exp(p0[v])
+
+            @T.prim_func
+            def exp_at_1(p0: T.Buffer((2,), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+                T.func_attr({"tir.noalias": True})
+                # with T.sblock("root"):
+                for i in range(2):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(2, i)
+                        T.reads(p0[v])
+                        T.writes(out[v + 2])
+                        out[v + 2] = T.exp(p0[v])
+    Cost
+        Linear.
+    Source
+        None.
+    """
+    bb = BlockBuilder(mod)
+    made: dict[str, GlobalVar] = {}
+    for gvar, func in mod.items():
+        if isinstance(func, Function) and isinstance(func.body, SeqExpr):
+            joins, parts = _find(func, mod)
+            if joins:
+                bb.update_func(gvar, rewrite_bindings(func, mod, _Writer(joins, parts, bb, made).rule, bb))
+    return mod.with_functions(_without_unused(bb.get(), mod).functions) if made else mod
+
+
+def _without_unused(mod: IRModule, before: IRModule) -> IRModule:
+    """Remove the kernels that operators became (``op_pattern``) and that nothing calls any more."""
+    called = {id(n) for _, f in mod.items() for n in walk(f.body) if isinstance(n, GlobalVar)}
+    for gvar, func in before.items():
+        if isinstance(func, PrimFunc) and "op_pattern" in func.attrs and id(gvar) not in called:
+            del mod[gvar]
+    return mod
+
+
+@dataclass
+class _Join:
+    """A concatenation: its parts with where each begins, those of them that are written in place, and the result."""
+
+    axis: int
+    begins: dict[int, int]  # by id of a part's variable
+    placed: set[int]
+    ty: TensorType
+    value: Expr | None = None  # the result, as far as it is written
+
+
+def _find(func: Function, mod: IRModule) -> tuple[dict[int, _Join], dict[int, _Join]]:
+    """Find the concatenations to rewrite, by ``id`` of their own variable and by those of the parts in place."""
+    joins: dict[int, _Join] = {}
+    parts: dict[int, _Join] = {}
+    assert isinstance(func.body, SeqExpr)
+    uses = use_counts(func)
+    for block in func.body.blocks:
+        kernels = {id(b.var) for b in block.bindings if _is_placeable(b.value, mod)}
+        for b in block.bindings:
+            join = _join_of(b.value, mod)
+            if join is None:
+                continue
+            sizes = {id(v): _size(v.ty) for v in b.value.args[1].fields}
+            join.placed = {v for v in sizes if v in kernels and uses[v] == 1 and v not in joins}
+            if 2 * sum(sizes[v] for v in join.placed) > sum(sizes.values()):
+                joins[id(b.var)] = join
+                parts.update(dict.fromkeys(join.placed, join))
+    return joins, parts
+
+
+def _size(ty: Any) -> int:
+    """The number of elements, without symbolic dimensions, which the parts of a concatenation share."""
+    return prod(as_int(d) or 1 for d in ty.shape)
+
+
+def _is_placeable(value: Any, mod: IRModule) -> bool:
+    """Whether a call of a kernel makes one tensor, which could as well be inside of a larger one."""
+    if not is_op(value, "call_tir") or not isinstance(value.ty, TensorType) or value.ty.shape is None:
+        return False
+    func, args = mod[value.args[0]], value.args[1]
+    return isinstance(func, PrimFunc) and isinstance(args, Tuple) and writes_once(func, len(args.fields))
+
+
+def _join_of(value: Any, mod: IRModule) -> _Join | None:
+    """Read a call of a kernel that concatenates tensors, none of them twice."""
+    if not is_op(value, "call_tir") or not isinstance(value.ty, TensorType) or not isinstance(value.args[1], Tuple):
+        return None
+    func, fields = mod[value.args[0]], value.args[1].fields
+    found = concatenated(func, len(fields)) if isinstance(func, PrimFunc) else None
+    if found is None or len({id(v) for v in fields}) != len(fields):
+        return None
+    return _Join(found[0], dict(zip(map(id, fields), found[1], strict=True)), set(), value.ty)
+
+
+@dataclass
+class _Writer:
+    """Rewrites the bindings of a function: kernels of parts, and what is left to do where they were concatenated."""
+
+    joins: dict[int, _Join]
+    parts: dict[int, _Join]
+    bb: BlockBuilder
+    made: dict[str, GlobalVar] = field(default_factory=dict)
+
+    def rule(self, binding: Any, value: Any, bb: BlockBuilder) -> Expr | None:
+        """Rewrite one binding."""
+        var, join = id(binding.var), self.parts.get(id(binding.var))
+        if join is not None:
+            gvar, args, *scalars = value.args
+            return self.write(join, join.begins[var], self.bb.module[gvar], gvar.name_hint, list(args.fields), scalars)
+        join = self.joins.get(var)
+        if join is None:
+            return None
+        for part, now in zip(binding.value.args[1].fields, value.args[1].fields, strict=True):
+            if id(part) not in join.placed:
+                source = placeholder(part.ty.shape, part.ty.dtype, name="p0")
+                copy = create_prim_func([source, compute(source.shape, lambda *i, s=source: s(*i), name="copy")])
+                free = undefined_vars(copy)
+                copy = copy.replace(params=(*copy.params, *free))
+                join.value = self.write(join, join.begins[id(part)], copy, "copy", [now], [free] if free else [])
+        return join.value
+
+    def write(self, join: _Join, begin: int, func: Any, name: str, args: list[Expr], scalars: list[Any]) -> Expr:
+        """Emit a call that writes a part to its place in the result, and return the result."""
+        placed = written_at(func, len(args), join.axis, begin, join.ty.shape[join.axis])
+        key = fingerprint(placed.without_attr("global_symbol"))
+        if key not in self.made:
+            unique = self.bb.module.fresh_name(name + "_at")
+            self.bb.module[unique] = placed.with_attr("global_symbol", unique)
+            self.made[key] = self.bb.module.get_global_var(unique)
+        gvar = self.made[key]
+        if join.value is None:
+            join.value = self.bb.emit(call_tir(gvar, args, join.ty, *scalars))
+        else:
+            join.value = self.bb.emit(call_tir_inplace(gvar, [*args, join.value], len(args), join.ty, *scalars))
+        return join.value
