@@ -6,7 +6,8 @@
 //
 // A loop is cut into one part for each thread. A thread takes pieces of its own part first, so that what the same
 // iterations of loop after loop read stays in its cache, and then of what others have left. Loops run forwards and
-// backwards in turn: the next one begins with what the last one has just used.
+// backwards in turn: the next one begins with what the last one has just used. Those that ask for what comes next only
+// run forwards.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -149,7 +150,8 @@ class ThreadPool {
 
   int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
     int threads = size();
-    bool light = grain < 0;
+    bool light = grain < 0, forwards = grain >= WEFT_FORWARDS;
+    if (forwards) grain -= WEFT_FORWARDS;
     grain = light ? -grain : grain < 1 ? 1 : grain;
     bool free = false;
     if (extent < 2 * grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
@@ -165,7 +167,7 @@ class ThreadPool {
     make_room();
     job_.seats.store(parts - 1, std::memory_order_relaxed);
     uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
-    job_.backwards = (generation & 1) != 0;
+    job_.backwards = !forwards && (generation & 1) != 0;
     state_.store(generation << 32 | kOpen, std::memory_order_seq_cst);
     signal_.fetch_add(1, std::memory_order_seq_cst);
     if (wake && sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&signal_, parts - 1);

@@ -96,6 +96,26 @@ def test_what_a_slow_thread_leaves_is_done_by_others():
     set_num_threads(0)
 
 
+def test_a_loop_that_looks_ahead_runs_forwards():
+    set_num_threads(2)
+    for forwards in (1 << 62, 0):
+        ascending = []
+        for _ in range(4):
+            taken = {}
+
+            @BODY
+            def body(begin, end, _ctx, taken=taken):
+                taken.setdefault(threading.get_ident(), []).append(begin)
+                time.sleep(0.001)
+                return 0
+
+            assert LIBRARY.weft_parallel_for(body, None, 64, 1 + forwards) == 0
+            own = taken[threading.get_ident()][:8]  # before it helps the other thread
+            ascending.append(own == sorted(own))
+        assert all(ascending) == bool(forwards)
+    set_num_threads(0)
+
+
 def light_loop(seconds):
     """The number of threads that a light loop ran on, with pieces that take this long."""
     seen = set()

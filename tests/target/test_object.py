@@ -15,7 +15,7 @@ from weft import tir
 from weft.error import CodegenError
 from weft.ir import Broadcast, Ramp, const, int64
 from weft.target import Target, build, compile_func, get_source, load_objects
-from weft.tir import ForKind, decl_buffer
+from weft.tir import ForKind, call_intrin, decl_buffer
 
 ZMM = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu")
 
@@ -200,6 +200,21 @@ def test_work_that_is_not_worth_a_thread():
     assert grain() > 1000
     assert grain(pragma_grain=7) == 7
     assert grain(pragma_grain=-7) == -7  # a light loop
+
+
+def test_a_loop_that_asks_for_what_comes_next_runs_forwards():
+    x = decl_buffer((N,), "float32", "x")
+
+    def source(ahead):
+        def body(i):
+            address = call_intrin("handle", "tir.address_of", load(x, i + const(64, "int64")))
+            asked = tir.Evaluate(call_intrin("void", "tir.prefetch", address, 0, 3, 1))
+            return tir.SeqStmt([*([asked] if ahead else []), store(x, i, load(x, i) + const(1.0, "float32"))])
+
+        return get_source(function([x], loop(N, body, ForKind.PARALLEL, pragma_grain=7)), Target("llvm"), "ll")
+
+    assert f"i64 {(1 << 62) + 7})" in source(True)
+    assert "i64 7)" in source(False)
 
 
 def test_masks_of_constant_vectors():

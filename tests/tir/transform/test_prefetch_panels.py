@@ -10,7 +10,7 @@ from weft import te
 from weft.arith import Analyzer
 from weft.ir import CallIntrin, Var, as_int, const, int64, substitute, walk
 from weft.target import Target
-from weft.tir import BufferLoad, Evaluate, For, ForKind
+from weft.tir import BufferLoad, Evaluate, For, ForKind, LetStmt
 from weft.tir.pipeline import lower
 from weft.tir.schedule import schedule_func
 from weft.topi.matmul import matmul_packed
@@ -27,14 +27,14 @@ def product(rows, k=K, n=N):
 
 
 def asked_for(func):
-    """List (loops around it, place) of each prefetch in a lowered function."""
+    """List (loops and named values around it, place) of each prefetch in a lowered function."""
     found = []
 
     def visit(node, loops):
         if isinstance(node, Evaluate) and isinstance(node.value, CallIntrin) and node.value.op.name == "tir.prefetch":
             (load,) = (n for n in walk(node.value.args[0]) if isinstance(n, BufferLoad))
             found.append((loops, load.indices[0]))
-        inner = [*loops, node] if isinstance(node, For) else loops
+        inner = [*loops, node] if isinstance(node, (For, LetStmt)) else loops
         for name in node.__struct_fields__:
             value = getattr(node, name)
             for child in value if isinstance(value, tuple) else (value,):
@@ -64,6 +64,36 @@ def test_the_whole_next_panel(rows):
                 lines.add(as_int(analyzer.simplify(substitute(place, at))) // 16)
     width = next(w for w in (64, 32) if min(lines) * 16 == K * w)  # the panels of one tile
     assert lines >= set(range(K * width // 16, 2 * K * width // 16))
+
+
+def places(around, place, known):
+    """Enumerate the values of a place under loops and named values, with those of some variables given."""
+    analyzer = Analyzer()
+
+    def value(expr):
+        return as_int(analyzer.simplify(substitute(expr, known)))
+
+    if not around:
+        return {value(place)}
+    node, *rest = around
+    if isinstance(node, LetStmt):
+        return places(rest, place, {**known, node.var: const(value(node.value), node.var.dtype)})
+    values = [0] if node.kind == ForKind.PARALLEL else range(value(node.extent))  # of panels, the first
+    found = set()
+    for v in values:
+        found |= places(rest, place, {**known, node.loop_var: const(v, node.loop_var.dtype)})
+    return found
+
+
+@pytest.mark.parametrize("rows", [6, 19, 40])
+def test_unknown_rows_ask_for_a_panel_once(rows):
+    n_rows = Var("rows", "int64")
+    ((around, place),) = asked_for(lower(product(n_rows), TARGET))
+    lines = sorted(x // 16 for x in places(around, place, {n_rows: int64(rows)}))
+    width = lines[0] * 16 // K  # of the panels of one tile
+    panel = K * width // 16
+    assert lines[-1] < 2 * panel
+    assert len(lines) == panel or (len(lines) < panel and rows == 6)  # few rows leave a part to the tile itself
 
 
 def test_small_weights_stay_where_they_are():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.ir import (
     DataType,
     FloorDiv,
     IRModule,
+    Max,
+    Min,
     PrimExpr,
     Ramp,
+    Var,
     as_int,
     cast,
     const,
@@ -23,7 +27,7 @@ from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
-from weft.tir.stmt import Evaluate, For, Stmt, seq
+from weft.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, seq
 
 __all__ = ["PANEL_MARK", "PREFETCH_MARK", "prefetch_streams"]
 
@@ -37,8 +41,8 @@ there is time: the first tile alone would wait for it."""
 
 _NEAREST, _NEAR = 3, 2  # the first cache, the second
 _LINE = 64
-_LINES_OF_UNKNOWN = 2
-"""Lines that an iteration asks for where the number of tiles is not known."""
+_MOST_LINES = 6
+"""Lines that an iteration asks for at most: in products of few rows memory is busy with the panel at hand."""
 
 
 @function_pass(kind=PrimFunc)
@@ -137,41 +141,72 @@ def _ask_for_panels(tiles: For) -> Stmt:
         if not _asks_for_panels(node):
             return node
         panel = int(node.annotations[PANEL_MARK])
-        notes = node.annotations.without(PANEL_MARK)
+        plain = For(
+            node.loop_var, node.min, node.extent, node.kind, node.body, node.thread_binding,
+            node.annotations.without(PANEL_MARK), span=node.span,
+        )  # fmt: skip
         streams = _streams(node)
         place = _tile_number(tiles, streams[0].indices[0]) if streams else None
-        asked = [] if place is None else _part_of_panel(node, streams[0], panel, *place)
-        return For(
-            node.loop_var, node.min, node.extent, node.kind, seq(*asked, node.body), node.thread_binding, notes,
-            span=node.span,
-        )  # fmt: skip
+        return plain if place is None else _part_of_panel(plain, streams[0], panel, *place)
 
     return rewrite(tiles.body, mark)
 
 
-def _tile_number(tiles: For, index: Any) -> tuple[PrimExpr, int | None] | None:
+def _tile_number(tiles: For, index: Any) -> tuple[PrimExpr, PrimExpr] | None:
     """Which of the tiles over one panel a loop is at, and how many there are; None where that cannot be seen."""
     var = tiles.loop_var
     if not any(v is var for v in walk(index.base)):
-        return var - tiles.min, as_int(tiles.extent)
+        return var - tiles.min, tiles.extent
     by = {as_int(n.b) for n in walk(index.base) if isinstance(n, FloorDiv) and n.a is var}
     count = by.pop() if len(by) == 1 else None
-    return None if count is None else (var % const(count, var.dtype), count)
+    return None if count is None else (var % const(count, var.dtype), const(count, var.dtype))
 
 
-def _part_of_panel(loop: For, load: BufferLoad, panel: int, tile: PrimExpr, n_tiles: int | None) -> list[Stmt]:
-    """Ask for lines of the next panel, each iteration and each tile for others."""
-    steps = as_int(loop.extent)
+def _part_of_panel(loop: For, load: BufferLoad, panel: int, tile: PrimExpr, n_tiles: PrimExpr) -> Stmt:
+    """Let a loop ask for lines of the next panel, each iteration and each tile for others."""
+    steps, known = as_int(loop.extent), as_int(n_tiles)
     if steps is None:
-        return []
+        return loop
     line = _LINE // DataType(load.buffer.dtype).itemsize
-    lines = _LINES_OF_UNKNOWN if n_tiles is None else -(-panel // (line * steps * max(n_tiles, 1)))
     base: Any = load.indices[0].base  # type: ignore[attr-defined]
-    begin = substitute(base, {loop.loop_var: loop.min})
-    t = base.dtype
-    first = (cast(t, tile) * const(steps, t) + cast(t, loop.loop_var - loop.min)) * const(lines * line, t)
-    places = [begin + first + const(panel + i * line, t) for i in range(lines)]
-    return [_asked(load, place, _NEAR) for place in places]
+    start = substitute(base, {loop.loop_var: loop.min}) + const(panel, base.dtype)
+
+    def ask(number: PrimExpr) -> Stmt:
+        return _asked(load, start + number * const(line, number.dtype), _NEAR)
+
+    if known is None:
+        return _asking_at_run_time(loop, ask, cast(base.dtype, tile), cast(base.dtype, n_tiles), -(-panel // line))
+    lines = -(-panel // (line * steps * max(known, 1)))
+    first = cast(base.dtype, tile * const(steps, tile.dtype)) + cast(base.dtype, loop.loop_var - loop.min)
+    asked = [ask(first * const(lines, base.dtype) + const(i, base.dtype)) for i in range(lines)]
+    return replace_node(loop, body=seq(*asked, loop.body))
+
+
+def _asking_at_run_time(
+    loop: For, ask: Callable[[PrimExpr], Stmt], tile: PrimExpr, n_tiles: PrimExpr, panel: int
+) -> Stmt:
+    """Let a loop ask for as many lines as the number of tiles makes it, by a loop of its own every few iterations.
+
+    What is asked for then stays outside of the loop that keeps sums in registers. Tiles behind those that have asked
+    for the whole panel, of `panel` lines, ask for nothing.
+    """
+    steps, t, own = as_int(loop.extent) or 1, tile.dtype, loop.loop_var.dtype
+    stretch = next((n for n in (2, 3, 4, 5, 7) if steps % n == 0), 1)
+
+    def number(value: int) -> PrimExpr:
+        return const(value, t)
+
+    whole = -(-panel // steps)
+    lines, now, i = (Var(name, t) for name in ("lines", "lines_now", "line"))
+    block, inner = Var("stretch", own), Var(loop.loop_var.name, own)
+    begin = (tile * number(steps) * lines) + cast(t, block) * number(stretch) * now
+    asked = For(i, number(0), now * number(stretch), ForKind.SERIAL, ask(begin + i))
+    place = loop.min + block * const(stretch, own) + inner
+    body = For(inner, const(0, own), const(stretch, own), loop.kind, substitute(loop.body, {loop.loop_var: place}))
+    blocks = For(block, const(0, own), const(steps // stretch, own), loop.kind, seq(asked, body), span=loop.span)
+    share = Min((number(whole - 1) + n_tiles) // n_tiles, number(_MOST_LINES))
+    left = Max(Min(lines, number(whole) - tile * lines), number(0))
+    return LetStmt(lines, share, LetStmt(now, left, blocks))
 
 
 def _asked(load: BufferLoad, place: PrimExpr, locality: int) -> Stmt:
