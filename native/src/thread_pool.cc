@@ -148,10 +148,9 @@ class ThreadPool {
   int size() const { return size_.load(std::memory_order_relaxed); }
   void resize(int n) { size_.store(n > 0 ? (n < kMaxThreads ? n : kMaxThreads) : default_threads()); }
 
-  int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
+  int32_t run(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain, bool forwards) {
     int threads = size();
-    bool light = grain < 0, forwards = grain >= WEFT_FORWARDS;
-    if (forwards) grain -= WEFT_FORWARDS;
+    bool light = grain < 0;
     grain = light ? -grain : grain < 1 ? 1 : grain;
     bool free = false;
     if (extent < 2 * grain || threads <= 1 || in_parallel || !busy_.compare_exchange_strong(free, true)) {
@@ -443,7 +442,12 @@ ThreadPool* ThreadPool::instance_ = nullptr;
 
 extern "C" int32_t weft_parallel_for(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
   if (extent <= 0) return 0;
-  return weft::ThreadPool::get().run(body, ctx, extent, grain);
+  return weft::ThreadPool::get().run(body, ctx, extent, grain, false);
+}
+
+extern "C" int32_t weft_parallel_forwards(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain) {
+  if (extent <= 0) return 0;
+  return weft::ThreadPool::get().run(body, ctx, extent, grain, true);
 }
 
 extern "C" int32_t weft_num_threads(void) { return weft::ThreadPool::get().size(); }

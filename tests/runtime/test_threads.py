@@ -13,6 +13,7 @@ from weft.runtime import num_threads, set_num_threads
 
 BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 LIBRARY.weft_parallel_for.argtypes = [BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+LIBRARY.weft_parallel_forwards.argtypes = LIBRARY.weft_parallel_for.argtypes
 LIBRARY.weft_workspace_alloc.restype = ctypes.c_void_p
 LIBRARY.weft_workspace_alloc.argtypes = [ctypes.c_int64]
 LIBRARY.weft_workspace_free.argtypes = [ctypes.c_void_p]
@@ -98,7 +99,7 @@ def test_what_a_slow_thread_leaves_is_done_by_others():
 
 def test_a_loop_that_looks_ahead_runs_forwards():
     set_num_threads(2)
-    for forwards in (1 << 62, 0):
+    for run in (LIBRARY.weft_parallel_forwards, LIBRARY.weft_parallel_for):
         ascending = []
         for _ in range(4):
             taken = {}
@@ -109,10 +110,10 @@ def test_a_loop_that_looks_ahead_runs_forwards():
                 time.sleep(0.001)
                 return 0
 
-            assert LIBRARY.weft_parallel_for(body, None, 64, 1 + forwards) == 0
+            assert run(body, None, 64, 1) == 0
             own = taken[threading.get_ident()][:8]  # before it helps the other thread
             ascending.append(own == sorted(own))
-        assert all(ascending) == bool(forwards)
+        assert all(ascending) == (run is LIBRARY.weft_parallel_forwards)
     set_num_threads(0)
 
 
@@ -277,6 +278,6 @@ def test_workspace_of_other_threads_is_apart():
 
 
 def test_symbol_addresses():
-    names = ("weft_parallel_for", "weft_workspace_alloc", "weft_workspace_free", "weft_arg_error", "weft_set_error",
-             "weft_num_threads")  # fmt: skip
+    names = ("weft_parallel_for", "weft_parallel_forwards", "weft_workspace_alloc", "weft_workspace_free",
+             "weft_arg_error", "weft_set_error", "weft_num_threads")  # fmt: skip
     assert len({symbol_address(n) for n in names}) == len(names)

@@ -30,20 +30,23 @@ WEFT_API int32_t weft_abi_version(void);
 /*! \brief One piece of a parallel loop: iterations [begin, end). Returns 0, or nonzero with the raised error set. */
 typedef int32_t (*weft_parallel_body)(int64_t begin, int64_t end, void* ctx);
 
-/*! \brief Added to the grain of a loop whose iterations ask for what the next ones read. */
-#define WEFT_FORWARDS (INT64_C(1) << 62)
-
 /*!
  * \brief Run body over [0, extent) on the thread pool, in pieces of at least grain iterations.
  *
  * A negative grain says that the loop is light, hardly worth a thread: pieces have at least -grain iterations, and
- * sleeping threads are not woken for it unless such loops keep coming. A positive grain may have WEFT_FORWARDS added:
- * threads then take pieces in ascending order, where they would begin every other loop at the end.
+ * sleeping threads are not woken for it unless such loops keep coming.
  *
  * Runs inline when extent < 2 * grain, when the pool has one thread, inside another parallel region, and when another
  * thread is using the pool. Returns the first nonzero code of a body, with that body's error raised in the caller.
  */
 WEFT_API int32_t weft_parallel_for(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain);
+
+/*!
+ * \brief Run a loop whose iterations ask memory for what the next ones read, like weft_parallel_for.
+ *
+ * Threads take pieces in ascending order, where they would begin every other loop at the end.
+ */
+WEFT_API int32_t weft_parallel_forwards(weft_parallel_body body, void* ctx, int64_t extent, int64_t grain);
 
 /*! \brief Number of threads that weft_parallel_for may use, the caller included. */
 WEFT_API int32_t weft_num_threads(void);

@@ -49,9 +49,6 @@ __all__: list[str] = []
 _MIN_TASK = 16384
 """Work of the least piece worth a thread, in operations: some microseconds."""
 
-_FORWARDS = 1 << 62
-"""``WEFT_FORWARDS`` of the runtime's header."""
-
 
 def _parallel(node: For, s: FunctionEmitter) -> bool:
     if s.is_task:
@@ -66,8 +63,8 @@ def _parallel(node: For, s: FunctionEmitter) -> bool:
         s.emit(
             f"store {_stored(t)} {v}, ptr {s.value(f'getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {i}')}"
         )
-    extent, grain = s.expr(cast("int64", node.extent)), s.expr(_in_order(node, _grain(node)))
-    s.check(parallel_for(s, f"@{task}", context, extent, grain))
+    extent, grain = s.expr(cast("int64", node.extent)), s.expr(_grain(node))
+    s.check(parallel_for(s, f"@{task}", context, extent, grain, _looks_ahead(node)))
     _task_function(node, s, task, struct, scalars, buffers)
     s.forget()
     return True
@@ -161,11 +158,9 @@ def _grain(node: For) -> PrimExpr:
     return max_(floordiv(int64(_MIN_TASK), max_(work, int64(1))), int64(1))
 
 
-def _in_order(node: For, grain: PrimExpr) -> PrimExpr:
-    """Say in the grain that threads take pieces in order, where iterations ask for what the next ones read."""
-    ahead = any(isinstance(n, CallIntrin) and n.op.name == "tir.prefetch" for n in walk(node.body))
-    known = as_int(grain)
-    return grain if not ahead or (known is not None and known < 0) else grain + int64(_FORWARDS)
+def _looks_ahead(node: For) -> bool:
+    """Whether iterations ask for what the next ones read."""
+    return any(isinstance(n, CallIntrin) and n.op.name == "tir.prefetch" for n in walk(node.body))
 
 
 _WORK = Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(1))

@@ -16,8 +16,14 @@ def _weak(module: ModuleEmitter, result: str, name: str, params: str) -> None:
     module.declare(name, f"declare extern_weak {result} @{name}({params})")
 
 
-def parallel_for(s: FunctionEmitter, body: str, context: str, extent: str, grain: str) -> str:
-    """Run ``body(begin, end, context)`` over an extent in pieces of at least `grain`; return the code."""
+def parallel_for(s: FunctionEmitter, body: str, context: str, extent: str, grain: str, forwards: bool = False) -> str:
+    """Run ``body(begin, end, context)`` over an extent in pieces of at least `grain`; return the code.
+
+    Parameters
+    ----------
+    forwards : bool
+        Whether iterations ask for what the next ones read, so that threads should take pieces in ascending order.
+    """
     _weak(s.module, "i32", "weft_parallel_for", "ptr, ptr, i64, i64")
     name = s.module.support(
         "weft.parallel_for",
@@ -36,6 +42,20 @@ run:
 out:
   ret i32 0
 }""")  # fmt: skip
+    if forwards:
+        _weak(s.module, "i32", "weft_parallel_forwards", "ptr, ptr, i64, i64")
+        name = s.module.support(
+            "weft.parallel_forwards",
+            lambda: f"""define internal i32 @weft.parallel_forwards(ptr %body, ptr %ctx, i64 %extent, i64 %grain) #0 {{
+  %here = icmp ne ptr @weft_parallel_forwards, null
+  br i1 %here, label %pool, label %older
+pool:
+  %rc = call i32 @weft_parallel_forwards(ptr %body, ptr %ctx, i64 %extent, i64 %grain)
+  ret i32 %rc
+older:
+  %any = call i32 {name}(ptr %body, ptr %ctx, i64 %extent, i64 %grain)
+  ret i32 %any
+}}""")  # fmt: skip
     return s.effect(f"call i32 {name}(ptr {body}, ptr {context}, i64 {extent}, i64 {grain})")
 
 
