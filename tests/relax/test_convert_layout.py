@@ -58,6 +58,30 @@ def test_match_cast():
     check(program(middle))
 
 
+def test_repeated():
+    def middle(bb, y):
+        mean = bb.emit(
+            relax.op.nn.conv2d(
+                bb.emit(relax.op.mean(y, [2, 3], True)), relax.const(np.eye(8, dtype="f4")[..., None, None])
+            )
+        )
+        return bb.emit(relax.op.add(y, bb.emit(relax.op.broadcast_to(mean, relax.ShapeExpr([1, 8, 12, 10])))))
+
+    check(program(middle))
+
+
+def test_vectors_along_channels():
+    slope, scale = (relax.const(RNG.uniform(0.01, 0.1, 8).astype(np.float32)) for _ in range(2))
+    zero = relax.const(np.arange(8, dtype=np.int8))
+
+    def middle(bb, y):
+        y = bb.emit(relax.op.nn.prelu(y, slope, axis=1))
+        narrow = bb.emit(relax.op.quantize(y, scale, zero, axis=1))
+        return bb.emit(relax.op.dequantize(narrow, scale, zero, axis=-3))
+
+    check(program(middle))
+
+
 def test_concatenation_and_reduction():
     def middle(bb, y):
         both = bb.emit(relax.op.concat([y, y], 1))

@@ -455,6 +455,28 @@ def _resize_all(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     return Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
+@_on("broadcast_to")
+def _broadcast_to(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Repeat the twin: the sizes change places as the dimensions do."""
+    data, shape = call.args
+    if not s.has_last(data) or not isinstance(shape, ShapeExpr) or len(shape.values) != 4:
+        return None
+    return Call(call.op, (s.to_last(data, bb), shape_expr([shape.values[d] for d in _TO_LAST])), span=call.span)
+
+
+@_on("nn.prelu", "quantize", "dequantize")
+def _along_axis(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Numbers for each place of an axis stay a vector, whose axis is named anew."""
+    data, axis = call.args[0], call.attrs.get("axis")
+    vectors = [getattr(a.ty, "ndim", -1) for a in call.args[1:]]  # type: ignore[attr-defined]
+    if axis is None or not any(n == 1 for n in vectors):
+        return s.elementwise(call, bb)
+    if not s.has_last(data) or any(n not in (0, 1) for n in vectors):
+        return None
+    attrs = call.attrs.with_(axis=_TO_LAST.index(axis % 4))
+    return Call(call.op, (s.to_last(data, bb), *call.args[1:]), attrs, span=call.span)
+
+
 @_on("concat")
 def _concat(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     fields = call.args[0]
