@@ -29,12 +29,12 @@ from benchmarks import report
 from benchmarks.peer import peer_session, weft_session
 
 OPERATORS = frozenset(
-    """Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv
-    ConvTranspose Cos CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor Gather
-    GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid
+    """Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Compress Concat Constant ConstantOfShape
+    Conv ConvTranspose Cos CumProd CumSum DepthToSpace Div Dropout Einsum Elu Equal Erf Exp Expand Flatten Floor Gather
+    GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample HardSigmoid
     HardSwish Identity If InstanceNormalization LSTM LayerNormalization LeakyRelu Less LessOrEqual Log
-    LogSoftmax MatMul Max MaxPool Mean Min Mish Mod Mul Neg Not OneHot Or PRelu Pad Pow Range Reciprocal
-    ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Round
+    LogSoftmax MatMul Max MaxPool Mean Min Mish Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow Range Reciprocal
+    ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize ReverseSequence Round
     ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus SpaceToDepth Split Sqrt
     Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor""".split()
 )

@@ -5,6 +5,7 @@ Read in this order: ``model``, ``schema``, ``check``, ``value``, ``scalars``, ``
 """
 
 from weft.frontend.onnx import (  # importing a family registers its converters
+    choose,
     compare,
     control,
     conv,
@@ -19,6 +20,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     reduce,
     resize,
     rnn,
+    sample,
     scan,
     sort,
 )
@@ -26,6 +28,7 @@ from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
-    "WEIGHT_FILES", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index", "manipulate",
-    "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "scan", "sort", "supported_operators",
+    "WEIGHT_FILES", "choose", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index",
+    "manipulate",
+    "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scan", "sort", "supported_operators",
 ]  # fmt: skip

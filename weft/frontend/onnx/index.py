@@ -122,3 +122,9 @@ def _scatter_elements(node: Node) -> Any:
 @converter("ScatterND")
 def _scatter_nd(node: Node) -> Any:
     return node.op("scatter_nd", node.x(0), _wrapped_tuples(node, 0), node.x(2), reduction=_reduction(node))
+
+
+@converter("ReverseSequence")
+def _reverse_sequence(node: Node) -> Any:
+    axes = {"seq_axis": node.attr("time_axis", 0), "batch_axis": node.attr("batch_axis", 1)}
+    return node.op("reverse_sequence", node.x(0), node.x(1), **axes)

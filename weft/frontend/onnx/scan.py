@@ -1,4 +1,4 @@
-"""Running sums."""
+"""Running sums and products."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from weft.frontend.onnx.registry import converter
 __all__: list[str] = []
 
 
-@converter("CumSum")
-def _cumsum(node: Node) -> Any:
+@converter("CumSum", "CumProd")
+def _running(node: Node) -> Any:
     axes = node.ints(1)
     if len(axes) != 1:
-        node.error("CumSum: its axis is not one number", found=f"{len(axes)} elements")
+        node.error(f"{node.op_type}: its axis is not one number", found=f"{len(axes)} elements")
+    name = node.op_type.lower()
     flags = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
     if node.is_static(axes):
-        return node.op("cumsum", node.x(), axis=node.axis(axes[0]), **flags)
+        return node.op(name, node.x(), axis=node.axis(axes[0]), **flags)
     around = node.reshape(node.x(), node.graph.named(around_axis(node.shape(), axes[0])))
-    return node.reshape(node.op("cumsum", around, axis=1, **flags), node.shape())
+    return node.reshape(node.op(name, around, axis=1, **flags), node.shape())

@@ -1,0 +1,63 @@
+"""Elements that data choose: as many as there happen to be, counted at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim, Value
+from weft.ir import Tuple
+
+__all__ = ["counted", "flat_places"]
+
+
+@converter("NonZero")
+def _nonzero(node: Node) -> Any:
+    x = node.x(0)
+    mask = x if node.dtype() == "bool" else node.op("not_equal", x, node.scalar(0, node.dtype()))
+    if node.ndim() == 0:
+        mask = node.reshape(mask, [1])
+    dims = node.dims(mask)
+    flat = flat_places(node, node.reshape(mask, [s.product(dims)]))
+    rows, below = [], 1
+    for d in reversed(dims):
+        rest = _by(node, "floor_divide", flat, below)
+        rows.append(rest if len(rows) == len(dims) - 1 else _by(node, "floor_mod", rest, d))
+        below = s.multiply(below, d)
+    return node.op("stack", Tuple(tuple(rows[::-1])), axis=0)
+
+
+@converter("Compress")
+def _compress(node: Node) -> Any:
+    axis = node.attr("axis")
+    x = node.reshape(node.x(0), [s.product(node.shape())]) if axis is None else node.x(0)
+    return node.op("take", x, flat_places(node, node.x(1)), axis=0 if axis is None else node.axis(axis))
+
+
+def flat_places(node: Node, mask: Any) -> Any:
+    """Return the positions of what is true in a vector of truth values, in order: ``(count,)`` int64.
+
+    Each true element is sent to where the running count says; all others to one more place, which is cut off.
+    """
+    size = node.dims(mask)[0]
+    ones = node.astype(mask, "int64")
+    ends = node.op("cumsum", ones, axis=0)
+    last = node.graph.expr(Value.of_elements([size], "int64"))
+    target = node.op("where", mask, node.op("subtract", ends, node.scalar(1, "int64")), last)
+    numbers = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
+    room = node.full([s.add(size, 1)], 0, "int64")
+    placed = node.op("scatter_elements", room, target, numbers, axis=0)
+    return node.slice(placed, [0], [0], [counted(node, node.op("sum", ones, axis=(0,), keepdims=True))])
+
+
+def counted(node: Node, count: Any) -> Dim:
+    """Return a tensor of one integer as a dimension."""
+    return node.graph.ints(Value.of_expr(count), "count", sizes=True)[0]
+
+
+def _by(node: Node, op: str, x: Any, y: Dim) -> Any:
+    return (
+        x if s.same(y, 1) and op == "floor_divide" else node.op(op, x, node.graph.expr(Value.of_elements([y], "int64")))
+    )
