@@ -12,6 +12,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     elementwise,
     generator,
     index,
+    loop,
     manipulate,
     matmul,
     norm,
@@ -29,6 +30,6 @@ from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
     "WEIGHT_FILES", "choose", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index",
-    "manipulate",
+    "loop", "manipulate",
     "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scan", "sort", "supported_operators",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, ExprVar, If, Tuple, TupleGetItem
+from weft.ir import Call, ExprVar, Function, If, Tuple, TupleGetItem
 from weft.relax import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
 __all__ = ["to_dataflow"]
@@ -21,22 +21,25 @@ def _sequence(seq: Any, renamed: dict[int, Any]) -> SeqExpr:
     last_use = _last_runs(runs, seq.body)
     blocks: list[Any] = []
     for i, run in enumerate(runs):
-        plain = isinstance(run[0].value, If)
+        plain = _is_alone(run[0].value)
         new = tuple([_binding(b, renamed, local=not plain and last_use.get(id(b.var), i) == i) for b in run])
         blocks.append((BindingBlock if plain else DataflowBlock)(new))
     return SeqExpr(tuple(blocks), _rename(seq.body, renamed), ty=seq.ty, span=seq.span)
 
 
 def _runs(bindings: list[Any]) -> list[list[Any]]:
-    """Split bindings into runs: each choice alone, everything between two of them together."""
+    """Split bindings into runs: each choice, inner function and call of one alone, everything between together."""
     runs: list[list[Any]] = []
     for b in bindings:
-        alone = isinstance(b.value, If)
-        if alone or not runs or isinstance(runs[-1][0].value, If):
+        if _is_alone(b.value) or not runs or _is_alone(runs[-1][0].value):
             runs.append([b])
         else:
             runs[-1].append(b)
     return runs
+
+
+def _is_alone(value: Any) -> bool:
+    return isinstance(value, (If, Function)) or (isinstance(value, Call) and isinstance(value.op, ExprVar))
 
 
 def _last_runs(runs: list[list[Any]], body: Any) -> dict[int, int]:
@@ -59,7 +62,9 @@ def _variables(expr: Any) -> list[Any]:
         if isinstance(e, ExprVar):
             found.append(e)
         elif isinstance(e, Call):
-            stack += e.args
+            stack += [e.op, *e.args]
+        elif isinstance(e, Function):
+            stack.append(e.body)
         elif isinstance(e, Tuple):
             stack += e.fields
         elif isinstance(e, TupleGetItem):
@@ -88,7 +93,14 @@ def _rename(e: Any, renamed: dict[int, Any]) -> Any:
     if isinstance(e, ExprVar):
         return renamed.get(id(e), e)
     if isinstance(e, Call):
-        return Call(e.op, tuple([_rename(a, renamed) for a in e.args]), e.attrs, e.ty_args, ty=e.ty, span=e.span)
+        return Call(
+            _rename(e.op, renamed),
+            tuple([_rename(a, renamed) for a in e.args]),
+            e.attrs,
+            e.ty_args,
+            ty=e.ty,
+            span=e.span,
+        )
     if isinstance(e, Tuple):
         return Tuple(tuple([_rename(f, renamed) for f in e.fields]), ty=e.ty, span=e.span)
     if isinstance(e, TupleGetItem):
@@ -101,4 +113,6 @@ def _rename(e: Any, renamed: dict[int, Any]) -> Any:
             ty=e.ty,
             span=e.span,
         )
+    if isinstance(e, Function):
+        return e.replace(body=_sequence(e.body, renamed))
     return e

@@ -99,6 +99,10 @@ class Graph:
         self._names.add(name)
         return name
 
+    def names_in_use(self) -> frozenset[str]:
+        """Return the names given so far, to tell later variables from earlier ones."""
+        return frozenset(self._names)
+
     def size_var(self, hint: str) -> SizeVar:
         """Make a symbolic dimension."""
         return SizeVar(self.fresh(hint), DataType("int64"))

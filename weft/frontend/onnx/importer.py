@@ -137,22 +137,24 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
     return order
 
 
-def convert_subgraph(graph: Graph, proto: Any, where: str) -> list[Value]:
-    """Convert a branch in the current scope, with the names around it in reach, and return its outputs.
+def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Value] = ()) -> list[Value]:
+    """Convert a branch or body in the current scope, with the names around it in reach, and return its outputs.
 
     Raises
     ------
     ModelImportError
-        When an output is not defined, or the branch has inputs.
+        When an output is not defined, or the number of inputs is wrong; branches have none.
     """
-    if proto.input:
+    if len(proto.input) != len(inputs):
         raise ModelImportError(
-            "a branch has inputs",
+            "a graph inside of a node has a wrong number of inputs",
             where=where,
-            expected="none: branches use the names around them",
-            found=proto.input[0].name,
+            expected=str(len(inputs)) if inputs else "none: branches use the names around them",
+            found=", ".join(i.name for i in proto.input) or "none",
         )
-    convert_nodes(graph, _declare(graph, proto, [], f"a branch of {where}"), f"{where}, inside of it ")
+    graph.scope.values.update(zip((i.name for i in proto.input), inputs, strict=True))
+    names = [i.name for i in proto.input]
+    convert_nodes(graph, _declare(graph, proto, names, f"a branch of {where}"), f"{where}, inside of it ")
     values = []
     for o in proto.output:
         value = graph.scope.find(o.name)

@@ -100,7 +100,9 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IR
     values: list[Expr] = [*captured]
     known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
     used = {id(n): n for n in walk(func) if isinstance(n, ScalarVar) and id(n) not in known}
-    sizes = [n for key, n in used.items() if isinstance(n, SizeVar) or key in symbols]
+    casts = [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
+    made_inside = {id(n) for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
+    sizes = [n for key, n in used.items() if key in symbols or (isinstance(n, SizeVar) and key not in made_inside)]
     if sizes:
         values.append(shape_expr(tuple(sizes)))
         params.append(Var("sizes", values[-1].ty))  # type: ignore[attr-defined]

@@ -1,0 +1,255 @@
+"""Loop and Scan: short ones are written out, others become a recursive function over their state.
+
+The function takes the number of the iteration, whether to go on, what the loop carries and the outputs so far; what it
+uses from around it, it captures. A dimension that an iteration changes is symbolic inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.graph import Scope
+from weft.frontend.onnx.importer import convert_subgraph
+from weft.frontend.onnx.node import Node
+from weft.frontend.onnx.registry import converter
+from weft.frontend.onnx.value import Dim, Value
+from weft.ir import Call, Function, FuncType, If, SizeVar, TensorType, Tuple, TupleType, as_int, tensor_type
+from weft.relax import Var as RelaxVar
+from weft.relax import VarBinding
+
+__all__: list[str] = []
+
+_MAX_WRITTEN_OUT = 200
+"""So many nodes, over all iterations, are written out where the number of iterations is known."""
+_FOREVER = (1 << 63) - 1
+_CHUNK = 250
+"""So many iterations nest calls at most; more are chunks of so many, which nest as well."""
+
+Step = Callable[[Value, Value, list[Value]], tuple[Value, list[Value], list[Value]]]
+"""One iteration: from its number, whether to go on and the state, to whether to go on, the state and new outputs."""
+
+
+@converter("Loop")
+def _loop(node: Node) -> Any:
+    body, carried = node.attr("body"), [node.value(i) for i in range(2, len(node.inputs))]
+    if len(body.input) != len(carried) + 2 or len(body.output) != len(node.proto.output) + 1:
+        node.error(
+            "Loop: its body has a wrong number of inputs or outputs",
+            expected=f"{len(carried) + 2} and {len(node.proto.output) + 1}",
+            found=f"{len(body.input)} and {len(body.output)}",
+        )
+
+    def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        found = _converted(node, body, [number, go_on, *state])
+        return found[0], found[1 : 1 + len(state)], found[1 + len(state) :]
+
+    go_on = node.value(1) if node.has(1) else Value.of_array(np.array(True))
+    trips: Dim = _FOREVER if not node.has(0) else node.ints(0)[0]
+    state, outputs = _iterate(node, step, trips, go_on, carried, [False] * (len(body.output) - 1 - len(carried)))
+    return [*state, *outputs]
+
+
+@converter("Scan")
+def _scan(node: Node) -> Any:
+    if node.opset < 9:
+        node.unsupported("Scan: the batched form of opset 8 is not supported", expected="opset 9 or later")
+    body, count = node.attr("body"), node.attr("num_scan_inputs")
+    first = len(node.inputs) - count
+    carried, sources = [node.value(i) for i in range(first)], [node.x(first + k) for k in range(count)]
+    axes = [node.axis(a, node.ndim(first + k)) for k, a in enumerate(node.attr("scan_input_axes", [0] * count))]
+    n_outputs = len(body.output) - first
+    trips = node.shape(first)[axes[0]]
+    reads_back = node.attr("scan_input_directions", [0] * count)
+
+    def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        x = node.graph.expr(number)
+        parts = []
+        for source, axis, back in zip(sources, axes, reads_back, strict=True):
+            last = node.graph.expr(Value.of_elements(s.subtract(trips, 1), "int64"))
+            place = node.op("subtract", last, x) if back else x
+            parts.append(Value.of_expr(node.op("take", source, place, axis=axis)))
+        found = _converted(node, body, [*state, *parts])
+        return go_on, found[:first], found[first:]
+
+    turned = [bool(d) for d in node.attr("scan_output_directions", [0] * n_outputs)]
+    state, outputs = _iterate(node, step, trips, Value.of_array(np.array(True)), carried, turned)
+    for i, axis in enumerate(node.attr("scan_output_axes", [0] * n_outputs)):
+        value, rank = node.graph.expr(outputs[i]), len(outputs[i].shape)
+        order = list(range(1, rank))
+        order.insert(node.axis(axis, rank), 0)
+        outputs[i] = Value.of_expr(node.permute(value, order))
+    return [*state, *outputs]
+
+
+def _converted(node: Node, body: Any, inputs: Sequence[Value]) -> list[Value]:
+    graph = node.graph
+    with graph.inside(Scope(graph.scope, graph.scope.opsets)):
+        return convert_subgraph(graph, body, node.where, inputs)
+
+
+def _iterate(
+    node: Node, step: Step, trips: Dim, go_on: Value, carried: list[Value], turned: list[bool]
+) -> tuple[list[Value], list[Value]]:
+    """Run `step` while it says so, `trips` times at most; return the last state and the outputs of all iterations."""
+    size = len(node.attr("body").node)
+    known = go_on.constant
+    if isinstance(trips, int) and 0 < trips * max(size, 1) <= _MAX_WRITTEN_OUT and known is not None and known.all():
+        written = _written_out(node, step, trips, go_on, carried, turned)
+        if written is not None:
+            return written
+    return _Recursion(node, step, trips, turned).run(go_on, carried)
+
+
+def _written_out(
+    node: Node, step: Step, trips: int, go_on: Value, carried: list[Value], turned: list[bool]
+) -> tuple[list[Value], list[Value]] | None:
+    """Convert one iteration after another; None where whether to go on is not known."""
+    state, rows = list(carried), []
+    for i in range(trips):
+        go_on, state, found = step(Value.of_array(np.array(i, np.int64)), go_on, state)
+        if go_on.constant is None:
+            return None
+        rows.append(found)
+        if not go_on.constant.all():
+            break
+    outputs = []
+    for back, column in zip(turned, zip(*rows, strict=True), strict=True):
+        parts = [_as_row(node, v) for v in (column[::-1] if back else column)]
+        outputs.append(Value.of_expr(node.concat(parts, 0)))
+    return state, outputs
+
+
+def _as_row(node: Node, value: Value) -> Any:
+    return node.reshape(node.graph.expr(value), [1, *value.shape])
+
+
+class _Recursion:
+    """A loop as a function that calls itself."""
+
+    def __init__(self, node: Node, step: Step, trips: Dim, turned: list[bool]) -> None:
+        self.node, self.graph, self.step, self.trips, self.turned = node, node.graph, step, trips, turned
+        self.limit = self.graph.expr(Value.of_elements(trips, "int64"))
+        self.older = self.graph.names_in_use()
+        self.changing: set[Any] = set()
+        self.endless = True
+
+    def run(self, go_on: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
+        """Define the function and call it with the first state."""
+        node, graph = self.node, self.graph
+        start = [graph.expr(v) for v in carried]
+        dims, rows = self._settled(carried)
+        types = [tensor_type((), "int64"), tensor_type((), "bool")]
+        types += [tensor_type(d, v.dtype) for d, v in zip(dims, carried, strict=True)]
+        types += [tensor_type([graph.size_var("rows"), *self._inside(shape)], dtype) for shape, dtype in rows]
+        inner = self._recursive(types, lambda itself, params: self._steps(itself, params, len(dims)), stops=True)
+        outer = self._recursive(self._anew(types), lambda itself, params: self._chunks(itself, params, inner))
+        first = {a: b for new, v in zip(dims, carried, strict=True) for a, b in zip(new, v.shape, strict=True)}
+        empty = [node.full([0, *(first.get(d, d) for d in shape)], 0, dtype) for shape, dtype in rows]
+        test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
+        found = graph.fields(graph.emit(Call(outer, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
+        for i, new in enumerate(dims):
+            own = node.dims(found[i])
+            found[i] = node.with_dims(found[i], [b if a in self.changing else a for a, b in zip(new, own, strict=True)])
+        if self.endless and go_on.constant is not None and go_on.constant.all():
+            count = s.maximum(self.trips, 0)
+            found[len(dims) :] = [node.with_dims(f, [count, *node.dims(f)[1:]]) for f in found[len(dims) :]]
+        values = [Value.of_expr(f) for f in found]
+        return values[: len(dims)], values[len(dims) :]
+
+    def _recursive(self, types: list[Any], go: Callable[[Any, list[Any]], Call], stops: bool = False) -> Any:
+        """Bind a function of a number, whether to go on, and a state, that ends in `go` or returns what it was given.
+
+        One that stops has another number before the state, before which it stops; others run up to the limit.
+        """
+        node, graph = self.node, self.graph
+        number = tensor_type((), "int64")
+        given = [*types[:2], *([number] if stops else []), *types[2:]]
+        outside = [self._open(t) for t in given]  # variables of the function are its own
+        result = TupleType((*outside[:2], *outside[2 + stops :]))
+        itself = RelaxVar(graph.bb.fresh_name("loop"), FuncType(tuple(outside), result, True), span=graph.bb.span)
+        params = [RelaxVar(graph.bb.fresh_name("state"), t) for t in given]
+        with graph.branch(Scope(graph.scope, graph.scope.opsets)) as body:
+            below = node.op("less", params[0], params[2] if stops else self.limit)
+            test = node.op("logical_and", params[1], below)
+            with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
+                taken = graph.bb.finish(inner, graph.emit(go(itself, params)))
+            with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
+                left = graph.bb.finish(inner, graph.bb.normalize(Tuple((*params[:2], *params[2 + stops :]))))
+            sequence = graph.bb.finish(body, graph.bb.emit(If(test, taken, left)))
+        func = Function(tuple(params), sequence, result, ty=itself.ty)
+        graph.bb.emit_normalized(VarBinding(itself, func, span=graph.bb.span))
+        return itself
+
+    def _steps(self, itself: Any, params: list[Any], states: int) -> Call:
+        """Run an iteration, then the others up to where to stop."""
+        node, graph = self.node, self.graph
+        (number, _, stop), state, rows = params[:3], params[3 : 3 + states], params[3 + states :]
+        go_on, after, found = self.step(Value.of_expr(number), _TRUE, [Value.of_expr(p) for p in state])
+        more = [_as_row(node, v) for v in found]
+        joined = [
+            node.concat([y, r] if back else [r, y], 0) for r, y, back in zip(rows, more, self.turned, strict=True)
+        ]
+        test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
+        following = node.op("add", number, node.scalar(1, "int64"))
+        return Call(itself, (following, test, stop, *map(graph.expr, after), *joined))
+
+    def _chunks(self, itself: Any, params: list[Any], inner: Any) -> Call:
+        """Run some iterations, then the others: a machine nests calls only so deep."""
+        node, graph = self.node, self.graph
+        stop = node.op("minimum", node.op("add", params[0], node.scalar(_CHUNK, "int64")), self.limit)
+        return Call(itself, tuple(graph.fields(graph.emit(Call(inner, (*params[:2], stop, *params[2:]))))))
+
+    def _anew(self, types: list[Any]) -> list[Any]:
+        """Return types with variables of their own where these have some."""
+        fresh = {d: self._changing() for d in [d for t in types for d in t.shape] if not self._is_outside(d)}
+        return [tensor_type([fresh.get(d, d) for d in t.shape], t.dtype) for t in types]
+
+    def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]]]:
+        """Return the state's dimensions, symbolic where an iteration changes them, and what each iteration puts out."""
+        graph = self.graph
+        dims = [self._inside(v.shape) for v in carried]
+        while True:
+            with graph.branch(Scope(graph.scope, graph.scope.opsets)):
+                kinds = [tensor_type(d, v.dtype) for d, v in zip(dims, carried, strict=True)]
+                state = [Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t)) for t in kinds]
+                number = RelaxVar(graph.bb.fresh_name("number"), tensor_type((), "int64"))
+                go_on, after, outputs = self.step(Value.of_expr(number), _TRUE, state)
+                self.endless = go_on.constant is not None and bool(go_on.constant.all())
+                rows = [(self._inside(v.shape), v.dtype) for v in outputs]
+            before = len(self.changing)
+            for new, old, v in zip(dims, carried, after, strict=True):
+                if v.dtype != old.dtype or len(v.shape) != len(old.shape):
+                    self.node.unsupported(
+                        f"{self.node.op_type}: an iteration changes the type or rank of what it carries",
+                        expected=f"{old.dtype} of {len(old.shape)} dimensions",
+                        found=f"{v.dtype} of {len(v.shape)}",
+                    )
+                for k, (a, b) in enumerate(zip(new, v.shape, strict=True)):
+                    if a not in self.changing and not s.provably_equal(a, b):
+                        new[k] = self._changing()
+            if len(self.changing) == before:
+                return dims, rows
+
+    def _changing(self) -> Dim:
+        var = self.graph.size_var("d")
+        self.changing.add(var)
+        return var
+
+    def _inside(self, shape: Sequence[Dim]) -> list[Dim]:
+        """Return dimensions that a parameter may have: numbers, variables from around, or new ones."""
+        return [d if d in self.changing or self._is_outside(d) else self._changing() for d in shape]
+
+    def _is_outside(self, d: Any) -> bool:
+        """Whether a dimension means the same outside of the loop."""
+        return as_int(d) is not None or (isinstance(d, SizeVar) and d.name in self.older)
+
+    def _open(self, ty: Any) -> TensorType:
+        """Return the type of a result, without dimensions that are known only inside."""
+        return ty if all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
+
+
+_TRUE = Value.of_array(np.array(True))
