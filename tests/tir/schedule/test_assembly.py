@@ -20,6 +20,7 @@ TARGETS = {
 FUNCTIONS = {
     "gemm": lambda: packed_gemm(128, 768, 768, 32),
     "conv": lambda: conv2d(1, 28, 28, 64, 64, (3, 3), 1, 1, 32),
+    "from memory": lambda: conv2d(1, 14, 14, 256, 256, (3, 3), 1, 1, 32),
     "pointwise": lambda: conv2d(1, 28, 28, 64, 64, (1, 1), 1, 0, 32),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from weft.ir import (
@@ -18,7 +19,9 @@ from weft.ir import (
     cast,
     const,
     fingerprint,
+    floordiv,
     function_pass,
+    min_,
     rewrite,
     substitute,
     walk,
@@ -35,9 +38,9 @@ PREFETCH_MARK = "pragma_prefetch"
 """The annotation of a loop; its value is how many bytes ahead to ask."""
 
 PANEL_MARK = "pragma_prefetch_panel"
-"""The annotation of a loop that reads a panel again for each tile of the loop around it; its value is how many elements
-further the next panel begins. Each tile asks for another part of the next panel, so that it comes from memory while
-there is time: the first tile alone would wait for it."""
+"""The annotation of one of the loops of a sum, which stand in each other and read a panel again for each tile of the
+loop around them; its value is how many elements further the next panel begins. Each tile asks for another part of the
+next panel, so that it comes from memory while there is time: the first tile alone would wait for it."""
 
 _NEAREST, _NEAR = 3, 2  # the first cache, the second
 _LINE = 64
@@ -52,8 +55,8 @@ def prefetch_streams(func: PrimFunc, mod: IRModule) -> PrimFunc:
     The hardware follows a few streams by itself, and stops at each page; a product that reads a dozen panels of weights
     at once is faster when it is told.
 
-    Loops with ``pragma_prefetch_panel`` read a panel of weights once for each tile of the loop around them. They ask
-    for the next panel, each tile for another part of it.
+    Loops with ``pragma_prefetch_panel``, and those that stand in each other with them, read a panel of weights once for
+    each tile of the loop around all of them. They ask for the next panel, each tile for another part of it.
 
     Requires
         Flat buffers, vectors.
@@ -81,7 +84,11 @@ def prefetch_streams(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """
 
     def mark(node: Any) -> Any:
-        if isinstance(node, For) and any(_asks_for_panels(n) for n in _within(node.body)):
+        if (
+            isinstance(node, For)
+            and not isinstance(node.body, For)
+            and any(_asks_for_panels(n) for n in _within(node.body))
+        ):
             node = replace_node(node, body=_ask_for_panels(node))
         if not isinstance(node, For) or PREFETCH_MARK not in node.annotations:
             return node
@@ -130,8 +137,16 @@ def _within(body: Any) -> list[Any]:
     return found
 
 
+def _nest(loop: For) -> list[For]:
+    """The loops that stand in each other, from the outermost on."""
+    found = [loop]
+    while isinstance(found[-1].body, For):
+        found.append(found[-1].body)
+    return found
+
+
 def _asks_for_panels(node: Any) -> bool:
-    return isinstance(node, For) and PANEL_MARK in node.annotations
+    return isinstance(node, For) and any(PANEL_MARK in f.annotations for f in _nest(node))
 
 
 def _ask_for_panels(tiles: For) -> Stmt:
@@ -139,17 +154,21 @@ def _ask_for_panels(tiles: For) -> Stmt:
 
     def mark(node: Any) -> Any:
         if not _asks_for_panels(node):
-            return node
-        panel = int(node.annotations[PANEL_MARK])
-        plain = For(
-            node.loop_var, node.min, node.extent, node.kind, node.body, node.thread_binding,
-            node.annotations.without(PANEL_MARK), span=node.span,
-        )  # fmt: skip
-        streams = _streams(node)
-        place = _tile_number(tiles, streams[0].indices[0]) if streams else None
-        return plain if place is None else _part_of_panel(plain, streams[0], panel, *place)
+            return None
+        nest = _nest(node)
+        load = max(_streams(nest[-1]), key=lambda x: DataType(x.dtype).lanes, default=None)
+        place = None if load is None else _tile_number(tiles, load.indices[0])
+        last = next(i for i, f in enumerate(nest) if PANEL_MARK in f.annotations)
+        panel = int(nest[last].annotations[PANEL_MARK])
+        nest[last] = replace_node(nest[last], annotations=nest[last].annotations.without(PANEL_MARK))
+        body: Stmt = nest[last]
+        if load is not None and place is not None:
+            body = _part_of_panel(nest, last, load, panel, *place)
+        for f in reversed(nest[:last]):
+            body = replace_node(f, body=body)
+        return body
 
-    return rewrite(tiles.body, mark)
+    return rewrite(tiles.body, lambda _: None, pre=mark)
 
 
 def _tile_number(tiles: For, index: Any) -> tuple[PrimExpr, PrimExpr] | None:
@@ -157,28 +176,33 @@ def _tile_number(tiles: For, index: Any) -> tuple[PrimExpr, PrimExpr] | None:
     var = tiles.loop_var
     if not any(v is var for v in walk(index.base)):
         return var - tiles.min, tiles.extent
-    by = {as_int(n.b) for n in walk(index.base) if isinstance(n, FloorDiv) and n.a is var}
-    count = by.pop() if len(by) == 1 else None
-    return None if count is None else (var % const(count, var.dtype), const(count, var.dtype))
+    by = {n for n in (as_int(n.b) for n in walk(index.base) if isinstance(n, FloorDiv) and n.a is var) if n is not None}
+    return (var % const(min(by), var.dtype), const(min(by), var.dtype)) if by else None
 
 
-def _part_of_panel(loop: For, load: BufferLoad, panel: int, tile: PrimExpr, n_tiles: PrimExpr) -> Stmt:
-    """Let a loop ask for lines of the next panel, each iteration and each tile for others."""
-    steps, known = as_int(loop.extent), as_int(n_tiles)
-    if steps is None:
+def _part_of_panel(nest: list[For], last: int, load: BufferLoad, panel: int, tile: PrimExpr, n_tiles: PrimExpr) -> Stmt:
+    """Let a loop ask for lines of the next panel, each tile and each iteration of it and those around for others."""
+    loop, extents = nest[last], [as_int(f.extent) for f in nest[: last + 1]]
+    known = as_int(n_tiles)
+    if None in extents or (known is None and last):
         return loop
-    line = _LINE // DataType(load.buffer.dtype).itemsize
+    steps, line = prod(n or 1 for n in extents), _LINE // DataType(load.buffer.dtype).itemsize
     base: Any = load.indices[0].base  # type: ignore[attr-defined]
-    start = substitute(base, {loop.loop_var: loop.min}) + const(panel, base.dtype)
+    t, total = base.dtype, -(-panel // line)
+    start = substitute(base, {f.loop_var: f.min for f in nest}) + const(panel, t)
 
     def ask(number: PrimExpr) -> Stmt:
         return _asked(load, start + number * const(line, number.dtype), _NEAR)
 
     if known is None:
-        return _asking_at_run_time(loop, ask, cast(base.dtype, tile), cast(base.dtype, n_tiles), -(-panel // line))
-    lines = -(-panel // (line * steps * max(known, 1)))
-    first = cast(base.dtype, tile * const(steps, tile.dtype)) + cast(base.dtype, loop.loop_var - loop.min)
-    asked = [ask(first * const(lines, base.dtype) + const(i, base.dtype)) for i in range(lines)]
+        return _asking_at_run_time(loop, ask, cast(t, tile), cast(t, n_tiles), total)
+    number = cast(t, tile)
+    for f, n in zip(nest, extents, strict=False):
+        number = number * const(n, t) + cast(t, f.loop_var - f.min)
+    steps = max(1, steps * known)
+    lines, apart = -(-total // steps), max(1, steps // total)
+    number = min_(floordiv(number, const(apart, t)), const(-(-total // lines) - 1, t))
+    asked = [ask(number * const(lines, t) + const(i, t)) for i in range(lines)]
     return replace_node(loop, body=seq(*asked, loop.body))
 
 

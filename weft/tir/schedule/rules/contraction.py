@@ -399,13 +399,19 @@ class _Product:
     def _panel_ahead(self, tile: Tile) -> int:
         """How many elements further the next panel begins, where panels come from memory; 0 where none is asked for."""
         c = self.c
-        steps = as_int(self.extents[c.reduce[-1]]) if len(c.reduce) == 1 else None
-        whole = steps is not None and self.panel and tile.width % self.panel == 0 and tile.rows > 1 and self.group == 1
-        large = whole and not c.batch and c.group is None and self._packed_bytes() >= _FROM_MEMORY
-        return steps * tile.width if large and steps is not None else 0
+        sizes = [as_int(self.extents[v]) for v in c.reduce]
+        whole = None not in sizes and self.panel and tile.width % self.panel == 0 and tile.rows > 1
+        large = whole and c.group is None and self._packed_bytes() >= _FROM_MEMORY
+        return (
+            prod(n or 1 for n in sizes) * tile.width if large else 0
+        )
 
     def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, ahead: int = 0) -> None:
-        """Order the sum: taps, then channels by fours, then the tile, all of it unrolled."""
+        """Order the sum: taps, then channels by fours, then the tile, all of it unrolled.
+
+        The next panel is asked for between a few steps where a tile takes all registers: scheduling instructions
+        around what asks would spill one.
+        """
         sch, ctx = self.sch, self.ctx
         block = ctx.block(anchor)
         realize = sch.state.realize(anchor.name)
@@ -444,13 +450,19 @@ class _Product:
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])
                 order, unrolled = [*order[:-1], k_outer], [k_inner]
+        asking = order[-1] if order and ahead else None
+        if asking is not None and (tile.rows + 1) * tile.vectors + 1 >= ctx.registers - 1:
+            n = ctx.constant(order[-1]) or 1
+            apart = next((s for s in (8, 7, 6, 5, 4, 3, 2) if n % s == 0), 1)
+            order = [*order[:-1], *sch.split(order[-1], [None, apart])]
+            asking = order[-2]
         sch.reorder(*order, *unrolled, *rows, *vectors, *lanes, *group)
         for x in lanes:
             sch.vectorize(x)
         for x in [*unrolled, *rows, *vectors]:
             sch.unroll(x)
-        if order and ahead:
-            sch.annotate(order[-1], PANEL_MARK, ahead)
+        if asking is not None:
+            sch.annotate(asking, PANEL_MARK, ahead)
         if order:
             sch.decompose_reduction(anchor, order[0])
 
