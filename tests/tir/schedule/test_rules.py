@@ -468,6 +468,15 @@ def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
         assert tile.vectors == 10
 
 
+@pytest.mark.parametrize("m", [31, 128, 197, 500])
+def test_tiles_over_panels_from_memory_take_one_panel(m):
+    """Two panels and the next two are more than the second cache holds; 12 rows 4 KiB apart fill a set of the first."""
+    tile = choose_tile(int64(m), int64(768), 16, 32, 32, far=True)
+    assert tile.width == 32 and 8 <= tile.rows <= 11
+    assert choose_tile(int64(m), int64(768), 16, 32, 32).width == 64
+    assert choose_tile(int64(12), int64(768), 16, 32, 32, far=True) == choose_tile(int64(12), int64(768), 16, 32, 32)
+
+
 def test_panels_that_hold_nothing_make_room_for_wide_tiles():
     assert choose_tile(int64(1), int64(600), 16, 32, 32).width == 32  # nineteen panels
     assert choose_tile(int64(1), int64(600), 16, 32, 32, None, 20).width == 160

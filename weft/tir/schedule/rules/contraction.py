@@ -95,7 +95,7 @@ class _Product:
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
-            tiles = tile_choices(rows, columns, self.lanes, ctx.registers, panel, c.group, panels)
+            tiles = tile_choices(rows, columns, self.lanes, ctx.registers, panel, c.group, panels, self._is_far())
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
@@ -324,6 +324,12 @@ class _Product:
             and self._packed_bytes() >= _STREAMED_BYTES
         )
 
+    def _is_far(self) -> bool:
+        """Whether panels come from memory, each for one summed variable."""
+        c = self.c
+        plain = self.group == 1 and c.group is None and not c.batch and len(c.reduce) == 1
+        return plain and self._packed_bytes() >= _FROM_MEMORY
+
     def _packed_bytes(self) -> int:
         """Size of the second operand, 0 where it is unknown."""
         b = self.c.b.buffer
@@ -402,9 +408,7 @@ class _Product:
         sizes = [as_int(self.extents[v]) for v in c.reduce]
         whole = None not in sizes and self.panel and tile.width % self.panel == 0 and tile.rows > 1
         large = whole and c.group is None and self._packed_bytes() >= _FROM_MEMORY
-        return (
-            prod(n or 1 for n in sizes) * tile.width if large else 0
-        )
+        return prod(n or 1 for n in sizes) * tile.width if large else 0
 
     def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, ahead: int = 0) -> None:
         """Order the sum: taps, then channels by fours, then the tile, all of it unrolled.

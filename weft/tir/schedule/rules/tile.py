@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
 from weft.ir import PrimExpr, as_int
 
 __all__ = ["RowPart", "Tile", "choose_tile", "row_parts", "tile_choices"]
+
+_FAR_ROWS = 11
+"""Rows of tiles over panels from memory. Rows that lie a multiple of 4 KiB apart share a set of the first cache, which
+holds 12 lines on many machines: one is left to the panel."""
 
 
 class Tile(NamedTuple):
@@ -37,6 +42,7 @@ def choose_tile(
     panel: int | None,
     group: int | None = None,
     panels: int | None = None,
+    far: bool = False,
 ) -> Tile:
     """Choose a register tile.
 
@@ -50,11 +56,17 @@ def choose_tile(
         The number of columns that share rows of the first operand, which the tile must divide.
     panels : int, optional
         The number of panels, some of which may hold nothing; by default as many as the columns need.
+    far : bool
+        Whether panels come from memory: a tile then takes one panel, so that there are many tasks and the next panel
+        has room in the cache beside the present one.
     """
     choices = _widths(rows, columns, lanes, registers, panel, group, panels)
     if not choices:
         return Tile(1, 1, lanes)
     m, n = as_int(rows), as_int(columns)
+    whole = [(v, min(t, _FAR_ROWS)) for v, t in choices if v * lanes == panel]
+    if far and whole and prod(whole[0]) * 8 >= registers * 5 and m is not None and m >= 2 * _FAR_ROWS:
+        return Tile(_even(m, whole[0][1], whole[0][0]), whole[0][0], lanes)
     vectors, tallest = max(choices, key=lambda c: _score(m, n, c[1], c[0], lanes))
     return Tile(_even(m, tallest, vectors), vectors, lanes)
 
@@ -67,10 +79,11 @@ def tile_choices(
     panel: int | None,
     group: int | None = None,
     panels: int | None = None,
+    far: bool = False,
 ) -> list[Tile]:
     """List the tiles worth measuring, the one that :func:`choose_tile` chooses first; parameters are its."""
     m = as_int(rows)
-    tiles = [choose_tile(rows, columns, lanes, registers, panel, group, panels)]
+    tiles = [choose_tile(rows, columns, lanes, registers, panel, group, panels, far)]
     for vectors, tallest in _widths(rows, columns, lanes, registers, panel, group, panels):
         heights = {h if m is None else _even(m, h, vectors) for h in range(max(1, tallest // 3), tallest + 1)}
         tiles += [Tile(h, vectors, lanes) for h in sorted(heights, reverse=True)]
