@@ -10,7 +10,7 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.infer import same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
-from weft.topi.attention import attention, attention_heads, attention_scale
+from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
 
 __all__: list[str] = []
 
@@ -125,9 +125,8 @@ declare(
 def _heads_infer(
     query: Expr, key: Expr, value: Expr, bias: Expr | None = None, num_heads: int = 1, num_key_heads: int = 1,
     size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None,
-    window_size: Any = None, fill: Any = None,
+    window_size: Any = None, fill: Any = None, name: str = "nn.attention_heads",
 ) -> TensorType:  # fmt: skip
-    name = "nn.attention_heads"
     dtype = same_dtype(name, query, key, value)
     widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
     places = []
@@ -185,4 +184,50 @@ declare(
     doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
     "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
     "`bias` puts `fill`, by default minus infinity, where it is false. The result is (batch, queries, heads, size).",
+)  # fmt: skip
+
+
+def _past_infer(
+    query: Expr, key: Expr, value: Expr, past_key: Expr, past_value: Expr, bias: Expr | None = None,
+    num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0),
+    scale: Any = None, fill: Any = None,
+) -> TensorType:  # fmt: skip
+    name = "nn.attention_past"
+    same_dtype(name, query, past_key, past_value)
+    for label, arg, wide in (("past_key", past_key, size), ("past_value", past_value, value_size)):
+        ty = tensor_arg(name, label, arg, ndim=4, kind="float")
+        found = [None, None] if ty.shape is None else [as_int(ty.shape[1]), as_int(ty.shape[3])]
+        if any(x not in (None, y) for x, y in zip(found, (num_key_heads, wide), strict=True)):
+            raise ShapeMismatch(
+                f"{name}: `{label}` does not hold {num_key_heads} heads of {wide}", found=str(ty.shape),
+                expected=f"({num_key_heads}, {wide}) in dimensions 1 and 3", where=arg.span,
+            )  # fmt: skip
+    return _heads_infer(
+        query, key, value, bias, num_heads, num_key_heads, size, value_size, offsets, scale, fill=fill, name=name
+    )
+
+
+def _past_ref(
+    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, num_heads: int = 1,
+    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None,
+    fill: Any = None,
+) -> Any:  # fmt: skip
+    def joined(past: Any, x: Any, wide: int, begin: int) -> Any:
+        if x.ndim == 3:
+            x = np.moveaxis(x[..., begin : begin + num_key_heads * wide].reshape(*x.shape[:2], -1, wide), 1, 2)
+        return np.concatenate([past, x], 2)
+
+    return _heads_ref(
+        query, joined(past_key, key, size, offsets[1]), joined(past_value, value, value_size, offsets[2]), bias,
+        num_heads, num_key_heads, size, value_size, (offsets[0], 0, 0), scale, fill=fill,
+    )  # fmt: skip
+
+
+declare(
+    "nn.attention_past", "query key value past_key past_value bias?",
+    {"num_heads": 1, "num_key_heads": 1, "size": 0, "value_size": 0, "offsets": (0, 0, 0), "scale": None,
+     "fill": None},
+    infer=_past_infer, lower=attention_past, reference=_past_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
+    "of `key` and `value`: a cache is read where it lies.",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
 from weft.topi.shape import simplify
 
-__all__ = ["attention", "attention_heads", "attention_scale", "visible"]
+__all__ = ["attention", "attention_heads", "attention_past", "attention_scale", "visible"]
 
 Reader = Callable[[Any, Any, Any, Any], Any]
 """Reads batch, head, position, place within the head."""
@@ -67,12 +67,49 @@ def attention_heads(
     An operand of three dimensions has rows in which its heads begin at its offset; one of four has heads before
     positions. Where `bias` is boolean, scores are `fill` where it is false.
     """
-    batch, wide = query.shape[0], accumulator(query.dtype)
-    n_queries, n_keys = (x.shape[1 if x.ndim == 3 else 2] for x in (query, key))
-    shared = num_heads // num_key_heads
-    head = (lambda h: h) if shared == 1 else (lambda h: floordiv(h, int64(shared)))
+    q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
+    return _heads(
+        query, q, k, v, _positions(key), bias, num_heads, num_key_heads, (size, value_size), scale, causal_mask,
+        window_size, fill,
+    )  # fmt: skip
+
+
+def attention_past(
+    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, num_heads: int = 1,
+    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
+    fill: float | None = None,
+) -> Any:  # fmt: skip
+    """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
+
+    What is of the past has heads before positions.
+    """
     widths = (size, size, value_size)
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), widths, offsets, strict=True))
+    begin = past_key.shape[2]
+
+    def after(past: Any, new: Reader) -> Reader:
+        return lambda n, h, j, d: if_then_else(j < begin, past(n, h, j, d), new(n, h, j - begin, d))
+
+    return _heads(
+        query, q, after(past_key, k), after(past_value, v), simplify(begin + _positions(key)), bias, num_heads,
+        num_key_heads, (size, value_size), scale, None, None, fill,
+    )  # fmt: skip
+
+
+def _positions(x: Any) -> Any:
+    """How many positions an operand of :func:`attention_heads` has."""
+    return x.shape[1 if x.ndim == 3 else 2]
+
+
+def _heads(
+    query: Any, q: Reader, k: Reader, v: Reader, n_keys: Any, bias: Any, num_heads: int, num_key_heads: int,
+    sizes: tuple[int, int], scale: Any, causal_mask: str | None, window_size: int | None, fill: float | None,
+) -> Any:  # fmt: skip
+    """Attention of operands that are read by functions."""
+    batch, wide, n_queries = query.shape[0], accumulator(query.dtype), _positions(query)
+    size, value_size = sizes
+    shared = num_heads // num_key_heads
+    head = (lambda h: h) if shared == 1 else (lambda h: floordiv(h, int64(shared)))
     weights = _weights(
         (batch, int64(num_heads), n_queries, n_keys), int64(size), query.dtype,
         q, lambda n, h, j, d: k(n, head(h), j, d), bias, scale, causal_mask, window_size, fill,

@@ -189,3 +189,13 @@ def _attention_heads_first(s: Sizes) -> Case | None:
         s.real(s.a, s.c, 24), s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5), s.real(s.c, s.b), num_heads=6,
         num_key_heads=3, size=4, value_size=5, scale=0.7, rtol=1e-4, atol=1e-5,
     )  # fmt: skip
+
+
+@cases("nn.attention_past")
+def _attention_past(s: Sizes) -> Case | None:
+    if s.b + s.c == 0:
+        return None
+    return call(
+        s.real(s.a, s.c, 24), s.real(s.a, 3, s.c, 4), s.real(s.a, 3, s.c, 5), s.real(s.a, 3, s.b, 4),
+        s.real(s.a, 3, s.b, 5), num_heads=6, num_key_heads=3, size=4, value_size=5, scale=0.7, rtol=1e-4, atol=1e-5,
+    )  # fmt: skip

@@ -113,7 +113,7 @@ def test_one_product_of_three_and_a_past(n, past):
         JOINT,
     )
     names = operators(mod)
-    assert names.count("nn.attention_heads") == 1 and "matmul" not in names and "nn.softmax" not in names
+    assert names.count("nn.attention_past") == 1 and "matmul" not in names and "nn.softmax" not in names
     same(mod, ((1, n, 48), F32), ((1, 2, past, 8), F32), ((n, n + past), F32))
 
 

@@ -13,7 +13,7 @@ from weft.target import Target
 from weft.tir import For, ForKind
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.attention import attention_of
-from weft.topi.attention import attention
+from weft.topi.attention import attention, attention_past
 
 TARGET = Target("llvm")
 AVX2 = Target("llvm -mcpu=haswell")
@@ -76,6 +76,47 @@ def check(sizes, heads=(2, 2), size=16, bias=None, symbolic=False, target=TARGET
 )
 def test_values(sizes, options, symbolic):
     check(sizes, symbolic=symbolic, **options)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("new", "past", "heads", "rows"),
+    [
+        (1, 300, (2, 2), False),
+        (3, 5, (4, 2), True),
+        (2, 0, (2, 1), True),
+        (40, 70, (4, 2), True),
+        (7, 260, (2, 2), False),
+    ],
+)
+def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
+    """Keys and values of two tensors: the new ones heads first, or in rows of a joint product."""
+    n, p = (Var("n", "int64"), Var("p", "int64")) if symbolic else (int64(new), int64(past))
+    h, g, size = int64(heads[0]), heads[1], 16
+    wide = (heads[0] + 2 * g) * size
+    joint = te.placeholder((int64(2), n, int64(wide)), "float32", "joint")
+    q = joint if rows else te.placeholder((int64(2), h, n, int64(size)), "float32", "q")
+    k, v = (
+        (joint, joint) if rows else (te.placeholder((int64(2), int64(g), n, int64(size)), "float32", x) for x in "kv")
+    )
+    pasts = [te.placeholder((int64(2), int64(g), p, int64(size)), "float32", x) for x in ("pk", "pv")]
+    bias = te.placeholder((n, p + n), "float32", "bias")
+    options = {"num_heads": heads[0], "num_key_heads": g, "size": size, "value_size": size}
+    if rows:
+        options["offsets"] = (0, heads[0] * size, (heads[0] + g) * size)
+    out = attention_past(q, k, v, *pasts, bias, **options)
+    inputs = [joint] if rows else [q, k, v]
+    func = te.create_prim_func([*inputs, *pasts, bias, out])
+    assert attention_of(func).past is not None
+    built = weft.build(schedule_func(func, TARGET).with_attr("tir.is_scheduled", True), target=TARGET)
+    rng = np.random.default_rng(0)
+    shapes = [(2, new, wide)] if rows else [(2, heads[0], new, size), *[(2, g, new, size)] * 2]
+    arrays = [rng.standard_normal(s).astype("float32") for s in (*shapes, *[(2, g, past, size)] * 2, (new, past + new))]
+    result = weft.runtime.tensor(np.full((2, new, heads[0], size), 7, "float32"))
+    built["main"](*map(weft.runtime.tensor, arrays), result)
+    given = [arrays[0]] * 3 + arrays[1:] if rows else arrays
+    expected = get_op_def("nn.attention_past").reference(*given, **options)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

@@ -16,6 +16,7 @@ from weft.ir import (
     IRModule,
     PrimExpr,
     TensorType,
+    Tuple,
     TupleGetItem,
     as_int,
     constant,
@@ -45,8 +46,9 @@ def fuse_attention(func: Function, mod: IRModule) -> Function:
         ``relax.normalized``.
     Ensures
         ``relax.normalized``. Products of float32 tensors with heads of constant sizes, whose scores nothing else uses,
-        are ``nn.attention_heads``. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys
-        and values that only lead there are left without a use.
+        are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new ones
+        joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
+        only lead there are left without a use.
     Example
         Before::
 
@@ -173,8 +175,12 @@ class _Fusion:
         if mask is None:
             return None
         bias, fill = mask
-        out = bb.emit(make_call("nn.attention_heads")(
-            q.tensor, k.tensor, v.tensor, *([bias] if bias is not None else []), num_heads=q.heads,
+        cached = self.cached(k, v, bb)
+        past: tuple[Any, ...] = ()
+        if cached is not None:
+            k, v, past = cached
+        out = bb.emit(make_call("nn.attention_past" if past else "nn.attention_heads")(
+            q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
             num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
             scale=scores.scale, fill=fill,
         ))  # fmt: skip
@@ -325,6 +331,31 @@ class _Fusion:
             return joint
         heads = as_int(shape[1])
         return None if heads is None else _Operand(expr, heads, as_int(shape[3]) or 0)
+
+    def cached(self, k: _Operand, v: _Operand, bb: Any) -> tuple[_Operand, _Operand, tuple[Any, Any]] | None:
+        """See keys and values as those of the past, which are returned apart, before new ones."""
+        parts = [self.joined(x) for x in (k, v)]
+        if parts[0] is None or parts[1] is None:
+            return None
+        (past_key, key), (past_value, value) = parts[0], parts[1]
+        new = [self.operand(key, bb), self.operand(value, bb)]
+        if any(x is None or x.heads != k.heads or x.shared != 1 for x in new):
+            return None
+        before, after = [(a.ty.shape[2], b.ty.shape[2]) for a, b in ((past_key, past_value), (key, value))]
+        if not (self.same(*before) and self.same(*after)):
+            return None
+        return new[0], new[1], (past_key, past_value)  # type: ignore[return-value]
+
+    def joined(self, operand: _Operand) -> tuple[Any, Any] | None:
+        """Find the two tensors, heads before positions, that are joined along the positions."""
+        value = self.value_of(operand.tensor)
+        if not is_op(value, "concat") or value.attrs.get("axis") not in (2, -2) or operand.tensor.ty.ndim != 4:
+            return None
+        fields = value.args[0] if isinstance(value.args[0], Tuple) else self.value_of(value.args[0])
+        if not isinstance(fields, Tuple) or len(fields.fields) != 2:
+            return None
+        known = [getattr(f.ty, "shape", None) is not None for f in fields.fields]
+        return (fields.fields[0], fields.fields[1]) if all(known) else None
 
     def keys(self, expr: Any, bb: Any) -> _Operand | None:
         """See transposed keys as heads in place."""

@@ -2,15 +2,34 @@
 
 ``O[i, d] = sum_j(softmax_j(f(sum_k Q[i, k] * K[j, k], i, j)) * V[j, d])`` for each batch and head, where ``f`` scales,
 adds a bias or masks. Layouts are free: an operand is whatever load stands in the sum, so heads may be taken from the
-middle of a row of all heads, from one tensor of queries, keys and values, or from a cache with heads first.
+middle of a row of all heads, from one tensor of queries, keys and values, or from a cache with heads first. Keys and
+values may be of two tensors, ``if_then_else(j < n, past[j], new[j - n])``, as where a cache grows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.ir import Add, CallIntrin, Cast, Div, FloatImm, Max, Mul, PrimExpr, Sub, Var, as_int, is_const_int, substitute
+from weft.ir import (
+    GT,
+    LT,
+    Add,
+    CallIntrin,
+    Cast,
+    Div,
+    FloatImm,
+    Max,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    as_int,
+    is_const_int,
+    rewrite,
+    structural_equal,
+    substitute,
+)
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_data_parallel, is_plain_store
 from weft.tir.analysis.pattern import Contraction, contraction_of
@@ -41,6 +60,8 @@ class AttentionParts:
         ``f``: what the softmax is taken of.
     store : BufferStore
         The last sum's store, for its buffer and indices.
+    past : (PrimExpr, BufferLoad, BufferLoad) or None
+        How many keys come before those of `k` and `v`, and the operands in their place for these.
     """
 
     outer: tuple[tuple[Var, PrimExpr], ...]
@@ -54,10 +75,44 @@ class AttentionParts:
     score: BufferLoad
     masked: PrimExpr
     store: BufferStore
+    past: tuple[PrimExpr, BufferLoad, BufferLoad] | None = None
 
 
 def attention_of(func: PrimFunc) -> AttentionParts | None:
     """Recognise a function that is one attention in float32, or return None."""
+    tests: list[tuple[Var, PrimExpr]] = []
+    found = _recognised(_one_side(func, 2, tests))
+    if found is None or not tests:
+        return None if found is None else found[0]
+    before = _recognised(_one_side(func, 1, []))
+    parts, keys = found
+    n = tests[0][1]
+    right = len(tests) == 2 and {v for v, _ in tests} == set(keys) and structural_equal(n, tests[1][1])
+    if before is None or not right or used_vars(n) & {v for v, _ in parts.outer}:
+        return None
+    return replace(parts, past=(n, before[0].k, before[0].v))
+
+
+def _one_side(func: PrimFunc, side: int, tests: list[tuple[Var, PrimExpr]]) -> PrimFunc:
+    """Take one of the loads wherever a comparison of a variable chooses between two, and note the comparisons."""
+
+    def pick(node: Any) -> Any:
+        if not isinstance(node, CallIntrin) or node.op.name != "tir.if_then_else":
+            return node
+        test, *loads = node.args
+        var, end = (test.b, test.a) if isinstance(test, GT) else (getattr(test, "a", None), getattr(test, "b", None))
+        if not isinstance(test, (GT, LT)) or not isinstance(var, Var) or end is None or var in used_vars(end):
+            return node
+        if not all(isinstance(x, BufferLoad) for x in loads):
+            return node
+        tests.append((var, end))
+        return node.args[side]
+
+    return func.replace(body=rewrite(func.body, pick))
+
+
+def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None:
+    """Recognise an attention, and find the variables of keys in both sums."""
     realizes = child_realizes(func.root)
     makers: dict[int, Block] = {}
     for r in realizes:
@@ -77,7 +132,9 @@ def attention_of(func: PrimFunc) -> AttentionParts | None:
     first = _scores(masked, makers)
     if first is None or used + 1 + (first[0].block is not masked) != len(blocks) - 1:
         return None
-    return _assemble(last, masked, *first)
+    parts = _assemble(last, masked, *first)
+    keys = [i for i in _variables(first[0].output) if isinstance(i, Var)]
+    return None if parts is None or not keys else (parts, (keys[-1], parts.key[0]))
 
 
 def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.ir import Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
 from weft.tir.buffer import BufferLoad
@@ -11,10 +11,19 @@ from weft.tir.schedule.rules.attention import AttentionParts
 from weft.tir.schedule.rules.context import MIN_TASK
 from weft.tir.stmt import For, ForKind, LetStmt, Stmt
 
-__all__ = ["LOWEST", "AttentionLoops"]
+__all__ = ["LOWEST", "AttentionLoops", "Stretch"]
 
 LOWEST = -3.4028234663852886e38
 """The maximum of scores before there are any: below all others, and no infinity, whose differences are no numbers."""
+
+
+class Stretch(NamedTuple):
+    """Keys from `begin` to `end`, and the loads that stand for them and their values."""
+
+    begin: PrimExpr
+    end: PrimExpr
+    k: BufferLoad
+    v: BufferLoad
 
 
 class AttentionLoops:
@@ -26,6 +35,8 @@ class AttentionLoops:
         The first query that a task computes.
     depth, columns : int
         Sizes of a head of queries and keys, and of values.
+    stretches : list of Stretch
+        The keys: all of one tensor, or of the past and then of another.
     """
 
     def __init__(self, parts: AttentionParts, lanes: int, registers: int) -> None:
@@ -34,6 +45,11 @@ class AttentionLoops:
         self.n_queries, self.n_keys = (cast(self.index, e) for e in (parts.query[1], parts.key[1]))
         self.depth, self.columns = as_int(parts.depth[1]) or 0, as_int(parts.column[1]) or 0
         self.first = Var("first_query", self.index)
+        zero = self.number(0)
+        self.stretches = [Stretch(zero, self.n_keys, parts.k, parts.v)]
+        if parts.past is not None:
+            middle = cast(self.index, parts.past[0])
+            self.stretches = [Stretch(zero, middle, *parts.past[1:]), Stretch(middle, self.n_keys, parts.k, parts.v)]
 
     def number(self, value: int) -> PrimExpr:
         """An index."""

@@ -12,7 +12,7 @@ from typing import Any
 from weft.ir import Max, Min, PrimExpr, Select, Var, as_int, const, substitute
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import exp
-from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops
+from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch
 from weft.tir.stmt import AllocBuffer, BufferStore, ForKind, LetStmt, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
@@ -76,30 +76,38 @@ class _Row:
             self.store(self.best, lowest),
             self.store(self.all, zero),
         ]
-        size = k.number(_BLOCK)
-        n_blocks = (k.n_keys + k.number(_BLOCK - 1)) // size
-        blocks = k.loop("block", n_blocks, lambda b: self.block(b * size, Min(k.n_keys - b * size, size)))
-        result = seq(*start, blocks, self.write())
+        result = seq(*start, *[self.blocks(keys) for keys in k.stretches], self.write())
         for buffer in (self.query, self.scores, self.parts, self.sums, self.top, self.total, self.shrink, self.best,
                        self.all, self.before):  # fmt: skip
             result = AllocBuffer(buffer, result)
         return result
 
-    def block(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
+    def blocks(self, keys: Stretch) -> Stmt:
+        """Go through keys of one tensor, block by block."""
+        k, size = self.k, self.k.number(_BLOCK)
+        n_blocks = (keys.end - keys.begin + k.number(_BLOCK - 1)) // size
+
+        def block(b: Var) -> Stmt:
+            begin = keys.begin + b * size
+            return self.block(keys, begin, Min(keys.end - begin, size))
+
+        return k.loop("block", n_blocks, block)
+
+    def block(self, keys: Stretch, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Go through one block of keys."""
         k = self.k
         n = k.number(k.lanes)
         tiles = (count + n - k.number(1)) // n
-        scores = k.loop("t", tiles, lambda t: self.score_tile(begin, t * n))
-        return seq(scores, self.mask(begin, count), self.exponentials(tiles), self.weighted(begin, count))
+        scores = k.loop("t", tiles, lambda t: self.score_tile(keys, begin, t * n))
+        return seq(scores, self.mask(begin, count), self.exponentials(tiles), self.weighted(keys.v, begin, count))
 
-    def score_tile(self, begin: PrimExpr, start: PrimExpr) -> Stmt:
+    def score_tile(self, keys: Stretch, begin: PrimExpr, start: PrimExpr) -> Stmt:
         """Compute the scores of as many keys as a vector has lanes."""
         k = self.k
-        n, last = k.lanes, k.n_keys - k.number(1)
+        n, last = k.lanes, keys.end - k.number(1)
 
         def product(r: PrimExpr, d: PrimExpr, x: PrimExpr) -> PrimExpr:
-            return k.at(k.parts.k, key=Min(begin + start + r, last), depth=d) * self.query[d]
+            return k.at(keys.k, key=Min(begin + start + r, last), depth=d) * self.query[d]
 
         def key(r: Var) -> Stmt:
             def add(d: Var) -> Stmt:
@@ -158,7 +166,7 @@ class _Row:
         ]  # fmt: skip
         return seq(*steps)
 
-    def weighted(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
+    def weighted(self, value: BufferLoad, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Add up the values of a block by weight."""
         k = self.k
         zero, width = k.number(0), k.columns
@@ -167,7 +175,7 @@ class _Row:
         def add(j: PrimExpr, part: PrimExpr) -> Stmt:
             def one(d: PrimExpr) -> Stmt:
                 at = part * k.number(width) + d
-                return self.store(held, held[at] + self.scores[j] * k.at(k.parts.v, key=begin + j, col=d), at)
+                return self.store(held, held[at] + self.scores[j] * k.at(value, key=begin + j, col=d), at)
 
             return self.vectors(width, one)
 

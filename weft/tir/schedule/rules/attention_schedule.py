@@ -60,7 +60,8 @@ def _renamed(parts: AttentionParts) -> AttentionParts:
         substitute(x, names) for x in (parts.q, parts.k, parts.v, parts.score, parts.masked, parts.store)
     )
     outer = tuple((names[x], e) for x, e in parts.outer)
-    return replace(parts, outer=outer, q=q, k=k, v=v, score=score, masked=masked, store=store)
+    past = parts.past and (parts.past[0], substitute(parts.past[1], names), substitute(parts.past[2], names))
+    return replace(parts, outer=outer, q=q, k=k, v=v, score=score, masked=masked, store=store, past=past)
 
 
 def _whole(buffers: Sequence[Buffer]) -> tuple[BufferRegion, ...]:

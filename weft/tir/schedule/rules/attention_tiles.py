@@ -16,7 +16,7 @@ from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import exp
-from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops
+from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
@@ -82,7 +82,7 @@ class _Block:
         self.width = vectors * kernel.lanes
         keys = as_int(kernel.n_keys)
         self.tile = _tile_height(keys, _tallest(kernel, 2))
-        self.whole = keys is not None and keys <= _LONGEST
+        self.whole = keys is not None and keys <= _LONGEST and len(kernel.stretches) == 1
         self.block = _block_length(keys, self.tile)
         rows = self.block + max(_SHORT, kernel.lanes)
         self.queries = self._buffer("queries", kernel.depth)
@@ -126,24 +126,28 @@ class _Block:
             self.lanes_loop(lambda x: BufferStore(self.top, lowest, (k.number(0), x))),
         ]
         if self.whole:
-            keys: Stmt = self.keys(k.number(0), k.n_keys)
+            keys: Stmt = self.keys(k.stretches[0], k.number(0), k.n_keys)
         else:
             start.append(
                 k.loop("d", k.columns, lambda d: self.lanes_loop(lambda x: BufferStore(self.sums, zero, (d, x))))
             )
-            size = k.number(self.block)
-            n_blocks = (k.n_keys + k.number(self.block - 1)) // size
-
-            def block(b: Var) -> Stmt:
-                left = k.n_keys - b * size
-                return self.keys(b * size, Min(left, size))
-
-            keys = k.loop("block", n_blocks, block)
+            keys = seq(*[self.blocks(stretch) for stretch in k.stretches])
         result = seq(self.turn_queries(), *start, keys, self.write())
         for buffer in (self.queries, self.scores, self.sums, self.top, self.top_before, self.total,
                        *[b for _, b in self.turned]):  # fmt: skip
             result = AllocBuffer(buffer, result)
         return result
+
+    def blocks(self, keys: Stretch) -> Stmt:
+        """Go through keys of one tensor, block by block."""
+        k, size = self.kernel, self.kernel.number(self.block)
+        n_blocks = (keys.end - keys.begin + k.number(self.block - 1)) // size
+
+        def block(b: Var) -> Stmt:
+            begin = keys.begin + b * size
+            return self.keys(keys, begin, Min(keys.end - begin, size))
+
+        return k.loop("block", n_blocks, block)
 
     def turn(self, rows: int | PrimExpr, cell: Callable[[PrimExpr, PrimExpr], Stmt], guard: Any = None) -> Stmt:
         """Fill `rows` rows of lanes from where lanes are rows: in square tiles that turn in registers.
@@ -189,7 +193,7 @@ class _Block:
 
         return self.turn(k.depth, cell)
 
-    def keys(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
+    def keys(self, keys: Stretch, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Go through one block of keys."""
         pieces: list[Stmt] = []
         k = self.kernel
@@ -199,29 +203,29 @@ class _Block:
                 return BufferStore(buffer, k.at(load, query=self.query(lane), key=begin + j), (j, lane))
 
             pieces.append(self.turn(count, cell, lambda j: begin + j < k.n_keys))
-        pieces += [self.score_tiles(begin, count), self.mask(begin, count), self.exponentials(count)]
-        return seq(*pieces, self.sum_tiles(begin, count))
+        pieces += [self.score_tiles(keys, begin, count), self.mask(begin, count), self.exponentials(count)]
+        return seq(*pieces, self.sum_tiles(keys.v, begin, count))
 
-    def score_tiles(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
+    def score_tiles(self, keys: Stretch, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Multiply keys with queries, a register tile of keys at a time."""
         k = self.kernel
         height = self.tile
         whole = count // k.number(height)
         done = whole * k.number(height)
         left = (count - done + k.number(_SHORT - 1)) // k.number(_SHORT)
-        last = k.n_keys - k.number(1)
-        main = k.loop("t", whole, lambda t: self.score_tile(height, t * k.number(height), lambda j: begin + j))
+        last = keys.end - k.number(1)
+        main = k.loop("t", whole, lambda t: self.score_tile(keys.k, height, t * k.number(height), lambda j: begin + j))
         rest = k.loop(
             "t", left,
-            lambda t: self.score_tile(_SHORT, done + t * k.number(_SHORT), lambda j: Min(begin + j, last)),
+            lambda t: self.score_tile(keys.k, _SHORT, done + t * k.number(_SHORT), lambda j: Min(begin + j, last)),
         )  # fmt: skip
         return seq(main, rest)
 
-    def score_tile(self, height: int, start: PrimExpr, key: Callable[[PrimExpr], PrimExpr]) -> Stmt:
+    def score_tile(self, load: BufferLoad, height: int, start: PrimExpr, key: Callable[[PrimExpr], PrimExpr]) -> Stmt:
         """Compute the scores of `height` keys."""
         k = self.kernel
         return self.product(
-            height, k.depth, lambda d, r: k.at(k.parts.k, key=key(start + r), depth=d), self.queries,
+            height, k.depth, lambda d, r: k.at(load, key=key(start + r), depth=d), self.queries,
             lambda r, x, value: BufferStore(self.scores, value, (start + r, x)), const(0.0, "float32"),
         )  # fmt: skip
 
@@ -293,7 +297,7 @@ class _Block:
         added = k.loop("j", count, lambda j: self.lanes_loop(lambda x: cell(j, x)))
         return added if self.whole else seq(self.lanes_loop(shrink), added)
 
-    def sum_tiles(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
+    def sum_tiles(self, value: BufferLoad, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Add up values by weight, a register tile of columns at a time."""
         k = self.kernel
         tallest = min(_tallest(k, self.vectors), 14)
@@ -306,7 +310,7 @@ class _Block:
             if not self.whole:
                 before = lambda r, x: self.sums[start + r, x] * self.top_before[zero, x]  # noqa: E731
             return self.product(
-                height, count, lambda j, r: k.at(k.parts.v, key=begin + j, col=start + r), self.scores,
+                height, count, lambda j, r: k.at(value, key=begin + j, col=start + r), self.scores,
                 lambda r, x, value: BufferStore(self.sums, value, (start + r, x)), before,
             )  # fmt: skip
 
