@@ -26,6 +26,14 @@ def test_only_large_outputs_are_streamed():
     assert "!nontemporal" not in get_source(doubled(large, ARM), ARM, "ll").replace("!nontemporal !1 =", "")
 
 
+def test_outputs_that_nobody_reads_soon_are_streamed_at_any_size():
+    n = te.size_var("n", "int64")
+    x = te.placeholder((n, 64), name="x")
+    func = te.create_prim_func([x, te.compute((n, 64), lambda i, j: x(i, j) * 2.0, name="y")])
+    assert "vmovnt" not in get_source(default_schedule(func, X86), X86, "asm")
+    assert "vmovnt" in get_source(default_schedule(func.with_attr("tir.stream_outputs", True), X86), X86, "asm")
+
+
 @pytest.mark.parametrize("offset", [0, 4, 16, 60])
 @pytest.mark.parametrize("shape", [(STREAM_BYTES // 4 + 32,), (1025, 2053), (2049, 1024)])
 def test_values_at_any_alignment(shape, offset):

@@ -60,6 +60,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.dead_code_elimination(),
         t.fuse_ops(),
         t.legalize_ops(),
+        *([t.stream_outputs()] if tiled else []),
     ]
 
 

@@ -16,7 +16,8 @@ class PrimFunc(BaseFunc):
 
     ``buffer_map`` pairs a handle parameter with the buffer that it is; a symbolic dimension of such a buffer that is
     not itself a parameter takes its value from the argument. Attributes used here: ``global_symbol`` (exported name),
-    ``tir.noalias`` (bool: buffers of different parameters do not overlap), ``op_pattern``.
+    ``tir.noalias`` (bool: buffers of different parameters do not overlap), ``op_pattern``, ``tir.stream_outputs``
+    (bool: nobody reads the results while a cache would hold them).
     """
 
     params: tuple[Var, ...]

@@ -1,9 +1,9 @@
 """Emission of loops whose results bypass the caches, because they are too large to be found there again.
 
-A loop annotated ``pragma_stream`` with a number of bytes stores into buffers of at least that size without reading the
-lines first, where its vectors are whole and aligned. The buffers' alignment is known when the loop is entered: two
-versions of it are emitted. The stores are ordered before what follows by a fence at the end of the loop and of each
-task.
+A loop annotated ``pragma_stream`` with a number of bytes stores into buffers of at least that size (with 0, of any)
+without reading the lines first, where its vectors are whole and aligned. The buffers' alignment is known when the loop
+is entered: two versions of it are emitted. The stores are ordered before what follows by a fence at the end of the loop
+and of each task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def streamed_buffers(node: For, s: FunctionEmitter) -> list[Var]:
     for n in walk(node.body):
         if isinstance(n, BufferStore) and DataType(n.value.dtype).lanes > 1 and id(n.buffer.data) in s.pointers:
             size = as_int(n.buffer.shape[0])
-            if size is not None and size * DataType(n.buffer.dtype).itemsize >= least:
+            if least == 0 or (size is not None and size * DataType(n.buffer.dtype).itemsize >= least):
                 found[id(n.buffer.data)] = n.buffer.data
     return list(found.values())
 

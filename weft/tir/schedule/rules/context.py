@@ -134,7 +134,13 @@ class RuleContext:
             self.sch.annotate(loop, "pragma_grain", grain)
 
     def stream(self, loop: LoopRV, rv: BlockRV) -> None:
-        """Let the stores of a block in a loop bypass the caches, where its output is too large to stay there."""
+        """Let the stores of a block in a loop bypass the caches, where its output is too large to stay there.
+
+        Or where it leaves them in any case, as the function's attribute says.
+        """
+        if self.sch.func.attrs.get("tir.stream_outputs") and self.is_output(self.block(rv)):
+            self.sch.annotate(loop, "pragma_stream", 0)
+            return
         for w in self.block(rv).writes:
             size = DataType(w.buffer.dtype).itemsize
             for d in w.buffer.shape:

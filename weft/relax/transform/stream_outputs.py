@@ -1,0 +1,132 @@
+"""StreamOutputs: results that leave the caches before anybody reads them are written past the caches."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
+from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import is_op
+from weft.relax.expr import SeqExpr
+from weft.relax.rename import variables
+from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.tir import PrimFunc
+
+__all__ = ["stream_outputs"]
+
+_CACHES = 32 << 20
+"""Bytes of constants that are read after a result is written, from which on no cache holds it at the end."""
+
+
+@module_pass(opt_level=1)
+def stream_outputs(mod: IRModule, *, after: int = _CACHES) -> IRModule:
+    """Let kernels write past the caches what is only returned, where a program reads many constants after that.
+
+    A decoder returns a longer cache of keys and values from each of its layers. What it wrote would be read from memory
+    before it is overwritten, and push out what later kernels read.
+
+    Parameters
+    ----------
+    after : int
+        Bytes of constants that calls read after the one that writes the result.
+
+    Requires
+        ``relax.legalized``.
+    Ensures
+        ``relax.legalized``. Such calls are of functions with the attribute ``tir.stream_outputs``, which says no more
+        than that stores may bypass the caches.
+    Example
+        With ``after=16``, before::
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    a = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((4,), "float32"))
+                    b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
+                    gv = (a, b)
+                    R.output(gv)
+                return gv
+
+            @T.prim_func
+            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    B[i] = T.exp(A[i])
+
+            @T.prim_func
+            def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    C[i] = A[i] + B[i]
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    a = R.call_tir(cls.exp_streamed, (x,), out_ty=R.Tensor((4,), "float32"))
+                    b = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), out_ty=R.Tensor((4,), "float32"))
+                    gv: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")) = (a, b)
+                    R.output(gv)
+                return gv
+
+            @T.prim_func
+            def exp(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    B[i] = T.exp(A[i])
+
+            @T.prim_func
+            def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    C[i] = A[i] + B[i]
+
+            @T.prim_func
+            def exp_streamed(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                T.func_attr({"tir.stream_outputs": True})
+                for i in range(4):
+                    B[i] = T.exp(A[i])
+    Cost
+        Linear.
+    Source
+        None.
+    """
+    called = {v for f in mod.functions.values() if isinstance(f, Function) for v in walk(f) if isinstance(v, GlobalVar)}
+    results = {g: _cold(f, mod, after) for g, f in mod.functions.items() if isinstance(f, Function) and g not in called}
+    if not any(results.values()):
+        return mod
+    bb = BlockBuilder(mod)
+    for gvar, cold in results.items():
+
+        def rule(binding: Any, value: Any, bb: BlockBuilder, cold: set[int] = cold) -> Any:
+            if id(binding.var) not in cold:
+                return None
+            callee = value.args[0]
+            streamed = bb.add_func(mod[callee].with_attr("tir.stream_outputs", True), f"{callee.name_hint}_streamed")
+            args = (streamed, *value.args[1:])
+            return Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
+
+        bb.update_func(gvar, rewrite_bindings(mod[gvar], mod, rule, bb))  # type: ignore[arg-type]
+    return bb.get()
+
+
+def _cold(func: Function, mod: IRModule, after: int) -> set[int]:
+    """Find the results of kernels, by ``id`` of their variables, that are only returned, and that much later."""
+    bindings = all_bindings(func)
+    values = {id(b.var): b.value for b in bindings}
+    result: Any = func.body.body if isinstance(func.body, SeqExpr) else func.body
+    whole = values.get(id(result))
+    fields = whole if isinstance(whole, Tuple) else result
+    returned = {id(v) for v in variables(fields)}
+    read = {id(v) for b in bindings if b.value is not fields for v in variables(b.value)}
+    cold: set[int] = set()
+    following = 0
+    for b in reversed(bindings):
+        if following >= after and id(b.var) in returned - read and is_op(b.value, "call_tir"):
+            callee = b.value.args[0]
+            if isinstance(b.value.ty, TensorType) and isinstance(mod.functions.get(callee), PrimFunc):
+                cold.add(id(b.var))
+        following += sum(_bytes(c) for c in walk(b.value) if isinstance(c, Constant))
+    return cold
+
+
+def _bytes(constant: Constant) -> int:
+    return prod(constant.data.shape) * DataType(str(constant.data.dtype)).itemsize
