@@ -60,9 +60,12 @@ _ERF_SMALL = (
     0.12837916612625122, -0.37612634897232056, 0.11283694207668304, -0.02685927040874958, 0.005200634244829416,
     -0.0008137437398545444, 8.345225069206208e-05,
 )  # fmt: skip
-_ERF_LARGE = (
-    -0.0001758745638653636, 1.1295207738876343, 0.6333346366882324, 0.10829394310712814, -0.025128625333309174,
-    0.004174643196165562, -0.000435218884376809, 2.1161906261113472e-05,
+_ERF_LARGE = (  # log2(erfc(t)) for t in 0.92 ... 4
+    0.00025373336393386126, -1.629554033279419, -0.9137087464332581, -0.15623512864112854, 0.0362529419362545,
+    -0.006022736895829439, 0.0006278881337493658, -3.053017644560896e-05,
+)  # fmt: skip
+_ERF_EXP2 = (
+    1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.0013264722656458616,
 )  # fmt: skip
 LN2_HI, LN2_LO = 0.693145751953125, 1.428606765330187e-06
 MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
@@ -309,12 +312,19 @@ def sigmoid(x: PrimExpr, *, exp: Callable[..., PrimExpr] = exp) -> PrimExpr:
 
 
 def erf(x: PrimExpr) -> PrimExpr:
-    """The error function. At most 4 ULP."""
+    """The error function. At most 2 ULP."""
+
+    def power_of_two(v: Var) -> PrimExpr:
+        def scaled(t: Var) -> PrimExpr:
+            rest = let(Sub(v, Sub(t, number(MAGIC, x))), lambda r: horner(_ERF_EXP2, r), "r")
+            return float_of(Add(bits_of(rest), shift_left(bits_of(t), 23)))
+
+        return let(Add(v, number(MAGIC, x)), scaled, "n")
 
     def value(t: Var) -> PrimExpr:
         small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
-        log_erfc = negated(let(Min(t, number(4.0, x)), lambda c: horner(_ERF_LARGE, c), "c"))
-        large = Sub(number(1.0, x), let(log_erfc, _exp_core, "l"))
+        log2_erfc = let(Min(t, number(4.0, x)), lambda c: horner(_ERF_LARGE, c), "c")
+        large = Sub(number(1.0, x), let(log2_erfc, power_of_two, "l"))
         result = Select(below(t, 0.92), small, with_sign_of(large, x))
         return Select(is_nan(x), x, result)
 
