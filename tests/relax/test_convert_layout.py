@@ -70,6 +70,56 @@ def test_repeated():
     check(program(middle))
 
 
+def test_parts_and_frames():
+    """A split cuts the twin; a frame of zeros becomes the convolution's own, another is kept."""
+
+    def middle(bb, y):
+        first, second = (bb.emit(relax.TupleGetItem(bb.emit(relax.op.split(y, 2, axis=1)), i)) for i in (0, 1))
+        both = bb.emit(relax.op.concat([second, first], 1))
+        ones = bb.emit(relax.op.nn.pad(both, (0, 0, 0, 0, 1, 0, 0, 2), pad_value=1.0))
+        return bb.emit(relax.op.nn.pad(ones, (0, 0, 0, 0, 0, 3, 1, 0)))
+
+    mod = program(middle)
+    check(mod)
+    after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
+    pads = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.pad")]
+    assert len(pads) == 1
+
+
+def sequences(x, weights):
+    """1-D convolutions with all that stays on images of one row, and a transpose at the end."""
+    bb = relax.BlockBuilder()
+    op = relax.op
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(op.nn.relu(bb.emit(op.nn.conv1d(x, weights[0], padding=[2, 1], dilation=2))))
+        y = bb.emit(op.add(y, relax.const(RNG.standard_normal((1, 8, 1)).astype(np.float32))))
+        y = bb.emit(op.nn.pad(y, (0, 0, 0, 0, 3, 0)))
+        z = bb.emit(op.nn.conv1d(y, weights[1], groups=8, strides=2))
+        z = bb.emit(op.nn.max_pool1d(z, pool_size=2, strides=2))
+        z = bb.emit(op.concat([z, z], axis=1))
+        z = bb.emit(op.multiply(z, bb.emit(op.mean(z, [2], True))))
+        bb.emit_func_output(bb.emit_output(bb.emit(op.permute_dims(z, [0, 2, 1]))))
+    return bb.get()
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_sequences_are_images_of_one_row(symbolic):
+    n, w = (weft.tir.Var("n", "int64"), weft.tir.Var("w", "int64")) if symbolic else (2, 41)
+    x = relax.Var("x", relax.TensorType((n, 6, w), "float32"))
+    weights = [relax.const(RNG.standard_normal(s).astype(np.float32)) for s in ((8, 6, 3), (8, 1, 4))]
+    mod = sequences(x, weights)
+    after = transform.widen_conv1d()(transform.normalize()(mod))
+    assert not [c for c in walk(after["main"]) if isinstance(c, Call) and "1d" in getattr(c.op, "name", "")]
+    data = weft.runtime.tensor(RNG.standard_normal((2, 6, 41)).astype(np.float32))
+    results = [
+        relax.VirtualMachine(relax.build(mod, "llvm", relax_pipeline=relax.get_pipeline(name)), weft.cpu())["main"](
+            data
+        )
+        for name in ("default", "zero")
+    ]
+    np.testing.assert_allclose(*(r.numpy() for r in results), rtol=1e-4, atol=1e-4)
+
+
 def test_vectors_along_channels():
     slope, scale = (relax.const(RNG.uniform(0.01, 0.1, 8).astype(np.float32)) for _ in range(2))
     zero = relax.const(np.arange(8, dtype=np.int8))

@@ -50,6 +50,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         *([t.fuse_attention(), t.dead_code_elimination()] if tiled else []),
+        t.widen_conv1d(),
         *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
         t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
         t.fold_constant(),

@@ -8,6 +8,7 @@ emitted then, once.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from weft.ir import (
     ShapeExpr,
     TensorType,
     Tuple,
+    TupleGetItem,
     Var,
     as_int,
     const,
@@ -112,6 +114,8 @@ class _Layouts:
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
         self.phased: dict[int, Phased] = {}
+        self.parts: dict[int, Expr] = {}
+        self.padded: dict[int, tuple[Expr, list[int]]] = {}
         self.alive: list[Any] = []
 
     def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
@@ -121,6 +125,9 @@ class _Layouts:
         """
         if isinstance(binding, MatchCast):
             return self.match_cast(binding, value, bb)
+        if isinstance(value, TupleGetItem) and id(value.tuple_value) in self.parts:
+            twins = self.parts[id(value.tuple_value)]
+            return self.bind_last(bb.emit(TupleGetItem(twins, value.index)), binding, bb)
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name.removeprefix("relax.")
@@ -130,15 +137,29 @@ class _Layouts:
         new = rule(self, value, bb) if rule is not None else self.elementwise(value, bb)
         if new is None:
             return None
+        if name == "split":
+            self.parts[id(binding.var)] = bb.emit(new)
+            return None
         if isinstance(new, ExprVar) or getattr(new, "layout_kept", False):
             return new
-        return self.bind_last(bb.emit(new), binding, bb)
+        bound = self.bind_last(bb.emit(new), binding, bb)
+        if name == "nn.pad":
+            self.note_padding(value, bound)
+        return bound
 
     def dot_group(self, call: Call) -> int:
         """How many products an instruction of the target adds up in a convolution or matrix product, else 1."""
         data, weight, out = (getattr(e.ty, "dtype", "") for e in (*call.args[:2], call))  # type: ignore[attr-defined]
         key = (str(data), str(weight), "float32" if str(out) == "bfloat16" else str(out))  # what is summed in
         return DOT_GROUPS[key] if key in self.dots else 1
+
+    def note_padding(self, call: Call, bound: Expr) -> None:
+        """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
+        width = call.attrs.get("pad_width", ())
+        plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
+        if plain and len(width) == 8 and not any(width[:4]) and all(isinstance(w, int) and w >= 0 for w in width):
+            self.padded[id(bound)] = (call.args[0], [width[4], width[6], width[5], width[7]])
+            self.alive += [bound, call]
 
     def bind_last(self, twin: Any, binding: Any, bb: Any) -> Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
@@ -264,6 +285,7 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
         return None
     kernel = weight.data.numpy()
     groups, channels = attrs.get("groups", 1), kernel.shape[0]
+    call, attrs = _with_padding(s, call)
     tile = _winograd_tile(s, call, kernel)
     if tile:
         new = Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
@@ -286,6 +308,38 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
 
 _FEW_CHANNELS = 4
 """Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
+
+
+def _with_padding(s: _Layouts, call: Call) -> tuple[Call, Attrs]:
+    """Return a convolution of padded data as one of the data that pads more."""
+    data, attrs = call.args[0], call.attrs
+    if id(data) not in s.padded or attrs.get("pad_value", 0):
+        return call, attrs
+    source, width = s.padded[id(data)]
+    own = np.ravel(attrs.get("padding", 0)).tolist()
+    both = [int(a) + int(b) for a, b in zip(own * (4 // len(own)), width, strict=True)]
+    attrs = attrs.with_(padding=tuple(both))
+    return Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
+
+
+@_on("nn.pad")
+def _pad(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Pad the twin, whose axes lie in another order; convolutions pad by themselves."""
+    data, width = call.args[0], call.attrs.get("pad_width", ())
+    if not s.has_last(data) or len(width) != 8:
+        return None
+    pairs = [width[2 * d : 2 * d + 2] for d in _TO_LAST]
+    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(pad_width=tuple(itertools.chain(*pairs))))
+
+
+@_on("split")
+def _split(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Cut the twin: parts have the axes of what they are parts of."""
+    data = call.args[0]
+    if not s.has_last(data):
+        return None
+    axis = _TO_LAST.index(call.attrs.get("axis", 0) % 4)
+    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(axis=axis), span=call.span)
 
 
 @_on("nn.conv2d_transpose")

@@ -1,0 +1,217 @@
+"""WidenConv1d: convolutions of sequences become convolutions of images of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.ir import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Op,
+    TensorType,
+    Tuple,
+    const,
+    constant,
+    function_pass,
+    shape_expr,
+)
+from weft.op import Fusion, get_op_def, make_call
+from weft.relax.core_ops import CORE_OPS
+from weft.relax.rewriter import rewrite_bindings
+from weft.runtime import aligned
+
+__all__ = ["widen_conv1d"]
+
+
+@function_pass(kind=Function, opt_level=2)
+def widen_conv1d(func: Function, mod: IRModule) -> Function:
+    """Compute 1-D convolutions with constant weights, and what lies between them, on images of height 1.
+
+    Requires
+        ``relax.normalized``.
+    Ensures
+        ``relax.normalized``. Values of the shape ``(n, c, w)`` have a twin ``(n, c, 1, w)`` from the first convolution
+        on; whatever else needs them reads a reshape of it. ConvertLayout then treats them as all images.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor((1, 1, 4), "float32")):
+                with R.dataflow():
+                    y = R.nn.conv1d(x, R.const([[[1.0, 2.0]]], "float32"), padding=[1, 0])
+                    z = R.nn.relu(y)
+                    R.output(z)
+                return z
+
+        After::
+
+            @R.function
+            def main(x: R.Tensor((1, 1, 4), "float32")) -> R.Tensor((1, 1, 4), "float32"):
+                with R.dataflow():
+                    lv: R.Tensor((1, 1, 1, 4), "float32") = R.reshape(x, R.shape([1, 1, 1, 4]))
+                    lv0: R.Tensor((1, 1, 1, 4), "float32") = R.nn.conv2d(
+                        lv,
+                        R.const([[[[1.0, 2.0]]]], "float32"),
+                        strides=[1, 1],
+                        padding=[0, 1, 0, 0],
+                        dilation=[1, 1],
+                    )
+                    lv1: R.Tensor((1, 1, 4), "float32") = R.reshape(lv0, R.shape([1, 1, 4]))
+                    lv2: R.Tensor((1, 1, 1, 4), "float32") = R.nn.relu(lv0)
+                    lv3: R.Tensor((1, 1, 4), "float32") = R.reshape(lv2, R.shape([1, 1, 4]))
+                    z: R.Tensor((1, 1, 4), "float32") = lv3
+                    R.output(z)
+                return z
+    Cost
+        Linear.
+    Source
+        None.
+    """
+    wide = _Wide()
+    return rewrite_bindings(func, mod, wide.rule)
+
+
+class _Wide:
+    """Which values have a twin with a row of height 1."""
+
+    def __init__(self) -> None:
+        self.twins: dict[int, Expr] = {}
+        self.alive: list[Any] = []
+
+    def rule(self, _: Any, value: Expr, bb: Any) -> Expr | None:
+        """Compute on twins where an operand has one, and bind the value to a reshape of its twin."""
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
+            return None
+        name = value.op.name.removeprefix("relax.")
+        if value.ty.ndim != 3 or value.ty.shape is None or name in CORE_OPS:
+            return None
+        made = _RULES.get(name, _elementwise)(self, value, bb)
+        if made is None:
+            return None
+        twin = bb.emit(made)
+        new = bb.emit(make_call("reshape")(twin, shape_expr(value.ty.shape)))
+        if name != "permute_dims":
+            self.twins[id(new)] = twin
+            self.alive += [new, twin]
+        return new
+
+    def has(self, expr: Any) -> bool:
+        """Whether there is a twin already."""
+        return id(expr) in self.twins
+
+    def of(self, expr: Any, bb: Any) -> Any:
+        """Return the twin of a value of three dimensions or fewer, None where there cannot be one."""
+        if self.has(expr):
+            return self.twins[id(expr)]
+        ty = expr.ty
+        if not isinstance(ty, TensorType) or ty.shape is None or ty.ndim > 3:
+            return None
+        if ty.ndim == 0:
+            return expr
+        if isinstance(expr, Constant):
+            data = np.asarray(expr.data.numpy())
+            dims = (1,) * (3 - data.ndim) + data.shape
+            return constant(aligned(data.reshape(*dims[:2], 1, dims[2])))
+        one = const(1, "int64")
+        sizes = (one,) * (3 - ty.ndim) + tuple(ty.shape)
+        twin = bb.emit(make_call("reshape")(expr, shape_expr((*sizes[:2], one, sizes[2]))))
+        if ty.ndim == 3:
+            self.twins[id(expr)] = twin
+            self.alive += [expr, twin]
+        return twin
+
+
+_Rule = Callable[[_Wide, Call, Any], "Call | None"]
+_RULES: dict[str, _Rule] = {}
+
+
+def _on(*names: str) -> Callable[[_Rule], _Rule]:
+    def register(fn: _Rule) -> _Rule:
+        _RULES.update(dict.fromkeys(names, fn))
+        return fn
+
+    return register
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    """Return a stride or dilation with that of the rows, 1, before it."""
+    return (1, int(np.ravel(value)[0]))
+
+
+def _padding(value: Any) -> tuple[int, ...]:
+    before, after = (int(np.ravel(value)[i]) for i in (0, -1))
+    return (0, before, 0, after)
+
+
+@_on("nn.conv1d")
+def _conv1d(s: _Wide, call: Call, bb: Any) -> Call | None:
+    weight, attrs = call.args[1], call.attrs
+    plain = attrs.get("data_layout", "NCW") == "NCW" and attrs.get("kernel_layout", "OIW") == "OIW"
+    if not isinstance(weight, Constant) or not plain or attrs.get("out_layout") not in (None, "", "NCW"):
+        return None
+    kernel = weight.data.numpy()
+    keep = {k: attrs[k] for k in ("groups", "out_dtype", "pad_value") if attrs.get(k)}
+    return make_call("nn.conv2d")(
+        s.of(call.args[0], bb),
+        constant(aligned(kernel[:, :, None])),
+        strides=_pair(attrs.get("strides", 1)),
+        padding=_padding(attrs.get("padding", 0)),
+        dilation=_pair(attrs.get("dilation", 1)),
+        **keep,
+    )
+
+
+def _elementwise(s: _Wide, call: Call, bb: Any) -> Call | None:
+    assert isinstance(call.op, Op)
+    fusion = get_op_def(call.op).fusion
+    if fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST) or not any(map(s.has, call.args)):
+        return None
+    if call.op.name == "relax.broadcast_to" or "axis" in call.attrs:
+        return None
+    args = tuple(s.of(a, bb) for a in call.args)
+    return None if any(a is None for a in args) else Call(call.op, args, call.attrs, span=call.span)
+
+
+@_on("concat")
+def _concat(s: _Wide, call: Call, bb: Any) -> Call | None:
+    fields = call.args[0]
+    if not isinstance(fields, Tuple) or not any(map(s.has, fields.fields)):
+        return None
+    axis = (call.attrs.get("axis", 0) or 0) % 3
+    twins = Tuple(tuple(s.of(f, bb) for f in fields.fields))
+    return Call(call.op, (twins,), call.attrs.with_(axis=axis + axis // 2), span=call.span)
+
+
+@_on("nn.pad")
+def _pad(s: _Wide, call: Call, bb: Any) -> Call | None:
+    width = tuple(call.attrs.get("pad_width", ()))
+    if not s.has(call.args[0]) or len(width) != 6:
+        return None
+    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(pad_width=(*width[:4], 0, 0, *width[4:])))
+
+
+@_on("permute_dims")
+def _permute(s: _Wide, call: Call, bb: Any) -> Call | None:
+    """Move the row of height 1 before the others: ``(n, c, 1, w)`` becomes ``(n, 1, w, c)``."""
+    if not s.has(call.args[0]) or tuple(a % 3 for a in call.attrs.get("axes") or ()) != (0, 2, 1):
+        return None
+    return Call(call.op, (s.of(call.args[0], bb),), Attrs.of(axes=(0, 2, 3, 1)), span=call.span)
+
+
+@_on("nn.max_pool1d", "nn.avg_pool1d")
+def _pool(s: _Wide, call: Call, bb: Any) -> Call | None:
+    attrs = call.attrs
+    layouts = {attrs.get("layout") or "NCW", attrs.get("out_layout") or "NCW"}
+    if not s.has(call.args[0]) or layouts != {"NCW"}:
+        return None
+    names = [k for k in ("pool_size", "strides", "dilation") if attrs.get(k) is not None]
+    new = {k: _pair(attrs[k]) for k in names} | {k: attrs[k] for k in ("ceil_mode", "count_include_pad") if k in attrs}
+    op = call.op.name.removeprefix("relax.").replace("1d", "2d")  # type: ignore[union-attr]
+    return make_call(op)(s.of(call.args[0], bb), padding=_padding(attrs.get("padding", 0)), **new)
