@@ -75,7 +75,9 @@ def test_parts_and_frames():
 
     def middle(bb, y):
         first, second = (bb.emit(relax.TupleGetItem(bb.emit(relax.op.split(y, 2, axis=1)), i)) for i in (0, 1))
-        both = bb.emit(relax.op.concat([second, first], 1))
+        rows = bb.emit(relax.op.strided_slice(y, [-3, 2], [4, 2], [8, 12]))
+        rows = bb.emit(relax.op.nn.pad(rows, (0, 0, 0, 0, 1, 1, 0, 0)))
+        both = bb.emit(relax.op.concat([bb.emit(relax.op.add(second, rows)), first], 1))
         ones = bb.emit(relax.op.nn.pad(both, (0, 0, 0, 0, 1, 0, 0, 2), pad_value=1.0))
         return bb.emit(relax.op.nn.pad(ones, (0, 0, 0, 0, 0, 3, 1, 0)))
 
@@ -83,7 +85,7 @@ def test_parts_and_frames():
     check(mod)
     after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
     pads = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.pad")]
-    assert len(pads) == 1
+    assert len(pads) == 2
 
 
 def sequences(x, weights):
@@ -93,7 +95,9 @@ def sequences(x, weights):
     with bb.function("main", [x]), bb.dataflow():
         y = bb.emit(op.nn.relu(bb.emit(op.nn.conv1d(x, weights[0], padding=[2, 1], dilation=2))))
         y = bb.emit(op.add(y, relax.const(RNG.standard_normal((1, 8, 1)).astype(np.float32))))
-        y = bb.emit(op.nn.pad(y, (0, 0, 0, 0, 3, 0)))
+        parts = bb.emit(op.split(y, 2, axis=1))
+        halves = [bb.emit(relax.TupleGetItem(parts, 1)), bb.emit(op.strided_slice(y, [1], [0], [4]))]
+        y = bb.emit(op.nn.pad(bb.emit(op.concat(halves, axis=1)), (0, 0, 0, 0, 3, 0)))
         z = bb.emit(op.nn.conv1d(y, weights[1], groups=8, strides=2))
         z = bb.emit(op.nn.max_pool1d(z, pool_size=2, strides=2))
         z = bb.emit(op.concat([z, z], axis=1))

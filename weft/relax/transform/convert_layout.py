@@ -332,6 +332,16 @@ def _pad(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(pad_width=tuple(itertools.chain(*pairs))))
 
 
+@_on("strided_slice")
+def _slice(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+    """Take the part of the twin whose axes have other places."""
+    data, axes = call.args[0], call.attrs.get("axes")
+    if not s.has_last(data) or axes is None or len(call.args) > 1:
+        return None
+    axes = tuple(_TO_LAST.index(a % 4) for a in axes)
+    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(axes=axes), span=call.span)
+
+
 @_on("split")
 def _split(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     """Cut the twin: parts have the axes of what they are parts of."""

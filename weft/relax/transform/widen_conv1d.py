@@ -17,13 +17,14 @@ from weft.ir import (
     Op,
     TensorType,
     Tuple,
+    TupleGetItem,
     const,
     constant,
     function_pass,
     shape_expr,
 )
 from weft.op import Fusion, get_op_def, make_call
-from weft.relax.core_ops import CORE_OPS
+from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
 
@@ -83,10 +84,16 @@ class _Wide:
 
     def __init__(self) -> None:
         self.twins: dict[int, Expr] = {}
+        self.parts: dict[int, Expr] = {}
         self.alive: list[Any] = []
 
-    def rule(self, _: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
         """Compute on twins where an operand has one, and bind the value to a reshape of its twin."""
+        if isinstance(value, TupleGetItem) and id(value.tuple_value) in self.parts:
+            return self._bind(TupleGetItem(self.parts[id(value.tuple_value)], value.index), value.ty, bb)
+        if is_op(value, "split") and self.has(value.args[0]):  # type: ignore[attr-defined]
+            self.parts[id(binding.var)] = bb.emit(_split(self, value, bb))
+            return None
         if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
             return None
         name = value.op.name.removeprefix("relax.")
@@ -95,12 +102,17 @@ class _Wide:
         made = _RULES.get(name, _elementwise)(self, value, bb)
         if made is None:
             return None
+        if name == "permute_dims":
+            return make_call("reshape")(bb.emit(made), shape_expr(value.ty.shape))
+        return self._bind(made, value.ty, bb)
+
+    def _bind(self, made: Any, ty: Any, bb: Any) -> Expr:
+        """Bind a twin, and what it is the twin of."""
         twin = bb.emit(made)
-        new = bb.emit(make_call("reshape")(twin, shape_expr(value.ty.shape)))
-        if name != "permute_dims":
-            self.twins[id(new)] = twin
-            self.alive += [new, twin]
-        return new
+        original = bb.emit(make_call("reshape")(twin, shape_expr(ty.shape)))
+        self.twins[id(original)] = twin
+        self.alive += [original, twin]
+        return original
 
     def has(self, expr: Any) -> bool:
         """Whether there is a twin already."""
@@ -187,6 +199,20 @@ def _concat(s: _Wide, call: Call, bb: Any) -> Call | None:
     axis = (call.attrs.get("axis", 0) or 0) % 3
     twins = Tuple(tuple(s.of(f, bb) for f in fields.fields))
     return Call(call.op, (twins,), call.attrs.with_(axis=axis + axis // 2), span=call.span)
+
+
+def _split(s: _Wide, call: Any, bb: Any) -> Call:
+    axis = call.attrs.get("axis", 0) % 3
+    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(axis=axis + axis // 2), span=call.span)
+
+
+@_on("strided_slice")
+def _slice(s: _Wide, call: Call, bb: Any) -> Call | None:
+    axes = call.attrs.get("axes")
+    if not s.has(call.args[0]) or axes is None or len(call.args) > 1:
+        return None
+    axes = tuple(a % 3 + a % 3 // 2 for a in axes)
+    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(axes=axes), span=call.span)
 
 
 @_on("nn.pad")
