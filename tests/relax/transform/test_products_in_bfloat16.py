@@ -139,3 +139,24 @@ def test_embeddings_and_constants():
         bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(e, weights(16, 4)))))
     new = fold_constant()(ProductsInBfloat16(dot_forms=FORMS)(bb.get()))
     assert operand_types(new["main"], "take") == [["bfloat16", "int64"]]
+
+
+def relu_operands(mod):
+    """The types of what relu is applied to behind the pass."""
+    bindings = all_bindings(ProductsInBfloat16(dot_forms=FORMS)(mod)["main"])
+    calls = [b.value for b in bindings if getattr(getattr(b.value, "op", None), "name", "").endswith("nn.relu")]
+    return {str(v.args[0].ty.dtype) for v in calls}
+
+
+def test_relu_comes_before_rounding():
+    assert relu_operands(residual_network()) == {"float32"}
+
+
+def test_relu_of_a_value_that_others_read_moves_what_is_rounded():
+    bb, op = relax.BlockBuilder(), relax.op
+    x = relax.Var("x", relax.TensorType((1, 8, 5, 5), "float32"))
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(op.nn.conv2d(x, weights(8, 8, 1, 1)))
+        z = bb.emit(op.nn.conv2d(bb.emit(op.nn.relu(y)), weights(8, 8, 1, 1)))
+        bb.emit_func_output(bb.emit_output(bb.emit(op.add(z, y))))
+    assert relu_operands(bb.get()) == {"bfloat16"}

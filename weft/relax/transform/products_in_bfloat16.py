@@ -6,10 +6,11 @@ rounded value. What lies between products (biases, residuals, norms, softmax) is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
+from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass, walk
 from weft.op import make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
@@ -73,7 +74,8 @@ def products_in_bfloat16(
     """
     if not any(tuple(form[:3]) == _FORM for form in dot_forms):
         return func
-    state = _Narrowed(_stored_narrow(func))
+    late = _computed_wide(func)
+    state = _Narrowed(_stored_narrow(func, late), late)
     new = rewrite_bindings(func, mod, state.rule)
     return func if new is func else remove_all_unused(new)
 
@@ -112,13 +114,25 @@ def _moves(value: Any) -> bool:
     return _name(value) in _MOVES and _is_wide(value) and all(map(_is_wide, _operands(value)))
 
 
-def _stored_narrow(func: Function) -> set[int]:
+def _computed_wide(func: Function) -> set[int]:
+    """List the variables of operations that move what is computed for them alone: they come before its rounding."""
+    bindings = all_bindings(func)
+    uses = Counter(id(x) for value in [*(b.value for b in bindings), func.body.body] for x in walk(value))
+    computed = {id(b.var) for b in bindings if isinstance(b.value, Call) and not _moves(b.value)}
+    return {
+        id(b.var)
+        for b in bindings
+        if _name(b.value) == "nn.relu" and id(b.value.args[0]) in computed and uses[id(b.value.args[0])] == 1
+    }
+
+
+def _stored_narrow(func: Function, late: set[int]) -> set[int]:
     """Choose the variables that are stored as bfloat16: what products read, and what that is moved from."""
     chosen: set[int] = set()
     for b in reversed(all_bindings(func)):
         if _is_product(b.value):
             chosen.add(id(b.value.args[0]))
-        elif id(b.var) in chosen and not isinstance(b, MatchCast) and _moves(b.value):
+        elif id(b.var) in chosen and id(b.var) not in late and not isinstance(b, MatchCast) and _moves(b.value):
             chosen.update(id(x) for x in _operands(b.value) if not isinstance(x, Constant))
     return chosen
 
@@ -126,8 +140,8 @@ def _stored_narrow(func: Function) -> set[int]:
 class _Narrowed:
     """The bfloat16 forms of float32 values."""
 
-    def __init__(self, chosen: set[int]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: set[int], late: set[int]) -> None:
+        self.chosen, self.late = chosen, late
         self.narrow: dict[int, Any] = {}  # a variable to its bfloat16 form
         self.casts: dict[tuple[int, int], Any] = {}  # a variable and a block to the bfloat16 form made there
         self.keep: list[Any] = []
@@ -143,7 +157,7 @@ class _Narrowed:
                 return value
         elif id(binding.var) not in self.chosen or not _is_wide(value) or not isinstance(value, Call):
             return None
-        elif _moves(value):
+        elif _moves(value) and id(binding.var) not in self.late:
             data: list[Any] = [self.narrowed(x, bb) for x in _operands(value)]
             first = Tuple(tuple(data)) if isinstance(value.args[0], Tuple) else data[0]
             return self.widened(binding, bb.emit(self.moved(value, first), f"{binding.var.name_hint}16"))

@@ -11,7 +11,7 @@ from weft.ir import CallIntrin, Cast, DataType, Op, with_lanes
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
 
-__all__ = ["convert"]
+__all__ = ["convert", "shorten"]
 
 _ROUND = (Op.get("tir.round"), Op.get("tir.nearbyint"))
 
@@ -175,6 +175,10 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     if target.code == "float" and _has_half(s):
         half = s.value(f"fptrunc {llvm_type(wide)} {value} to {_half_type(source.lanes)}")
         return s.value(f"bitcast {_half_type(source.lanes)} {half} to {llvm_type(target)}")
+    if target.code == "bfloat" and _rounds_to_bfloat(s, source.lanes):
+        short = f"<{source.lanes} x bfloat>"
+        rounded = s.value(f"fptrunc {llvm_type(wide)} {value} to {short}")
+        return s.value(f"bitcast {short} {rounded} to {llvm_type(target)}")
     b = _Bits(s, source.lanes)
     bits = b.from_float(value)
     magnitude = b.do("and", bits, 0x7FFFFFFF)
@@ -192,6 +196,17 @@ def _narrow(s: FunctionEmitter, value: str, source: DataType, target: DataType) 
     result = b.choose(b.is_above(magnitude, 0x477FEFFF), b.of(0x7C00), result)
     result = b.choose(nan, b.of(0x7E00), result)
     return b.to_half(b.do("or", result, b.do("and", b.do("lshr", bits, 16), 0x8000)))
+
+
+def _rounds_to_bfloat(s: FunctionEmitter, lanes: int) -> bool:
+    """Whether the target rounds such vectors of float32 by an instruction, which takes denormals for zero."""
+    return lanes in (4, 8, 16, 32) and {"avx512bf16", "avx512vl"} <= s.module.target.features
+
+
+def shorten(s: FunctionEmitter, value: str, lanes: int) -> str:
+    """Emit the bfloat16 of float32 values that are bfloat16 values."""
+    b = _Bits(s, lanes)
+    return b.to_half(b.do("lshr", b.from_float(value), 16))
 
 
 def _to_odd(s: FunctionEmitter, value: str, source: DataType) -> str:

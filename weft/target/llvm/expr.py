@@ -45,6 +45,7 @@ from weft.ir import (
     walk,
     with_lanes,
 )
+from weft.target.llvm.convert import shorten
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
 from weft.tir import BufferLoad
@@ -86,6 +87,8 @@ def through_float32(e: Any, s: FunctionEmitter) -> str:
     """Do an operation on 16-bit floats in float32."""
     wide = with_lanes("float32", DataType(e.a.dtype).lanes)
     result = type(e)(Cast(wide, e.a), Cast(wide, e.b))
+    if isinstance(e, (Min, Max)) and DataType(e.dtype).code == "bfloat":  # one of the two
+        return shorten(s, s.expr(result), DataType(e.dtype).lanes)
     return s.expr(result if DataType(result.dtype).code == "bool" else Cast(e.dtype, result))
 
 
