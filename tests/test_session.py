@@ -245,3 +245,17 @@ def test_progress_is_reported():
     weft.Session(onnx_models.linear(7)[0], progress=lambda what, done, total: seen.append((what, done, total)))
     assert seen
     assert seen[-1][1] == seen[-1][2] == len(seen)
+
+
+def test_shapes_change_from_call_to_call(add):
+    """What the last call was given is not taken for what this one is given."""
+    for n in (2, 2, 3, 3, 2):
+        x, y = np.full((n, 4), 1, np.float32), np.full((n, 4), n, np.float32)
+        np.testing.assert_array_equal(add.run({"x": x, "y": y})[0].numpy(), x + y)
+        for wrong in (np.ones((n + 1, 4), np.float32), np.ones((n, 5), np.float32), np.ones(n, np.float32)):
+            with pytest.raises(ShapeMismatch):
+                add.run({"x": x, "y": wrong})
+        with pytest.raises(DTypeMismatch):
+            add.run({"x": x.astype("float64"), "y": y})
+        for same in (np.asfortranarray(y), np.repeat(y, 2, axis=1)[:, ::2], np.broadcast_to(y[:1], y.shape)):
+            np.testing.assert_array_equal(add.run({"x": x, "y": same})[0].numpy(), x + y)

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tvm_ffi
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
+from weft.ffi import wrap
 from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
 
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
+_HANDLE = tvm_ffi.Tensor
 _METADATA = "weft.metadata"
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 _LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")
@@ -96,8 +99,11 @@ class Session:
             }, progress)  # fmt: skip
         self._vm = VirtualMachine(self.executable, device)
         self.inputs, self.outputs = _describe(self._vm, self.executable)
-        self._call = self._vm["main"].__call__  # the bound method: half the way of calling the object
-        self._checks = [(c.name, c.numpy_type, c.known_shape, c.check) for c in map(_InputCheck, self.inputs)]
+        main = self._vm["main"]
+        self._call, self._plain = main, main.plain
+        self._checks = [_InputCheck(info) for info in self.inputs]
+        # What the last call was given: arrays that look the same need no more looking at.
+        self._usual = [(c.name, c.numpy_type, c.known_shape) for c in self._checks]
         self._names: Set[str] = {info.name for info in self.inputs}
 
     def run(self, *arguments: Any) -> list[Tensor]:
@@ -140,19 +146,39 @@ class Session:
         if len(feeds) != len(self._checks):
             raise self._wrong_names(feeds)
         values: list[Any] = []
-        sizes: dict[str, tuple[int, str, int]] = {}
-        for name, dtype, shape, check in self._checks:
+        for name, dtype, shape in self._usual:
             try:
                 value = feeds[name]
             except KeyError:
                 raise self._wrong_names(feeds) from None
-            # What comes as declared, with all dimensions known, needs no more looking at.
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape or not value.flags.carray:
-                value = check(value, sizes)
+                values = self._checked(feeds)
+                break
             values.append(value)
-        results = self._call(*values)
-        outputs = list(results) if type(results) is tuple else [results]
+        try:
+            result = self._plain(*values)
+        except BufferError:  # arrays that have to be converted
+            result = self._call(*values)
+        if type(result) is _HANDLE:
+            outputs = [Tensor(result)]
+        else:
+            result = wrap(result)
+            outputs = list(result) if type(result) is tuple else [result]
         return outputs if names is None else self._select(names, outputs)
+
+    def _checked(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """Check the inputs and make them what the virtual machine takes."""
+        values: list[Any] = []
+        sizes: dict[str, tuple[int, str, int]] = {}
+        for check in self._checks:
+            try:
+                value = feeds[check.name]
+            except KeyError:
+                raise self._wrong_names(feeds) from None
+            values.append(check.check(value, sizes))
+        if all(type(v) is _ARRAY and v.dtype == c.numpy_type for v, c in zip(values, self._checks, strict=True)):
+            self._usual = [(c.name, v.dtype, v.shape) for v, c in zip(values, self._checks, strict=True)]
+        return values
 
     def _select(self, names: Sequence[str], outputs: list[Tensor]) -> list[Tensor]:
         positions = {info.name: i for i, info in enumerate(self.outputs)}

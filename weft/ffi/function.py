@@ -83,6 +83,11 @@ class PackedFunc(tvm_ffi.Function):
     __slots__ = ("_plain",)
     _plain: tvm_ffi.Function  # the same function; calling it is faster than calling the base class's method
 
+    @property
+    def plain(self) -> tvm_ffi.Function:
+        """The function as tvm-ffi has it: it takes no other arguments than tvm-ffi's, and :func:`wrap` its results."""
+        return self._plain
+
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
         try:
