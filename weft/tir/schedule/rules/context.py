@@ -23,6 +23,9 @@ MIN_TASK = 16384
 _TASK_SCALES = (0.25, 1, 4, 0)
 """Sizes of tasks to try, in multiples of ``MIN_TASK``; 0 keeps everything on one thread."""
 
+_LIGHT_PIECES = 4
+"""Pieces that a light task is cut into, so that who begins earlier ends no earlier."""
+
 _LARGE = 32 * MIN_TASK
 """Work that is always worth more than one thread."""
 
@@ -126,7 +129,7 @@ class RuleContext:
         if n is not None and work is not None and n * work < 2 * MIN_TASK * scale:
             if light is not None and n * work >= 2 * light:
                 self.sch.parallel(loop)
-                self.sch.annotate(loop, "pragma_grain", -max(1, light // work))
+                self.sch.annotate(loop, "pragma_grain", -max(1, light // (_LIGHT_PIECES * work)))
             return
         self.sch.parallel(loop)
         grain = 1 if work is None else max(1, int(MIN_TASK * scale) // max(work, 1))
