@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import report, zoo
 from benchmarks.contestants import CONTESTANTS, Feeds
 from benchmarks.networks import bert_base, gpt2_small, lstm
-from benchmarks.peer import largest_difference
+from benchmarks.peer import largest_difference, logits, softmax_outputs
 
 REST_SECONDS = 0.05
 LIMIT_DIFFERENCE = 1e-3
@@ -148,7 +148,8 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
         running = {n: Contestant(n, folder / f"{n}.log") for n in judged}
         try:
             loaded = _load(running, work, folder, patience)
-            differences = _differences(folder, [n for n in judged if "error" not in loaded[n]])
+            answered = [n for n in judged if "error" not in loaded[n]]
+            differences = _differences(folder, answered, softmax_outputs(zoo.onnx_path(work.network)))
             racing = [n for n in names if differences.get(n, math.inf) <= work.limit]
             times: dict[str, list[float]] = {n: [] for n in racing}
             for index in range(rounds):
@@ -178,9 +179,16 @@ def _load(running: dict[str, Contestant], work: Workload, folder: Path, patience
     return loaded
 
 
-def _differences(folder: Path, names: Sequence[str]) -> dict[str, float]:
-    """How far each contestant's outputs are from the judge's."""
-    outputs = {n: [a for _, a in sorted(_arrays(folder / f"{n}.npz").items())] for n in names}
+def _differences(folder: Path, names: Sequence[str], softmax: Sequence[bool]) -> dict[str, float]:
+    """How far each contestant's outputs are from the judge's.
+
+    Those of a softmax are compared by their logarithms, which are the values before it but for a constant: one that is
+    near 1 where all others are near 0 says nothing of the network.
+    """
+    outputs = {
+        n: [logits(a) if softmax[i % len(softmax)] else a for i, a in sorted(_arrays(folder / f"{n}.npz").items())]
+        for n in names
+    }
     if JUDGE not in outputs:
         return dict.fromkeys(names, 0.0)
     return {n: largest_difference(o, outputs[JUDGE]) for n, o in outputs.items()}

@@ -13,6 +13,8 @@ THREADS = int(os.environ.setdefault("WEFT_NUM_THREADS", "2"))
 
 import weft  # noqa: E402 - after the number of threads is set
 
+_SAME_VALUES = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+
 
 def peer_session(model: str | Path | bytes) -> onnxruntime.InferenceSession:
     """ONNX Runtime with all optimisations and `THREADS` threads."""
@@ -27,6 +29,27 @@ def peer_session(model: str | Path | bytes) -> onnxruntime.InferenceSession:
 def weft_session(model: str | Path | bytes, **options: Any) -> weft.Session:
     """Weft, with no shapes given unless `options` has them."""
     return weft.Session(model, **options)
+
+
+def softmax_outputs(path: Path) -> list[bool]:
+    """Which outputs of a model are those of a softmax, whatever shape they are brought to."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    made_by = {name: node for node in graph.node for name in node.output}
+
+    def is_softmax(name: str) -> bool:
+        node = made_by.get(name)
+        while node is not None and node.op_type in _SAME_VALUES:
+            node = made_by.get(node.input[0])
+        return node is not None and node.op_type == "Softmax"
+
+    return [is_softmax(o.name) for o in graph.output]
+
+
+def logits(probabilities: np.ndarray) -> np.ndarray:
+    """The logarithms of a softmax's output; those that float32 has no normal numbers for are all alike."""
+    return np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))
 
 
 def largest_difference(found: list[Any], expected: list[Any]) -> float:
