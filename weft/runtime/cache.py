@@ -101,23 +101,13 @@ class Cache:
         size = _HEADER + len(value)
         if size > self.limit:
             return False
-        file = self._file(key)
-        temporary = None
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
-                temporary = Path(out.name)
+            with self._written(self._file(key)) as path, path.open("wb") as out:
                 out.write(_MAGIC + hashlib.blake2b(value, digest_size=_DIGEST).digest())
                 out.write(value)
-            temporary.replace(file)
         except OSError as e:
-            if temporary is not None:
-                with suppress(OSError):
-                    temporary.unlink()
             self._warn(e)
             return False
-        self.writes += 1
-        self._account(size)
         return True
 
     def find(self, key: bytes | str) -> Path | None:
@@ -144,26 +134,31 @@ class Cache:
         None (after one warning in the process) where the directory cannot be written. Errors of writing are such a
         warning, too.
         """
-        file = self._file(key)
-        temporary = None
+        given = False
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
-                temporary = Path(out.name)
+            with self._written(self._file(key)) as path:
+                given = True
+                yield path
         except OSError as e:
             self._warn(e)
+        if not given:
+            yield None
+
+    @contextmanager
+    def _written(self, file: Path) -> Generator[Path]:
+        """Give a name beside an entry's file; what is there at the end becomes the entry, unless it is too large."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
+            temporary = Path(out.name)
         try:
             yield temporary
-            size = temporary.stat().st_size if temporary is not None and temporary.exists() else 0
-            if temporary is not None and 0 < size <= self.limit:
+            size = temporary.stat().st_size if temporary.exists() else 0
+            if 0 < size <= self.limit:
                 temporary.replace(file)
                 self.writes += 1
                 self._account(size)
-        except OSError as e:
-            self._warn(e)
         finally:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def _warn(self, error: OSError) -> None:
         with self._lock:
