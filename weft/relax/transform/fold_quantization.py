@@ -18,6 +18,7 @@ from weft.op import equal_dims, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.element_moves import VIEWS
 from weft.relax.transform.fold_constant import evaluate
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
@@ -25,11 +26,6 @@ from weft.runtime import aligned
 __all__ = ["fold_quantization"]
 
 _FORM = ("uint8", "int8", "int32")
-_MOVES = frozenset(
-    "batch_flatten expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d permute_dims reshape "
-    "squeeze".split()
-)
-
 _COLUMNS = {"matmul": 1, "nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0}
 """Products, and the axis of their weights that becomes columns or channels of the result."""
 
@@ -135,7 +131,7 @@ class _Folding:
         own = {"dequantize": self.dequantize, "quantize": self.quantize, "add": self.follow, "nn.relu": self.follow}
         if name in own:
             return own[name](binding, value, bb)
-        if name in _MOVES:
+        if name in VIEWS:
             return self.move(binding, value, bb)
         if name in _COLUMNS and id(value.args[0]) in self.values and id(value.args[1]) in self.weights:
             return self.product(binding, value, _COLUMNS[name], bb)

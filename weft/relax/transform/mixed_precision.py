@@ -13,21 +13,19 @@ from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
 
 __all__ = ["to_mixed_precision"]
 
-_ALWAYS = frozenset(
-    "matmul linear outer nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose "
-    "nn.attention nn.attention_bias".split()
+_ALWAYS = PRODUCTS | frozenset(
+    "linear outer nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.attention nn.attention_bias".split()
 )
-_FOLLOW = frozenset(
-    "abs add batch_flatten broadcast_to ceil clip concat cos divide exp expand_dims flatten flip floor gelu "
-    "layout_transform log maximum minimum multiply negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d "
-    "nn.adaptive_avg_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.dropout nn.gelu nn.gelu_tanh "
-    "nn.leakyrelu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad nn.prelu nn.relu nn.selu nn.silu permute_dims power "
-    "repeat reshape round rsqrt sigmoid sign sin sqrt square squeeze stack strided_slice subtract take tanh tile "
-    "trunc".split()
+_FOLLOW = SELECTIONS | frozenset(
+    "abs add broadcast_to ceil clip cos divide exp flip floor gelu layout_transform log maximum minimum multiply "
+    "negative nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.avg_pool1d nn.avg_pool2d "
+    "nn.avg_pool3d nn.dropout nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.selu nn.silu power repeat round rsqrt "
+    "sigmoid sign sin sqrt square subtract tanh tile trunc".split()
 )
 _HALF, _FULL = "float16", "float32"
 

@@ -15,6 +15,7 @@ from weft.op import make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned, numpy_dtype
 
@@ -22,12 +23,6 @@ __all__ = ["products_in_bfloat16"]
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)
-_PRODUCTS = frozenset({"matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"})
-_MOVES = frozenset(
-    "batch_flatten concat expand_dims flatten nn.batch_flatten nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad "
-    "nn.relu permute_dims reshape squeeze stack strided_slice take".split()
-)
-"""Operations whose results are elements of their operands: they give the same before and after rounding."""
 
 
 @function_pass(kind=Function)
@@ -94,7 +89,7 @@ def _is_wide(e: Any) -> bool:
 def _is_product(value: Any) -> bool:
     """Whether a value is a product of a float32 tensor with constant weights that dot products are for."""
     return (
-        _name(value) in _PRODUCTS
+        _name(value) in PRODUCTS
         and _is_wide(value)
         and all(map(_is_wide, value.args[:2]))
         and not isinstance(value.args[0], Constant)
@@ -111,7 +106,7 @@ def _operands(value: Call) -> list[Any]:
 
 
 def _moves(value: Any) -> bool:
-    return _name(value) in _MOVES and _is_wide(value) and all(map(_is_wide, _operands(value)))
+    return _name(value) in SELECTIONS and _is_wide(value) and all(map(_is_wide, _operands(value)))
 
 
 def _computed_wide(func: Function) -> set[int]:
