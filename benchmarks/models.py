@@ -145,9 +145,9 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
             f"{i}/{k}": v for i, f in enumerate(work.feeds(np.random.default_rng(0))) for k, v in f.items()
         })  # fmt: skip
         judged = [*names, *([JUDGE] if JUDGE in peers and JUDGE not in names else [])]
-        running = {n: Contestant(n, folder / f"{n}.log") for n in judged}
+        running: dict[str, Contestant] = {}
         try:
-            loaded = _load(running, work, folder, patience)
+            loaded = _load(running, judged, work, folder, patience)
             answered = [n for n in judged if "error" not in loaded[n]]
             differences = _differences(folder, answered, softmax_outputs(zoo.onnx_path(work.network)))
             racing = [n for n in names if differences.get(n, math.inf) <= work.limit]
@@ -164,11 +164,17 @@ def measure(work: Workload, peers: Sequence[str], rounds: int, seconds: float, p
     return _row(work, names, loaded, differences, times)
 
 
-def _load(running: dict[str, Contestant], work: Workload, folder: Path, patience: float) -> dict[str, dict[str, Any]]:
-    """Let all contestants load the model: Weft alone, since its time is a figure of the row, then the peers at once."""
+def _load(
+    running: dict[str, Contestant], names: Sequence[str], work: Workload, folder: Path, patience: float
+) -> dict[str, dict[str, Any]]:
+    """Let all contestants load the model: Weft alone, since its time is a figure of the row, then the peers at once.
+
+    Their processes begin after that, too: what they import would take its cores. Those that run go to `running`.
+    """
     model, start = str(zoo.onnx_path(work.network)), time.monotonic()
     loaded: dict[str, dict[str, Any]] = {}
-    for n, c in running.items():
+    for n in names:
+        running[n] = c = Contestant(n, folder / f"{n}.log")
         c.send(do="load", model=model, network=work.network, feeds=str(folder / "feeds.npz"),
                outputs=str(folder / f"{n}.npz"), fixed=work.fixed,
                precision="bfloat16" if work.precision == "bfloat16" else "float32")  # fmt: skip
