@@ -20,7 +20,7 @@ from weft.arith.witness import is_refuted
 
 __all__ = ["prove_nonneg", "prove_nonzero", "replace_atom", "sign_of"]
 
-_STEPS, _DEPTH, _TERMS = 48, 9, 24
+_STEPS, _DEPTH, _TERMS = 12, 9, 24
 
 
 def prove_nonneg(cx: Context, p: Poly) -> bool:

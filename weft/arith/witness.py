@@ -13,9 +13,12 @@ from weft.arith.linear import Poly
 
 __all__ = ["is_refuted"]
 
-_COUNT = 10
+_COUNT = 14
 _WIDE = 1 << 30  # a range as wide as this is of a dimension
-_DIMENSIONS = (7, 1, 33, 2, 100, 513, 64, 12, 5, 260)
+_DIMENSIONS = (7, 1, 33, 2, 100, 513, 64, 12, 5, 260, 1023, 839, 119, 4095)
+"""The last ones leave remainders, so that no loop over what tiles of 8, 6, 4, 3 or 2 leave is empty."""
+_ALIKE = (0, 1, 2, 3, 4, 10, 11, 12, 13)
+"""Witnesses in which all dimensions have the same number, their own."""
 
 
 class _ContradictionError(Exception):
@@ -96,7 +99,7 @@ def _chosen(seed: int, atom: int, low: int, high: int) -> int:
         raise _ContradictionError
     if high - low >= _WIDE:
         start = low if low > -_WIDE else high - 2 * _WIDE if high < _WIDE else -3 * (seed == 6)
-        return start + _DIMENSIONS[(seed + 3 * atom * (seed > 4)) % _COUNT]
+        return start + _DIMENSIONS[(seed + 3 * atom * (seed not in _ALIKE)) % _COUNT]
     mixed = (atom * 2654435761 + seed * 40503) >> 3
     way = seed if seed < 3 else mixed % 4
     return (low, high, (low + high) // 2, low + mixed // 4 % (high - low + 1))[way]
