@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
 from weft.model_cache import model_note
-from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json
+from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json, processes_ahead
 from weft.runtime import object_code, weights_in_files
 from weft.runtime.stored_model import write_model
 from weft.target import Target
@@ -49,9 +49,10 @@ class _Compiler:
         with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
             files = mod.attrs.get(WEIGHT_FILES, ())
-            executable = build(
-                mod, options["target"], progress=progress, tuned=options["tuned"], precision=options["precision"]
-            )
+            target = Target(options["target"] or "llvm")
+            with processes_ahead(mod, target):
+                executable = build(mod, target, progress=progress, tuned=options["tuned"],
+                                   precision=options["precision"])  # fmt: skip
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {}  # they are for the user's process, which compiles to say them
             note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))

@@ -110,3 +110,41 @@ def test_a_module_built_with_a_process_beside(two_processes, tmp_path, monkeypat
         y = weft.runtime.tensor(np.zeros(64 + i, "float32"))
         module[f"k{i}"](x, y)
         assert np.array_equal(y.numpy(), np.arange(64 + i, dtype="float32") * i)
+
+
+def chain(n: int) -> IRModule:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = x
+            for _ in range(n):
+                y = bb.emit(relax.op.add(y, x))
+            out = bb.emit_output(y)
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+def test_a_process_that_was_started_ahead_is_used(two_processes, monkeypatch):
+    waiting_for_it(monkeypatch)
+    with kernel_builder.processes_ahead(chain(90), TARGET):
+        (ahead,) = kernel_builder._ahead
+        pid = ahead.start().pid
+        used = []
+        monkeypatch.setattr(kernel_builder, "_new_process", lambda: used.append("another"))
+        made, by_this_process = compiled(jobs(9))
+        assert len(made) == 9 and not by_this_process and not used
+        assert kernel_builder._ahead == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_process_that_was_started_for_nothing_ends(two_processes):
+    with kernel_builder.processes_ahead(chain(3), TARGET):
+        assert kernel_builder._ahead == []  # so few kernels are compiled here
+    with kernel_builder.processes_ahead(chain(90), TARGET):
+        (ahead,) = kernel_builder._ahead
+        pid = ahead.start().pid
+    assert kernel_builder._ahead == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -26,10 +26,11 @@ from weft.tir import PrimFunc, custom_datatype
 from weft.tune import Process, Tuned, WorkerError
 from weft.tune.worker import receive, send
 
-__all__ = ["KernelJob", "compile_kernel_jobs", "deep_pool", "schedule_kernel"]
+__all__ = ["KernelJob", "compile_kernel_jobs", "deep_pool", "processes_ahead", "schedule_kernel"]
 
 _STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
+_BINDINGS_A_KERNEL = 3  # about
 _MOST_PROCESSES = 8
 _SECONDS = 300.0
 _PROGRAM = "from weft.relax.kernel_builder import main; main()"
@@ -111,6 +112,32 @@ def compile_kernel_jobs(
                 w.result()
 
 
+@contextmanager
+def processes_ahead(mod: IRModule, target: Target) -> Generator[None]:
+    """Start the processes beside this one while `mod` is on its way to kernels, of which it may have one a binding.
+
+    Those that are not needed end with the block.
+    """
+    bindings = sum(len(b.bindings) for _, f in mod.items() for b in getattr(getattr(f, "body", None), "blocks", ()))
+    for _ in range(_processes(bindings // _BINDINGS_A_KERNEL, len(os.sched_getaffinity(0)), target)):
+        process = _new_process()
+        with suppress(OSError):  # whoever needs it meets the error again
+            process.start()
+            _ahead.append(process)
+    try:
+        yield
+    finally:
+        while _ahead:
+            _ahead.pop().stop()
+
+
+_ahead: list[Process] = []
+
+
+def _new_process() -> Process:
+    return Process({"PYTHONSAFEPATH": "1"}, _PROGRAM)
+
+
 def _threads_here(jobs: int, cores: int, beside: int) -> int:
     return min(jobs, max(1, cores - beside))
 
@@ -147,7 +174,7 @@ class _Beside:
     """
 
     def __init__(self, target: Target, records: Tuned) -> None:
-        self.process = Process({"PYTHONSAFEPATH": "1"}, _PROGRAM)
+        self.process = _ahead.pop() if _ahead else _new_process()
         self.target, self.records, self.works = target, records, True
         self.taken: deque[KernelJob] = deque()
 
