@@ -32,7 +32,7 @@ _STREAMED_BYTES = 64 << 10
 """Size of packed weights from which on a product with one row reads them as a single stream: they leave the nearest
 cache, and several streams at once are slower from the next one (143 against 229 GB/s)."""
 
-_PREFETCHED_BYTES = 3 << 20
+_PREFETCHED_BYTES = 1 << 20
 """Size of packed weights from which on it asks for them ahead."""
 
 _PREFETCH_BYTES = 4096
