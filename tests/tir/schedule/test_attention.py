@@ -78,6 +78,44 @@ def test_values(sizes, options, symbolic):
     check(sizes, symbolic=symbolic, **options)
 
 
+LOWEST = np.finfo("float32").min
+
+
+def added_masks(n):
+    """Masks of (1, 1, queries, keys) that leave keys without weight, and queries without keys."""
+    later = np.triu(np.full((n, n), LOWEST, "float32"), 1)
+    padded = np.zeros((1, n), "float32")
+    padded[:, n // 3 :] = LOWEST
+    some = later.copy()
+    some[[0, 5, n - 1]] = LOWEST  # these see none
+    first = np.zeros((n, n), "float32")
+    first[:, : n // 2] = -1e32
+    light = np.where(later < 0, np.float32(-1e4), np.float32(0))
+    nothing = np.full((1, n), LOWEST, "float32")
+    return {"later": later, "padded": padded, "some": some, "first": first, "light": light, "nothing": nothing}
+
+
+@pytest.mark.parametrize(("n", "symbolic"), [(40, False), (450, True)])
+def test_keys_behind_a_mask(n, symbolic):
+    """They are left out only where no query needs them."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, n, 2, 16)).astype("float32") for _ in range(3))
+    scores = np.einsum("bihd,bjhd->bhij", q, k) / np.float32(4)
+    kernels = {}
+    for name, mask in added_masks(n).items():
+        if mask.shape[0] not in kernels:
+            func = stages((1, n, n), (2, 2), 16, (1, 1, *mask.shape), symbolic)
+            scheduled = schedule_func(func, TARGET).with_attr("tir.is_scheduled", True)
+            kernels[mask.shape[0]] = weft.build(scheduled, target=TARGET)["main"]
+        out = weft.runtime.tensor(np.zeros((1, n, 2, 16), "float32"))
+        kernels[mask.shape[0]](*map(weft.runtime.tensor, (q, k, v, mask[None, None])), out)
+        masked = (scores + mask).astype("float64")
+        weights = np.exp(masked - masked.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        expected = np.einsum("bhij,bjhd->bihd", weights, v)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize(
     ("new", "past", "heads", "rows"),

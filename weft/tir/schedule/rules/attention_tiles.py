@@ -17,6 +17,7 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import exp
 from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch
+from weft.tir.schedule.rules.attention_seen import SeenKeys
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
@@ -125,29 +126,40 @@ class _Block:
             self.lanes_loop(lambda x: BufferStore(self.total, zero, (k.number(0), x))),
             self.lanes_loop(lambda x: BufferStore(self.top, lowest, (k.number(0), x))),
         ]
-        if self.whole:
-            keys: Stmt = self.keys(k.stretches[0], k.number(0), k.n_keys)
-        else:
+        if not self.whole:
             start.append(
                 k.loop("d", k.columns, lambda d: self.lanes_loop(lambda x: BufferStore(self.sums, zero, (d, x))))
             )
-            keys = seq(*[self.blocks(stretch) for stretch in k.stretches])
-        result = seq(self.turn_queries(), *start, keys, self.write())
+        seen = SeenKeys(k)
+        if seen.condition is None:
+            keys = seq(*start, self.blocks_of_keys(k.n_keys))
+        else:
+            rows = Min(k.n_queries - k.first, k.number(self.width))
+            keys = seen.until_certain(
+                rows, self.top, self.width, lambda n_keys: seq(*start, self.blocks_of_keys(n_keys))
+            )
+        result = seq(self.turn_queries(), keys, self.write())
         for buffer in (self.queries, self.scores, self.sums, self.top, self.top_before, self.total,
                        *[b for _, b in self.turned]):  # fmt: skip
             result = AllocBuffer(buffer, result)
         return result
 
-    def blocks(self, keys: Stretch) -> Stmt:
-        """Go through keys of one tensor, block by block."""
+    def blocks_of_keys(self, n_keys: PrimExpr) -> Stmt:
+        """Go through the first `n_keys` keys, block by block."""
+        k = self.kernel
+        return self.keys(k.stretches[0], k.number(0), n_keys) if self.whole else seq(
+            *[self.blocks(stretch, Min(stretch.end, n_keys)) for stretch in k.stretches])  # fmt: skip
+
+    def blocks(self, keys: Stretch, end: PrimExpr) -> Stmt:
+        """Go through keys of one tensor up to a place, block by block."""
         k, size = self.kernel, self.kernel.number(self.block)
-        n_blocks = (keys.end - keys.begin + k.number(self.block - 1)) // size
+        n_blocks = (end - keys.begin + k.number(self.block - 1)) // size
 
         def block(b: Var) -> Stmt:
             begin = keys.begin + b * size
-            return self.keys(keys, begin, Min(keys.end - begin, size))
+            return self.keys(keys, begin, Min(end - begin, size))
 
-        return k.loop("block", n_blocks, block)
+        return k.loop("block", Max(n_blocks, k.number(0)), block)
 
     def turn(self, rows: int | PrimExpr, cell: Callable[[PrimExpr, PrimExpr], Stmt], guard: Any = None) -> Stmt:
         """Fill `rows` rows of lanes from where lanes are rows: in square tiles that turn in registers.
