@@ -260,3 +260,36 @@ def test_the_suite_checks_after_every_pass():
     assert PassContext.current().verify
     with PassContext(opt_level=3):
         assert PassContext.current().verify
+
+
+def test_what_a_pass_did_not_change_is_not_checked_again(monkeypatch):
+    asked = []
+    monkeypatch.setattr(SPECS["tir.well_formed"], "check", lambda func, mod: asked.append(func) or iter(()))
+    same = module_pass(lambda mod: mod, name="Same")
+    other = module_pass(lambda mod: IRModule({"f": matmul_func()}), name="Other")
+    with PassContext(verify=True):
+        mod = other(IRModule({"f": matmul_func()}))
+        same(same(mod))
+        assert len(asked) == 1
+        other(mod)
+        same(IRModule({"g": mod["f"]}))
+        assert len(asked) == 3
+
+
+def test_a_broken_function_is_said_each_time():
+    unknown = IRModule({"f": PrimFunc((), tir.Evaluate(Var("x", "int32")))})
+    same = module_pass(lambda mod: mod, name="Same")
+    with PassContext(verify=True):
+        for _ in range(2):
+            with pytest.raises(ErrorGroup, match="variable 'x' is not introduced here"):
+                same(unknown)
+
+
+def test_a_name_is_not_known_behind_its_loop_though_the_expression_was_seen():
+    i, b = Var("i", "int32"), tir.decl_buffer((4,), "int32", "b")
+    shared = i + 1
+    inside = For(i, const(0, "int32"), const(4, "int32"), ForKind.SERIAL, store(b, i, value=shared))
+    func = PrimFunc(
+        (b.data,), tir.SeqStmt((inside, store(b, const(0, "int32"), value=shared))), buffer_map=((b.data, b),)
+    )
+    broken("tir.well_formed", func, "variable 'i' is not introduced here")

@@ -67,7 +67,7 @@ from weft.ir.types import (
     as_shape,
     tensor_type,
 )
-from weft.ir.walk import children, post_order, rebuild, rewrite, substitute, walk
+from weft.ir.walk import CHILD_FIELDS, children, post_order, rebuild, rewrite, substitute, walk
 
 # Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
 # few Python frames.

@@ -6,6 +6,8 @@ collected, and the error shows the function with each message under its statemen
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from weft.ir.module import IRModule
 from weft.ir.node import _PRINTER, Node
 from weft.ir.passes import Pass, on_verify
 from weft.ir.text.printer import STMT
+from weft.ir.walk import CHILD_FIELDS
 
 __all__ = ["SPECS", "Spec", "Violation", "verify", "violations"]
 
@@ -88,16 +91,19 @@ def _with_statements(func: Any) -> Iterator[tuple[Node, Any]]:
     """Yield each node below a function with the statement around it; shared subtrees once."""
     seen: set[int] = set()
     stack: list[tuple[Any, Any]] = [(func, func)]
+    known = CHILD_FIELDS
     while stack:
         value, statement = stack.pop()
-        if type(value) is tuple:
-            stack.extend((x, statement) for x in reversed(value))
-        elif isinstance(value, Node) and id(value) not in seen:
+        fields = known[type(value)]
+        if fields is None:
+            if type(value) is tuple:
+                stack += [(x, statement) for x in value[::-1]]
+        elif id(value) not in seen:
             seen.add(id(value))
             if STMT.get(type(value)) is not STMT.default:
                 statement = value
             yield value, statement
-            stack.extend((getattr(value, f), statement) for f in reversed(value.__struct_fields__))
+            stack += [(getattr(value, f), statement) for f in fields[::-1]]
 
 
 def violations(mod: IRModule | BaseFunc, spec: Spec) -> list[tuple[str, Any, list[Violation]]]:
@@ -170,9 +176,20 @@ def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
 
 def _check_after_pass(mod: IRModule, done: Pass) -> None:
     """Check the form that a pass says to ensure, and what every form includes."""
+    last = _checked.__dict__
+    now = [(v.name_hint, f) for v, f in mod.items()]
     for name in (*_ALWAYS, done.ensures):
-        if name in SPECS:
-            verify(mod, SPECS[name], after=done.name)
+        if name not in SPECS:
+            continue
+        before = last.get(name, ())
+        if len(before) == len(now) and all(n == m and r() is f for (n, r), (m, f) in zip(before, now, strict=True)):
+            continue  # the pass changed nothing
+        verify(mod, SPECS[name], after=done.name)
+        last[name] = [(n, weakref.ref(f)) for n, f in now]
+
+
+_checked = threading.local()
+"""By form, the functions of the module that was found to have it last."""
 
 
 _ALWAYS = ("tir.well_formed", "relax.well_formed", "relay.well_formed")

@@ -33,16 +33,16 @@ class _ChildFields(dict[type, "tuple[str, ...] | None"]):
 
 
 _PLAIN = frozenset(("str", "int", "float", "bool", "str | None", "Span | None", "ForKind"))
-_FIELDS = _ChildFields()
+CHILD_FIELDS = _ChildFields()
 
 
 def children(node: Any) -> Iterator[Node]:
     """Yield the nodes that are fields of `node`, or stand in tuples that are."""
-    fields = _FIELDS[type(node)]
+    fields = CHILD_FIELDS[type(node)]
     stack: list[Any] = [node] if fields is None else [getattr(node, f) for f in fields[::-1]]
     while stack:
         value = stack.pop()
-        if _FIELDS[type(value)] is not None:
+        if CHILD_FIELDS[type(value)] is not None:
             yield value
         elif type(value) is tuple:
             stack.extend(value[::-1])
@@ -50,7 +50,7 @@ def children(node: Any) -> Iterator[Node]:
 
 def walk(node: Any) -> Iterator[Node]:
     """Yield `node` and everything below it, parents first; a shared subtree is yielded once."""
-    known = _FIELDS
+    known = CHILD_FIELDS
     seen: set[int] = set()
     stack: list[Any] = [node]
     while stack:
@@ -73,7 +73,7 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
     seen: set[int] = set()
 
     def go(value: Any) -> None:
-        fields = _FIELDS[type(value)]
+        fields = CHILD_FIELDS[type(value)]
         if fields is not None:
             if id(value) in seen:
                 return
@@ -90,8 +90,8 @@ def post_order(node: Any, visit: Callable[[Node], Any]) -> None:
 
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
     if type(value) is not tuple:
-        return value if _FIELDS[type(value)] is None else f(value)
-    new = [_map_value(x, f) if _FIELDS[type(x)] is None else f(x) for x in value]
+        return value if CHILD_FIELDS[type(value)] is None else f(value)
+    new = [_map_value(x, f) if CHILD_FIELDS[type(x)] is None else f(x) for x in value]
     for a, b in zip(new, value, strict=True):
         if a is not b:
             return tuple(new)
@@ -100,7 +100,7 @@ def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
 
 def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     """Return `node` with ``f`` applied to each child node; `node` itself if no child changed."""
-    known = _FIELDS
+    known = CHILD_FIELDS
     changed: dict[str, Any] | None = None
     for name in known[type(node)] or ():
         old = getattr(node, name)
@@ -137,7 +137,7 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
     memo: dict[int, tuple[Any, Any]] = {}
 
     def go(value: Any) -> Any:
-        if _FIELDS[type(value)] is None:
+        if CHILD_FIELDS[type(value)] is None:
             return _map_value(value, go)
         hit = memo.get(id(value))
         if hit is not None:

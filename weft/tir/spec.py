@@ -7,10 +7,10 @@ generated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
-from weft.ir import BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Node, Ramp, Var, walk
+from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, walk
 from weft.ir.spec import Spec
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
@@ -45,13 +45,15 @@ DEVICE = Spec("tir.device", PrimFunc, [LOWERED], doc="runs on a GPU: no parallel
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
+_NONE = frozenset[int]()
+
 
 class _Learn:
     """From here on, these names are known."""
 
     __slots__ = ("names",)
 
-    def __init__(self, names: set[int]) -> None:
+    def __init__(self, names: Set[int]) -> None:
         self.names = names
 
 
@@ -60,7 +62,7 @@ class _Forget(_Learn):
 
     __slots__ = ("statement",)
 
-    def __init__(self, names: set[int], statement: Any) -> None:
+    def __init__(self, names: Set[int], statement: Any) -> None:
         super().__init__(names)
         self.statement = statement
 
@@ -85,12 +87,12 @@ class _Names:
                 stack.extend(reversed(value))
             elif type(value) is _Learn:
                 self.known |= value.names
-                self.done.clear()
             elif type(value) is _Forget:
-                self.known -= value.names
                 self.statement = value.statement
-                self.done.clear()
-            elif isinstance(value, Node) and id(value) not in self.done:
+                if value.names:  # what was well-formed with them may not be without
+                    self.known -= value.names
+                    self.done.clear()
+            elif CHILD_FIELDS[type(value)] is not None and id(value) not in self.done:
                 self._visit(value, stack)
 
     def _visit(self, node: Any, stack: list[Any]) -> None:
@@ -101,20 +103,22 @@ class _Names:
         if isinstance(node, Buffer):
             self._buffer(node, stack)
             return
-        rule = _INTRODUCES.get(type(node))
-        before, new, after = rule(node) if rule is not None else (_fields(node), set[int](), ())
         outer = self.statement
         if isinstance(node, Stmt):
             self.statement = node
-            self.done.clear()
         else:
             self.done.add(id(node))
+        rule = _INTRODUCES.get(type(node))
+        if rule is None:
+            if self.statement is not outer:
+                stack.append(_Forget(_NONE, outer))
+            stack += [getattr(node, f) for f in (CHILD_FIELDS[type(node)] or ())[::-1]]
+            return
+        before, new, after = rule(node)
         names = new - self.known
         if names or self.statement is not outer:
             stack.append(_Forget(names, outer))
-        stack.append(after)
-        stack.append(_Learn(names))
-        stack.append(before)
+        stack += [after, _Learn(names), before] if names else [after, before]
 
     def _buffer(self, b: Buffer, stack: list[Any]) -> None:
         """Check a use: the buffer, or the memory that it is a view of, is introduced."""
@@ -127,10 +131,6 @@ class _Names:
     def _missing(self, node: Any, message: str) -> None:
         self.known.add(id(node))  # say it once
         self.found.append((self.statement, message))
-
-
-def _fields(node: Node) -> tuple[Any, ...]:
-    return tuple(getattr(node, f) for f in node.__struct_fields__)
 
 
 def _free_of(b: Buffer) -> set[int]:
