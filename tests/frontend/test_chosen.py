@@ -1,16 +1,21 @@
 """Elements chosen by data: as many as there are, known only at run time."""
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import weft
 
 
-def session(nodes, inputs, output):
+def model(nodes, inputs, output):
     value = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "g", [value(n, t, s) for n, t, s in inputs], [value(*output)])
-    return weft.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def session(nodes, inputs, output):
+    return weft.Session(model(nodes, inputs, output))
 
 
 def test_nonzero():
@@ -31,3 +36,19 @@ def test_compress(axis):
     found = session([node], types, ("y", TensorProto.FLOAT, ["p"] if axis is None else ["p", "q"]))
     x, c = np.arange(35, dtype=np.float32).reshape(5, 7), np.array([False, True, True, False])
     np.testing.assert_array_equal(found.run({"x": x, "c": c})[0].numpy(), np.compress(c, x, axis))
+
+
+@pytest.mark.parametrize("center", [0, 1])
+def test_non_max_suppression(center):
+    """Two images, three classes, limits as inputs; how many are left is known only afterwards."""
+    rng = np.random.default_rng(8)
+    node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o", "l"], ["y"], center_point_box=center)
+    types = [("b", TensorProto.FLOAT, ["i", "n", 4]), ("s", TensorProto.FLOAT, ["i", 3, "n"]),
+             ("k", TensorProto.INT64, [1]), ("o", TensorProto.FLOAT, [1]), ("l", TensorProto.FLOAT, [1])]  # fmt: skip
+    graph = model([node], types, ("y", TensorProto.INT64, ["found", 3]))
+    found, oracle = weft.Session(graph), onnxruntime.InferenceSession(graph.SerializeToString())
+    for images, n, least in ((2, 60, 0.3), (1, 1, 0.0), (1, 20, 2.0)):
+        boxes = np.concatenate([rng.uniform(0, 60, (images, n, 2)), rng.uniform(5, 60, (images, n, 2))], 2)
+        feeds = {"b": boxes.astype(np.float32), "s": rng.random((images, 3, n), np.float32), "k": np.array([9]),
+                 "o": np.array([0.4], np.float32), "l": np.array([least], np.float32)}  # fmt: skip
+        np.testing.assert_array_equal(found.run(feeds)[0].numpy(), oracle.run(None, feeds)[0])

@@ -14,6 +14,7 @@ from weft.op import (
     manipulate,
     matmul,
     multinomial,
+    nms,
     norm,
     pool,
     quant,
@@ -40,6 +41,6 @@ from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops
 __all__ = [
     "Fusion", "Input", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
     "elementwise", "equal_dims", "fields_of", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate",
-    "matmul", "multinomial", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce",
+    "matmul", "multinomial", "nms", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce",
     "resize", "rnn", "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
 ]  # fmt: skip

@@ -75,3 +75,26 @@ def test_values():
     m = weft.runtime.tensor(np.zeros(32, "float32"))
     weft.build(maxima, target="llvm")["maxima"](weft.runtime.tensor(a), m)
     np.testing.assert_array_equal(m.numpy(), np.concatenate([np.maximum(a.max(0), -9), np.full(12, -9, "float32")]))
+
+
+@T.prim_func
+def data_decides(A: T.Buffer((16,), "float32"), C: T.Buffer((2,), "float32"), n: T.int64):
+    t = T.alloc_buffer((2,), "float32", scope="local")
+    t[0] = T.float32(0)
+    t[1] = T.float32(0)
+    for i in range(16):
+        if A[i] > T.float32(0.5):
+            t[0] = A[i]
+        if i < n:
+            t[1] = t[1] + A[i]
+    C[0] = t[0]
+    C[1] = t[1]
+
+
+def test_what_data_or_a_count_decides_is_kept():
+    a = np.random.default_rng(4).random(16).astype(np.float32)
+    a[15], out = 0.1, np.zeros(2, np.float32)
+    run = weft.compile(data_decides, target="llvm")
+    tensor = weft.runtime.tensor(out)
+    run(weft.runtime.tensor(a), tensor, 5)
+    np.testing.assert_allclose(tensor.numpy(), [a[a > 0.5][-1], a[:5].sum()], rtol=1e-6)

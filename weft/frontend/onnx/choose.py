@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import Tuple
+from weft.ir import Tuple, constant
 
 __all__ = ["counted", "flat_places"]
 
@@ -61,3 +63,25 @@ def _by(node: Node, op: str, x: Any, y: Dim) -> Any:
     return (
         x if s.same(y, 1) and op == "floor_divide" else node.op(op, x, node.graph.expr(Value.of_elements([y], "int64")))
     )
+
+
+@converter("NonMaxSuppression")
+def _non_max_suppression(node: Node) -> Any:
+    boxes, scores = node.x(0), node.x(1)
+    batch, classes, n = node.dims(scores)
+
+    def number(i: int, default: Any, dtype: str) -> Any:
+        return node.reshape(node.astype(node.x(i), dtype), [1]) if node.has(i) else constant(np.array([default], dtype))
+
+    given = [number(2, 0, "int64"), number(3, 0.0, node.dtype(0)), number(4, -np.inf, node.dtype(1))]
+    order = node.op("argsort", scores, axis=-1, descending=True, dtype="int64")
+    kept = node.op("vision.suppressed", boxes, scores, order, *given, center=bool(node.attr("center_point_box", 0)))
+    flat = node.reshape(kept, [s.product([batch, classes, n])])
+    places = flat_places(node, node.op("greater_equal", flat, node.scalar(0, "int64")))
+    line = _by(node, "floor_divide", places, n)
+    columns = [
+        _by(node, "floor_divide", line, classes),
+        _by(node, "floor_mod", line, classes),
+        node.op("take", flat, places, axis=0),
+    ]
+    return node.op("stack", Tuple(tuple(columns)), axis=1)

@@ -30,7 +30,7 @@ from weft.ir import (
 from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt
+from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
 
 __all__ = ["relax_guards"]
 
@@ -38,6 +38,8 @@ __all__ = ["relax_guards"]
 @function_pass(kind=PrimFunc)
 def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
+
+    Only those go that say which elements are stored; what data or a count decides is part of the meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
@@ -85,14 +87,18 @@ def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
 class _Relax:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
-        self.local: set[int] = set()
+        self.local: dict[int, int] = {}  # a buffer -> how many variables were bound where it is allocated
+        self.bound: list[int] = []
         self.lanes: set[int] = set()
 
     def visit(self, node: Any) -> Any:
         """Visit statements top-down."""
         if isinstance(node, AllocBuffer) and node.buffer.scope == "local":
-            self.local.add(id(node.buffer))
+            self.local[id(node.buffer)] = len(self.bound)
+        if isinstance(node, LetStmt):
+            self.bound.append(id(node.var))
         if isinstance(node, For):
+            self.bound.append(id(node.loop_var))
             self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
             if node.kind == ForKind.VECTORIZED:
                 self.lanes.add(id(node.loop_var))
@@ -110,6 +116,8 @@ class _Relax:
         parts = conjuncts(node.condition)
         kept = list(parts)
         for c in parts:
+            if not self._protects_only(store, c):
+                continue
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
@@ -122,6 +130,15 @@ class _Relax:
             return node
         condition = _all(kept)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
+
+    def _protects_only(self, store: BufferStore, condition: PrimExpr) -> bool:
+        """Whether a condition tells only which elements are stored, the same at each store of an element.
+
+        One that reads data, or counts something else than elements, decides what an element becomes.
+        """
+        inner = set(self.bound[self.local[id(store.buffer)] :])
+        reads = any(isinstance(n, BufferLoad) for n in walk(condition))
+        return not reads and _variables([condition]) & inner <= _variables(store.indices)
 
     def _adds_zero(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
         """Whether a sum of products adds nothing where all its loads give zero.

@@ -1,0 +1,57 @@
+"""Non-maximum suppression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.error import ShapeMismatch
+from weft.ir import DataType, Expr, TensorType, as_int
+from weft.op.infer import tensor_arg
+from weft.op.registry import Fusion, declare
+from weft.topi.nms import suppressed
+
+__all__: list[str] = []
+
+_NAME = "vision.suppressed"
+
+
+def _infer(
+    boxes: Expr, scores: Expr, order: Expr, limit: Expr, overlap: Expr, least: Expr, center: bool = False
+) -> TensorType:
+    ty = tensor_arg(_NAME, "boxes", boxes, ndim=3, kind="float")
+    if ty.shape is not None and as_int(ty.shape[2]) not in (None, 4):
+        raise ShapeMismatch(f"{_NAME}: a box has four numbers", expected="(b, n, 4)", found=str(ty), where=boxes.span)
+    for name, x in (("limit", limit), ("overlap", overlap), ("least", least)):
+        tensor_arg(_NAME, name, x, ndim=1)
+    tensor_arg(_NAME, "order", order, ndim=3, kind="integer")
+    found = tensor_arg(_NAME, "scores", scores, ndim=3, kind="float")
+    return TensorType(found.shape, DataType("int64"), 3)
+
+
+def _ref(boxes: Any, scores: Any, order: Any, limit: Any, overlap: Any, least: Any, center: bool) -> Any:
+    low, high = (boxes[..., :2], boxes[..., 2:])
+    if center:
+        low, high = low - high * 0.5, low + high * 0.5
+    low, high = np.minimum(low, high), np.maximum(low, high)
+    out = np.full(scores.shape, -1, np.int64)
+    for b, c in np.ndindex(*scores.shape[:2]):
+        kept: list[int] = []
+        for i in order[b, c]:
+            if scores[b, c, i] > least[0] and len(kept) < limit[0]:
+                sides = np.minimum(high[b, i], high[b, kept]) - np.maximum(low[b, i], low[b, kept])
+                shared = np.prod(np.maximum(sides, 0), -1)
+                areas = np.prod(high[b] - low[b], -1)
+                union = np.where(shared > 0, areas[i] + areas[kept] - shared, 1)
+                if not (shared / union > overlap[0]).any():
+                    kept.append(int(i))
+        out[b, c, : len(kept)] = kept
+    return out
+
+
+declare(
+    _NAME, "boxes scores order limit overlap least", {"center": False}, infer=_infer, lower=suppressed,
+    reference=_ref, fusion=Fusion.OPAQUE,
+    doc="The boxes of each class that overlap none with a greater score too much, in order, then -1.",
+)  # fmt: skip
