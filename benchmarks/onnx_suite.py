@@ -34,9 +34,9 @@ OPERATORS = frozenset(
     GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual GridSample HardSigmoid
     HardSwish Identity If InstanceNormalization LSTM LayerNormalization LeakyRelu Less LessOrEqual Log
     LogSoftmax MatMul Max MaxPool Mean Min Mish Mod Mul Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pad Pow
-    Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize ReverseSequence
-    Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus SpaceToDepth Split Sqrt
-    Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor""".split()
+    Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize
+    ReverseSequence Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus SpaceToDepth
+    Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze Where Xor""".split()
 )
 CASE_SECONDS = 60.0
 
