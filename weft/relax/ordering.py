@@ -16,21 +16,31 @@ __all__ = ["dependencies", "sort_bindings"]
 
 
 def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
-    """For each binding, the numbers of those that define its variables, symbolic ones of ``match_cast`` included."""
+    """For each binding, the numbers of those that define its variables, symbolic ones of ``match_cast`` included.
+
+    A ``match_cast`` defines the symbols that no binding before it has; others it compares.
+    """
     index = {id(b.var): i for i, b in enumerate(bindings)}
     symbols: dict[int, int] = {}
-    for i, b in enumerate(bindings):
-        for n in walk(b.ty) if isinstance(b, MatchCast) else ():
-            if isinstance(n, ScalarVar):
-                symbols.setdefault(id(n), i)
+    if any(isinstance(b, MatchCast) for b in bindings):
+        seen: set[int] = set()
+        for i, b in enumerate(bindings):
+            if isinstance(b, MatchCast):
+                symbols |= {id(n): i for n in walk(b.ty) if isinstance(n, ScalarVar) and id(n) not in seen}
+            seen |= _symbols(b)
     needs: list[set[int]] = []
     for i, b in enumerate(bindings):
         needed = {index[id(v)] for v in variables(b.value) if id(v) in index}
         if symbols:
-            scalars = [n for root in (b.value, b.var.ty) if root is not None for n in walk(root)]
-            needed |= {symbols[id(n)] for n in scalars if id(n) in symbols}
+            needed |= {symbols[n] for n in _symbols(b) if n in symbols}
         needs.append(needed - {i})
     return needs
+
+
+def _symbols(binding: Any) -> set[int]:
+    """The ids of the scalar variables in a binding's value and type."""
+    roots = (binding.value, binding.var.ty, getattr(binding, "ty", None))
+    return {id(n) for root in roots if root is not None for n in walk(root) if isinstance(n, ScalarVar)}
 
 
 def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = None) -> list[Any]:

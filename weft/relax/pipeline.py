@@ -49,7 +49,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
-        *([t.fuse_attention(), t.dead_code_elimination()] if tiled else []),
+        *(_attention_passes() if tiled else []),
         t.widen_conv1d(),
         *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
         t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
@@ -62,6 +62,15 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.fuse_ops(),
         t.legalize_ops(),
         *([t.stream_outputs()] if tiled else []),
+    ]
+
+
+def _attention_passes() -> list[Pass]:
+    return [
+        t.combine_parallel_matmul(for_attention=True),
+        t.fold_constant(),
+        t.fuse_attention(),
+        t.dead_code_elimination(),
     ]
 
 

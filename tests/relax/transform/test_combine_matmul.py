@@ -68,3 +68,40 @@ def test_the_user_decides(answer):
     assert (new is MOD) is not answer
     assert seen[0][:3] == ("x", ["q", "t", "v"], [])
     assert {"a", "b", "e"} <= seen[0][3]
+
+
+def heads(bias=True, used_twice=False):
+    """Two products of one tensor with constant weights that become heads, the second one with no bias if so."""
+    rng = np.random.default_rng(1)
+    bb = relax.BlockBuilder()
+    n = weft.tir.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((1, n, 8), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            outs = []
+            for with_bias in (True, bias):
+                y = bb.emit(relax.op.matmul(x, relax.const(rng.standard_normal((8, 8), np.float32))))
+                if with_bias:
+                    y = bb.emit(relax.op.add(relax.const(rng.standard_normal(8, np.float32)), y))
+                outs.append(bb.emit(relax.op.reshape(y, (1, n, 2, 4))))
+            if used_twice:
+                outs.append(bb.emit(relax.op.exp(y)))
+            out = bb.emit_output(relax.Tuple(outs))
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+@pytest.mark.parametrize(("bias", "used_twice", "count"), [(True, False, 1), (False, False, 2), (True, True, 2)])
+def test_products_that_become_heads_are_joined_with_their_biases(bias, used_twice, count):
+    """Unless something else reads one of them, or only some of them have a bias to add."""
+    mod = heads(bias, used_twice)
+    new = CombineParallelMatmul(for_attention=True)(mod)
+    check_well_formed(new)
+    assert len(products(weft.ir.Sequential([relax.transform.DeadCodeElimination()])(new))) == count
+    x = np.random.default_rng(0).standard_normal((1, 3, 8), np.float32)
+
+    def results(m):
+        return [t.numpy() for t in relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](x)]
+
+    for found, wanted in zip(results(new), results(mod), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, IntImm, IRModule, TensorType, TupleGetItem, function_pass
+from weft.ir import Call, Constant, Expr, ExprVar, Function, IntImm, IRModule, TensorType, TupleGetItem, function_pass
 from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -13,7 +14,7 @@ from weft.relax.dpl.rewrite import replace_bindings
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies
 from weft.relax.rename import rename_vars
-from weft.relax.rewriter import replace_value
+from weft.relax.rewriter import replace_value, use_counts
 
 __all__ = ["combine_parallel_matmul"]
 
@@ -21,13 +22,16 @@ Check = Callable[[Expr, Sequence[Expr], Sequence[Expr], Mapping[Any, Expr]], boo
 
 
 @function_pass(kind=Function)
-def combine_parallel_matmul(func: Function, mod: IRModule, check: Check | None = None) -> Function:
+def combine_parallel_matmul(
+    func: Function, mod: IRModule, check: Check | None = None, for_attention: bool = False
+) -> Function:
     """Multiply a tensor with several weights at once, and split the result.
 
     Requires
         ``relax.normalized``.
     Ensures
-        ``relax.normalized``. Weights are matrices with as many rows and a known number of columns each.
+        ``relax.normalized``. Weights are matrices with as many rows and a known number of columns each. Where each
+        product is only used to add a vector to its rows, the joined vectors are added before the split.
     Example
         Before::
 
@@ -58,7 +62,9 @@ def combine_parallel_matmul(func: Function, mod: IRModule, check: Check | None =
 
     Parameters
     ----------
-        ``check``: ``check(x, weights, biases, bindings) -> bool``: whether to join these; there are no biases.
+        ``check``: ``check(x, weights, biases, bindings) -> bool``: whether to join these, where biases are the vectors
+        that are added, if any. ``for_attention``: only what :func:`fuse_attention` reads where it lies: products with
+        constant weights and biases, each of which becomes heads and nothing else.
     Cost
         Linear, and for each group linear in the bindings that its weights follow from.
     Source
@@ -66,37 +72,90 @@ def combine_parallel_matmul(func: Function, mod: IRModule, check: Check | None =
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    bb = BlockBuilder(mod)
+    bb, uses = BlockBuilder(mod), use_counts(func)
     renamed: dict[int, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
         if renamed:
             bindings = [replace_value(b, rename_vars(b.value, renamed)) for b in block.bindings]
             block = type(block)(tuple(bindings), span=block.span)
-        blocks.append(_combine(block, bb, renamed, check) if isinstance(block, DataflowBlock) else block)
+        if isinstance(block, DataflowBlock):
+            found = _heads(block, uses) if for_attention else None
+            block = _combine(block, bb, renamed, check, uses, found)
+        blocks.append(block)
     if all(a is b for a, b in zip(blocks, func.body.blocks, strict=True)):
         return func
     body = rename_vars(func.body.body, renamed)
     return func.replace(body=SeqExpr(tuple(blocks), body, span=func.body.span, ty=func.body.ty))
 
 
-def _combine(block: DataflowBlock, bb: BlockBuilder, renamed: dict[int, Expr], check: Check | None) -> DataflowBlock:
+def _combine(
+    block: DataflowBlock,
+    bb: BlockBuilder,
+    renamed: dict[int, Expr],
+    check: Check | None,
+    uses: Mapping[int, int],
+    only: set[int] | None,
+) -> DataflowBlock:
+    """Join products of a block; `only` holds the ids of variables that may come from a joint product."""
     values = {b.var: b.value for b in block.bindings}
+    sums = _sums(block, uses)
     new: dict[ExprVar, Expr] = {}
     for members in _groups(block):
+        ends = [sums.get(id(b.var)) for b in members]
+        biases = [bias for _, bias in ends if bias is not None] if None not in ends else []  # type: ignore[misc]
+        results = [end[0] for end in ends] if biases else [b.var for b in members]  # type: ignore[index]
         calls: list[Any] = [b.value for b in members]
         weights = [c.args[1] for c in calls]
-        if check is not None and not check(calls[0].args[0], weights, [], values):
+        if only is not None and not all(id(v) in only for v in results):
             continue
-        joined = make_call("concat")(weights, axis=1)
+        if only is not None and not all(isinstance(v, Constant) for v in (*weights, *biases)):
+            continue
+        if check is not None and not check(calls[0].args[0], weights, biases, values):
+            continue
         first = calls[0]
-        both = Call(first.op, (first.args[0], joined), first.attrs, span=first.span)
-        ends: list[int] = []
-        for w in weights:
-            ends.append((ends[-1] if ends else 0) + w.ty.shape[1].value)
-        parts = make_call("split")(both, indices_or_sections=ends[:-1], axis=-1)
-        new |= {b.var: TupleGetItem(parts, i) for i, b in enumerate(members)}
+        both = Call(first.op, (first.args[0], make_call("concat")(weights, axis=1)), first.attrs, span=first.span)
+        if biases:
+            both = make_call("add")(both, make_call("concat")(biases, axis=0))
+        places = list(accumulate(w.ty.shape[1].value for w in weights))
+        parts = make_call("split")(both, indices_or_sections=places[:-1], axis=-1)
+        new |= {v: TupleGetItem(parts, i) for i, v in enumerate(results)}
     return replace_bindings(block, new, bb, renamed) if new else block
+
+
+def _sums(block: DataflowBlock, uses: Mapping[int, int]) -> dict[int, tuple[ExprVar, Expr]]:
+    """By the ids of products whose only use is to add a vector to their rows: the sum, and the vector."""
+    inside = {id(b.var) for b in block.bindings}
+    found: dict[int, tuple[ExprVar, Expr]] = {}
+    for b in block.bindings:
+        if not is_op(b.value, "add"):
+            continue
+        args: Any = b.value.args  # type: ignore[attr-defined]
+        for product, bias in (args, args[::-1]):
+            if id(product) not in inside or uses.get(id(product)) != 1 or id(bias) in inside:
+                continue
+            wide, narrow = _shape(product), _shape(bias)
+            if wide is None or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
+                continue
+            if isinstance(narrow[0], IntImm) and isinstance(wide[-1], IntImm) and narrow[0].value == wide[-1].value:
+                found[id(product)] = (b.var, bias)
+    return found
+
+
+def _shape(expr: Any) -> tuple[Any, ...] | None:
+    return expr.ty.shape if isinstance(expr.ty, TensorType) else None
+
+
+def _heads(block: DataflowBlock, uses: Mapping[int, int]) -> set[int]:
+    """The ids of rows of features whose only use is a reshape to heads."""
+    found = set()
+    for b in block.bindings:
+        if is_op(b.value, "reshape"):
+            source: Any = b.value.args[0]  # type: ignore[attr-defined]
+            ranks = [len(s) for s in (_shape(source), _shape(b.var)) if s is not None]
+            if ranks == [3, 4] and uses.get(id(source)) == 1:
+                found.add(id(source))
+    return found
 
 
 def _groups(block: DataflowBlock) -> list[list[Any]]:
