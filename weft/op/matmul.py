@@ -11,6 +11,7 @@ from weft.error import ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, int64, numpy_dtype
 from weft.op.infer import broadcast_dims, equal_dims, fields_of, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.topi.compressed import GROUP, WORDS, matmul_compressed
 from weft.topi.matmul import einsum, einsum_dims, linear, matmul, matmul_packed
 
 __all__: list[str] = []
@@ -122,6 +123,37 @@ declare(
     reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), ceil(k / group), panel * group), "
     "padded with zeros; `group` neighbouring rows of a column lie together.",
+)  # fmt: skip
+
+
+def _compressed_infer(x: Expr, w: Expr, base: Expr, rows: Expr, lanes: Expr, values: Expr, n: int) -> TensorType:
+    a = tensor_arg("nn.matmul_compressed", "x", x, min_ndim=1)
+    tensor_arg("nn.matmul_compressed", "w", w, ndim=4)
+    tensor_arg("nn.matmul_compressed", "base", base, ndim=2)
+    for name, value in (("rows", rows), ("lanes", lanes), ("values", values)):
+        tensor_arg("nn.matmul_compressed", name, value, ndim=2)
+    return TensorType(None if a.shape is None else (*a.shape[:-1], int64(int(n))), a.dtype, a.ndim)
+
+
+def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: Any, n: int) -> Any:
+    panels, groups, _, panel = w.shape
+    fields = w & 0x07FFFFFF | w & -(1 << 31)
+    spare = (w >> 27 & 15).astype(np.int64)
+    last = sum(spare[:, :, j] << 4 * j for j in range(WORDS))
+    last = (last & 0x07FFFFFF | (last >> 27) << 31).astype(np.uint32).view(np.int32)
+    bits = np.concatenate([fields, last[:, :, None]], axis=2).reshape(panels, groups * GROUP, panel)
+    bits = np.where(bits & 0x07FFFFFF, bits + base[:, None], bits).astype(np.int32)
+    whole = bits.view(np.float32).transpose(1, 0, 2).reshape(groups * GROUP, -1).astype(np.float64)
+    at, _ = listed = np.nonzero(lanes >= 0)
+    whole[rows[listed], at * panel + lanes[listed]] += values[listed]
+    return np.matmul(x.astype(np.float64), whole[:, :n]).astype(x.dtype)
+
+
+declare(
+    "nn.matmul_compressed", "x w base rows lanes values", {"n": 0}, infer=_compressed_infer,
+    lower=matmul_compressed, reference=_compressed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of each "
+    "column in place (panels, panel), and rows, lanes and values (panels, entries) of the weights that are too small for that.",
 )  # fmt: skip
 
 

@@ -20,6 +20,10 @@ PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "b
 """What products of float32 tensors may be computed on, by the names that users give."""
 
 
+_WIDE_PANEL = 16
+"""Panels of weights, two vectors wide, from which on (256-bit vectors) 28-bit weights are unpacked fast enough."""
+
+
 def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline in order.
 
@@ -53,6 +57,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.widen_conv1d(),
         *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
         t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
+        *([t.compress_weights()] if tiled and panel >= _WIDE_PANEL else []),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),

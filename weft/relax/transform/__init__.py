@@ -10,6 +10,7 @@ from weft.relax.transform.block_pass import dataflowblock_pass
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.combine_matmul import combine_parallel_matmul
+from weft.relax.transform.compress_weights import compress_weights
 from weft.relax.transform.concat_in_place import concat_in_place
 from weft.relax.transform.convert_layout import convert_layout
 from weft.relax.transform.convert_to_dataflow import convert_to_dataflow

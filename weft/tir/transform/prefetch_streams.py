@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.ir import (
     DataType,
     FloorDiv,
@@ -105,6 +106,7 @@ def prefetch_streams(func: PrimFunc, mod: IRModule) -> PrimFunc:
 def _streams(loop: For) -> list[BufferLoad]:
     """The vectors that a loop loads from other places in each iteration, each once."""
     found: dict[str, BufferLoad] = {}
+    simplify = Analyzer().simplify
     for node in walk(loop.body):
         if not isinstance(node, BufferLoad) or len(node.indices) != 1:
             continue
@@ -112,12 +114,12 @@ def _streams(loop: For) -> list[BufferLoad]:
         if not isinstance(index, Ramp) or as_int(index.stride) != 1:
             continue
         if any(v is loop.loop_var for v in walk(index.base)):
-            found.setdefault(f"{id(node.buffer)} {_text(index)}", node)
+            found.setdefault(f"{id(node.buffer)} {_text(simplify(index.base))}", node)
     return list(found.values())
 
 
-def _text(index: PrimExpr) -> str:
-    return f"{index} {fingerprint(index)}"
+def _text(place: PrimExpr) -> str:
+    return f"{place} {fingerprint(place)}"
 
 
 def _ask(load: BufferLoad, ahead: int) -> Stmt:

@@ -10,6 +10,7 @@ from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.rules.attention_schedule import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
+from weft.tir.schedule.rules.computed_weights import schedule_computed_weights
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
@@ -56,7 +57,9 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
         if block.name_hint in done:
             continue
         if contraction_of(block) is not None:
-            rules = [schedule_matrix_tiles, schedule_contraction] if ctx.tile_forms else [schedule_contraction]
+            rules = [schedule_computed_weights, schedule_contraction]
+            if ctx.tile_forms:
+                rules.insert(1, schedule_matrix_tiles)
             for rule in rules:
                 finished = _attempt(ctx, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
                 done |= finished
