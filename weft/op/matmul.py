@@ -152,8 +152,8 @@ def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: An
 declare(
     "nn.matmul_compressed", "x w base rows lanes values", {"n": 0}, infer=_compressed_infer,
     lower=matmul_compressed, reference=_compressed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
-    doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of each "
-    "column in place (panels, panel), and rows, lanes and values (panels, entries) of the weights that are too small for that.",
+    doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of "
+    "each column in place (panels, panel), and rows, lanes and values (panels, entries) of weights too small for that.",
 )  # fmt: skip
 
 

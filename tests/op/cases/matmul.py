@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.op.contract import Case, Fixed, Sizes, call, cases
+from tests.op.contract import Array, Case, Fixed, Sizes, call, cases
+from weft.relax.transform.compress_weights import compress
 
 RANKS = (
     lambda s: ((s.a, s.b), (s.b, s.c)),
@@ -93,6 +94,24 @@ def _packed_in_groups(s: Sizes) -> Case:
 @cases("nn.matmul_packed")
 def _packed_in_groups_for_any_rows(s: Sizes) -> Case:
     return call(s.real(s.d, s.a, 9), Fixed(s.real(3, 5, 32)), n=37, group=2, rtol=1e-4, atol=1e-4)
+
+
+def _compressed(s: Sizes, shape: tuple, n: int) -> Case:
+    weights = s.real(n // 16 + 1, shape[-1], 16).value
+    weights[:, ::20, ::3] *= 1e-7
+    made = compress(weights)
+    assert made is not None
+    return call(s.real(*shape), *(Fixed(Array(a, a.shape)) for a in made), n=n, rtol=1e-4, atol=1e-4)
+
+
+@cases("nn.matmul_compressed")
+def _compressed_row(s: Sizes) -> Case:
+    return _compressed(s, (1, 1, 40), 37)
+
+
+@cases("nn.matmul_compressed")
+def _compressed_rows(s: Sizes) -> Case:
+    return _compressed(s, (s.d, s.a, 16), 21)
 
 
 EINSUMS = (

@@ -41,8 +41,8 @@ _CACHED_BYTES = 64 << 20
 _WORTH_BYTES = 1 << 20
 """Size of one matrix from which on it is compressed."""
 
-_MOST_RARE = 64
-"""Weights outside of the window of exponents that a panel may have."""
+_RARE, _FEW = 32, 16
+"""Weights outside of the window of exponents that a panel may have: its rows divided by the first, or the second."""
 
 _MANTISSA, _WINDOW = 23, 15
 _SIGN, _FIELDS = np.int32(-(1 << 31)), np.int32((1 << 27) - 1)
@@ -59,76 +59,107 @@ class Compressed(NamedTuple):
 
 
 @function_pass(kind=Function, opt_level=2)
-def compress_weights(func: Function, mod: IRModule, *, cached_bytes: int = _CACHED_BYTES) -> Function:
+def compress_weights(
+    func: Function, mod: IRModule, *, cached_bytes: int = _CACHED_BYTES, matrix_bytes: int = _WORTH_BYTES
+) -> Function:
     """Store the weights of products with one row in 28 bits each, where the model's weights come from memory.
 
     Requires
         ``relax.normalized``.
     Ensures
-        ``relax.normalized``; the same weights, bit for bit.
+        ``relax.normalized``; the same weights, bit for bit. What also meets more rows stays as it is.
     Example
-        With ``cached_bytes=0``, a product with a matrix of a megabyte or more; a small one stays. Before::
+        With ``cached_bytes=0`` and ``matrix_bytes=0``, before::
 
             @R.function
-            def main(x: R.Tensor((1, 2), "float32")):
-                y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0]]], "float32"), n=2)
+            def main(x: R.Tensor((1, 8), "float32")):
+                with R.dataflow():
+                    y = R.nn.matmul_packed(
+                        x, R.const([[[1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [2.0]]], "float32"), n=1
+                    )
+                    R.output(y)
                 return y
 
         After::
 
             @R.function
-            def main(x: R.Tensor((1, 2), "float32")):
-                y = R.nn.matmul_packed(x, R.const([[[1.0, 2.0], [3.0, 4.0]]], "float32"), n=2)
+            def main(x: R.Tensor((1, 8), "float32")):
+                with R.dataflow():
+                    y = R.nn.matmul_compressed(
+                        x,
+                        R.const(
+                            [
+                                [
+                                    [
+                                        [117440512],
+                                        [117440512],
+                                        [117440512],
+                                        [117440512],
+                                        [117440512],
+                                        [1191182336],
+                                        [1056964608],
+                                    ]
+                                ]
+                            ],
+                            "int32",
+                        ),
+                        R.const([[947912704]], "int32"),
+                        R.const([[0, 0, 0, 0, 0, 0, 0, 0]], "int32"),
+                        R.const([[-1, -1, -1, -1, -1, -1, -1, -1]], "int32"),
+                        R.const([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]], "float32"),
+                        n=1,
+                    )
+                    R.output(y)
                 return y
 
     Parameters
     ----------
-        ``cached_bytes``: size of the weights of one-row products up to which they are left as they are.
+        ``cached_bytes``: size of the weights of such products together up to which they are left as they are.
+        ``matrix_bytes``: the smallest matrix that is worth it.
     Cost
         Some passes over the weights, on all cores.
     Source
         None.
     """
-    products = [b.value for b in all_bindings(func) if _is_packed(b.value)]
-    shared = {id(c.args[1].data) for c in products if not _reads_once(c)}
-    chosen = {id(c.args[1].data): c.args[1].data for c in products if _reads_once(c)}
-    if sum(prod(data.shape) * 4 for data in chosen.values()) <= cached_bytes:
+    products = [b.value for b in all_bindings(func) if _is_packed(b.value, matrix_bytes)]
+    tried: dict[int, Compressed | None] = {id(c.args[1].data): None for c in products if not _has_one_row(c)}
+    mine = {id(c.args[1].data): prod(c.args[1].data.shape) * 4 for c in products if id(c.args[1].data) not in tried}
+    if sum(mine.values()) <= cached_bytes:
         return func
-    made: dict[int, Compressed | None] = {}
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
-        if not _is_packed(value) or not _reads_once(value) or id(value.args[1].data) in shared:  # type: ignore[attr-defined]
+    def rule(binding: Any, value: Any, bb: Any) -> Expr | None:
+        if not _is_packed(value, matrix_bytes):
             return None
-        data = value.args[1].data  # type: ignore[attr-defined]
-        if id(data) not in made:
-            made[id(data)] = compress(data.numpy())
-        found = made[id(data)]
+        data = value.args[1].data
+        if id(data) not in tried:
+            tried[id(data)] = compress(data.numpy())
+        found = tried[id(data)]
         if found is None:
             return None
-        args = (value.args[0], *(constant(a) for a in found))  # type: ignore[attr-defined]
-        return Call(Op.get("relax.nn.matmul_compressed"), args, Attrs.of(n=value.attrs["n"]), span=value.span)  # type: ignore[attr-defined]
+        args = (value.args[0], *(constant(a) for a in found))
+        return Call(Op.get("relax.nn.matmul_compressed"), args, Attrs.of(n=value.attrs["n"]), span=value.span)
 
     return rewrite_bindings(func, mod, rule)
 
 
-def _is_packed(value: Any) -> bool:
+def _is_packed(value: Any, matrix_bytes: int) -> bool:
+    """Whether a value is a product with a large constant matrix of float32 in panels."""
     return (
         isinstance(value, Call)
         and isinstance(value.op, Op)
         and value.op.name == _PACKED
         and isinstance(value.args[1], Constant)
-        and value.args[1].data.dtype == "float32"
+        and str(value.args[1].data.dtype) == "float32"
         and value.attrs.get("group", 1) == 1
-        and prod(value.args[1].data.shape) * 4 >= _WORTH_BYTES
+        and prod(value.args[1].data.shape) * 4 >= matrix_bytes
     )
 
 
-def _reads_once(call: Any) -> bool:
+def _has_one_row(call: Call) -> bool:
     """Whether a product has one row, or at most one."""
-    ty = call.args[0].ty
+    ty, analyzer = call.args[0].ty, Analyzer()
     if not isinstance(ty, TensorType) or ty.shape is None:
         return False
-    analyzer = Analyzer()
     return all(as_int(d) == 1 or (as_int(d) is None and analyzer.can_prove(d <= int64(1))) for d in ty.shape[:-1])
 
 
@@ -150,7 +181,7 @@ def compress(weights: np.ndarray) -> Compressed | None:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found: list[tuple[np.ndarray, np.ndarray]] = []
         for rare in pool.map(one, range(panels), chunksize=8):
-            if rare is None or len(rare[0]) > _MOST_RARE:
+            if rare is None or len(rare[0]) > max(_FEW, rows // _RARE):
                 pool.shutdown(cancel_futures=True)
                 return None
             found.append(rare)

@@ -325,6 +325,12 @@ def _solve_domain(
     return domain
 
 
+def _is_one_of(needed: Range, dom: Range, analyzer: Analyzer) -> bool:
+    """Whether one value of a symbolic domain is needed: a loop over the domain would hide that it is one."""
+    symbolic = is_const_int(needed.extent, 1) and not isinstance(dom.extent, IntImm)
+    return symbolic and analyzer.can_prove(needed.min < dom.min + dom.extent)
+
+
 def _items(body: Stmt) -> list[Stmt]:
     return list(body.seq) if isinstance(body, SeqStmt) else [body]
 
@@ -355,7 +361,11 @@ def _move(
             and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var))
         ):
             needed = dom  # the box grows with a loop: cover everything rather than guess
-        if needed is not dom and analyzer.can_prove(needed.extent >= dom.extent):
+        if (
+            needed is not dom
+            and not _is_one_of(needed, dom, analyzer)
+            and analyzer.can_prove(needed.extent >= dom.extent)
+        ):
             wider = (
                 over_compute
                 and isinstance(dom.extent, IntImm)

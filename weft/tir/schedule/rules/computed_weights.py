@@ -1,4 +1,4 @@
-"""Products of a few rows with weights that are computed from what is stored: unpacked, as they are needed, in registers.
+"""Products of a few rows with weights that are computed from what is stored: unpacked in registers, as needed.
 
 The second operand is an element-wise stage of the same function, in panels. Each task is a panel; a step computes a
 group of rows of the panel, which lie together in memory, and multiplies them at once.
@@ -47,6 +47,7 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
         raise ScheduleError("computed weights: the last group of rows is not whole")
     lanes = min(ctx.lanes(c.output.buffer.dtype), panel)
     sink, loop_of = attach_epilogue(ctx, rv)
+    others = _other_sums(ctx, sink, rv, c)
     panels, tile = _tile(ctx, sink, loop_of[c.vector], panel, together=None not in rows)
     ctx.parallel(panels, 2 * panel * (as_int(extents[c.reduce[0]]) or 1))
     sch, stored = ctx.sch, BlockRV(weights.name_hint)
@@ -58,7 +59,6 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
     _vectors(ctx, stored, steps, lanes)
     sch.annotate(steps, PREFETCH_MARK, ctx.choose("prefetch_bytes", (1024, 2048, 8192), _PREFETCH_BYTES))
     sch.decompose_reduction(rv, steps)
-    others = _other_sums(ctx, sink, rv, c)
     for other in others:
         sch.compute_at(other, tile)
         sch.set_scope(other, 0, "local")
@@ -113,9 +113,7 @@ def _sum(ctx: RuleContext, rv: BlockRV, tile: LoopRV, group: int, lanes: int) ->
     sch = ctx.sch
     inner = _below(ctx, rv, tile)
     block, values = ctx.block(rv), sch.state.realize(rv.name).iter_values
-    kind = {
-        x.var: iv for x in inner for iv, v in zip(block.iter_vars, values, strict=True) if x.var in used_vars(v)
-    }
+    kind = {x.var: iv for x in inner for iv, v in zip(block.iter_vars, values, strict=True) if x.var in used_vars(v)}
     (summed,) = (x for x in inner if kind[x.var].iter_type == "reduce")
     *rows, column = (x for x in inner if x.var is not summed.var)
     steps, together = sch.split(summed, [None, group])

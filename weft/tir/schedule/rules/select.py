@@ -27,6 +27,10 @@ from weft.tir.stmt import Block, BlockRealize
 __all__ = ["schedule_func", "schedule_of"]
 
 
+_PRODUCT_RULES = (schedule_computed_weights, schedule_matrix_tiles, schedule_contraction)
+"""In the order in which they are tried; the second is for machines with matrix tiles."""
+
+
 def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> PrimFunc:
     """Give a function the loop structure that the rules choose for a target.
 
@@ -57,10 +61,7 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
         if block.name_hint in done:
             continue
         if contraction_of(block) is not None:
-            rules = [schedule_computed_weights, schedule_contraction]
-            if ctx.tile_forms:
-                rules.insert(1, schedule_matrix_tiles)
-            for rule in rules:
+            for rule in _PRODUCT_RULES if ctx.tile_forms else _PRODUCT_RULES[::2]:
                 finished = _attempt(ctx, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
                 done |= finished
                 if finished:
