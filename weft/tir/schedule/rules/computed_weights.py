@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
+from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import FloorMod, IntImm, Var, as_int, walk
+from weft.ir import FloorMod, IntImm, Var, as_int, int64, walk
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
@@ -19,7 +20,7 @@ from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK
 
-__all__ = ["schedule_computed_weights"]
+__all__ = ["computed_weights", "schedule_computed_weights"]
 
 _MOST_ROWS = 4
 """Rows that share what is computed, up to which nothing is gained by keeping it."""
@@ -32,7 +33,7 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a product whose weights another block computes. Returns the names of the blocks that are done."""
     rv = BlockRV(name)
     c = contraction_of(ctx.block(rv))
-    weights = None if c is None else _computed(ctx, c)
+    weights = computed_weights(ctx, ctx.block(rv))
     if c is None or weights is None:
         raise ScheduleError("computed weights: the second operand is not computed by a stage for this product alone")
     panel = as_int(c.b.buffer.shape[-1])
@@ -40,7 +41,8 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
         raise ScheduleError("computed weights: not a product of a matrix in panels")
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
     rows = [as_int(extents[v]) for v in c.rows]
-    if None not in rows and prod(n or 0 for n in rows) > _MOST_ROWS:
+    unknown = [extents[v] for v, n in zip(c.rows, rows, strict=True) if n is None]
+    if prod(n or 1 for n in rows) > _MOST_ROWS or not all(Analyzer().can_prove(n <= int64(1)) for n in unknown):
         raise ScheduleError("computed weights: many rows")
     group = _group(weights, panel)
     if (as_int(extents[c.reduce[0]]) or 1) % group:
@@ -83,10 +85,12 @@ def _other_sums(ctx: RuleContext, sink: BlockRV, rv: BlockRV, c: Contraction) ->
     ]
 
 
-def _computed(ctx: RuleContext, c: Contraction) -> Block | None:
-    """Return the block that computes the second operand, where nothing else reads it."""
-    root = ctx.sch.state.root
-    for p in producers_of(c.block, root):
+def computed_weights(ctx: RuleContext, block: Block) -> Block | None:
+    """Return the block that computes the second operand of a product, in panels, where nothing else reads it."""
+    root, c = ctx.sch.state.root, contraction_of(block)
+    if c is None or not isinstance(c.b.indices[-1], FloorMod) or c.b.indices[-1].a is not c.vector:
+        return None
+    for p in producers_of(block, root):
         store = is_plain_store(p.block)
         if store is not None and store.buffer is c.b.buffer and not ctx.is_output(p.block):
             return p.block if len(consumers_of(p.block, root)) == 1 else None

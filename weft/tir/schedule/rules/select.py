@@ -10,7 +10,7 @@ from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.rules.attention_schedule import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
-from weft.tir.schedule.rules.computed_weights import schedule_computed_weights
+from weft.tir.schedule.rules.computed_weights import computed_weights, schedule_computed_weights
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.generic import schedule_generic
@@ -25,10 +25,6 @@ from weft.tir.schedule.trace import BlockRV
 from weft.tir.stmt import Block, BlockRealize
 
 __all__ = ["schedule_func", "schedule_of"]
-
-
-_PRODUCT_RULES = (schedule_computed_weights, schedule_matrix_tiles, schedule_contraction)
-"""In the order in which they are tried; the second is for machines with matrix tiles."""
 
 
 def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> PrimFunc:
@@ -61,7 +57,7 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
         if block.name_hint in done:
             continue
         if contraction_of(block) is not None:
-            for rule in _PRODUCT_RULES if ctx.tile_forms else _PRODUCT_RULES[::2]:
+            for rule in _product_rules(ctx, block):
                 finished = _attempt(ctx, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
                 done |= finished
                 if finished:
@@ -80,6 +76,13 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
             ctx.scope = block.name_hint
             schedule_generic(ctx, BlockRV(block.name_hint))
     return sch
+
+
+def _product_rules(ctx: RuleContext, block: Block) -> list[Callable[[RuleContext, str], set[str]]]:
+    """List the rules that are tried for a product, in order."""
+    special = [schedule_computed_weights] if computed_weights(ctx, block) is not None else []
+    tiled = [schedule_matrix_tiles] if ctx.tile_forms else []
+    return [*special, *tiled, schedule_contraction]
 
 
 def _attempt(ctx: RuleContext, name: str, rule: Callable[[], set[str]]) -> set[str]:
