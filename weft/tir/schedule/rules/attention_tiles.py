@@ -15,10 +15,10 @@ from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
-from weft.tir.intrin import exp
+from weft.tir.intrin import call_intrin, exp
 from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch
 from weft.tir.schedule.rules.attention_seen import SeenKeys
-from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Stmt, seq
+from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
 __all__ = ["tiles_of_queries"]
@@ -28,6 +28,9 @@ _LONGEST = 256
 
 _BLOCK = 192
 """Keys of a block otherwise, about."""
+
+_LINE = 16
+"""Elements of a line of the cache."""
 
 _SHORT = 4
 """Keys of the tiles behind the last whole one."""
@@ -226,26 +229,56 @@ class _Block:
         done = whole * k.number(height)
         left = (count - done + k.number(_SHORT - 1)) // k.number(_SHORT)
         last = keys.end - k.number(1)
-        main = k.loop("t", whole, lambda t: self.score_tile(keys.k, height, t * k.number(height), lambda j: begin + j))
+
+        def tile(t: Var) -> Stmt:
+            start = t * k.number(height)
+            return self.score_tile(keys.k, height, start, lambda j: begin + j, self.asking(keys, begin + start, height))
+
+        main = k.loop("t", whole, tile)
         rest = k.loop(
             "t", left,
             lambda t: self.score_tile(keys.k, _SHORT, done + t * k.number(_SHORT), lambda j: Min(begin + j, last)),
         )  # fmt: skip
         return seq(main, rest)
 
-    def score_tile(self, load: BufferLoad, height: int, start: PrimExpr, key: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-        """Compute the scores of `height` keys."""
+    def asking(self, keys: Stretch, key: PrimExpr, height: int) -> Callable[[PrimExpr], Stmt]:
+        """Ask, over the steps of a tile's product, for the values of its keys and for the keys of the next tile."""
+        k = self.kernel
+        last, n_steps = keys.end - k.number(1), max(1, k.depth // 4)
+
+        def ask(load: BufferLoad, size: int, step: PrimExpr, first: PrimExpr) -> list[Stmt]:
+            lines = -(-size // _LINE)
+            each = -(-height * lines // n_steps)
+            asked: list[Stmt] = []
+            for i in range(each):
+                n = step * k.number(each) + k.number(i)
+                row, place = Min(first + n // k.number(lines), last), n % k.number(lines) * k.number(_LINE)
+                address = call_intrin("handle", "tir.address_of", k.at(load, key=row, depth=place, col=place))
+                asked.append(Evaluate(call_intrin("void", "tir.prefetch", address, 0, 2, 1)))
+            return asked
+
+        after = key + k.number(height)
+        return lambda step: seq(*ask(keys.k, k.depth, step, after), *ask(keys.v, k.columns, step, key))
+
+    def score_tile(
+        self, load: BufferLoad, height: int, start: PrimExpr, key: Callable[[PrimExpr], PrimExpr], asking: Any = None
+    ) -> Stmt:
+        """Compute the scores of `height` keys; `asking` is what each step of the sum begins with."""
         k = self.kernel
         return self.product(
             height, k.depth, lambda d, r: k.at(load, key=key(start + r), depth=d), self.queries,
             lambda r, x, value: BufferStore(self.scores, value, (start + r, x)), const(0.0, "float32"),
+            asking,
         )  # fmt: skip
 
     def product(
         self, height: int, steps: Any, a: Callable[[Any, Any], PrimExpr], b: Buffer, put: Callable[..., Stmt],
-        initial: Any,
+        initial: Any, asking: Any = None,
     ) -> Stmt:  # fmt: skip
-        """Add up ``a(step, row) * b[step]`` in registers for `height` rows, and hand the sums on."""
+        """Add up ``a(step, row) * b[step]`` in registers for `height` rows, and hand the sums on.
+
+        `asking` makes what each iteration begins with.
+        """
         k = self.kernel
         tile = self._buffer("tile", height)
 
@@ -257,8 +290,12 @@ class _Block:
 
         together = next((n for n in (4, 2) if isinstance(steps, int) and steps % n == 0), 1)
         n_steps: Any = steps // together if isinstance(steps, int) else steps
-        loop = k.loop("s", n_steps, lambda s: k.loop(
-            "u", together, lambda u: step(s * k.number(together) + u), ForKind.UNROLLED))  # fmt: skip
+
+        def iteration(s: Var) -> Stmt:
+            body = k.loop("u", together, lambda u: step(s * k.number(together) + u), ForKind.UNROLLED)
+            return body if asking is None else seq(asking(s), body)
+
+        loop = k.loop("s", n_steps, iteration)
         start: Any = initial if callable(initial) else lambda r, x: initial
         begin = rows(lambda r, x: BufferStore(tile, start(r, x), (r, x)))
         return AllocBuffer(tile, seq(begin, loop, rows(lambda r, x: put(r, x, tile[r, x]))))
