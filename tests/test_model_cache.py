@@ -233,7 +233,9 @@ def test_a_fresh_process_never_loads_the_compiler(tmp_path):
     assert len(entries(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("module", ["weft.compile_worker", "weft.relax.kernel_builder", "weft.cli", "weft.tune.worker"])
+@pytest.mark.parametrize(
+    "module", ["weft.session", "weft.compile_worker", "weft.relax.kernel_builder", "weft.cli", "weft.tune.worker"]
+)
 def test_processes_that_compile_do_not_load_what_they_do_not_need(module):
     """PyTorch is 200 MB and two seconds where it is installed, as tvm_ffi imports it when it is the first to be."""
     program = f"import sys, {module}; print([m for m in ('torch', 'scipy', 'onnxruntime') if m in sys.modules])"

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tvm_ffi
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import model_cache
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
-from weft.ffi import wrap
+from weft.ffi import NativeTensor, wrap
 from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
 
 __all__ = ["Session", "TensorInfo", "compiled"]
 
 _ARRAY = np.ndarray
-_HANDLE = tvm_ffi.Tensor
+_HANDLE = NativeTensor
 _METADATA = "weft.metadata"
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 _LIBRARY_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ", b"WEFT")

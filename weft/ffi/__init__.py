@@ -10,6 +10,7 @@ from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip
 from weft.ffi.convert import convert, convert_func
 from weft.ffi.function import (
     Function,
+    NativeTensor,
     PackedFunc,
     convert_argument,
     register_argument,
@@ -30,6 +31,7 @@ from weft.ffi.registry import (
 __all__ = [
     "LIBRARY",
     "Function",
+    "NativeTensor",
     "PackedFunc",
     "builtin",
     "convert",

@@ -11,10 +11,12 @@ from typing import Any
 
 import tvm_ffi
 
-__all__ = ["Function", "PackedFunc", "convert_argument", "register_argument", "register_check", "register_wrapper",
-           "wrap"]  # fmt: skip
+__all__ = ["Function", "NativeTensor", "PackedFunc", "convert_argument", "register_argument", "register_check",
+           "register_wrapper", "wrap"]  # fmt: skip
 
 Wrapper = Callable[[Any], Any]
+NativeTensor = tvm_ffi.Tensor
+"""What functions return as tensors, for who may not be the first to import tvm_ffi."""
 
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
 
