@@ -65,6 +65,8 @@ def test_choice_follows_size():
     assert winograd_tile((1, 14, 14), (256, 256)) == 2
     assert winograd_tile((1, 7, 7), (512, 512)) == 0  # reading 16/9 of the weights costs more than is saved
     assert winograd_tile((1, 2, 2), (16, 16)) == 0
+    assert winograd_tile((1, 13, 13), (64, 256)) == 0
+    assert winograd_tile((1, 13, 13), (64, 256), near=True) == 4  # weights that stay in a cache are read at little cost
 
 
 def test_convert_layout_uses_it_unless_told_not_to():

@@ -164,11 +164,12 @@ def _dot(row: np.ndarray, element: Any) -> PrimExpr:
 
 
 _TRANSFORM = {2: 450, 4: 1000}
-_WEIGHT = 36
-"""Measured in multiply-adds of a core: both transforms of a tile of one channel, and reading one weight from memory."""
+_WEIGHT, _WEIGHT_NEAR = 36, 8
+"""Measured in multiply-adds of a core: both transforms of a tile of one channel, and reading one weight from memory, or
+from the last cache."""
 
 
-def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int]) -> int:
+def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int], near: bool = False) -> int:
     """Choose a tile for a 3x3 convolution by estimated time: 2 or 4, or 0 where computing it directly is faster.
 
     Parameters
@@ -177,13 +178,16 @@ def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int]) -> in
         (batch, output rows, output columns).
     channels : tuple of int
         (input channels, output channels).
+    near : bool
+        Whether the weights of the whole model stay in the last cache from call to call.
     """
     n, h, w = pixels
     c, o = channels
-    best, tile = 0.85 * (9 * n * h * w * c * o + _WEIGHT * 9 * c * o), 0
+    weight = _WEIGHT_NEAR if near else _WEIGHT
+    best, tile = 0.85 * (9 * n * h * w * c * o + weight * 9 * c * o), 0
     for m, transform in _TRANSFORM.items():
         tiles, places = n * -(-h // m) * -(-w // m), (m + 2) ** 2
-        cost = places * tiles * c * o + transform * tiles * (c + o) / 2 + _WEIGHT * places * c * o
+        cost = places * tiles * c * o + transform * tiles * (c + o) / 2 + weight * places * c * o
         if cost < best:
             best, tile = cost, m
     return tile

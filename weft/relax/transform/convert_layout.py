@@ -12,6 +12,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from weft.ir import (
     Attrs,
     Call,
     Constant,
+    DataType,
     Expr,
     ExprVar,
     Function,
@@ -103,6 +105,7 @@ def convert_layout(
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
     state = _Layouts(panel, winograd, frozenset(form[:3] for form in dot_forms), tuned)
+    state.near = _weights_bytes(func) <= _NEAR_BYTES
     return rewrite_bindings(func, mod, state.rule)
 
 
@@ -111,6 +114,7 @@ class _Layouts:
 
     def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]], tuned: Tuned | None) -> None:
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
+        self.near = False  # whether all weights stay in the last cache
         self.last: dict[int, Expr] = {}
         self.first: dict[int, Expr] = {}
         self.phased: dict[int, Phased] = {}
@@ -392,12 +396,27 @@ def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
         return 0
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
     channels = (c, _round_up(o, _panel(s, o)))
-    best = winograd_tile((n, h, w), channels)
+    near = s.near and all(as_int(d) is not None for d in ty.shape)
+    best = winograd_tile((n, h, w), channels, near)
     if s.tuned is None:
         return best
     padding = np.ravel(attrs.get("padding", 0)).tolist()
     about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding * (4 // len(padding))}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
+
+
+_NEAR_BYTES = 8 << 20
+"""Size of all weights of a model up to which they, transformed, stay in the last cache."""
+
+
+def _weights_bytes(func: Function) -> int:
+    """Count the bytes of all constants of a function."""
+    constants = {id(n): n.ty for n in walk(func.body) if isinstance(n, Constant)}
+    return sum(
+        prod(as_int(d) or 0 for d in ty.shape) * DataType(ty.dtype).itemsize
+        for ty in constants.values()
+        if isinstance(ty, TensorType) and ty.shape is not None and ty.dtype
+    )
 
 
 _LIKELY_SIZE = 224
