@@ -139,7 +139,7 @@ def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: An
     panels, groups, _, panel = w.shape
     fields = w & 0x07FFFFFF | w & -(1 << 31)
     spare = (w >> 27 & 15).astype(np.int64)
-    last = sum(spare[:, :, j] << 4 * j for j in range(WORDS))
+    last = np.bitwise_or.reduce([spare[:, :, j] << 4 * j for j in range(WORDS)])
     last = (last & 0x07FFFFFF | (last >> 27) << 31).astype(np.uint32).view(np.int32)
     bits = np.concatenate([fields, last[:, :, None]], axis=2).reshape(panels, groups * GROUP, panel)
     bits = np.where(bits & 0x07FFFFFF, bits + base[:, None], bits).astype(np.int32)

@@ -207,7 +207,7 @@ def _compress_panel(bits: np.ndarray, words: np.ndarray, base: np.ndarray) -> tu
     lowest = np.maximum(top - _WINDOW, 0).astype(np.int32) << _MANTISSA
     base[...] = lowest
     inside = absolute > lowest  # the lowest value itself is what zero is stored as
-    rare = np.nonzero(~inside & (absolute != 0))
+    rare = (~inside & (absolute != 0)).nonzero()
     absolute -= lowest
     absolute *= inside
     absolute |= bits & _SIGN

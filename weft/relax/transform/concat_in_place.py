@@ -137,7 +137,7 @@ def concat_in_place(mod: IRModule) -> IRModule:
 
 def _without_unused(mod: IRModule, before: IRModule) -> IRModule:
     """Remove the kernels that operators became (``op_pattern``) and that nothing calls any more."""
-    called = {id(n) for _, f in mod.items() for n in walk(f.body) if isinstance(n, GlobalVar)}
+    called = {id(n) for _, f in mod.items() for n in walk(f) if isinstance(n, GlobalVar)}
     for gvar, func in before.items():
         if isinstance(func, PrimFunc) and "op_pattern" in func.attrs and id(gvar) not in called:
             del mod[gvar]
@@ -228,6 +228,7 @@ class _Writer:
 
     def write(self, join: _Join, begin: int, func: Any, name: str, args: list[Expr], scalars: list[Any]) -> Expr:
         """Emit a call that writes a part to its place in the result, and return the result."""
+        assert join.ty.shape is not None
         placed = written_at(func, len(args), join.axis, begin, join.ty.shape[join.axis])
         key = fingerprint(placed.without_attr("global_symbol"))
         if key not in self.made:

@@ -41,7 +41,7 @@ def concatenated(func: PrimFunc, n_inputs: int) -> tuple[int, list[int]] | None:
     begins = [0, *[c.b.value for c in conditions]]
     ends = [*begins[1:], as_int(out.shape[axis])]
     for load, buffer, begin, end in zip(loads, inputs, begins, ends, strict=True):
-        if not isinstance(load, BufferLoad) or load.buffer is not buffer or end is None:
+        if not isinstance(load, BufferLoad) or buffer is None or load.buffer is not buffer or end is None:
             return None
         if as_int(buffer.shape[axis]) != end - begin or not _earlier(load.indices, store.indices, axis, begin):
             return None

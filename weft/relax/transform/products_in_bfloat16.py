@@ -13,7 +13,7 @@ from typing import Any
 from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass, walk
 from weft.op import make_call
 from weft.relax.core_ops import CORE_OPS
-from weft.relax.expr import MatchCast
+from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
@@ -111,6 +111,7 @@ def _moves(value: Any) -> bool:
 
 def _computed_wide(func: Function) -> set[int]:
     """List the variables of operations that move what is computed for them alone: they come before its rounding."""
+    assert isinstance(func.body, SeqExpr)
     bindings = all_bindings(func)
     uses = Counter(id(x) for value in [*(b.value for b in bindings), func.body.body] for x in walk(value))
     computed = {id(b.var) for b in bindings if isinstance(b.value, Call) and not _moves(b.value)}

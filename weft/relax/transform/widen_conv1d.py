@@ -207,7 +207,7 @@ def _split(s: _Wide, call: Any, bb: Any) -> Call:
 
 
 @_on("strided_slice")
-def _slice(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _slice(s: _Wide, call: Any, bb: Any) -> Call | None:
     axes = call.attrs.get("axes")
     if not s.has(call.args[0]) or axes is None or len(call.args) > 1:
         return None
