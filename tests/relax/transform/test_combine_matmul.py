@@ -105,3 +105,17 @@ def test_products_that_become_heads_are_joined_with_their_biases(bias, used_twic
 
     for found, wanted in zip(results(new), results(mod), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_sums_of_scalars_are_no_biases():
+    mod = from_source("""@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2, 6), "float32"), s: R.Tensor((), "float32"), b: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            t = R.exp(s)
+            u = R.add(t, b)
+            R.output(u)
+        return u
+""")
+    assert CombineParallelMatmul(for_attention=True)(mod) is mod

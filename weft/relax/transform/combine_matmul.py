@@ -135,7 +135,7 @@ def _sums(block: DataflowBlock, uses: Mapping[int, int]) -> dict[int, tuple[Expr
             if id(product) not in inside or uses.get(id(product)) != 1 or id(bias) in inside:
                 continue
             wide, narrow = _shape(product), _shape(bias)
-            if wide is None or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
+            if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
             if isinstance(narrow[0], IntImm) and isinstance(wide[-1], IntImm) and narrow[0].value == wide[-1].value:
                 found[id(product)] = (b.var, bias)

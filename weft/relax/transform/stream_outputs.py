@@ -121,8 +121,9 @@ def _cold(func: Function, mod: IRModule, after: int) -> set[int]:
     following = 0
     for b in reversed(bindings):
         if following >= after and id(b.var) in returned - read and is_op(b.value, "call_tir"):
-            callee = b.value.args[0]
-            if isinstance(b.value.ty, TensorType) and isinstance(mod.functions.get(callee), PrimFunc):
+            callee = mod.functions.get(b.value.args[0])
+            plain = isinstance(callee, PrimFunc) and "tir.stream_outputs" not in callee.attrs
+            if plain and isinstance(b.value.ty, TensorType):
                 cold.add(id(b.var))
         following += sum(_bytes(c) for c in walk(b.value) if isinstance(c, Constant))
     return cold
