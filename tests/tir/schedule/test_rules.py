@@ -11,7 +11,7 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
-from weft.ir import CallIntrin, int64, walk
+from weft.ir import CallIntrin, Var, int64, walk
 from weft.target import Target, build
 from weft.tir import BufferLoad, ForKind
 from weft.tir.analysis import statements
@@ -475,6 +475,7 @@ def test_tiles_over_panels_from_memory_take_one_panel(m):
     assert tile.width == 32 and 8 <= tile.rows <= 11
     assert choose_tile(int64(m), int64(768), 16, 32, 32).width == 64
     assert choose_tile(int64(12), int64(768), 16, 32, 32, far=True) == choose_tile(int64(12), int64(768), 16, 32, 32)
+    assert choose_tile(Var("n", "int64"), int64(768), 16, 32, 32, far=True) == (8, 2, 16)
 
 
 def test_panels_that_hold_nothing_make_room_for_wide_tiles():

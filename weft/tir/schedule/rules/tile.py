@@ -65,7 +65,7 @@ def choose_tile(
         return Tile(1, 1, lanes)
     m, n = as_int(rows), as_int(columns)
     whole = [(v, min(t, _FAR_ROWS)) for v, t in choices if v * lanes == panel]
-    if far and whole and prod(whole[0]) * 8 >= registers * 5 and m is not None and m >= 2 * _FAR_ROWS:
+    if far and whole and prod(whole[0]) * 8 >= registers * 5 and (m is None or m >= 2 * _FAR_ROWS):
         return Tile(_even(m, whole[0][1], whole[0][0]), whole[0][0], lanes)
     vectors, tallest = max(choices, key=lambda c: _score(m, n, c[1], c[0], lanes))
     return Tile(_even(m, tallest, vectors), vectors, lanes)
