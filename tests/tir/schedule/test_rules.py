@@ -11,9 +11,9 @@ import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
-from weft.ir import CallIntrin, Var, int64, walk
+from weft.ir import CallIntrin, FloorMod, Var, as_int, int64, walk
 from weft.target import Target, build
-from weft.tir import BufferLoad, ForKind
+from weft.tir import BlockRealize, BufferLoad, ForKind
 from weft.tir.analysis import statements
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
@@ -319,6 +319,20 @@ def test_conv2d(case, static):
     )
     if case[1] > 1:
         assert refusals(func, TARGET) == []
+
+
+@pytest.mark.parametrize("batch", [1, None])
+def test_large_weights_stay_while_rows_and_batches_pass(batch):
+    """Seven panels, a megabyte in all, are the outermost loop (14 halves); an unknown batch is taken to be one."""
+    func = conv2d(batch or sym(False, 1), 6, 6, 256, 112, (3, 3), 1, 1, 16)
+    tiles = [
+        x for x in statements(schedule_of(func, TARGET).func.body)
+        if isinstance(x, BlockRealize) and x.block.name_hint.startswith("Y")
+    ]  # fmt: skip
+    assert tiles
+    for x in tiles:
+        inner = [n for n in walk(x.iter_values[-1]) if isinstance(n, FloorMod) and as_int(n.b) in (7, 14)]
+        assert not inner, "panels would change before rows do"
 
 
 @pytest.mark.parametrize("static", [True, False])

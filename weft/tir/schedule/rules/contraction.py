@@ -184,9 +184,12 @@ class _Product:
     def _panels_first(self) -> bool:
         """Whether to walk panels outside of all else: when the second operand is larger than what all rows read.
 
-        Otherwise the whole of it would come from far for each of the outer rows.
+        Otherwise the whole of it would come from far for each of the outer rows. A batch of unknown size is taken to be
+        one: that of most requests.
         """
         sizes = [[as_int(d) for d in x.buffer.shape] for x in (self.c.a, self.c.b)]
+        if len(sizes[0]) > 2 and sizes[0][0] is None:
+            sizes[0][0] = 1
         if self.c.batch or any(None in s for s in sizes):
             return False
         a, b = (
