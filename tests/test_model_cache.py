@@ -280,3 +280,12 @@ def test_kernels_survive_json(tmp_path):
         weft.ir.load_json(kernels_to_json(back)["module"]), weft.ir.load_json(form["module"])
     )
     assert kernels_to_json({}) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no such policy")
+def test_what_nobody_waits_for_takes_idle_time_only():
+    worker = model_cache._Worker(idle=True)
+    try:
+        assert os.sched_getscheduler(worker._process.pid) == os.SCHED_IDLE
+    finally:
+        worker.close()

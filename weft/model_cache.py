@@ -230,13 +230,19 @@ def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: 
 
 
 class _Worker:
-    """The process that compiles. It ends by itself when there is nothing to do for a while, or this one ends."""
+    """The process that compiles. It ends by itself when there is nothing to do for a while, or this one ends.
 
-    def __init__(self) -> None:
+    One that nobody waits for is `idle`: it takes the time that no other process of the machine wants.
+    """
+
+    def __init__(self, idle: bool = False) -> None:
         root = str(Path(__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(root=root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        if idle and hasattr(os, "SCHED_IDLE"):
+            with suppress(OSError):
+                os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
         self._end = weakref.finalize(self, _end, self._process)
 
     def ask(self, request: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any] | None:
@@ -320,7 +326,7 @@ class _HotKernels:
         with self._lock:
             for _ in range(2):  # it may have ended since it was looked at
                 if self._worker is None or not self._worker.is_alive:
-                    self._worker = _Worker()
+                    self._worker = _Worker(idle=True)
                     self._worker.ask({"do": "kernels", "module": self._module})
                 answer = self._worker.ask(question)
                 if answer is not None or self._worker.is_alive:
