@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import weft
 from weft import model_cache
-from weft.error import ModelImportError
+from weft.error import ModelImportError, WeftError
 from weft.relax import compile_kernels, kernels_to_json
 from weft.runtime import cache
 from weft.target import Target
@@ -282,10 +282,18 @@ def test_kernels_survive_json(tmp_path):
     assert kernels_to_json({}) is None
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no such policy")
 def test_what_nobody_waits_for_takes_idle_time_only():
     worker = model_cache._Worker(idle=True)
     try:
         assert os.sched_getscheduler(worker._process.pid) == os.SCHED_IDLE
     finally:
         worker.close()
+
+
+def test_hot_kernels_begin_no_process_at_the_end():
+    kernels = model_cache._HotKernels("", None)
+    assert kernels in model_cache._hot
+    kernels.close()
+    with pytest.raises(WeftError, match="was not compiled"):
+        kernels.compiler_of("k")([1])
+    assert kernels._worker is None

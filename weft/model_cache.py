@@ -8,6 +8,7 @@ operators or converters of the user) is compiled in this process, and not kept. 
 
 from __future__ import annotations
 
+import atexit
 import base64
 import hashlib
 import importlib.metadata
@@ -240,9 +241,8 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(root=root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        if idle and hasattr(os, "SCHED_IDLE"):
-            with suppress(OSError):
-                os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+        if idle:
+            _schedule(self._process, os.SCHED_IDLE)
         self._end = weakref.finalize(self, _end, self._process)
 
     def ask(self, request: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any] | None:
@@ -271,12 +271,18 @@ class _Worker:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    for pipe in (process.stdin, process.stdout):
+    _schedule(process, os.SCHED_OTHER)  # to end at once also where others want all cores
+    process.terminate()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):  # now: who reads would hold the pipe until an answer comes
         with suppress(OSError):  # of a process that ended before
             if pipe is not None:
                 pipe.close()
-    process.terminate()
-    process.wait()
+
+
+def _schedule(process: subprocess.Popen[str], policy: int) -> None:
+    with suppress(OSError):  # it is gone, or the system forbids it
+        os.sched_setscheduler(process.pid, policy, os.sched_param(0))
 
 
 def compile_apart(request: Request, progress: Progress | None = None) -> VMExecutable | None:
@@ -315,6 +321,14 @@ class _HotKernels:
         self._module, self._target = module, target
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
+        self._closed = False
+        _hot.add(self)
+
+    def close(self) -> None:
+        """Compile no more, not even what is being compiled."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.close()
 
     def compiler_of(self, name: str) -> Callable[[Sequence[int]], tuple[Module, str]]:
         """Return what compiles one kernel for a shape."""
@@ -324,12 +338,12 @@ class _HotKernels:
         question = {"do": "kernel", "name": name, "shape": [int(n) for n in shape], "target": self._target}
         answer = None
         with self._lock:
-            for _ in range(2):  # it may have ended since it was looked at
+            for _ in range(0 if self._closed else 2):  # it may have ended since it was looked at
                 if self._worker is None or not self._worker.is_alive:
                     self._worker = _Worker(idle=True)
                     self._worker.ask({"do": "kernels", "module": self._module})
                 answer = self._worker.ask(question)
-                if answer is not None or self._worker.is_alive:
+                if answer is not None or self._closed or self._worker.is_alive:
                     break
         if answer is None:
             raise WeftError(f"the kernel {name} was not compiled for {list(shape)}")
@@ -337,3 +351,13 @@ class _HotKernels:
         if module is None:
             raise WeftError(f"the kernel {name} cannot be placed")
         return module, name
+
+
+_hot: weakref.WeakSet[_HotKernels] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_hot() -> None:
+    """End what compiles hot kernels before the thread that waits for it is joined, which was registered earlier."""
+    for kernels in list(_hot):
+        kernels.close()
