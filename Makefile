@@ -5,13 +5,17 @@ CROSSOVER ?= .venv-crossover
 BIN    := $(VENV)/bin
 BASE   ?= main
 FUZZ_SECONDS ?= 60
+# Of one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2; suites are calls, onnx, graphs, files and programs.
+SECONDS ?= 60
+SEED ?= $(shell date +%s)
+JOBS ?= 2
 # An install is made again when one of these changes.
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all crossover lint types fuzz sanitize bench size kernels-diff docs clean
+.PHONY: help venv demo test test-all crossover lint types fuzz sanitize sweep bench size wrong-values kernels-diff docs clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,11 +62,19 @@ lint: venv ## check style, and who imports whom
 types: venv ## check static types
 	$(BIN)/pyright
 
-fuzz: venv ## fuzz for FUZZ_SECONDS (60)
+fuzz: venv ## fuzz for FUZZ_SECONDS (60); one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -n 2 tests/fuzz
+
+fuzz-%: venv
+	$(BIN)/python -m tests.fuzz.run $* --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
 
 sanitize: venv ## build the native runtime with sanitizers and run its tests under them
 	$(BIN)/python tools/sanitize.py
+
+sweep: venv ## run the kernels of all operators with checked accesses, then under WEFT_GUARD
+	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests/op/test_bounds.py
+	WEFT_GUARD=1 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
+	WEFT_GUARD=start $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 
 bench: venv ## measure against ONNX Runtime in the same run
 	$(BIN)/python -m benchmarks.latency
@@ -72,6 +84,10 @@ bench: venv ## measure against ONNX Runtime in the same run
 	$(BIN)/python -m benchmarks.compile_time
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.vm
+	$(BIN)/python -m benchmarks.loops
+
+wrong-values: venv ## every operator of ONNX with wrong attributes and operands, against ONNX Runtime
+	$(BIN)/python -W ignore -m tests.frontend.wrong_values
 
 size: venv ## count lines per folder against docs/size.toml
 	$(BIN)/python tools/size.py

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 import numpy as np
@@ -232,12 +235,43 @@ def test_many_threads(add):
             if not np.array_equal(add.run({"x": x, "y": y})[0].numpy(), x + y):
                 failures.append(seed)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_sessions_made_in_threads_are_used_in_others():
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    with ThreadPoolExecutor(8) as pool:
+        sessions = list(pool.map(lambda _: weft.Session(onnx_models.add()), range(8)))
+        runs = [pool.submit(s.run, {"x": x, "y": x}) for s in sessions * 4]
+        assert all(np.array_equal(r.result()[0].numpy(), x + x) for r in runs)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_forked_after_import(used):
+    """Whether or not threads of the pool ran before: a child has none of them."""
+    x = np.ones((3, 4), np.float32)
+    session = weft.Session(onnx_models.add())
+    if used:
+        session.run({"x": x, "y": x})
+    child = os.fork()
+    if child == 0:
+        try:
+            same = [s.run({"x": x, "y": x})[0].numpy().tolist() for s in (session, weft.Session(onnx_models.add()))]
+            os._exit(0 if same == [(x + x).tolist()] * 2 else 1)
+        except BaseException:
+            os._exit(2)
+    end = time.monotonic() + 60
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+        time.sleep(0.02)
+    if done == (0, 0):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert done == (child, 0)
 
 
 def test_progress_is_reported():

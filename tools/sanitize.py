@@ -34,10 +34,20 @@ TESTS = {
         "test_relay_executable.py",
         "test_graph_executor.py",
     ),
-    "thread": ("test_threads.py", "test_shared_executable.py"),
+    "thread": (
+        "test_threads.py",
+        "test_shared_executable.py",
+        "test_vm.py",
+        "test_relay_machine.py",
+        "test_graph_executor.py",
+    ),
 }
-# They compare memory, or start a Python without the sanitizer.
-NOT_UNDER = "touched_and_is_shared or stays_in_this_process or take_no_memory or without_the_compiler"
+# They compare memory, wait for an idle machine or for a signal (which the thread sanitizer puts off), or start a Python
+# without the sanitizer.
+NOT_UNDER = (
+    "keep_coming or endless_loop or touched_and_is_shared or stays_in_this_process or take_no_memory or "
+    "without_the_compiler"
+)
 CALLS = {"address": 2000, "thread": 500}
 MODEL = """
 import sys

@@ -40,7 +40,7 @@ class _Compiler:
         self._kernels: dict[Any, Mapping[str, Any]] = {}
         """By target."""
 
-    def model(self, path: str, options: dict[str, Any], out: str) -> dict[str, Any]:
+    def model(self, path: str, options: dict[str, Any], out: str, key: str) -> dict[str, Any]:
         """Compile a model and write it."""
 
         def progress(what: str, done: int, total: int) -> None:
@@ -56,7 +56,7 @@ class _Compiler:
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {}  # they are for the user's process, which compiles to say them
             note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))
-            return {"done": write_model(Path(out), executable, note)}
+            return {"done": write_model(Path(out), executable, note, key)}
 
     def kernels(self, module: str) -> dict[str, Any]:
         """Take the kernels that will be asked for."""
@@ -86,7 +86,7 @@ def main() -> None:
     compiler = _Compiler(answer)
     while select.select([sys.stdin], [], [], _PATIENCE)[0]:
         line = sys.stdin.readline()
-        if not line:
+        if not line.endswith("\n"):  # the end, perhaps in the middle of a request
             return
         request = json.loads(line)
         try:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft._aliases import names_of
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, own_errors
 from weft.ir import Function, IRModule
 from weft.relax import build as build_relax
 from weft.runtime import Module, VMExecutable
@@ -33,6 +33,7 @@ def schedule_to_module(
     return _to_module(sch, args, name, binds)
 
 
+@own_errors("lowering")
 def lower(
     inp: Any,
     args: Sequence[Any] | None = None,
@@ -90,6 +91,7 @@ def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
     )
 
 
+@own_errors("compiling")
 def build(
     inputs: Any,
     args: Sequence[Any] | None = None,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import linecache
-from collections.abc import Sequence
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +21,14 @@ __all__ = [
     "ErrorGroup",
     "EvaluationError",
     "ExecutableError",
+    "IndexOutOfRange",
     "InternalError",
     "InvalidArgument",
     "LoweringError",
     "MissingDependency",
     "ModelImportError",
+    "NestedTooDeep",
+    "OutOfMemory",
     "ParseError",
     "ScheduleError",
     "ShapeMismatch",
@@ -32,6 +37,7 @@ __all__ = [
     "UnsupportedOperator",
     "VerifyError",
     "WeftError",
+    "own_errors",
     "render_where",
     "require",
 ]
@@ -80,6 +86,10 @@ class DTypeMismatch(InvalidArgument):
     """Data types that must agree do not."""
 
 
+class IndexOutOfRange(InvalidArgument, IndexError):
+    """An index, or a tensor of indices, points outside of the tensor that it is for."""
+
+
 class TypeInferenceError(WeftError):
     """The type of an expression cannot be inferred."""
 
@@ -121,6 +131,14 @@ class ExecutableError(WeftError):
 
 class EvaluationError(WeftError, RuntimeError):
     """A program that is evaluated cannot go on: no clause matches a value, or calls are nested too deep."""
+
+
+class OutOfMemory(WeftError, MemoryError):
+    """There is not the memory that a result, or the compiler, needs."""
+
+
+class NestedTooDeep(WeftError, RecursionError):
+    """A program, a model or its calls are nested deeper than can be followed."""
 
 
 class MissingDependency(WeftError, ImportError):
@@ -185,6 +203,36 @@ def render_where(where: Any) -> list[str]:
         width = end_column - span.column if end_line == span.line and end_column is not None else 1
         lines += ["   |  " + source, "   |  " + " " * (span.column - 1) + "^" * max(1, width)]
     return lines
+
+
+@contextmanager
+def own_errors(doing: str) -> Generator[None]:
+    """Raise what memory and nesting ask too much of as Weft's errors.
+
+    Parameters
+    ----------
+    doing : str
+        What is done, for the message: ``"compiling the module"``.
+
+    Raises
+    ------
+    OutOfMemory
+        In place of other kinds of MemoryError.
+    NestedTooDeep
+        In place of other kinds of RecursionError.
+    """
+    try:
+        yield
+    except WeftError:
+        raise
+    except MemoryError as e:
+        raise OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None) from e
+    except RecursionError as e:
+        raise NestedTooDeep(
+            f"{doing} follows expressions nested deeper than Python goes",
+            found=f"the recursion limit of {sys.getrecursionlimit()}",
+            help="give deep expressions names of their own, or raise sys.setrecursionlimit",
+        ) from e
 
 
 def require(module: str, *, extra: str) -> ModuleType:

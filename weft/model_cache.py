@@ -1,9 +1,9 @@
 """Compiled models in the disk cache: a model that was compiled before is read, and nothing of the compiler is loaded.
 
 A model that was not is compiled in a process of its own, so that this one never holds the compiler, LLVM and the
-weights twice. The key is everything that decides the result: the model's bytes, the options, this machine's processor
-and Weft's own sources. What cannot be a key (a target object, an open database, a pass context with settings,
-operators or converters of the user) is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
+weights twice. The key (`compile_key`) is everything that decides the result. What cannot be a key (a target object, an
+open database, operators or converters of the user), or what another process cannot know (a pass context with settings),
+is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 import atexit
 import base64
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -24,13 +22,14 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from weft.compile_key import brings_models, compile_key, is_plain
 from weft.error import ExecutableError, WeftError
-from weft.runtime import Module, VMExecutable, cache, num_threads, placed_module
+from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
+from weft.runtime.process import command
 from weft.runtime.stored_model import read_model, write_model
 
 __all__ = ["Request", "compile_apart", "find", "keep", "model_note", "request_of"]
@@ -40,10 +39,7 @@ _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
 _SETTLED_NS = 2_000_000_000
 """How long ago the last change has to be for that: within a tick of the clock two changes look like one."""
-_OTHER_SETTINGS = ("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_COMPILE_PROCESSES", "WEFT_JIT", "WEFT_MODEL_CACHE",
-                   "WEFT_NUM_THREADS")  # fmt: skip
 _COMPILER = "weft.relax.vm_build"
-_START = "import sys; sys.path[:0] = [{root!r}]; from weft.compile_worker import main; main()"
 
 Progress = Callable[[str, int, int], None]
 
@@ -77,47 +73,23 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
         made["tuned"] = str(Path(made["tuned"]).absolute())
     if made["shape_dict"] is not None:
         made["shape_dict"] = {k: _dims(v) for k, v in made["shape_dict"].items()}
-    if not _is_plain():
+    if not is_plain() or brings_models():
         return None
     try:
-        described = json.dumps(made, sort_keys=True)
-        files = [_content(path), _content(Path(made["tuned"])) if made["tuned"] else ""]
+        answers = [_content(Path(made["tuned"])), str(num_threads())] if made["tuned"] else []
+        key = compile_key("model", [_content(path), json.dumps(made, sort_keys=True)], made["target"], answers)
     except (TypeError, ValueError, OSError):  # no JSON; and what is wrong with a file the importer says better
         return None
-    settings = {k: v for k, v in os.environ.items() if k.startswith("WEFT_") and k not in _OTHER_SETTINGS}
-    threads = str(num_threads()) if made["tuned"] else ""  # records are for a number of threads
-    parts = [*files, described, _sources(), _processor(), json.dumps(settings, sort_keys=True), threads]
-    return Request(path, made, "model\n" + "\n".join(parts))
+    return None if key is None else Request(path, made, key)
 
 
 def _dims(shape: Sequence[Any]) -> list[Any]:
     return [d if isinstance(d, str) else int(d) for d in shape]
 
 
-def _is_plain() -> bool:
-    """Whether this process compiles as another would: nothing of the user's is registered, no pass context is set."""
-    passes = sys.modules.get("weft.ir.passes")
-    if passes is not None:
-        context = passes.PassContext.current()
-        if context.config or context.instruments or context.disabled_pass or context.required_pass:
-            return False
-        if context.opt_level != passes.PassContext().opt_level:
-            return False
-    rules = sys.modules.get("weft.ir.intrin_rules")
-    if rules is not None and rules.rules_of("llvm"):
-        return False
-    tuned = sys.modules.get("weft.tune.tuned")
-    if tuned is not None and tuned.current_database() is not None:
-        return False
-    tables: list[Mapping[Any, Any]] = []
-    for module, table in (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES")):
-        if module in sys.modules:
-            tables.append(getattr(sys.modules[module], table))
-    return all(getattr(f, "__module__", "").startswith("weft.") for t in tables for f in t.values())
-
-
 def _content(path: Path) -> str:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
+    open_regular(path).close()  # a pipe has no content to be known by
     before = path.stat()
     size = before.st_size
     memo = f"content\n{path.resolve()}\n{_identity(before)}" if size >= _LARGE else None
@@ -128,7 +100,7 @@ def _content(path: Path) -> str:
     def digest(at: int) -> bytes:
         return hashlib.blake2b(os.pread(file.fileno(), _CHUNK, at)).digest()
 
-    with path.open("rb") as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
+    with open_regular(path) as file, ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
         parts = b"".join(pool.map(digest, range(0, size, _CHUNK)))
     found = hashlib.blake2b(parts + str(size).encode(), digest_size=32).hexdigest()
     settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
@@ -142,47 +114,25 @@ def _identity(status: os.stat_result) -> str:
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-@lru_cache(maxsize=1)
-def _sources() -> str:
-    """Hash Weft's sources, and name the versions of what it compiles with."""
-    root = Path(__file__).parent
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    versions = []
-    for name in ("llvmlite", "onnx", "numpy"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-    return " ".join([digest.hexdigest(), *versions])
-
-
-@lru_cache(maxsize=1)
-def _processor() -> str:
-    """What the compiler may ask about this machine."""
-    lines: set[str] = set()
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-        lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
-    cores = len(os.sched_getaffinity(0))
-    return " ".join([platform.system(), platform.machine(), platform.processor(), str(cores), *sorted(lines)])
-
-
 # ---- entries ---------------------------------------------------------------------------------------------------------
 
 
 def find(request: Request) -> VMExecutable | None:
     """Return the executable of a model that was compiled before, or None."""
     store = cache.default_cache()
-    path = store.find(request.key)
-    return None if path is None else _read(path, request, store)
+    file = store.open(request.key)
+    return None if file is None else _read(store.path, request, store, file)
 
 
-def _read(path: Path, request: Request, store: cache.Cache | None) -> VMExecutable | None:
+def _read(
+    path: Path, request: Request, store: cache.Cache | None, opened: BinaryIO | None = None
+) -> VMExecutable | None:
+    name = cache.key_digest(request.key).hex()
     try:
-        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent))
+        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent), key=name, opened=opened)
     except (ExecutableError, KeyError, TypeError):
         if store is not None:
-            store.drop(path)
+            store.drop(request.key)
         return None
     except OSError:
         return None
@@ -223,7 +173,10 @@ def model_note(folder: Path, files: Sequence[str], hot: Any) -> dict[str, Any]:
 def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: Any) -> None:
     """Keep a model that was compiled here; arguments as for :func:`model_note`."""
     with cache.default_cache().new_entry(request.key) as path:
-        if path is not None and not write_model(path, executable, model_note(request.path.parent, files, hot)):
+        if path is None:
+            return
+        name = cache.key_digest(request.key).hex()
+        if not write_model(path, executable, model_note(request.path.parent, files, hot), name):
             path.unlink()
 
 
@@ -237,9 +190,8 @@ class _Worker:
     """
 
     def __init__(self, idle: bool = False) -> None:
-        root = str(Path(__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(root=root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command("weft.compile_worker"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         if idle:
             _schedule(self._process, os.SCHED_IDLE)
@@ -304,7 +256,8 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
         except OSError:
             return None
         try:
-            question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path)}
+            question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path),
+                        "key": cache.key_digest(request.key).hex()}  # fmt: skip
             done = worker.ask(question, progress)
         finally:
             worker.close()

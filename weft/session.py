@@ -16,9 +16,9 @@ import numpy as np
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
 from weft import model_cache
-from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch
+from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
 from weft.ffi import NativeTensor, wrap
-from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype
+from weft.runtime import Tensor, VirtualMachine, VMExecutable, from_dlpack, load_module, numpy_dtype, open_regular
 
 __all__ = ["Session", "TensorInfo", "compiled"]
 
@@ -71,6 +71,7 @@ class Session:
     >>> session.run({"x": array})[0].numpy()  # doctest: +SKIP
     """
 
+    @own_errors("making the session")
     def __init__(
         self,
         model: Any,
@@ -158,6 +159,9 @@ class Session:
             result = self._plain(*values)
         except BufferError:  # arrays that have to be converted
             result = self._call(*values)
+        except WeftError as e:
+            self.executable.name_place(e)
+            raise
         if type(result) is _HANDLE:
             outputs = [Tensor(result)]
         else:
@@ -336,7 +340,7 @@ def _is_library(model: Any) -> bool:
     if path.suffix in _LIBRARY_SUFFIXES:
         return True
     try:
-        with path.open("rb") as f:
+        with open_regular(path) as f:
             start = f.read(8)
     except OSError:
         return False

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "error.h"
+#include "guard.h"
 #include "vm.h"
 
 namespace weft {
@@ -139,6 +140,14 @@ int alloc_shape_heap(const Call& c) {
   return 0;
 }
 
+// For what tensor_nbytes refuses.
+int impossible_size(const TVMFFIShapeCell& shape, DLDataType dtype) {
+  bool negative = std::any_of(shape.data, shape.data + shape.size, [](int64_t d) { return d < 0; });
+  return fail(negative ? "ValueError" : "MemoryError", "cannot allocate a tensor %s%s: %s", dtype_name(dtype).c_str(),
+              shape_text(shape.data, static_cast<int64_t>(shape.size)).c_str(),
+              negative ? "a dimension is negative" : "it has more bytes than there are addresses");
+}
+
 // alloc_storage(vm, shape, device_index, dtype, scope)
 int alloc_storage(const Call& c) {
   if (c.n < 4) return c.wrong_count(4);
@@ -157,8 +166,7 @@ int alloc_storage(const Call& c) {
   }
   int64_t nbytes;
   if (!tensor_nbytes(shape->data, static_cast<int64_t>(shape->size), c.args[3].v_dtype, &nbytes)) {
-    return fail("ValueError", "vm.builtin.alloc_storage: impossible size %s of %s",
-                shape_text(shape->data, static_cast<int64_t>(shape->size)).c_str(), dtype_name(c.args[3].v_dtype).c_str());
+    return impossible_size(*shape, c.args[3].v_dtype);
   }
   TVMFFIObject* storage = storage_new(nbytes, *device, vm->allocator(device_index));
   if (storage == nullptr) return -1;
@@ -179,11 +187,16 @@ inline int make_tensor(const Call& c) {
   if (c.args[3].type_index != kTVMFFIDataType) return c.wrong(3, "a dtype");
   auto ndim = static_cast<int32_t>(shape->size);
   int64_t nbytes;
-  if (!tensor_nbytes(shape->data, ndim, c.args[3].v_dtype, &nbytes) ||
-      static_cast<uint64_t>(offset) > storage->nbytes || static_cast<uint64_t>(nbytes) > storage->nbytes - static_cast<uint64_t>(offset)) {
-    return fail("ValueError", "vm.builtin.alloc_tensor: a tensor %s%s at offset %lld does not fit in a storage of %zu bytes",
+  if (!tensor_nbytes(shape->data, ndim, c.args[3].v_dtype, &nbytes)) return impossible_size(*shape, c.args[3].v_dtype);
+  if (static_cast<uint64_t>(offset) > storage->nbytes || static_cast<uint64_t>(nbytes) > storage->nbytes - static_cast<uint64_t>(offset)) {
+    return fail("InvalidArgument", "vm.builtin.alloc_tensor: a tensor %s%s at offset %lld does not fit in a storage of %zu bytes",
                 dtype_name(c.args[3].v_dtype).c_str(), shape_text(shape->data, ndim).c_str(),
                 static_cast<long long>(offset), storage->nbytes);
+  }
+  if (guarded() && !kTake && storage->device.device_type == kDLCPU) {  // what shares a storage would hide overruns
+    TVMFFIObject* alone = tensor_empty(shape->data, ndim, c.args[3].v_dtype, storage->device, storage->kind);
+    if (alone != nullptr) c.give(alone);
+    return alone != nullptr ? 0 : -1;
   }
   TVMFFIObject* tensor = (kTake ? tensor_new_taking : tensor_new)(
       c.args[0].v_obj, static_cast<char*>(storage->data) + offset, storage->device, c.args[3].v_dtype, shape->data, ndim);
@@ -213,7 +226,7 @@ int reshape(const Call& c) {
   int64_t from = 0, to = 0;
   if (!tensor_nbytes(t->shape, t->ndim, DLDataType{kDLUInt, 8, 1}, &from) ||
       !tensor_nbytes(shape->data, ndim, DLDataType{kDLUInt, 8, 1}, &to) || from != to) {
-    return fail("ValueError", "vm.builtin.reshape: cannot view %s elements %s as %s", dtype_name(t->dtype).c_str(),
+    return fail("ShapeMismatch", "vm.builtin.reshape: cannot view %s elements %s as %s", dtype_name(t->dtype).c_str(),
                 shape_text(t->shape, t->ndim).c_str(), shape_text(shape->data, ndim).c_str());
   }
   if (is_contiguous(*t)) {
@@ -233,11 +246,28 @@ int reshape(const Call& c) {
   return 0;
 }
 
-int ensure_zero_offset(const Call& c) {
+// append(rows, row, n): rows with one more at their end, n of them at last if that is known (else 0)
+int append(const Call& c) {
+  if (c.n != 3) return c.wrong_count(3);
+  for (int32_t i = 0; i < 2; ++i) {
+    if (c.args[i].type_index != kTVMFFITensor) return c.wrong(i, "a tensor");
+  }
+  int64_t announced;
+  const DLTensor* t = tensor_of(c.args[2]);
+  if (t != nullptr && t->ndim == 0 && t->dtype.code == kDLInt && t->dtype.bits == 64 && t->dtype.lanes == 1 &&
+      t->device.device_type == kDLCPU) {
+    announced = *reinterpret_cast<const int64_t*>(static_cast<const char*>(t->data) + t->byte_offset);
+  } else if (!int_at(c, 2, &announced)) {
+    return c.wrong(2, "an int64 scalar");
+  }
+  return append_row(c.args[0], c.args[1], announced, c.ret);
+}
+
+// fresh_tensor(tensor): a copy in memory of its own.
+int fresh_tensor(const Call& c) {
   if (c.n != 1) return c.wrong_count(1);
   const DLTensor* t = tensor_of(c.args[0]);
   if (t == nullptr) return c.wrong(0, "a tensor");
-  if (t->byte_offset == 0) return own_argument(c.args[0], c.ret);
   TVMFFIObject* out = tensor_empty(t->shape, t->ndim, t->dtype, t->device, Allocator::kPooled);
   if (out == nullptr) return -1;
   if (tensor_copy(*t, TVMFFITensorGetDLTensorPtr(out)) != 0) {
@@ -246,6 +276,13 @@ int ensure_zero_offset(const Call& c) {
   }
   c.give(out);
   return 0;
+}
+
+int ensure_zero_offset(const Call& c) {
+  if (c.n != 1) return c.wrong_count(1);
+  const DLTensor* t = tensor_of(c.args[0]);
+  if (t == nullptr) return c.wrong(0, "a tensor");
+  return t->byte_offset == 0 ? own_argument(c.args[0], c.ret) : fresh_tensor(c);
 }
 
 // to_device(tensor, device_type, device_id)
@@ -272,10 +309,25 @@ int to_device(const Call& c) {
 
 enum MatchCode : int64_t { kAssertEqualToImm = 0, kStoreToHeap = 1, kNoOp = 2, kAssertEqualToLoad = 3 };
 
+// A relation between operands that does not hold. The context is "check", then a line for each relation: the error's
+// class, what is compared, and the place, with tabs between them.
+[[gnu::cold]] int broken_relation(const std::string& context, int64_t index, int64_t expected, int64_t found) {
+  size_t at = 0;
+  for (int64_t i = 0; i <= index && at != std::string::npos; ++i) at = context.find('\n', at + (i > 0));
+  std::string line = at == std::string::npos ? "" : context.substr(at + 1, context.find('\n', at + 1) - at - 1);
+  size_t first = line.find('\t'), second = first == std::string::npos ? first : line.find('\t', first + 1);
+  if (second == std::string::npos) return fail("ShapeMismatch", "%s", context.c_str());
+  return fail(line.substr(0, first).c_str(), "%s\n  --> %s\n  expected %lld, found %lld",
+              line.substr(first + 1, second - first - 1).c_str(), line.substr(second + 1).c_str(),
+              static_cast<long long>(expected), static_cast<long long>(found));
+}
+
 [[gnu::cold]] int mismatch(const Call& c, const char* what, int64_t dim, int64_t expected, int64_t found, bool bound,
                            const char* of) {
+  std::string context = text_of(c.args[c.n - 1]);
+  if (context.compare(0, 6, "check\n") == 0) return broken_relation(context, dim, expected, found);
   std::string dimension = dim >= 0 ? "dimension " + std::to_string(dim) + " " : std::string();
-  return fail("ValueError", "%s: %smust be %lld%s, found %lld%s%s", where_of(c.args[c.n - 1]).c_str(), dimension.c_str(),
+  return fail("ShapeMismatch", "%s: %smust be %lld%s, found %lld%s%s", where_of(c.args[c.n - 1]).c_str(), dimension.c_str(),
               static_cast<long long>(expected), bound ? " (the value of this symbol in an earlier argument)" : "",
               static_cast<long long>(found), what, of);
 }
@@ -407,40 +459,69 @@ int shape_of(const Call& c) {
   return give_shape(c, t->shape, t->ndim);
 }
 
+template <typename T>
+int64_t load(const char* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v > T{0} && static_cast<uint64_t>(v) > INT64_MAX ? INT64_MAX : static_cast<int64_t>(v);
+}
+
+// What reads one integer of a data type; null where its elements are none. Unsigned ones past the greatest int64 count as
+// it.
+using Reader = int64_t (*)(const char*);
+Reader reader_of(DLDataType dtype) {
+  bool is_signed = dtype.code == kDLInt;
+  if (dtype.lanes != 1 || (!is_signed && dtype.code != kDLUInt)) return nullptr;
+  switch (dtype.bits) {
+    case 8: return is_signed ? load<int8_t> : load<uint8_t>;
+    case 16: return is_signed ? load<int16_t> : load<uint16_t>;
+    case 32: return is_signed ? load<int32_t> : load<uint32_t>;
+    case 64: return is_signed ? load<int64_t> : load<uint64_t>;
+    default: return nullptr;
+  }
+}
+
 // tensor_to_shape(tensor): a vector of integers as a shape.
 int tensor_to_shape(const Call& c) {
   if (c.n != 1) return c.wrong_count(1);
   const DLTensor* t = tensor_of(c.args[0]);
-  if (t == nullptr || t->ndim != 1 || t->dtype.lanes != 1 || t->device.device_type != kDLCPU ||
-      (t->dtype.code != kDLInt && t->dtype.code != kDLUInt) || t->dtype.bits % 8 != 0) {
-    return c.wrong(0, "a vector of integers");
-  }
-  int64_t n = t->shape[0], step = t->strides != nullptr ? t->strides[0] : 1;
+  Reader read = t == nullptr || t->ndim != 1 || t->device.device_type != kDLCPU ? nullptr : reader_of(t->dtype);
+  if (read == nullptr) return c.wrong(0, "a vector of integers");
+  int64_t n = t->shape[0], step = (t->strides != nullptr ? t->strides[0] : 1) * (t->dtype.bits / 8);
   const char* data = static_cast<const char*>(t->data) + t->byte_offset;
   std::vector<int64_t> dims(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t& out = dims[static_cast<size_t>(i)];
-    const char* p = data + i * step * (t->dtype.bits / 8);
-    bool is_signed = t->dtype.code == kDLInt;
-    switch (t->dtype.bits) {
-      case 8: out = is_signed ? int64_t{*reinterpret_cast<const int8_t*>(p)} : int64_t{*reinterpret_cast<const uint8_t*>(p)}; break;
-      case 16: {
-        int16_t v;
-        std::memcpy(&v, p, 2);
-        out = is_signed ? int64_t{v} : int64_t{static_cast<uint16_t>(v)};
-        break;
-      }
-      case 32: {
-        int32_t v;
-        std::memcpy(&v, p, 4);
-        out = is_signed ? int64_t{v} : int64_t{static_cast<uint32_t>(v)};
-        break;
-      }
-      case 64: std::memcpy(&out, p, 8); break;
-      default: return c.wrong(0, "a vector of integers");
-    }
-  }
+  for (int64_t i = 0; i < n; ++i) dims[static_cast<size_t>(i)] = read(data + i * step);
   return give_shape(c, dims.data(), n);
+}
+
+// The least and the greatest of every n-th of `size` integers from the first on, of which there is one.
+void bounds_of(Reader read, int64_t width, const char* data, int64_t size, int64_t n, int64_t* bounds) {
+  bounds[0] = bounds[1] = read(data);
+  for (int64_t i = n; i < size; i += n) {
+    int64_t v = read(data + i * width);
+    bounds[0] = std::min(bounds[0], v);
+    bounds[1] = std::max(bounds[1], v);
+  }
+}
+
+// index_bounds(tensor, n): the least and the greatest of the integers in each of n places, which follow one another in
+// the last dimension (n is 1: of all); 0 and -1 where there are none.
+int index_bounds(const Call& c) {
+  if (c.n != 2) return c.wrong_count(2);
+  const DLTensor* t = tensor_of(c.args[0]);
+  Reader read = t == nullptr || t->device.device_type != kDLCPU ? nullptr : reader_of(t->dtype);
+  if (read == nullptr) return c.wrong(0, "a tensor of integers");
+  int64_t size = 1, n, bounds[128];
+  for (int32_t i = 0; i < t->ndim; ++i) size *= t->shape[i];
+  if (!int_at(c, 1, &n) || n < 1 || n > 64 || size % n != 0) return c.wrong(1, "a number of places");
+  const char* data = static_cast<const char*>(t->data) + t->byte_offset;
+  int64_t width = t->dtype.bits / 8;
+  for (int64_t place = 0; place < n; ++place) {
+    bounds[2 * place] = 0;
+    bounds[2 * place + 1] = -1;
+    if (size != 0) bounds_of(read, width, data + place * width, size - place, n, &bounds[2 * place]);
+  }
+  return give_shape(c, bounds, 2 * n);
 }
 
 // ---- checks of values against their annotations ---------------------------------------------------------------------
@@ -617,6 +698,14 @@ int invoke_closure(const Call& c) {
   return vm->invoke_closure(c.args[1], c.args + 2, c.n - 2, c.ret);
 }
 
+// tail_call(vm, closure, args...): invoke_closure for what compiled code does last; its frame is free by then.
+int tail_call(const Call& c) {
+  if (c.n < 2) return c.wrong_count(2);
+  VM* vm = vm_at(c);
+  if (vm == nullptr) return c.wrong(0, "the running virtual machine");
+  return vm->tail_call(c.args[1], c.args + 2, c.n - 2, c.ret);
+}
+
 // call_tir_dyn(kernel, tensors..., shape): calls kernel(tensors..., dims of shape...)
 int call_tir_dyn(const Call& c) {
   if (c.n < 2) return c.wrong_count(2);
@@ -635,10 +724,12 @@ int call_tir_dyn(const Call& c) {
 
 #define WEFT_BUILTINS(X)                                                                                          \
   X(alloc_shape_heap) X(alloc_storage) X(alloc_tensor) X(null_value) X(copy) X(reshape) X(ensure_zero_offset)     \
+  X(fresh_tensor)                                                                                               \
   X(to_device) X(match_shape) X(match_prim_value) X(make_shape) X(make_prim_value) X(shape_of) X(tensor_to_shape) \
+  X(index_bounds)                                                                                                    \
   X(check_tensor_info) X(check_shape_info) X(check_prim_value_info) X(check_tuple_info) X(check_func_info)        \
   X(read_if_cond) X(tuple_getitem) X(tuple_reset_item) X(make_tuple) X(make_closure) X(invoke_closure)            \
-  X(call_tir_dyn)
+  X(tail_call) X(append) X(call_tir_dyn)
 
 // The safe-call face of each builtin: no exception leaves it.
 #define WEFT_WRAP(name)                                                                                       \

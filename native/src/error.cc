@@ -21,12 +21,24 @@ static std::string format_text(const char* format, va_list args) {
   return text;
 }
 
+// The class in weft/error.py that is Weft's own and of Python's kind, too.
+static const char* own_kind(const char* kind) {
+  static constexpr const char* kOwn[][2] = {
+      {"IndexError", "IndexOutOfRange"}, {"MemoryError", "OutOfMemory"},  {"RecursionError", "NestedTooDeep"},
+      {"RuntimeError", "EvaluationError"}, {"TypeError", "InvalidArgument"}, {"ValueError", "InvalidArgument"},
+  };
+  for (const auto& row : kOwn) {
+    if (std::strcmp(kind, row[0]) == 0) return row[1];
+  }
+  return kind;
+}
+
 int fail(const char* kind, const char* format, ...) {
   va_list args;
   va_start(args, format);
   std::string text = format_text(format, args);
   va_end(args);
-  TVMFFIErrorSetRaisedFromCStr(kind, text.c_str());
+  TVMFFIErrorSetRaisedFromCStr(own_kind(kind), text.c_str());
   return -1;
 }
 
@@ -35,7 +47,7 @@ void raise_error(const char* kind, const char* format, ...) {
   va_start(args, format);
   std::string text = format_text(format, args);
   va_end(args);
-  throw tvm::ffi::Error(kind, text, "");
+  throw tvm::ffi::Error(own_kind(kind), text, "");
 }
 
 std::string message(const char* format, ...) {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "error.h"
+#include "guard.h"
 #include "memory.h"
 #include "serial.h"
 #include "vm.h"
@@ -151,6 +152,7 @@ class Parser {
       if (head >= 0) graph_->heads.push_back(head);
     }
     errors_.raise_if_any("graph");
+    if (guarded()) part_storages();
     return graph_;
   }
 
@@ -240,6 +242,20 @@ class Parser {
       bad(where, message("expected %zu values, one an entry, found %zu", graph_->entries.size(), values.size()));
     }
     return values;
+  }
+
+  // What shares a storage would hide overruns: each tensor gets one, but for views, which are their inputs.
+  void part_storages() {
+    std::vector<GraphEntry>& entries = graph_->entries;
+    for (size_t i = 0; i < graph_->nodes.size(); ++i) {
+      const GraphNode& node = graph_->nodes[i];
+      const size_t views = node.function == "__nop" ? node.inputs.size() : 0;
+      for (int32_t e = node.begin; e < node.end; ++e) {
+        auto k = static_cast<size_t>(e - node.begin);
+        entries[static_cast<size_t>(e)].storage = k < views ? entries[static_cast<size_t>(node.inputs[k])].storage : e;
+      }
+    }
+    graph_->num_storages = static_cast<int32_t>(entries.size());
   }
 
   void read_attributes(const Object& attrs) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "error.h"
+#include "guard.h"
 #include "memory.h"
 #include "register.h"
 
@@ -147,7 +148,9 @@ void GraphExecutor::point_arguments() {
 
 int GraphExecutor::call(const Insn& insn) {
   TVMFFIAny ret{};
-  int rc = insn.call(insn.self, args_.data() + insn.args, insn.n, &ret);
+  const TVMFFIAny* args = args_.data() + insn.args;
+  const char* name = graph_->nodes[static_cast<size_t>(insn.node)].function.c_str();
+  int rc = guarded() ? guard_call(name, insn.call, insn.self, args, insn.n, &ret) : insn.call(insn.self, args, insn.n, &ret);
   release(ret);
   if (__builtin_expect(rc != 0, 0)) {
     const GraphNode& node = graph_->nodes[static_cast<size_t>(insn.node)];
@@ -255,7 +258,7 @@ void GraphExecutor::load_params(const Params& params) {
     const DLTensor* t = tensor_of(*raw(&value));
     const GraphEntry& own = graph_->entries[static_cast<size_t>(entry)];
     check_same(entry, *t, "parameter");
-    bool alone = storages_[static_cast<size_t>(own.storage)].entries.size() == 1;
+    bool alone = !guarded() && storages_[static_cast<size_t>(own.storage)].entries.size() == 1;
     if (alone && is_on(*t, device(own)) && is_contiguous(*t) && is_aligned(*t)) {
       bind(entry, value, true);
       continue;

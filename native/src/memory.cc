@@ -13,6 +13,7 @@
 
 #include "cuda_device.h"
 #include "error.h"
+#include "guard.h"
 #include "weft/runtime.h"
 
 namespace weft {
@@ -92,6 +93,12 @@ struct Pool {
       return p;
     }();
     return *pool;
+  }
+
+  void count(int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex);
+    live_bytes += static_cast<size_t>(bytes);
+    if (live_bytes > peak_bytes) peak_bytes = live_bytes;
   }
 
   void* alloc(int c) {
@@ -256,6 +263,11 @@ inline Cache* cache() { return __builtin_expect(cache_ptr != nullptr, 1) ? cache
 
 void* block_alloc(size_t nbytes, Allocator kind, size_t* actual) {
   if (nbytes > kMaxBytes) return nullptr;
+  if (guarded()) {
+    void* data = guard_alloc(*actual = nbytes, "tensor");
+    if (data != nullptr) Pool::get().count(static_cast<int64_t>(nbytes));
+    return data;
+  }
   if (kind == Allocator::kNaive) {
     *actual = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
     if (*actual == 0) *actual = kAlignment;
@@ -271,6 +283,10 @@ void* block_alloc(size_t nbytes, Allocator kind, size_t* actual) {
 }
 
 void block_free(void* data, size_t actual, Allocator kind) {
+  if (guarded()) {
+    guard_free(data);
+    return Pool::get().count(-static_cast<int64_t>(actual));
+  }
   if (kind == Allocator::kNaive) return system_free(data, actual);
   int c = class_of(actual);
   if (c < kSmallClasses) {
@@ -396,6 +412,7 @@ static void tensor_delete(void* self, int flags) {
 }
 
 void function_begins() {
+  if (guarded()) return;  // what is freed, is freed
   if (Cache* local = cache()) local->in_function = true;
 }
 
@@ -452,6 +469,10 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
 TVMFFIObject* tensor_new_taking(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
                                 int32_t ndim) {
   return make_tensor<true>(owner, data, device, dtype, shape, ndim);
+}
+
+TVMFFIObject* tensor_owner(TVMFFIObject* tensor) {
+  return tensor->deleter == tensor_delete ? reinterpret_cast<TensorHeader*>(tensor)->owner : nullptr;
 }
 
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind) {
@@ -627,6 +648,7 @@ extern "C" void* weft_workspace_alloc(int64_t nbytes) {
   using namespace weft;
   Workspaces& local = workspaces;
   size_t total = nbytes < 0 ? SIZE_MAX : static_cast<size_t>(nbytes) + sizeof(WorkspaceHeader);
+  if (guarded() && total <= kMaxBytes) return guard_alloc(static_cast<size_t>(nbytes), "workspace");
   int best = -1;
   for (int i = local.count - 1; i >= 0; --i) {
     size_t size = local.free[i]->actual;
@@ -652,6 +674,7 @@ extern "C" void* weft_workspace_alloc(int64_t nbytes) {
 extern "C" void weft_workspace_free(void* ptr) {
   using namespace weft;
   if (ptr == nullptr) return;
+  if (guarded()) return guard_free(ptr);
   WorkspaceHeader* block = static_cast<WorkspaceHeader*>(ptr) - 1;
   Workspaces& local = workspaces;
   if (local.count < kMaxWorkspaces && local.bytes + block->actual <= kMaxCachedWorkspace) {

@@ -38,6 +38,8 @@ TVMFFIObject* tensor_new(TVMFFIObject* owner, void* data, DLDevice device, DLDat
 // The same, and with it passes the caller's reference to the owner.
 TVMFFIObject* tensor_new_taking(TVMFFIObject* owner, void* data, DLDevice device, DLDataType dtype, const int64_t* shape,
                                 int32_t ndim);
+// What keeps a tensor's memory, borrowed; null of a tensor that was not made by these functions.
+TVMFFIObject* tensor_owner(TVMFFIObject* tensor);
 // A fresh contiguous tensor on the CPU.
 TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype, DLDevice device, Allocator kind);
 

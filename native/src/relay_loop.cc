@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "error.h"
+#include "guard.h"
 #include "relay_frame.h"
 
 namespace weft {
@@ -92,7 +93,7 @@ int RelayVM::run_packed(const Insn& insn, TVMFFIAny* regs, TVMFFIAny* area) {
     n = static_cast<int32_t>(flat.size());
   }
   TVMFFIAny result{};
-  int rc = __builtin_expect(instrument_.load(std::memory_order_relaxed) != nullptr, 0)
+  int rc = __builtin_expect(instrument_.load(std::memory_order_relaxed) != nullptr || guarded(), 0)
                ? run_instrumented(insn, args, n, &result)
                : callee.call(callee.self, args, n, &result);
   if (rc == 0) release(result);
@@ -102,7 +103,10 @@ int RelayVM::run_packed(const Insn& insn, TVMFFIAny* regs, TVMFFIAny* area) {
 [[gnu::noinline]] int RelayVM::run_instrumented(const Insn& insn, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
   const Callee& callee = callees_[static_cast<size_t>(insn.value)];
   const Any* instrument = instrument_.load();
-  if (instrument == nullptr) return callee.call(callee.self, args, n, ret);
+  auto run = [&] {
+    return guard_call(program_->primitives[static_cast<size_t>(insn.value)].c_str(), callee.call, callee.self, args, n, ret);
+  };
+  if (instrument == nullptr) return run();
   TVMFFIObject* function = raw(instrument)->v_obj;
   TVMFFISafeCallType call = TVMFFIFunctionGetCellPtr(function)->safe_call;
   Any name = tvm::ffi::String(program_->primitives[static_cast<size_t>(insn.value)]);
@@ -118,7 +122,7 @@ int RelayVM::run_packed(const Insn& insn, TVMFFIAny* regs, TVMFFIAny* area) {
   bool skip = (answer.type_index == kTVMFFIInt || answer.type_index == kTVMFFIBool) && answer.v_int64 == 1;
   release(answer);
   if (skip) return 0;
-  if (int rc = callee.call(callee.self, args, n, ret)) return rc;
+  if (int rc = run()) return rc;
   all[2].v_int64 = 0;
   answer = TVMFFIAny{};
   int rc = call(function, all.data(), n + 4, &answer);

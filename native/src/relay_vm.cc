@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "error.h"
+#include "guard.h"
 #include "relay_frame.h"
 
 namespace weft {
@@ -108,6 +109,7 @@ RelayVM::RelayVM(std::shared_ptr<const RelayProgram> program, std::vector<Any> i
     }
     constants_.push_back(std::move(value));
   }
+  if (guarded()) guard_tensors(&constants_);
   decode();
 }
 
@@ -429,7 +431,10 @@ int RelayVM::run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_a
     put(value, object_any(copy));
     if (tensor_copy(*tensor_of(*raw(&before)), TVMFFITensorGetDLTensorPtr(copy)) != 0) return -1;
   }
-  return run(func, nullptr, 0, raw(owned.data()), n, ret);
+  if (guarded()) guard_tensors(&owned);
+  int rc = run(func, nullptr, 0, raw(owned.data()), n, ret);
+  if (guarded()) guard_give_back(owned, args);
+  return rc;
 }
 
 int RelayVM::invoke_closure(const TVMFFIAny& value, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {

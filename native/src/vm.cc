@@ -3,11 +3,14 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "error.h"
+#include "guard.h"
 #include "register_stack.h"
+#include "relax_frame.h"
 
 namespace weft {
 
@@ -17,61 +20,18 @@ namespace {
 
 constexpr const char* kCompiledPrefix = "__vmtir__";
 constexpr int kMaxDepth = 1000;
-constexpr uint32_t kSignalPeriod = 1 << 12;  // backward jumps between two looks at Ctrl-C
+constexpr int kWatchedDepth = 100;  // instruments are told of tail calls as of others down to this depth
+constexpr int64_t kTailScan = 1 << 12;  // so many instructions may lie between a call and the Ret of its result
 
-struct Stack : RegisterStack {
-  int depth = 0;
-  VM* vm = nullptr;
-};
+thread_local RelaxStack* stack_ptr __attribute__((tls_model("initial-exec"))) = nullptr;
 
-thread_local Stack* stack_ptr __attribute__((tls_model("initial-exec"))) = nullptr;
-
-[[gnu::noinline]] Stack& make_stack() {
-  static thread_local Stack stack;
+[[gnu::noinline]] RelaxStack& make_stack() {
+  static thread_local RelaxStack stack;
   stack_ptr = &stack;
   return stack;
 }
 
-inline Stack& stack() { return __builtin_expect(stack_ptr != nullptr, 1) ? *stack_ptr : make_stack(); }
-
-// One call's registers and argument area; releases what the registers hold.
-class FrameGuard {
- public:
-  FrameGuard(Stack* stack, VM* vm, size_t num_regs, size_t borrowed, size_t area)
-      : stack_(stack), chunk_(stack->chunk), top_(stack->top), vm_(stack->vm), borrowed_(borrowed), num_regs_(num_regs) {
-    if (stack->depth++ == 0) function_begins();
-    if (static_cast<size_t>(stack->limit - stack->top) < num_regs + area && !stack->grow(num_regs + area)) return;
-    regs_ = stack->top;
-    stack->top += num_regs + area;
-    stack->vm = vm;
-    std::memset(static_cast<void*>(regs_), 0, num_regs * sizeof(TVMFFIAny));
-  }
-  ~FrameGuard() {
-    if (regs_ != nullptr) {
-      for (size_t i = borrowed_; i < num_regs_; ++i) release(regs_[i]);
-    }
-    if (stack_->chunk != chunk_) {
-      // The first chunk of a thread is kept as the bottom of its stack.
-      stack_->chunk = chunk_ != nullptr ? chunk_ : stack_->chunk;
-      stack_->limit = stack_->chunk->words + stack_->chunk->size;
-    }
-    stack_->top = top_ != nullptr ? top_ : stack_->chunk != nullptr ? stack_->chunk->words : nullptr;
-    stack_->vm = vm_;
-    if (--stack_->depth == 0) function_ends();
-  }
-  FrameGuard(const FrameGuard&) = delete;
-  FrameGuard& operator=(const FrameGuard&) = delete;
-  TVMFFIAny* regs() const { return regs_; }
-
- private:
-  Stack* stack_;
-  Chunk* chunk_;
-  TVMFFIAny* top_;
-  VM* vm_;
-  size_t borrowed_;  // the first registers, which hold no reference
-  size_t num_regs_;
-  TVMFFIAny* regs_ = nullptr;
-};
+inline RelaxStack& stack() { return __builtin_expect(stack_ptr != nullptr, 1) ? *stack_ptr : make_stack(); }
 
 inline bool truthy(const TVMFFIAny& value, bool* ok) {
   *ok = value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
@@ -116,6 +76,17 @@ int append_frame(const std::string& function, int64_t line, const std::string& c
   if (TVMFFIEnvCheckSignals() == 0) return false;
   fail("EnvErrorAlreadySet", "interrupted");
   return true;
+}
+
+[[gnu::noinline]] bool SignalWatch::look() {
+  constexpr std::chrono::milliseconds kInterval(50);
+  auto now = std::chrono::steady_clock::now();
+  auto passed = now - last_;
+  last_ = now;
+  period_ = passed < kInterval ? std::min(2 * period_, kLongest)
+                               : std::max<uint32_t>(static_cast<uint32_t>(period_ * (kInterval.count() * 1e6 / passed.count())), 1);
+  left_ = period_;
+  return interrupted();
 }
 
 VM* current_vm() { return stack_ptr != nullptr ? stack_ptr->vm : nullptr; }
@@ -300,6 +271,7 @@ int32_t VM::decode_argument(int64_t word) {
 void VM::decode() {
   const Program& p = *program_;
   pool_owner_.assign(p.constants.begin(), p.constants.end());
+  if (guarded()) guard_tensors(&pool_owner_);
   code_.resize(p.instr_offset.size());
   frames_.resize(p.functions.size());
   TVMFFISafeCallType null_value = find_builtin("vm.builtin.null_value");
@@ -359,7 +331,65 @@ void VM::decode() {
           break;
       }
     }
+    mark_tail_calls(f);
   }
+}
+
+// Tail calls have no opcode: Call f -> r, then only what moves r, drops other registers or jumps ahead, then Ret of it.
+void VM::mark_tail_calls(const FuncInfo& f) {
+  TVMFFISafeCallType invoke = find_builtin("vm.builtin.invoke_closure");
+  for (int64_t at = f.start_instr; at < f.end_instr; ++at) {
+    Insn& call = code_[static_cast<size_t>(at)];
+    bool closure = call.op == Op::kCall && call.call == invoke && call.num_args >= 2;
+    if (closure) {
+      const int32_t machine = arg_index_[static_cast<size_t>(call.args)];
+      closure = machine < 0 && pool_[static_cast<size_t>(~machine)].type_index == kTVMFFIOpaquePtr;
+    }
+    const bool function = call.op == Op::kCallVM && program_->functions[static_cast<size_t>(call.func)].kind == FuncKind::kVM;
+    if (call.dst < 0 || !(closure || function)) continue;
+    int32_t value = call.dst;  // where the result is
+    int64_t pc = at + 1;
+    for (int64_t steps = 0; steps < kTailScan && value >= 0; ++steps) {
+      const Insn& insn = code_[static_cast<size_t>(pc)];
+      if (insn.op == Op::kMove && arg_index_[static_cast<size_t>(insn.args)] == value) {
+        value = insn.dst;
+      } else if (insn.op == Op::kRet && insn.dst == value) {
+        call.op = closure ? Op::kTailClosure : Op::kTail;
+        break;
+      } else if (!(insn.op == Op::kMove || insn.op == Op::kKill || (insn.op == Op::kGoto && insn.jump > 0)) ||
+                 (insn.op != Op::kGoto && insn.dst == value)) {
+        break;
+      }
+      pc += insn.op == Op::kGoto ? insn.jump : 1;
+    }
+  }
+}
+
+// The arguments of a tail call and the function that gets them: -1 where the value is no bytecode of this
+// machine, which an ordinary call deals with, and -2 with an error raised.
+int32_t VM::tail_target(const Insn& insn, const TVMFFIAny* regs, TailArguments* out) {
+  const int32_t* index = arg_index_.data() + insn.args;
+  auto value = [&](int32_t i) -> const TVMFFIAny& { return index[i] >= 0 ? regs[index[i]] : pool_[static_cast<size_t>(~index[i])]; };
+  int32_t func = insn.func;
+  if (insn.op == Op::kTail) {
+    for (int32_t i = 0; i < insn.num_args; ++i) out->add(value(i));
+  } else {
+    if (value(1).type_index != ClosureObj::RuntimeTypeIndex()) return -1;
+    auto* closure = reinterpret_cast<ClosureObj*>(value(1).v_obj);
+    func = closure->func;
+    if (closure->packed != nullptr || closure->program != program_ ||
+        program_->functions[static_cast<size_t>(func)].kind != FuncKind::kVM) {
+      return -1;
+    }
+    for (int32_t i = 2; i < insn.num_args; ++i) {
+      if (!out->add_owned(value(i))) return -2;
+    }
+    for (const Any& captured : closure->captured) out->add(*raw(&captured));
+  }
+  const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
+  if (static_cast<int64_t>(out->size()) == f.num_args) return func;
+  arity_error(f, static_cast<int32_t>(out->size()));
+  return -2;
 }
 
 int VM::arity_error(const FuncInfo& f, int32_t num_args) {
@@ -381,12 +411,13 @@ int VM::arity_error(const FuncInfo& f, int32_t num_args) {
 }
 
 int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
-  if (insn.op == Op::kCallVM) {
+  if (insn.op == Op::kCallVM || insn.op == Op::kTail) {
     // A compiled function tells instruments of itself.
     const bool compiled = compiled_[static_cast<size_t>(insn.func)].call != nullptr;
     return compiled ? run_compiled(insn.func, args, insn.num_args, ret) : run(insn.func, args, insn.num_args, ret);
   }
-  return insn.call(insn.self, args, insn.num_args, ret);
+  if (!guarded()) return insn.call(insn.self, args, insn.num_args, ret);
+  return guard_call(program_->functions[static_cast<size_t>(insn.func)].name.c_str(), insn.call, insn.self, args, insn.num_args, ret);
 }
 
 [[gnu::noinline]] int VM::run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
@@ -448,25 +479,24 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     FrameGuard none(&stack(), this, 0, 0, 0);  // says which machine runs here
     return run_instrumented(code_[static_cast<size_t>(frames_[static_cast<size_t>(func)].entry)], args, ret);
   }
-  Stack& st = stack();
+  RelaxStack& st = stack();
   if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
     return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
   }
-  const Frame& shape = frames_[static_cast<size_t>(func)];
-  FrameGuard frame(&st, this, static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.borrowed),
-                   static_cast<size_t>(shape.max_args));
+  const Frame* shape = &frames_[static_cast<size_t>(func)];
+  FrameGuard frame(&st, this, static_cast<size_t>(shape->num_regs), static_cast<size_t>(shape->borrowed),
+                   static_cast<size_t>(shape->max_args));
   TVMFFIAny* regs = frame.regs();
   if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {
     set_any(regs + i, args[i]);
-    if (shape.borrowed == 0) retain(args[i]);
+    if (shape->borrowed == 0) retain(args[i]);
   }
-  TVMFFIAny* area = regs + shape.num_regs;
+  TVMFFIAny* area = regs + shape->num_regs;
   const TVMFFIAny* pool = pool_.data();
   const int32_t* arg_index = arg_index_.data();
   const Insn* pc = code_.data() + f.start_instr;
-  bool instrumented = instrument_.load(std::memory_order_relaxed) != nullptr;
-  uint32_t jumps = 0;
+  bool instrumented = instrument_.load(std::memory_order_relaxed) != nullptr || guarded();
 
   while (true) {
     const Insn& insn = *pc;
@@ -498,6 +528,25 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
           release(result);
         }
         ++pc;
+        break;
+      }
+      // Call dst, func, args...; Ret dst : func(args...) in this frame.
+      case Op::kTail:
+      case Op::kTailClosure: {
+        if (__builtin_expect(instrumented, 0) && st.depth < kWatchedDepth) goto generic_call;
+        TailArguments next;
+        const int32_t target = tail_target(insn, regs, &next);
+        if (target == -1) goto generic_call;
+        if (__builtin_expect(target < 0, 0)) return add_frame_to_error(func, pc, -1);
+        if (st.signals.interrupt()) return -1;
+        shape = &frames_[static_cast<size_t>(target)];
+        const bool room = frame.become(static_cast<size_t>(shape->num_regs), static_cast<size_t>(shape->max_args), &next);
+        func = target;
+        const FuncInfo& callee = program_->functions[static_cast<size_t>(func)];
+        if (__builtin_expect(!room, 0)) return fail("MemoryError", "no memory for a frame of %s", callee.name.c_str());
+        regs = frame.regs();
+        area = regs + shape->num_regs;
+        pc = code_.data() + callee.start_instr;
         break;
       }
       // Call dst, vm.builtin.alloc_tensor, storage, ... : the same, and storage := None
@@ -541,7 +590,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
       // Ret result : the caller gets the register's value
       case Op::kRet:
         set_any(ret, regs[insn.dst]);
-        if (insn.dst < shape.borrowed) {
+        if (insn.dst < static_cast<int32_t>(frame.borrowed())) {
           retain(*ret);
         } else {
           regs[insn.dst] = TVMFFIAny{};
@@ -549,9 +598,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
         return 0;
       // Goto offset : pc := pc + offset
       case Op::kGoto:
-        if (insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
-          if (interrupted()) return -1;
-        }
+        if (insn.jump <= 0 && st.signals.interrupt()) return -1;
         pc += insn.jump;
         break;
       // If cond, false_offset : pc := pc + (cond != 0 ? 1 : false_offset)
@@ -562,9 +609,7 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
           fail("TypeError", "the condition of an If must be an int or bool, found %s", describe(regs[insn.dst]).c_str());
           return add_frame_to_error(func, pc, -1);
         }
-        if (!taken && insn.jump <= 0 && ++jumps % kSignalPeriod == 0) {
-          if (interrupted()) return -1;
-        }
+        if (!taken && insn.jump <= 0 && st.signals.interrupt()) return -1;
         pc += taken ? 1 : insn.jump;
         break;
       }
@@ -576,39 +621,74 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
 // in the register after the parameters. A failed call is told in that register, which is None then: its number in the low
 // half of the payload, counting from 1, and the callee's place in the function table in the high half; 0 if not known.
 int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
-  const FuncInfo& f = program_->functions[static_cast<size_t>(func)];
-  if (__builtin_expect(num_args != f.num_args, 0)) return arity_error(f, num_args);
-  Stack& st = stack();
+  const FuncInfo* f = &program_->functions[static_cast<size_t>(func)];
+  if (__builtin_expect(num_args != f->num_args, 0)) return arity_error(*f, num_args);
+  RelaxStack& st = stack();
   if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
-    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
+    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f->name.c_str(), kMaxDepth);
   }
-  size_t n = static_cast<size_t>(f.register_file_size > f.num_args ? f.register_file_size : f.num_args + 1);
-  FrameGuard frame(&st, this, n, 0, 0);
+  auto registers = [&f] { return static_cast<size_t>(std::max(f->register_file_size, f->num_args + 1)); };
+  TailCall tail;
+  FrameGuard frame(&st, this, registers(), 0, 0, &tail);
   TVMFFIAny* regs = frame.regs();
-  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
+  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f->name.c_str());
   for (int32_t i = 0; i < num_args; ++i) {
     regs[i] = args[i];
     retain(args[i]);
   }
-  const void* lists[] = {this, regs, pool_owner_.data(), function_values_.data()};
-  TVMFFIAny call[4];
-  for (size_t i = 0; i < 4; ++i) {
-    call[i] = TVMFFIAny{};
-    call[i].type_index = kTVMFFIOpaquePtr;
-    call[i].v_ptr = const_cast<void*>(lists[i]);
+  while (true) {
+    const void* lists[] = {this, regs, pool_owner_.data(), function_values_.data()};
+    TVMFFIAny call[4];
+    for (size_t i = 0; i < 4; ++i) {
+      call[i] = TVMFFIAny{};
+      call[i].type_index = kTVMFFIOpaquePtr;
+      call[i].v_ptr = const_cast<void*>(lists[i]);
+    }
+    const Callee& callee = compiled_[static_cast<size_t>(func)];
+    TVMFFIAny result{};
+    int rc = guarded() ? guard_call(f->name.c_str(), callee.call, callee.self, call, 4, &result)
+                       : callee.call(callee.self, call, 4, &result);
+    TVMFFIAny& out = regs[f->num_args];
+    if (rc != 0) {
+      const bool known = out.type_index == kTVMFFINone && out.v_int64 != 0;
+      auto index = static_cast<int32_t>(out.v_int64 >> 32);
+      const bool valid = known && index >= 0 && index < static_cast<int32_t>(program_->functions.size());
+      return add_frame_to_error(func, known ? (out.v_int64 & 0xFFFFFFFF) - 1 : 0, valid ? index : -1, rc);
+    }
+    release(result);
+    if (tail.func < 0) {
+      *ret = out;
+      out = TVMFFIAny{};
+      return 0;
+    }
+    if (st.signals.interrupt()) return -1;
+    func = tail.func;
+    f = &program_->functions[static_cast<size_t>(func)];
+    if (!frame.become(registers(), 0, &tail.args)) {
+      return fail("MemoryError", "no memory for a frame of %s", f->name.c_str());
+    }
+    regs = frame.regs();
+    tail.func = -1;
   }
-  const Callee& callee = compiled_[static_cast<size_t>(func)];
-  TVMFFIAny result{};
-  if (int rc = callee.call(callee.self, call, 4, &result)) {
-    const TVMFFIAny mark = regs[num_args];
-    const bool known = mark.type_index == kTVMFFINone && mark.v_int64 != 0;
-    auto index = static_cast<int32_t>(mark.v_int64 >> 32);
-    const bool valid = known && index >= 0 && index < static_cast<int32_t>(program_->functions.size());
-    return add_frame_to_error(func, known ? (mark.v_int64 & 0xFFFFFFFF) - 1 : 0, valid ? index : -1, rc);
+}
+
+// Leaves a call to the frame of the compiled function that makes it last; other calls are made here and now.
+int VM::tail_call(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {
+  TailCall* tail = stack().tail;
+  if (instrument_.load(std::memory_order_relaxed) != nullptr && stack().depth < kWatchedDepth) tail = nullptr;
+  auto* c = closure.type_index == ClosureObj::RuntimeTypeIndex() ? reinterpret_cast<ClosureObj*>(closure.v_obj) : nullptr;
+  if (tail == nullptr || tail->func >= 0 || c == nullptr || c->packed != nullptr || c->program != program_ ||
+      program_->functions[static_cast<size_t>(c->func)].kind != FuncKind::kVMTIR) {
+    return invoke_closure(closure, args, num_args, ret);
   }
-  release(result);
-  *ret = regs[num_args];
-  regs[num_args] = TVMFFIAny{};
+  const FuncInfo& f = program_->functions[static_cast<size_t>(c->func)];
+  const auto total = static_cast<int64_t>(c->captured.size()) + num_args;
+  if (total != f.num_args) return arity_error(f, static_cast<int32_t>(total));
+  for (int32_t i = 0; i < num_args; ++i) {
+    if (!tail->args.add_owned(args[i])) return -1;
+  }
+  for (const Any& value : c->captured) tail->args.add(*raw(&value));
+  tail->func = c->func;
   return 0;
 }
 
@@ -619,12 +699,15 @@ int VM::run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, 
     plain = t == kTVMFFITensor ? is_contiguous(*TVMFFITensorGetDLTensorPtr(args[i].v_obj))
                                : (t < kTVMFFIDLTensorPtr || t == kTVMFFISmallStr || t >= kTVMFFIStaticObjectBegin);
   }
-  if (plain) return run(func, args, num_args, ret);
+  if (plain && !guarded()) return run(func, args, num_args, ret);
   std::vector<Any> owned(static_cast<size_t>(num_args));
   for (int32_t i = 0; i < num_args; ++i) {
     if (own_argument(args[i], raw(&owned[static_cast<size_t>(i)])) != 0) return -1;
   }
-  return run(func, raw(owned.data()), num_args, ret);
+  if (guarded()) guard_tensors(&owned);
+  int rc = run(func, raw(owned.data()), num_args, ret);
+  if (guarded()) guard_give_back(owned, args);
+  return rc;
 }
 
 int VM::invoke_closure(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {

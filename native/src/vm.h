@@ -7,6 +7,7 @@
 #include <tvm/ffi/function.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -40,12 +41,26 @@ int append_frame(const std::string& function, int64_t line, const std::string& c
 // Ctrl-C and other signals of the surrounding environment; true with the error raised. The kind tells tvm-ffi that the
 // exception itself is already set on the other side.
 bool interrupted();
+// Asked at every turn of a loop, looks at Ctrl-C some twenty times a second, however long the turns take.
+class SignalWatch {
+ public:
+  bool interrupt() { return __builtin_expect(--left_ == 0, 0) && look(); }
+
+ private:
+  bool look();
+  static constexpr uint32_t kLongest = 1 << 12;
+  uint32_t left_ = 1, period_ = 1;
+  std::chrono::steady_clock::time_point last_;
+};
 
 // Builtins of the runtime's own table ("vm.builtin.x"), or null.
 TVMFFISafeCallType find_builtin(const std::string& name);
 std::vector<std::string> builtin_names();
 // vm.builtin.alloc_tensor, which on success also takes the reference to the storage from its first argument.
 int alloc_tensor_taking(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret);
+
+// vm.builtin.append of two tensors, in growing.cc.
+int append_row(const TVMFFIAny& rows, const TVMFFIAny& row, int64_t announced, TVMFFIAny* ret);
 
 // A function value: a VM function or packed function with arguments bound at the end.
 class ClosureObj : public tvm::ffi::Object {
@@ -61,6 +76,8 @@ class ClosureObj : public tvm::ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("weft.VMClosure", ClosureObj, tvm::ffi::Object);
 };
 
+class TailArguments;
+
 class VM : public Watched {
  public:
   // Throws "ExecutableError" when functions are missing.
@@ -73,6 +90,9 @@ class VM : public Watched {
   // The same for arguments from outside: views are owned, non-contiguous tensors are copied.
   int run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
   int invoke_closure(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
+
+  // The same, after the running compiled function has returned, as its result.
+  int tail_call(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
 
   const Program& program() const { return *program_; }
   std::shared_ptr<const Program> shared_program() const { return program_; }
@@ -95,7 +115,7 @@ class VM : public Watched {
   std::map<std::string, tvm::ffi::Function> saved;
 
  private:
-  enum class Op : uint8_t { kCall, kCallVM, kCarve, kMove, kKill, kRet, kGoto, kIf };
+  enum class Op : uint8_t { kCall, kCallVM, kTail, kTailClosure, kCarve, kMove, kKill, kRet, kGoto, kIf };
   struct Insn {
     Op op;
     int32_t dst;       // destination, result or condition register; -1: nobody reads the result
@@ -117,6 +137,8 @@ class VM : public Watched {
   void replace(int64_t index, const Callee& callee) final;
   void resolve_functions();
   void decode();
+  void mark_tail_calls(const FuncInfo& f);
+  int32_t tail_target(const Insn& insn, const TVMFFIAny* regs, TailArguments* out);
   int32_t decode_argument(int64_t word);
   int32_t pool_slot(const TVMFFIAny& owned);
   int run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret);

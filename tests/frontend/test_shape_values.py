@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import weft
 from tests.frontend.evaluate import evaluate
 from tests.frontend.models import calls, check, compare, model_of, oracle
+from weft.error import ShapeMismatch
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx import scalars as s
 from weft.ir import Cast, DataType, FloatImm, SizeVar, Var
@@ -118,12 +120,13 @@ def test_positions_are_sliced_to_the_length() -> None:
 def test_unequal_dimensions_are_refused_at_run_time() -> None:
     """Two names may broadcast or be equal; anything else is an error, not a wrong result."""
     nodes = [node("Add", ["a", "b"], ["s"]), node("Mul", ["s", "b"], ["y"])]
-    mod = from_onnx(model_of(nodes, {"a": f32(3, 4), "b": f32(3, 4)}, ["y"], 17, dims={"a": ["n", 4], "b": ["m", 4]}))
+    model = model_of(nodes, {"a": f32(3, 4), "b": f32(3, 4)}, ["y"], 17, dims={"a": ["n", 4], "b": ["m", 4]})
+    mod = from_onnx(model)
     for n, m in ((3, 3), (3, 1), (1, 3)):
         a, b = f32(n, 4), f32(m, 4)
         compare(evaluate(mod, a, b), [(a + b) * b])
-    with pytest.raises(AssertionError, match="dimension"):
-        evaluate(mod, f32(3, 4), f32(2, 4))
+    with pytest.raises(ShapeMismatch, match="dimension"):
+        weft.Session(model).run({"a": f32(3, 4), "b": f32(2, 4)})
 
 
 def test_pyramid_levels_are_taken_to_be_equal() -> None:
@@ -140,6 +143,28 @@ def test_pyramid_levels_are_taken_to_be_equal() -> None:
     assert s.same(mod["main"].ret_ty.shape[2], mod["main"].body.blocks[0].bindings[0].var.ty.shape[2])
     with pytest.raises(AssertionError, match="dimension"):
         evaluate(mod, f32(1, 2, 6, 4))
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 1), (-2, 2), (0, 1)])
+def test_a_short_slice_beside_what_it_was_cut_from_broadcasts(start: int, length: int) -> None:
+    """Positions divided by the last one, as DETR does: the slice has min(1, n) elements, not n."""
+    nodes = [
+        node("MaxPool", ["x"], ["p"], kernel_shape=[1, 1], strides=[2, 1]),
+        node("Slice", ["p", "start", "end", "axis"], ["last"]),
+        node("Div", ["p", "last"], ["y"]),
+    ]
+    weights = {"start": i64(start), "end": i64(2**63 - 1 if start < 0 else length), "axis": i64(2)}
+    model = model_of(nodes, {"x": f32(1, 1, 4, 3)}, ["y"], 17, weights, {"x": ["n", 1, "h", "w"]})
+    session = weft.Session(model)
+    for size in range(10):
+        x = f32(1, 1, size, 3) + 9
+        pooled = x[:, :, ::2]
+        last = pooled[:, :, start:] if start < 0 else pooled[:, :, :length]
+        if last.shape[2] in (1, pooled.shape[2]):
+            compare([t.numpy() for t in session.run({"x": x})], [pooled / last])
+        else:
+            with pytest.raises(Exception, match="dimension|must be"):
+                session.run({"x": x})
 
 
 def test_upsample_to_the_size_of_another() -> None:

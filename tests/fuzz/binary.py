@@ -1,14 +1,8 @@
-"""What fuzzers of binary files share: fields, mutations, and a loop that loads and runs what came out.
-
-A run happens in a process of its own with little memory to ask for, so that a crash or a greedy allocation is seen.
-"""
+"""What fuzzers of binary files share: fields and mutations."""
 
 from __future__ import annotations
 
-import resource
-import signal
 import struct
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +12,6 @@ import weft
 INTERESTING = (-(2**63), -(2**55), -(2**31), -2, -1, 0, 1, 2, 3, 4, 7, 255, 2**31, 2**32, 2**54, 2**54 + 1, 2**62)
 TENSOR, SHAPE, TEXT, SMALL_TEXT = 70, 69, 65, 11
 EXPECTED = (weft.WeftError, TypeError, ValueError, RuntimeError, AttributeError, MemoryError, IndexError)
-EXTRA_BYTES = 1 << 30
 
 Field = tuple[str, int, str]
 """A number of a file: its group, its offset and its struct format."""
@@ -97,61 +90,3 @@ def damage(data: bytes, rng: np.random.Generator) -> bytes:
         else:
             del out[at + 1 :]
     return bytes(out)
-
-
-def limit_memory() -> None:
-    """Let this process ask for at most a gigabyte more than it has."""
-    with open("/proc/self/statm") as f:
-        now = int(f.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + EXTRA_BYTES, now + EXTRA_BYTES))
-
-
-class CallTooLong(BaseException):
-    """A call of a mutated program ran into the time limit: a loop without end, which an interrupt could stop."""
-
-
-def run_mutated(
-    seeds: range,
-    mutated: Callable[[np.random.Generator], tuple[bytes, object]],
-    load: Callable[[bytes, object], Callable[[], object]],
-    call_seconds: float,
-    expected: tuple[type[Exception], ...] = EXPECTED,
-) -> dict[str, int]:
-    """Mutate, load and call a file for each seed, and count how they ended.
-
-    Parameters
-    ----------
-    mutated : callable
-        From random numbers to bytes, and what goes with them to `load`.
-    load : callable
-        Returns the call, or raises.
-    call_seconds : float
-        The limit of a load and call.
-    expected : tuple of classes
-        Errors that a bad file may give; a seed with another one raises.
-    """
-    result = {"rejected": 0, "failed": 0, "ran": 0, "stopped": 0}
-
-    def stop(*_: object) -> None:
-        raise CallTooLong
-
-    signal.signal(signal.SIGALRM, stop)
-    limit_memory()
-    for seed in seeds:
-        bad, more = mutated(np.random.default_rng(seed))
-        stage = "rejected"
-        print(seed, file=sys.stderr, flush=True)
-        signal.setitimer(signal.ITIMER_REAL, call_seconds)
-        try:
-            call = load(bad, more)
-            stage = "failed"
-            call()
-            stage = "ran"
-        except expected as e:
-            assert str(e), f"seed {seed}"
-        except CallTooLong:
-            stage = "stopped"
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        result[stage] += 1
-    return result

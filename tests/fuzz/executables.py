@@ -1,16 +1,8 @@
-"""Mutates executable files, blindly and field by field, and runs what still loads: ``-m tests.fuzz.executables N``."""
+"""The fields of executable files."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Any
-
-import numpy as np
-
-import weft
-from tests.fuzz.binary import SHAPE, SMALL_TEXT, TENSOR, TEXT, Field, Fields, damage, mutate_fields, run_mutated
-from tests.fuzz.programs import bases
+from tests.fuzz.binary import SHAPE, SMALL_TEXT, TENSOR, TEXT, Field, Fields
 
 
 def fields(data: bytes) -> list[Field]:
@@ -45,23 +37,3 @@ def fields(data: bytes) -> list[Field]:
     file.counted(lambda: file.number("offset", "q"))
     file.counted(lambda: file.number("word", "q"))
     return file.found
-
-
-def run(first: int, count: int) -> dict[str, int]:
-    """Mutate, load and call `count` files; a seed whose error is not of the expected classes raises."""
-    programs = [(base, fields(base.data)) for base in bases()]
-
-    def mutated(rng: np.random.Generator) -> tuple[bytes, Any]:
-        base, table = programs[int(rng.integers(len(programs)))]
-        return mutate_fields(base.data, table, rng) if rng.integers(4) else damage(base.data, rng), base
-
-    def load(bad: bytes, base: Any) -> Any:
-        _, imports, args = base
-        executable = weft.runtime.VMExecutable.from_bytes(bad, imports)
-        return lambda: weft.relax.VirtualMachine(executable, weft.cpu())["main"](*args)
-
-    return run_mutated(range(first, first + count), mutated, load, call_seconds=2.0)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(int(sys.argv[2]) if len(sys.argv) > 2 else 0, int(sys.argv[1]))))

@@ -1,7 +1,7 @@
-"""Random ONNX graphs with symbolic shapes, made so that every node is valid.
+"""Random typed ONNX graphs with symbolic shapes, made so that every node is valid.
 
-A graph is a list of steps; each step appends nodes and one new value. Dropping steps from the end leaves a valid graph,
-which is how a failure is made small.
+Values are tensors of float32 or int64 whose dimensions are numbers, ``n`` or ``m``. Outputs may be several, may be
+views of one value and may be inputs. Weights, branches and shapes that the graph computes all occur.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Erf", "HardSwish", "LeakyRelu", "Softplus", "Elu", "Identity", "Sin")
+INTEGER_UNARY = ("Neg", "Abs", "Identity", "Sign")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")
+INTEGER = {"unary", "binary", "broadcast", "transpose", "concat", "slice", "gather", "unsqueeze", "pad", "where",
+           "roundtrip", "split", "expand", "branch", "merge"}  # fmt: skip
+"""Makers that take integers; for others a value becomes a float first."""
 MAX_ELEMENTS = 6000
 SIZES = ({"n": 2, "m": 5}, {"n": 1, "m": 1}, {"n": 3, "m": 17})
+TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
 class Value(NamedTuple):
@@ -24,6 +29,7 @@ class Value(NamedTuple):
 
     name: str
     shape: tuple[int | str, ...]
+    dtype: str = "float32"
 
 
 class Graph:
@@ -33,12 +39,18 @@ class Graph:
         self.rng = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
-        shapes = [("n", "m"), ("n", 6), ("n", 4, "m"), (3, "m", 8), ("n", 3, "m", 4), ("m",)]
-        self.inputs = [Value(f"x{i}", shapes[int(self.rng.integers(len(shapes)))]) for i in range(2)]
+        self.known: dict[str, Value] = {}
+        shapes = [("n", "m"), ("n", 6), ("n", 4, "m"), (3, "m", 8), ("n", 3, "m", 4), ("m",), ("n", 1), (1, "m"), ()]
+        self.flag = Value("flag", (), "bool")
+        self.inputs = [Value(f"x{i}", shapes[int(self.rng.integers(5 if i < 2 else len(shapes)))]) for i in range(3)]
+        self.inputs.append(Value("k", shapes[int(self.rng.integers(len(shapes)))], "int64"))
         self.values = list(self.inputs)
-        makers = [getattr(self, name) for name in sorted(dir(Graph)) if name.startswith("make_")]
+        makers = [name.removeprefix("make_") for name in sorted(dir(Graph)) if name.startswith("make_")]
         while len(self.values) < steps + len(self.inputs):
-            result = makers[int(self.rng.integers(len(makers)))](self.pick())
+            maker, value = self.one_of(makers), self.pick()
+            if value.dtype != "float32" and maker not in INTEGER:
+                value = self.node("Cast", [value.name], value.shape, to=TensorProto.FLOAT)
+            result = getattr(self, "make_" + maker)(value)
             if result is not None and self.elements(result) <= MAX_ELEMENTS:
                 self.values.append(result)
 
@@ -48,8 +60,12 @@ class Graph:
 
     def pick(self) -> Value:
         """A value, rather a late one."""
-        back = min(int(self.rng.exponential(1.5)), len(self.values) - 1)
+        back = min(int(self.rng.exponential(3.0)), len(self.values) - 1)
         return self.values[-1 - back]
+
+    def like(self, v: Value) -> Value:
+        """A value of the same type, perhaps the same."""
+        return self.one_of([o for o in self.values if o[1:] == v[1:]] or [v])
 
     def axis(self, value: Value) -> int:
         return int(self.rng.integers(len(value.shape)))
@@ -62,17 +78,90 @@ class Graph:
         self.weights.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def node(self, op: str, inputs: list[str], shape: tuple[int | str, ...], **attributes: Any) -> Value:
-        name = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], name=f"/{op}_{len(self.nodes)}", **attributes))
-        return Value(name, tuple(shape))
+    def node(
+        self, op: str, inputs: list[str], shape: Any, dtype: str = "float32", outputs: int = 1, **attributes: Any
+    ) -> Value:
+        """Append a node; its first output. All outputs have one type."""
+        names = [f"t{len(self.nodes)}" + f"_{i}" * (i > 0) for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, inputs, names, name=f"/{op}_{len(self.nodes)}", **attributes))
+        self.known.update({name: Value(name, tuple(shape), dtype) for name in names})
+        return self.known[names[0]]
 
     def make_unary(self, v: Value) -> Value:
-        return self.node(self.one_of(UNARY), [v.name], v.shape)
+        return self.node(self.one_of(UNARY if v.dtype == "float32" else INTEGER_UNARY), [v.name], v.shape, v.dtype)
 
     def make_binary(self, v: Value) -> Value:
-        same = [o for o in self.values if o.shape == v.shape]
-        return self.node(self.one_of(BINARY), [v.name, self.one_of(same).name], v.shape)
+        return self.node(self.one_of(BINARY), [v.name, self.like(v).name], v.shape, v.dtype)
+
+    def make_broadcast(self, v: Value) -> Value:
+        """A binary operation of values whose shapes differ in rank or in ones."""
+        fitting = [(o, shape) for o in self.values if o.dtype == v.dtype and (shape := broadcast(v.shape, o.shape))]
+        if not fitting:
+            return self.make_binary(v)
+        other, shape = self.one_of(fitting)
+        names = [v.name, other.name] if self.rng.random() < 0.5 else [other.name, v.name]
+        return self.node(self.one_of(BINARY), names, shape, v.dtype)
+
+    def make_expand(self, v: Value) -> Value | None:
+        """Broadcast to the shape of another value, which the graph computes."""
+        fitting = [o for o in self.values if broadcast(v.shape, o.shape) == o.shape]
+        if not fitting:
+            return None
+        other = self.one_of(fitting)
+        shape = self.node("Shape", [other.name], (len(other.shape),), "int64")
+        return self.node("Expand", [v.name, shape.name], other.shape, v.dtype)
+
+    def make_roundtrip(self, v: Value) -> Value:
+        """Flatten, and give the old shape back: views of one tensor."""
+        whole = self.node("Shape", [v.name], (len(v.shape),), "int64")
+        row = self.node("Reshape", [v.name, self.weight(np.array([-1], np.int64))], ("?",), v.dtype)
+        if self.rng.random() < 0.5:
+            row = self.node("Neg", [row.name], ("?",), v.dtype)
+        return self.node("Reshape", [row.name, whole.name], v.shape, v.dtype)
+
+    def make_merge(self, v: Value) -> Value | None:
+        """Make one dimension of two neighbours that are numbers."""
+        pairs = [i for i, d in enumerate(v.shape[1:]) if isinstance(d, int) and isinstance(v.shape[i], int)]
+        if not pairs or sum(isinstance(d, str) for d in v.shape) > 1:
+            return None
+        at = self.one_of(pairs)
+        shape = (*v.shape[:at], v.shape[at] * v.shape[at + 1], *v.shape[at + 2 :])  # type: ignore[operator]
+        target = self.weight(np.array([-1 if isinstance(d, str) else d for d in shape], np.int64))
+        return self.node("Reshape", [v.name, target], shape, v.dtype)
+
+    def make_split(self, v: Value) -> Value | None:
+        """Halves; the second is a value as well."""
+        even = [i for i, d in enumerate(v.shape) if isinstance(d, int) and d % 2 == 0 and d]
+        if not even:
+            return None
+        axis = self.one_of(even)
+        shape = tuple(d // 2 if i == axis else d for i, d in enumerate(v.shape))  # type: ignore[operator]
+        half = self.weight(np.array([shape[axis], shape[axis]], np.int64))
+        first = self.node("Split", [v.name, half], shape, v.dtype, outputs=2, axis=axis)
+        self.values.append(self.known[first.name + "_1"])
+        return first
+
+    def make_branch(self, v: Value) -> Value:
+        """One of two computations, by a flag or by the size of a dimension."""
+        condition, other = self.flag.name, self.like(v)
+        if v.shape and self.rng.random() < 0.5:
+            size = self.node("Size", [v.name], (), "int64")
+            condition = self.node("Greater", [size.name, self.weight(np.array(20, np.int64))], (), "bool").name
+        mark = f"b{len(self.nodes)}"
+        branches = []
+        for which, op in enumerate((self.one_of(BINARY), self.one_of(("Identity", "Neg", "Abs")))):
+            inputs = [v.name, other.name] if op in BINARY else [v.name]
+            ends = [helper.make_node(op, inputs, [f"{mark}_{which}"])]
+            if self.rng.random() < 0.3:
+                ends.append(helper.make_node("Neg", [f"{mark}_{which}"], [f"{mark}_{which}_neg"]))
+            out = helper.make_tensor_value_info(ends[-1].output[0], TYPES[v.dtype], v.shape)
+            branches.append(helper.make_graph(ends, f"{mark}_{which}", [], [out]))
+        return self.node("If", [condition], v.shape, v.dtype, then_branch=branches[0], else_branch=branches[1])
+
+    def make_cast(self, v: Value) -> Value:
+        """Integers of a float: those of its sign, which rounding changes seldom."""
+        sign = self.node("Sign", [v.name], v.shape)
+        return self.node("Cast", [sign.name], v.shape, "int64", to=TensorProto.INT64)
 
     def make_binary_constant(self, v: Value) -> Value:
         last = v.shape[-1] if v.shape and isinstance(v.shape[-1], int) and self.rng.random() < 0.7 else 1
@@ -84,7 +173,7 @@ class Graph:
         if not v.shape:
             return None
         perm = [int(p) for p in self.rng.permutation(len(v.shape))]
-        return self.node("Transpose", [v.name], tuple(v.shape[p] for p in perm), perm=perm)
+        return self.node("Transpose", [v.name], tuple(v.shape[p] for p in perm), v.dtype, perm=perm)
 
     def make_reduce(self, v: Value) -> Value | None:
         if not v.shape:
@@ -123,8 +212,7 @@ class Graph:
         axis = self.one_of(fixed)
         shape = list(v.shape)
         shape[axis] *= 2
-        other = self.one_of([o for o in self.values if o.shape == v.shape])
-        return self.node("Concat", [v.name, other.name], tuple(shape), axis=axis)
+        return self.node("Concat", [v.name, self.like(v).name], tuple(shape), v.dtype, axis=axis)
 
     def make_slice(self, v: Value) -> Value | None:
         fixed = [i for i, d in enumerate(v.shape) if isinstance(d, int) and d > 1]
@@ -136,7 +224,7 @@ class Graph:
         bounds = [self.weight(np.array([x], np.int64)) for x in (start, size, axis, step)]
         shape = list(v.shape)
         shape[axis] = len(range(start, size, step))
-        return self.node("Slice", [v.name, *bounds], tuple(shape))
+        return self.node("Slice", [v.name, *bounds], tuple(shape), v.dtype)
 
     def make_gather(self, v: Value) -> Value | None:
         fixed = [i for i, d in enumerate(v.shape) if isinstance(d, int)]
@@ -145,14 +233,14 @@ class Graph:
         axis = self.one_of(fixed)
         indices = self.rng.integers(-v.shape[axis], v.shape[axis], 3)
         shape = (*v.shape[:axis], 3, *v.shape[axis + 1 :])
-        return self.node("Gather", [v.name, self.weight(indices.astype(np.int64))], shape, axis=axis)
+        return self.node("Gather", [v.name, self.weight(indices.astype(np.int64))], shape, v.dtype, axis=axis)
 
     def make_unsqueeze(self, v: Value) -> Value | None:
         if len(v.shape) >= 5:
             return None
         axis = int(self.rng.integers(len(v.shape) + 1))
         shape = (*v.shape[:axis], 1, *v.shape[axis:])
-        return self.node("Unsqueeze", [v.name, self.weight(np.array([axis], np.int64))], shape)
+        return self.node("Unsqueeze", [v.name, self.weight(np.array([axis], np.int64))], shape, v.dtype)
 
     def make_pad(self, v: Value) -> Value | None:
         fixed = [i for i, d in enumerate(v.shape) if isinstance(d, int)]
@@ -161,18 +249,18 @@ class Graph:
         axis, pads, shape = self.one_of(fixed), np.zeros(2 * len(v.shape), np.int64), list(v.shape)
         pads[axis], pads[len(v.shape) + axis] = self.rng.integers(0, 3, 2)
         shape[axis] += int(pads.sum())
-        return self.node("Pad", [v.name, self.weight(pads)], tuple(shape))
+        return self.node("Pad", [v.name, self.weight(pads)], tuple(shape), v.dtype)
 
     def make_reshape_from_shape(self, v: Value) -> Value | None:
         """Split the last dimension in two, by a shape that the graph computes."""
         if not v.shape or not isinstance(v.shape[-1], int) or v.shape[-1] % 2 or len(v.shape) > 4:
             return None
         rank = len(v.shape)
-        whole = self.node("Shape", [v.name], (rank,))
+        whole = self.node("Shape", [v.name], (rank,), "int64")
         ends = [self.weight(np.array([x], np.int64)) for x in (0, rank - 1)]
-        head = self.node("Slice", [whole.name, *ends], (rank - 1,))
+        head = self.node("Slice", [whole.name, *ends], (rank - 1,), "int64")
         tail = self.weight(np.array([2, -1], np.int64))
-        target = self.node("Concat", [head.name, tail], (rank + 1,), axis=0)
+        target = self.node("Concat", [head.name, tail], (rank + 1,), "int64", axis=0)
         return self.node("Reshape", [v.name, target.name], (*v.shape[:-1], 2, v.shape[-1] // 2))
 
     def make_layer_norm(self, v: Value) -> Value | None:
@@ -188,32 +276,50 @@ class Graph:
 
     def make_where(self, v: Value) -> Value:
         """The larger of two values, by comparison; equal up to rounding whichever is taken."""
-        other = self.one_of([o for o in self.values if o.shape == v.shape])
-        larger = self.node("Greater", [v.name, other.name], v.shape)
-        return self.node("Where", [larger.name, v.name, other.name], v.shape)
+        other = self.like(v)
+        larger = self.node("Greater", [v.name, other.name], v.shape, "bool")
+        return self.node("Where", [larger.name, v.name, other.name], v.shape, v.dtype)
 
-    def model(self, steps: int | None = None) -> onnx.ModelProto:
-        """The graph, or its first `steps` steps; the outputs are its last values."""
-        kept = self.values if steps is None else self.values[: len(self.inputs) + steps]
-        last = kept[-2:] if len(kept) > len(self.inputs) + 1 else kept[-1:]
-        outputs = [v for v in last if v not in self.inputs]
-        needed = _needed(self.nodes, {v.name for v in outputs})
-        used = {name for node in needed for name in node.input}
-        inputs = [
-            helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in self.inputs if v.name in used
-        ]
-        results = [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in outputs]
-        graph = helper.make_graph(needed, "fuzz", inputs, results, [w for w in self.weights if w.name in used])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    def model(self) -> onnx.ModelProto:
+        """The graph; its outputs are some of its values, rather late ones, at times an input or one value twice."""
+        made = self.values[len(self.inputs) :]
+        outputs = {v.name: v for v in [made[-1], *(self.pick() for _ in range(int(self.rng.integers(4))))]}
+        results = []
+        for v in outputs.values():  # an output of its own name, so that inputs and views may be given back
+            plain = v in made and self.rng.random() < 0.7
+            results.append(v if plain else self.node("Identity", [v.name], v.shape, v.dtype))
+        return model_of(self.nodes, [*self.inputs, self.flag], results, self.weights)
 
 
-def _needed(nodes: list[onnx.NodeProto], names: set[str]) -> list[onnx.NodeProto]:
-    names, kept = set(names), []
+def broadcast(a: Any, b: Any) -> tuple[int | str, ...]:
+    """The shape of two shapes together, empty where they do not fit or are equal."""
+    if a == b:
+        return ()
+    width = max(len(a), len(b))
+    pairs = list(zip((1,) * (width - len(a)) + a, (1,) * (width - len(b)) + b, strict=True))
+    fits = all(x == y or 1 in (x, y) for x, y in pairs)
+    return tuple(y if x == 1 else x for x, y in pairs) if fits else ()
+
+
+def reads(node: onnx.NodeProto) -> set[str]:
+    """Names that a node takes, those of its branches included."""
+    inner = [reads(n) for a in node.attribute if a.HasField("g") for n in a.g.node]
+    return set(node.input).union(*inner)
+
+
+def model_of(nodes: list[onnx.NodeProto], inputs: Any, results: Any, weights: Any) -> onnx.ModelProto:
+    """A model of what the results need."""
+    names, kept = {v.name for v in results}, []
     for node in reversed(nodes):
         if names & set(node.output):
-            names |= set(node.input)
+            names |= reads(node)
             kept.append(node)
-    return kept[::-1]
+    infos = [
+        [helper.make_tensor_value_info(v.name, TYPES[v.dtype], v.shape) for v in values]
+        for values in ([v for v in inputs if v.name in names], results)
+    ]
+    graph = helper.make_graph(kept[::-1], "fuzz", *infos, [w for w in weights if w.name in names])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def feeds(model: onnx.ModelProto, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:
@@ -221,6 +327,11 @@ def feeds(model: onnx.ModelProto, sizes: dict[str, int], seed: int) -> dict[str,
     rng = np.random.default_rng(seed)
     values = {}
     for info in model.graph.input:
-        dims = [d.dim_value if d.HasField("dim_value") else sizes[d.dim_param] for d in info.type.tensor_type.shape.dim]
-        values[info.name] = rng.standard_normal(dims).astype(np.float32)
+        ty = info.type.tensor_type
+        dims = [d.dim_value if d.HasField("dim_value") else sizes[d.dim_param] for d in ty.shape.dim]
+        if ty.elem_type == TensorProto.FLOAT:
+            values[info.name] = rng.standard_normal(dims).astype(np.float32)
+        else:
+            low, high, dtype = (-3, 4, np.int64) if ty.elem_type == TensorProto.INT64 else (0, 2, np.bool_)
+            values[info.name] = rng.integers(low, high, dims).astype(dtype)
     return values

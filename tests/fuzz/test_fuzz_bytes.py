@@ -1,4 +1,4 @@
-"""Damaged models and executables: an error of ours or something that loads, never anything else."""
+"""Damaged models, executables, cache entries and tuning files: an error of ours, a miss, or something that loads."""
 
 from __future__ import annotations
 

@@ -1,24 +1,16 @@
-"""Mutated executables neither crash nor hang the process that loads and calls them."""
+"""The tables of fields describe the files, and the programs that are mutated run."""
 
 from __future__ import annotations
-
-import json
-import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import weft
-from tests.fuzz import budget, relay_executables
+from tests.fuzz import relay_executables
 from tests.fuzz.binary import mutate_fields
 from tests.fuzz.executables import fields
 from tests.fuzz.programs import bases
 from tests.runtime.programs import add_twice
-
-CHUNK = 2000
 
 
 @pytest.mark.parametrize("place", range(len(bases())))
@@ -26,23 +18,6 @@ def test_programs_run_unchanged(place):
     base = bases()[place]
     executable = weft.runtime.VMExecutable.from_bytes(base.data, base.imports)
     assert weft.relax.VirtualMachine(executable, weft.cpu())["main"](*base.args) is not None
-
-
-@pytest.mark.parametrize("module", ["executables", "relay_executables"])
-def test_mutated_files(module):
-    for chunk in budget.seeds(0.5):
-        command = [sys.executable, "-m", f"tests.fuzz.{module}", str(CHUNK), str(chunk * CHUNK)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        except subprocess.TimeoutExpired as e:
-            raise AssertionError(f"hangs at seed {(e.stderr or b'').split()[-1:]}") from e
-        ended = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit {done.returncode}"
-        assert done.returncode == 0, f"{ended}: {done.stderr[-2000:]}"
-        counts = json.loads(done.stdout)
-        assert sum(counts.values()) == CHUNK
-        assert counts["rejected"] and counts["failed"] and counts["ran"], counts
-        if "FUZZ_SECONDS" not in os.environ:
-            return
 
 
 def test_fields_cover_the_files():

@@ -18,7 +18,7 @@ def test_model_runs_without_python(tmp_path):
     assert out.returncode == 0, out.stdout + out.stderr
     lines = out.stdout.splitlines()
     assert lines[0] == "3 x 4 sum 264"
-    assert lines[1].startswith("TypeError: main: argument 'x'")
+    assert lines[1].startswith("InvalidArgument: main: argument 'x'")
     assert "expected dtype float32, found int8" in lines[1]
     bad = subprocess.run([str(program), str(tmp_path / "none.so")], capture_output=True, text=True)
     assert bad.returncode == 1

@@ -32,4 +32,4 @@ def test_built_models_run_without_python(program, tmp_path, executor):
     lines = out.stdout.splitlines()
     total = (np.arange(6, dtype=np.float32).reshape(2, 3) @ weight.T + 1).sum()
     assert lines[0] == f"2 x 4 sum {total:g}"
-    assert lines[1] == "ValueError: set_input 'x': expected float32[2, 3], found float32[3, 3]"
+    assert lines[1] == "InvalidArgument: set_input 'x': expected float32[2, 3], found float32[3, 3]"

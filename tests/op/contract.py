@@ -38,6 +38,7 @@ from weft.ir import (
 )
 from weft.op import get_op_def, list_ops, make_call
 from weft.relax.te_bridge import undefined_vars
+from weft.runtime import tensor
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
 
@@ -293,13 +294,13 @@ def run(name: str, case: Case, program: Program, sizes: dict[str, int]) -> None:
         assert constant_shape(ty, known) == e.shape, f"infer says {constant_shape(ty, known)}, the reference {e.shape}"
         assert ty.ndim == e.ndim
         assert ty.dtype == e.dtype.name, f"infer says {ty.dtype}, the reference {e.dtype}"
-    found = [np.full(e.shape, 77).astype(e.dtype) for e in expected]
-    inputs = [a for v in case.inputs for a in arrays_of(v)]
+    found = [tensor(np.full(e.shape, 77).astype(e.dtype)) for e in expected]
+    inputs = [tensor(a) for v in case.inputs for a in arrays_of(v)]
     scalars = [int(substitute(v, known)) for v in program.scalars]  # type: ignore[arg-type]
     program.kernel(*inputs, *found, *scalars)
     definition = get_op_def(name)
     for f, e in zip(found, expected, strict=True):
-        compare(f, e, case.rtol or definition.rtol, case.atol)
+        compare(f.numpy(), e, case.rtol or definition.rtol, case.atol)
 
 
 def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> None:

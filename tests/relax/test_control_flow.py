@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -15,12 +19,12 @@ N = 'R.Tensor(("n",), "float32")'
 BOOL, INT = 'R.Tensor((), "bool")', 'R.Tensor((), "int64")'
 
 
-def run(source, *args, devices=None, name="main"):
+def run(source, *args, devices=None, name="main", exec_mode="bytecode"):
     mod = from_source(HEAD + source)
     check_well_formed(mod)
     again = from_source(mod.script(show_meta=True))
     check_well_formed(again)
-    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), devices or weft.cpu())
+    vm = relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
     return plain(vm[name](*args))
 
 
@@ -56,9 +60,70 @@ MUTUAL = f"""
 """
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 40])
-def test_mutual_recursion(n):
-    assert bool(run(MUTUAL, np.array(n))) is (n % 2 == 0)
+MODES = pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+
+
+@MODES
+@pytest.mark.parametrize("n", [0, 1, 40, 30_001])
+def test_mutual_recursion(n, exec_mode):
+    assert bool(run(MUTUAL, np.array(n), exec_mode=exec_mode)) is (n % 2 == 0)
+
+
+FUNCTIONS_AS_STATE = f"""
+    @R.function
+    def main(x: {INT}) -> {INT}:
+        r = Module.ping(x, Module.pong)
+        return r
+
+    @R.function(private=True)
+    def ping(x: {INT}, f: R.Callable(({INT},), {INT}, True)) -> {INT}:
+        z = R.equal(x, R.const(0, "int64"))
+        if z:
+            r = R.const(5, "int64")
+        else:
+            y = R.subtract(x, R.const(1, "int64"))
+            r = f(y)
+        return r
+
+    @R.function(private=True)
+    def pong(x: {INT}) -> {INT}:
+        r = Module.ping(x, Module.pong)
+        return r
+"""
+
+
+@MODES
+def test_tail_calls_of_functions_that_are_passed(exec_mode):
+    assert run(FUNCTIONS_AS_STATE, np.array(30_001), exec_mode=exec_mode) == 5
+
+
+SUM = f"""
+    @R.function
+    def main(x: {INT}) -> {INT}:
+        z = R.equal(x, R.const(0, "int64"))
+        if z:
+            r = x
+        else:
+            y = R.subtract(x, R.const(1, "int64"))
+            s = Module.main(y)
+            r = R.add(s, x)
+        return r
+"""
+
+
+@MODES
+def test_recursion_that_is_no_tail_call_has_a_depth(exec_mode):
+    """In a process of its own, which a stack that overflows would take down."""
+    code = (
+        "import numpy as np\n"
+        "from tests.relax.test_control_flow import SUM, run\n"
+        f"assert run(SUM, np.array(900), exec_mode={exec_mode!r}) == 900 * 901 // 2\n"
+        f"try:\n    run(SUM, np.array(1_000_000), exec_mode={exec_mode!r})\n"
+        "except RecursionError as e:\n    print(e)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert out.stdout.strip() == "main: more than 1000 nested calls of VM functions", out.stderr
 
 
 def test_groups_of_recursive_functions():

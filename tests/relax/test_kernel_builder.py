@@ -74,9 +74,10 @@ def test_this_process_works_too(two_processes):
 
 
 @pytest.mark.parametrize("program", ["import sys; sys.exit(3)", "print('not a reply')", "raise SystemExit"])
-def test_a_process_that_ends_leaves_its_kernels_to_this_one(two_processes, monkeypatch, program):
+def test_a_process_that_ends_leaves_its_kernels_to_this_one(two_processes, monkeypatch, tmp_path, program):
     waiting_for_it(monkeypatch)
-    monkeypatch.setattr(kernel_builder, "_PROGRAM", program)
+    (tmp_path / "program.py").write_text(program)
+    monkeypatch.setattr(kernel_builder, "_PROGRAM", str(tmp_path / "program.py"))
     todo = jobs(9)
     made, by_this_process = compiled(todo)
     assert made == {job.name: here(job) for job in todo}

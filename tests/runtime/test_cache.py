@@ -140,3 +140,89 @@ def test_default_cache_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("WEFT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert cache.directory() == tmp_path / "x" / "weft"
+
+
+def refused(store, match):
+    store._warned = False
+    with pytest.warns(UserWarning, match=match):
+        assert store.get("k") is None
+    store._warned = False
+    with pytest.warns(UserWarning, match=match):
+        assert store.put("k", b"other") is False
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_what_others_may_write_is_not_used(store, mode):
+    store.put("k", b"v")
+    (file,) = files(store)
+    for path in (store.path, file.parent):
+        path.chmod(mode)
+        refused(store, f"others may write {path} .*chmod")
+        path.chmod(0o700)
+    file.chmod(0o666)
+    with pytest.warns(UserWarning, match="others may write"):
+        assert Cache(store.path).get("k") is None
+    file.chmod(0o600)
+    assert store.get("k") == b"v"
+
+
+def test_what_belongs_to_another_user_is_not_used(store, monkeypatch):
+    store.put("k", b"v")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    refused(store, "belongs to user .* runs as user 12345.*WEFT_CACHE_DIR")
+
+
+def test_everything_is_made_for_this_user_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        store = Cache(tmp_path / "new")
+        store.put("k", b"v")
+    finally:
+        os.umask(before)
+    for path in (store.path, *store.path.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_links_are_not_followed(store, tmp_path):
+    store.put("k", b"v")
+    (file,) = files(store)
+    elsewhere = tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert store.get("k") is None and not file.is_symlink() and elsewhere.exists()
+    store.put("k", b"v")
+    folder = tmp_path / "folder"
+    file.parent.rename(folder)
+    file.parent.symlink_to(folder)
+    assert store.get("k") is None
+    with pytest.warns(UserWarning, match="cannot be written"):
+        assert store.put("k", b"other") is False
+    assert store.clear() == 0 and (folder / file.name).exists()
+
+
+def test_an_entry_under_another_name_is_no_hit(store):
+    store.put("a", b"of a")
+    (of_a,) = files(store)
+    store.put("b", b"of b")
+    of_b = store._file("b")
+    of_b.write_bytes(of_a.read_bytes())
+    assert store.get("b") is None and not of_b.exists()
+    assert store.get("a") == b"of a" and store.damaged == 1
+
+
+@pytest.mark.parametrize("put_there", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_what_is_no_file_is_a_miss(store, put_there):
+    store.put("k", b"v")
+    (file,) = files(store)
+    file.unlink()
+    put_there(file)
+    assert store.get("k") is None
+
+
+def test_only_entries_are_cleared(store):
+    store.put("k", b"v")
+    for name in ("ab/notes.txt", "abc/0123", "xy/" + "0" * 38):
+        (store.path / name).parent.mkdir(exist_ok=True)
+        (store.path / name).write_text("mine")
+    assert store.clear() == 1
+    assert len(files(store)) == 3

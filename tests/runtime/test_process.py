@@ -1,112 +1,103 @@
-"""The process around the machine: memory over many calls, forks, and Python threads beside native code."""
+"""Processes of Weft's own: nothing that lies where they are started is run, and they end with who started them."""
+
+from __future__ import annotations
 
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-import tvm_ffi
 
-from tests.runtime.programs import HERE, Assembler, add_twice, include_flags, r
-from weft import runtime
+from tests.conftest import ROOT
+from tests.frontend.models import model_of
 
-_statistics = tvm_ffi.get_global_func("weft.pool_statistics")
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-
-
-def resident_bytes():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
-def live_bytes():
-    return int(_statistics()[0])
-
-
-@linux
-def test_memory_does_not_grow_over_calls_at_changing_shapes():
-    machine = runtime.VirtualMachine(add_twice(3))
-    main = machine["main"]
-    inputs = [runtime.tensor(np.ones((rows, 4), np.float32)) for rows in (1, 3, 17, 200, 1000, 30_000)]
-
-    def calls(n):
-        for i in range(n):
-            main(inputs[i % 6] if i % 60 > 5 else inputs[i % 5])
-
-    calls(1000)
-    before, live = resident_bytes(), live_bytes()
-    calls(10_000)
-    assert resident_bytes() - before < 2 << 20
-    assert live_bytes() == live
-
-
-def test_memory_of_a_result_is_given_back_after_the_call():
-    machine = runtime.VirtualMachine(add_twice(3))
-    x = runtime.tensor(np.ones((50_000, 4), np.float32))
-    machine["main"](x)
-    before = live_bytes()
-    result = machine["main"](x)
-    held = live_bytes() - before
-    assert x.nbytes <= held < 2 * x.nbytes  # the result, and no tensor of the way to it
-    del result
-    assert live_bytes() == before
-
-
-def test_errors_give_memory_back():
-    machine = runtime.VirtualMachine(add_twice(2))
-    wrong = runtime.tensor(np.ones((50_000, 5), np.float32))
-    before = live_bytes()
-    for _ in range(20):
-        with pytest.raises(ValueError, match="dimension 1"):
-            machine["main"](wrong)
-    assert live_bytes() == before
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_both_sides_of_a_fork_go_on():
-    machine = runtime.VirtualMachine(add_twice(2))
-    rows = 100_000  # large enough for the thread pool
-
-    def right(value):
-        x = np.full((rows, 4), value, np.float32)
-        return bool((machine["main"](x).numpy() == 4 * value).all())
-
-    runtime.set_num_threads(3)
+SHADOWS = ("base64.py", "json.py", "runpy.py", "select.py", "numpy.py", "llvmlite.py", "sitecustomize.py",
+           "weft/__init__.py")  # fmt: skip
+WORKERS = """
+import sys, numpy as np, weft
+session = weft.Session("m.onnx")
+assert "weft.relax.vm_build" not in sys.modules, "it was compiled here"
+x = np.ones((2, 64), "float32")
+np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ np.ones((64, 64)) + 41, rtol=1e-5)
+from weft.tune import Process, WorkerError
+for program in ("weft.tune.worker", "weft.relax.kernel_builder"):
+    process = Process(program=program)
     try:
-        assert right(1)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(30)
-            os._exit(0 if right(2) and right(3) else 1)
-        assert right(4)
-        end = time.monotonic() + 40
-        while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
-            assert time.monotonic() < end, "the forked process hangs"
-            time.sleep(0.01)
-        assert done[1] == 0
-        assert right(5)
-    finally:
-        runtime.set_num_threads(0)
+        process.ask({"do": "compile"}, 60)
+    except WorkerError as e:
+        print(program, type(e).__name__, e.what)
+    process.stop()
+try:
+    weft.target.Target("llvm -mcpu=nosuchmodel")
+except weft.error.InvalidArgument as e:
+    print(e.what)
+"""
 
 
-def test_python_runs_beside_native_code(tmp_path):
-    source, library = HERE / "wait_kernel.c", tmp_path / "wait.so"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library), *include_flags()], check=True)
-    a = Assembler()
-    a.begin("main", ["x"], 2)
-    a.call(1, "wait", r(0))
-    a.ret(1)
-    a.end()
-    machine = runtime.VirtualMachine(a.build(runtime.load_module(library)))
-    flag = runtime.tensor(np.zeros(1, np.float32))
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(machine["main"](flag)))
-    thread.start()
-    time.sleep(0.05)
-    flag.numpy()[0] = 1  # needs the interpreter, which the waiting call must have let go
-    thread.join()
-    assert seen == [True]
+def write_model(folder: Path) -> None:
+    """Enough operators for processes of the process that compiles."""
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["h0"])]
+    nodes += [onnx.helper.make_node("Add", [f"h{i}", "one"], [f"h{i + 1}"]) for i in range(40)]
+    nodes += [onnx.helper.make_node("Add", ["h40", "one"], ["y"])]
+    weights = {"w": np.ones((64, 64), np.float32), "one": np.ones(1, np.float32)}
+    model = model_of(nodes, {"x": np.ones((2, 64), np.float32)}, ["y"], weights=weights, dims={"x": ["n", 64]})
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+
+
+def environment(cache: Path) -> dict[str, str]:
+    own = {"WEFT_CACHE_DIR": str(cache), "WEFT_MODEL_CACHE": "1", "WEFT_COMPILE_PROCESSES": "2"}
+    return {**os.environ, **own, "PYTHONPATH": str(ROOT)}
+
+
+def test_nothing_in_the_current_folder_is_run(tmp_path: Path) -> None:
+    write_model(tmp_path)
+    for name in SHADOWS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\nraise SystemExit(9)\n")
+    program = tmp_path / "elsewhere" / "program.py"
+    program.parent.mkdir()
+    program.write_text(WORKERS)
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, env=environment(tmp_path / "cache"), text=True,
+                          capture_output=True, timeout=120, check=False)  # fmt: skip
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("WorkerError TypeError") == 2, done.stdout
+    assert "nosuchmodel" in done.stdout
+
+
+def members(session: int) -> list[int]:
+    """Processes of a session that live."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.6, 1.2, 2.0, 3.0])
+def test_processes_end_quietly_when_their_parent_is_killed(tmp_path: Path, seconds: float) -> None:
+    write_model(tmp_path)
+    (tmp_path / "program.py").write_text("import weft, time; weft.Session('m.onnx'); time.sleep(60)")
+    with (tmp_path / "said").open("wb") as said:
+        parent = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, env=environment(tmp_path / "cache"),
+                                  stdout=said, stderr=said, start_new_session=True)  # fmt: skip
+    time.sleep(seconds)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    end = time.monotonic() + 10
+    while members(parent.pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    left = members(parent.pid)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == [], "processes outlived their parent"
+    assert (tmp_path / "said").read_bytes() == b""

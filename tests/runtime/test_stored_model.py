@@ -116,3 +116,25 @@ def test_modules_that_are_no_machine_code_are_not_stored(tmp_path):
     inner = executable([1])
     outer = VMExecutable.from_parts([VMFuncInfo(int(FuncKind.PACKED_FUNC), "f")], [], {}, [], [], [inner])
     assert not write_model(tmp_path / "m", outer, None)
+
+
+def test_pages_that_changed_places_are_found(tmp_path):
+    """Their sum is the same."""
+    path = tmp_path / "m"
+    write_model(path, executable([np.arange(3 << 20, dtype="float32")]), None)
+    good = path.read_bytes()
+    for a, b, n in ((2 << 20, 5 << 20, 1 << 20), (4 << 20, (4 << 20) + 4096, 4096), (4 << 20, (4 << 20) + 8, 8)):
+        swapped = bytearray(good)
+        swapped[a : a + n], swapped[b : b + n] = good[b : b + n], good[a : a + n]
+        assert sum(swapped) == sum(good) and swapped != good
+        path.write_bytes(swapped)
+        with pytest.raises(ExecutableError, match="damaged"):
+            read_model(path)
+
+
+def test_a_model_of_another_key_is_refused(tmp_path):
+    write_model(tmp_path / "m", executable([1]), None, "this")
+    assert read_model(tmp_path / "m", key="this") is not None
+    for other in ("", "that"):
+        with pytest.raises(ExecutableError, match="damaged"):
+            read_model(tmp_path / "m", key=other)

@@ -145,37 +145,105 @@ def test_read_if_cond():
         f(np.zeros(2, bool))
 
 
-def recursion():
+def recursion(tail=False, closure=False):
+    """Count down; a call whose result is returned at once, over moves, kills and jumps, is a tail call."""
     a = Assembler()
     a.func("down")
-    a.begin("down", ["n"], 3)
+    a.begin("down", ["n"], 5)
     a.call(1, "test.positive", r(0))
-    a.if_(1, 4)
+    a.if_(1, 8 if tail else 6)
     a.call(2, "test.minus", r(0))
-    a.call(0, "down", r(2))
-    a.ret(0)
+    if closure:
+        a.call(4, "vm.builtin.make_closure", a.f("down"))
+        a.call(3, "vm.builtin.invoke_closure", VM, r(4), r(2))
+    else:
+        a.call(4, "vm.builtin.null_value")
+        a.call(3, "down", r(2))
+    if tail:
+        a.call(2, "vm.builtin.null_value")
+        a.call(4, "vm.builtin.copy", r(3))
+        a.goto(1)
+    else:
+        a.call(4, "test.minus", r(3))
+    a.ret(4)
     a.ret(0)
     a.end()
     return a
 
 
-def test_recursion_and_depth_limit(registered):
+@pytest.fixture
+def counting(registered):
     registered("test.positive", lambda n: n > 0)
     registered("test.minus", lambda n: n - 1)
-    down = VirtualMachine(recursion().build())["down"]
-    assert down(100) == 0
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_depth_limit(counting, closure):
+    down = VirtualMachine(recursion(closure=closure).build())["down"]
+    assert down(100) == -100
     with pytest.raises(RecursionError, match="more than 1000 nested calls"):
-        down(100_000)
-    assert down(5) == 0
+        down(1_000_000)
+    assert down(5) == -5
 
 
-def test_deep_frames_with_many_registers(registered):
-    registered("test.positive", lambda n: n > 0)
-    registered("test.minus", lambda n: n - 1)
+@pytest.mark.parametrize("closure", [False, True])
+def test_tail_calls_take_the_frame(counting, closure):
+    down = VirtualMachine(recursion(tail=True, closure=closure).build())["down"]
+    assert down(20_000) == 0
+
+
+def test_instruments_see_tail_calls_near_the_start(counting):
+    """As they see other calls; further ones are jumps, so that what runs without an instrument runs with one."""
+    machine, seen = VirtualMachine(recursion(tail=True).build()), []
+    machine.set_instrument(lambda func, name, before, ret, *args: seen.append((name, before)))
+    assert machine["down"](2000) == 0
+    calls = seen.count(("down", True))
+    assert calls == seen.count(("down", False)) < 100
+    assert seen.count(("test.minus", True)) == 2000
+
+
+def appending():
+    """Append b and c to rows, and d to what was there between the two."""
+    a = Assembler()
+    a.begin("main", ["rows", "b", "c", "d", "n"], 9)
+    for dst, rows, row in ((5, 0, 1), (6, 5, 2), (7, 5, 3)):
+        a.call(dst, "vm.builtin.append", r(rows), r(row), r(4))
+    a.call(8, "vm.builtin.make_tuple", r(5), r(6), r(7))
+    a.ret(8)
+    a.end()
+    return VirtualMachine(a.build())["main"]
+
+
+@pytest.mark.parametrize("n", [0, -1, 3, 1000, 2**63 - 1])
+@pytest.mark.parametrize("given", [0, 1, 70])
+def test_appending_leaves_older_versions_alone(n, given):
+    rows, b, c, d = rand(given, 2, 3), *rand(3, 2, 3)
+    found = appending()(rows, b, c, d, np.array(n))
+    for out, more in zip(found, ([b], [b, c], [b, d]), strict=True):
+        np.testing.assert_array_equal(out.numpy(), np.concatenate([rows, np.stack(more)]))
+
+
+def test_appending_takes_the_shape_of_the_first_row():
+    found = appending()(rand(0, 0, 7), *rand(3, 2, 3), 0)
+    assert [f.shape for f in found] == [(1, 2, 3), (2, 2, 3), (2, 2, 3)]
+    empty = appending()(rand(0, 0), *rand(3, 0), 5)
+    assert [f.shape for f in empty] == [(1, 0), (2, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("args", [(1, rand(2), 0), (rand(0, 2), rand(2), 1.5), (rand(0, 2), rand(3, 2), 0),
+                                  (rand(2), rand(2), 0), (rand(), rand(), 0),
+                                  (rand(0, 2), np.zeros(2), 0), (rand(4, 2), rand(3), 0)])  # fmt: skip
+def test_refused_appending(args):
+    rows, row, n = args
+    with pytest.raises((TypeError, ValueError), match=r"vm\.builtin\.append|gave an output of shape \[3\]"):
+        appending()(rows, row, row, row, n)
+
+
+def test_deep_frames_with_many_registers(counting):
     a = recursion()
     a.functions = [f._replace(register_file_size=90) if f.name == "down" else f for f in a.functions]
     a.data += [0] * 0
-    assert VirtualMachine(a.build())["down"](900) == 0
+    assert VirtualMachine(a.build())["down"](900) == -900
 
 
 def test_closures():

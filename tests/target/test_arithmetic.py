@@ -202,6 +202,22 @@ def test_a_test_keeps_a_division_in_the_loop(symbolic):
     assert out.tolist() == [2 + 2 + 2 + i for i in range(8)]
 
 
+def test_a_divisor_that_wraps_round_to_zero():
+    """Positive by its bounds, zero in the machine: as any other zero it gives zero, and no trap."""
+    n, m, pa = tir.Var("n", "int64"), tir.Var("m", "int64"), tir.Var("a", "handle")
+    A = tir.decl_buffer((2,), "int64", "A")
+    ib = tir.ir_builder.create()
+    a = ib.buffer_ptr(A)
+    divisor = Max(m, int64(1)) * int64(4)
+    a[0], a[1] = n // divisor, n % divisor
+    f = weft.build(tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),)), target="llvm")
+    out = np.full(2, 9, "int64")
+    f(out, 17, 2**62)
+    assert not out.any()
+    f(out, 17, 2)
+    assert out.tolist() == [2, 1]
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("back", [False, True])

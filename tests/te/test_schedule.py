@@ -188,7 +188,10 @@ def test_annotations_reach_the_loops():
     s[C].parallel(x)
     s[C].pragma(x, "hint", 3)
     s[C].bind(y, te.thread_axis("threadIdx.x"))
-    found = loops(te.schedule_to_prim_func(s, [A, B, C]))
+    with pytest.warns(
+        UserWarning, match="nothing reads the pragma 'hint' of loop 'i' in stage 'C'.*loop_partition_hint"
+    ):
+        found = loops(te.schedule_to_prim_func(s, [A, B, C]))
     assert found["i"].kind is ForKind.PARALLEL and found["i"].annotations["pragma_hint"] == 3
     assert found["j"].thread_binding.thread_tag == "threadIdx.x"
 

@@ -120,6 +120,7 @@ def test_decorated_passes():
             return weft.IRModule({self.name: next(iter(mod.functions.values()))})
 
     mod = weft.IRModule({"main": halves(te.size_var("n"))})
+    weft.ir.register_config_option("mark", int)
     with weft.transform.PassContext(config={"mark": 7}):
         out = weft.transform.Sequential([mark, Rename("other")])(mod)
     assert out["other"].attrs["marked"] == 7 and mark.info.name == "Mark" and mark.info.opt_level == 1

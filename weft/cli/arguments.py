@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
+from weft.runtime import open_regular
 
 __all__ = ["parse_shapes", "read_inputs"]
 
@@ -81,6 +82,7 @@ def _read_archive(path: Path) -> dict[str, Any]:
 
 def _load(path: Path) -> Any:
     try:
+        open_regular(path).close()
         return np.load(path, allow_pickle=False)
     except OSError as e:
         raise InvalidArgument(f"cannot read '{path}'", found=e.strerror or str(e)) from e

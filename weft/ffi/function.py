@@ -11,6 +11,8 @@ from typing import Any
 
 import tvm_ffi
 
+from weft.error import WeftError
+
 __all__ = ["Function", "NativeTensor", "PackedFunc", "convert_argument", "register_argument", "register_check",
            "register_wrapper", "wrap"]  # fmt: skip
 
@@ -82,7 +84,8 @@ class PackedFunc(tvm_ffi.Function):
     :class:`weft.runtime.Tensor`, a tuple or list of results, or a plain Python value.
     """
 
-    __slots__ = ("_plain",)
+    __slots__ = ("_plain", "on_error")
+    on_error: Callable[[WeftError], None]  # tells an error of a call more, where it is set
     _plain: tvm_ffi.Function  # the same function; calling it is faster than calling the base class's method
 
     @property
@@ -102,6 +105,10 @@ class PackedFunc(tvm_ffi.Function):
             for place, (given, taken) in enumerate(zip(args, converted, strict=True)):
                 for check in _CHECKS if taken is not given else ():
                     check(place, given, taken)
+        except WeftError as e:
+            if hasattr(self, "on_error"):
+                self.on_error(e)
+            raise
         if type(value) is _usual_class:
             return _usual_wrapper(value)
         try:  # an exact dict: looking up in one takes a third of what a call does

@@ -7,7 +7,8 @@ Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``t
 import sys
 
 from weft._aliases import names_of
-from weft.ir.deep import with_deep_stack
+from weft.ir.ambient import Ambient, CallersPool
+from weft.ir.deep import DeepPool, with_deep_stack
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
 from weft.ir.expr import (
@@ -31,9 +32,10 @@ from weft.ir.expr import (
     shape_expr,
 )
 from weft.ir.expr import Var as ExprVar
-from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule, rules_of
+from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import NO_ATTRS, Attrs, Node, Span, SubclassTable, make_node, set_printer
+from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (
     Pass,
     PassContext,
@@ -74,14 +76,15 @@ from weft.ir.walk import CHILD_FIELDS, children, post_order, rebuild, rewrite, s
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "AnyType", "Attrs", "BaseFunc", "Call", "Constant", "DataType", "DataTypeCode",
-    "DataTypeImm", "DummyGlobalInfo", "Dispatch", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType",
-    "Function", "GlobalVar", "IRModule", "If", "Node", "PackedFuncType", "Pass", "PassContext", "PassInstrument",
-    "PointerType", "PrimType", "PrimValue", "PrintIR", "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable",
-    "TensorType", "TimePasses", "Tuple", "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal",
-    "VDevice", "as_shape", "children", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule",
-    "is_float", "is_integer", "load_json", "make_node", "module_pass", "numpy_dtype", "on_verify", "passes_named",
-    "post_order", "prim_value", "rebuild", "rewrite", "rules_of", "save_json", "set_printer", "shape_expr",
+    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
+    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "DummyGlobalInfo", "Dispatch", "Expr",
+    "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
+    "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
+    "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable", "TensorType", "TimePasses", "Tuple",
+    "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape", "children",
+    "config_options", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule", "is_float", "is_integer",
+    "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify", "passes_named", "post_order",
+    "prim_value", "rebuild", "register_config_option", "rewrite", "save_json", "set_printer", "shape_expr",
     "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names,
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.scalar import CallIntrin, PrimExpr
 
-__all__ = ["intrin_rule", "register_intrin_lowering", "register_intrin_rule", "rules_of"]
+__all__ = ["has_own_rules", "intrin_rule", "register_intrin_lowering", "register_intrin_rule"]
 
 Rule = Callable[[CallIntrin], PrimExpr | None]
 _RULES: dict[tuple[str, str], tuple[int, Rule]] = {}
@@ -57,6 +57,6 @@ def intrin_rule(op_name: str, target: str) -> Rule | None:
     return None if found is None else found[1]
 
 
-def rules_of(target: str) -> list[str]:
-    """List the intrinsics that have a rule of the user (of a level above 0) on a kind of target."""
-    return sorted({name for (kind, name), (level, _) in _RULES.items() if level and kind in (target, "default")})
+def has_own_rules() -> bool:
+    """Whether a user registered a rule (one of a level above 0)."""
+    return any(level for level, _ in _RULES.values())

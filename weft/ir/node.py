@@ -23,7 +23,8 @@ _ABSTRACT: set[type] = set()
 class Span(msgspec.Struct, frozen=True):
     """A place in source text; lines and columns count from 1.
 
-    ``origin`` is a free text such as ``ONNX node 17 "/encoder/MatMul"`` for sources without lines.
+    ``origin`` is a free text such as ``ONNX node 17 "/encoder/MatMul"`` for sources without lines; ``check`` is on a
+    cast that checks a relation: the error's class and what is compared, for the message.
     """
 
     file: str = "<unknown>"
@@ -32,6 +33,7 @@ class Span(msgspec.Struct, frozen=True):
     end_line: int = 0
     end_column: int = 0
     origin: str | None = None
+    check: tuple[str, str] | None = None
 
     def __str__(self) -> str:
         return self.origin if self.origin is not None else f"{self.file}:{self.line}:{self.column}"

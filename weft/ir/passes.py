@@ -11,13 +11,17 @@ from __future__ import annotations
 import functools
 import os
 import re
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.ir.ambient import Ambient
 from weft.ir.expr import BaseFunc
 from weft.ir.module import IRModule
+from weft.ir.pass_config import checked_config, config_options, near_names
 
 __all__ = [
     "Pass",
@@ -66,15 +70,15 @@ class TimePasses(PassInstrument):
 
     def __init__(self) -> None:
         self.times_ms: dict[str, float] = {}
-        self._stack: list[float] = []
+        self._starts = threading.local()  # kernels are compiled on several threads
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
         """Start the clock of the pass."""
-        self._stack.append(time.perf_counter())
+        self._starts.__dict__.setdefault("open", []).append(time.perf_counter())
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Stop the clock of the pass."""
-        elapsed = (time.perf_counter() - self._stack.pop()) * 1e3
+        elapsed = (time.perf_counter() - self._starts.open.pop()) * 1e3
         self.times_ms[info.name] = self.times_ms.get(info.name, 0.0) + elapsed
 
 
@@ -91,15 +95,22 @@ class PassContext:
     instruments : iterable of PassInstrument
         Watchers of each pass.
     config : mapping
-        Options by key, such as ``{"tir.detect_bounds": True}``.
+        Options by key, such as ``{"tir.disable_vectorize": True}``; :meth:`list_configs` has all.
     required_pass, disabled_pass : iterable of str
-        Names of passes to run whatever their level, and to leave out.
+        Names of passes to run whatever their level, and to leave out; those of one dialect alone may be written with
+        it, as TVM does (``tir.UnrollLoop``). A name that no pass has is warned of when the context ends: until then
+        the user's program may make one.
     verify : bool
         Whether to check the form of the module after each pass; by default as the context around it does, and
         outside of any where the environment says ``WEFT_VERIFY=1``.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no such option, or its value has another type.
     """
 
-    _stack: list[PassContext] = []
+    _open: Ambient[PassContext] = Ambient("PassContext")
 
     def __init__(
         self,
@@ -111,26 +122,58 @@ class PassContext:
         *,
         verify: bool | None = None,
     ) -> None:
-        outer = PassContext._stack[-1] if PassContext._stack else None
+        outer = PassContext._open.current
         self.opt_level = opt_level
-        self.required_pass, self.disabled_pass = frozenset(required_pass), frozenset(disabled_pass)
+        self.required_pass, self.disabled_pass = frozenset(required_pass or ()), frozenset(disabled_pass or ())
         self.instruments = [*(instruments or ())]
-        self.config: dict[str, Any] = dict(config or {})
+        self.config: dict[str, Any] = checked_config(config)
         self.verify = verify if verify is not None else (outer.verify if outer is not None else _VERIFY)
 
     def __enter__(self) -> PassContext:
-        PassContext._stack.append(self)
-        return self
+        return PassContext._open.enter(self)
 
     def __exit__(self, *_: Any) -> None:
-        PassContext._stack.remove(self)
+        PassContext._open.leave(self)
+        for name in sorted(self.required_pass | self.disabled_pass):
+            if not _has(_NAMES | _WITHOUT, name):
+                warnings.warn(f"no pass is called '{name}'; {near_names(name, _NAMES)}", stacklevel=2)
+
+    def enabled(self, p: Pass) -> bool:
+        """Whether :class:`Sequential` runs a pass."""
+        if _has(self.disabled_pass, p.name):
+            return False
+        return p.opt_level <= self.opt_level or _has(self.required_pass, p.name)
 
     @staticmethod
     def current() -> PassContext:
         """Return the innermost context, or the default one."""
-        return PassContext._stack[-1] if PassContext._stack else _DEFAULT
+        return PassContext._open.current or _DEFAULT
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, Any]]:
+        """Return ``type``, ``default`` and ``doc`` of each option of ``config`` by its name."""
+        return {name: option._asdict() for name, option in sorted(config_options().items())}
 
 
+def _has(names: Iterable[str], name: str) -> bool:
+    """Whether a pass is named, with or without the dialect that is part of some names, as in ``tir.VectorizeLoop``."""
+    return name in names or _plain(name) in map(_plain, names)
+
+
+def _plain(name: str) -> str:
+    dialect, _, rest = name.partition(".")
+    return rest if dialect in ("tir", "tirx", "s_tir", "relay", "relax") else name
+
+
+_NAMES: set[str] = set()
+"""Of all passes that were made or can be."""
+_WITHOUT = frozenset(  # what TVM's programs leave out and Weft has not
+    """AlterOpLayout BackwardFoldScaleAxis CanonicalizeLoop CombineParallelBatchMatmul CombineParallelConv2D
+    CombineParallelDense CommonSubexprElimTIR DefuseOps DynamicToStatic FastMath FoldScaleAxis ForwardFoldScaleAxis
+    FuseTIR HoistExpression Legalize LowerTE MetaScheduleApplyDatabase PlanDevices QnnCanonicalize
+    RemoveStandaloneReshapes SimplifyInference SplitArgs StaticPlanBlockMemory
+    ToMixedPrecision""".split()
+)
 _DEFAULT = PassContext()
 _VERIFIERS: list[Callable[[IRModule, Any], None]] = []
 
@@ -151,6 +194,7 @@ class Pass:
         doc: str | None = None,
         ensures: str | None = None,
     ) -> None:
+        _NAMES.add(name)
         self.name, self._run, self.opt_level, self.__doc__, self.ensures = name, run, opt_level, doc, ensures
 
     @property
@@ -190,11 +234,8 @@ class Sequential(Pass):
     def _run_all(self, mod: IRModule) -> IRModule:
         context = PassContext.current()
         for p in self.passes:
-            if p.name in context.disabled_pass or (
-                p.opt_level > context.opt_level and p.name not in context.required_pass
-            ):
-                continue
-            mod = p(mod)
+            if context.enabled(p):
+                mod = p(mod)
         return mod
 
 
@@ -223,6 +264,7 @@ def module_pass(fn: Any = None, *, name: str | None = None, opt_level: int = 0, 
     make.pass_name = pass_name  # type: ignore[attr-defined]
     dialect = "relay." if fn.__module__.startswith("weft.relay.") else ""  # where names are those of Relax, too
     _PASSES[dialect + pass_name] = make
+    _NAMES.add(pass_name)
     return make
 
 
@@ -256,8 +298,5 @@ def passes_named(name: str) -> Callable[..., Pass]:
         When no pass has that name; the message lists near names.
     """
     if name not in _PASSES:
-        near = [p for p in _PASSES if p.lower().startswith(name[:3].lower())]
-        raise InvalidArgument(
-            f"no pass is called '{name}'", help=f"near names: {', '.join(near) or ', '.join(sorted(_PASSES))}"
-        )
+        raise InvalidArgument(f"no pass is called '{name}'", help=near_names(name, _PASSES))
     return _PASSES[name]

@@ -225,6 +225,8 @@ def load_json(text: str) -> Any:
         document = json.loads(text)
     except json.JSONDecodeError as e:
         raise _malformed(f"line {e.lineno}, column {e.colno}: {e.msg}") from None
+    except RecursionError:
+        raise _malformed("the text nests too deep") from None
     if not isinstance(document, dict) or document.get("weft_ir") != VERSION:
         found = document.get("weft_ir", "no version") if isinstance(document, dict) else type(document).__name__
         raise _malformed("unknown version", expected=f"weft_ir {VERSION}", found=str(found))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
 from weft.ir import Expr, TensorType, as_int
-from weft.op.infer import broadcast, equal_dims, normalize_axis, same_as, same_dtype, tensor_arg
+from weft.op.infer import broadcast, normalize_axis, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_equal
 from weft.topi.activation import ACTIVATIONS, prelu
 from weft.topi.broadcast import elementwise
 
@@ -124,13 +124,7 @@ def _prelu_infer(x: Expr, alpha: Expr, axis: int | None = 1) -> TensorType:
     dtype = same_dtype("nn.prelu", x, alpha)
     if ty.shape is not None:
         channels = ty.shape[normalize_axis("nn.prelu", axis, ty.ndim)]
-        if None not in (as_int(channels), as_int(slope.shape[0])) and not equal_dims(channels, slope.shape[0]):
-            raise ShapeMismatch(
-                "nn.prelu: 'alpha' has one value for each channel",
-                expected=str(channels),
-                found=str(slope.shape[0]),
-                where=x.span,
-            )
+        demand_equal("nn.prelu: length of 'alpha', one for each channel", slope.shape[0], channels, x.span)
     return TensorType(ty.shape, dtype, ty.ndim)
 
 

@@ -8,8 +8,15 @@ import numpy as np
 
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
-from weft.op.infer import same_dtype, simplify, tensor_arg
+from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
+from weft.op.relations import (
+    demand_at_least,
+    demand_broadcast_to,
+    demand_divisible,
+    demand_equal,
+    demand_same_shape,
+)
 from weft.topi.attention import attention, attention_heads, attention_past, attention_scale
 
 __all__: list[str] = []
@@ -39,22 +46,22 @@ def _infer(
     if q is None or k is None or v is None:
         return TensorType(None, dtype, 4)
     for i, a, b in ((0, q[0], k[0]), (3, q[3], k[3]), (1, k[1], v[1]), (2, k[2], v[2])):
-        if None not in (as_int(a), as_int(b)) and as_int(a) != as_int(b):
-            raise ShapeMismatch(
-                f"nn.attention: dimension {i} of query, key and value disagree",
-                expected=str(a),
-                found=str(b),
-                where=query.span,
-            )
-    heads, key_heads = as_int(q[2]), as_int(k[2])
-    if heads is not None and key_heads and heads % key_heads:
-        raise ShapeMismatch(
-            "nn.attention: query heads must be a multiple of key heads",
-            expected=f"a multiple of {k[2]}",
-            found=str(q[2]),
-            where=query.span,
-        )  # type: ignore[index]
+        demand_equal(f"nn.attention: dimension {i} of query, key and value", b, a, query.span)
+    demand_equal("nn.attention: batch of 'value'", v[0], k[0], query.span)
+    demand_divisible("nn.attention: query heads", q[2], k[2], query.span)
+    _demand_bias("nn.attention", bias, (q[0], q[2], q[1], k[1]))
     return TensorType((q[0], q[1], q[2], v[3]), dtype, 4)  # type: ignore[index]
+
+
+def _demand_bias(name: str, bias: Expr | None, scores: tuple[Any, ...]) -> None:
+    """Demand that a bias broadcasts to (batch, heads, queries, keys)."""
+    dims = dims_of(bias) if bias is not None else None
+    if dims is None:
+        return
+    if len(dims) > 4:
+        raise ShapeMismatch(f"{name}: 'bias' has too many dimensions", expected="at most 4", found=str(len(dims)))
+    for i, (d, e) in enumerate(zip(reversed(dims), reversed(scores), strict=False)):
+        demand_broadcast_to(f"{name}: dimension {-1 - i} of 'bias'", d, e)
 
 
 def _ref(
@@ -125,7 +132,7 @@ declare(
 def _heads_infer(
     query: Expr, key: Expr, value: Expr, bias: Expr | None = None, num_heads: int = 1, num_key_heads: int = 1,
     size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None,
-    window_size: Any = None, fill: Any = None, name: str = "nn.attention_heads",
+    window_size: Any = None, fill: Any = None, name: str = "nn.attention_heads", past: Any = None,
 ) -> TensorType:  # fmt: skip
     dtype = same_dtype(name, query, key, value)
     widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
@@ -141,15 +148,15 @@ def _heads_infer(
             )  # fmt: skip
         if ty.shape is None:
             return TensorType(None, dtype, 4)
-        found = [as_int(d) for d in (ty.shape[-1:] if ty.ndim == 3 else (ty.shape[1], ty.shape[3]))]
-        fits = found == [heads, wide] if ty.ndim == 4 else found[0] is not None and begin + heads * wide <= found[0]
-        if not fits and None not in found:
-            raise ShapeMismatch(
-                f"{name}: `{label}` does not hold {heads} heads of {wide}", found=str(ty.shape), where=arg.span,
-                expected=f"({heads}, {wide}) in dimensions 1 and 3" if ty.ndim == 4 else
-                f"at least {begin + heads * wide} columns",
-            )  # fmt: skip
+        if ty.ndim == 4:
+            demand_equal(f"{name}: heads of `{label}`", ty.shape[1], heads, arg.span)
+            demand_equal(f"{name}: size of a head of `{label}`", ty.shape[3], wide, arg.span)
+        else:
+            what = f"{name}: `{label}` does not hold {heads} heads of {wide}; columns"
+            demand_at_least(what, ty.shape[2], begin + heads * wide, arg.span)
+        demand_equal(f"{name}: batch of `{label}`", ty.shape[0], query.ty.shape[0], arg.span)  # type: ignore[attr-defined]
         places.append(ty.shape[1 if ty.ndim == 3 else 2])
+    demand_equal(f"{name}: length of `value`", places[2], places[1], value.span)
     if num_key_heads < 1 or num_heads % num_key_heads or causal_mask not in _MASKS:
         raise InvalidArgument(
             f"{name}: attributes do not fit", expected="num_heads a multiple of num_key_heads; a known causal_mask",
@@ -157,6 +164,8 @@ def _heads_infer(
         )  # fmt: skip
     if bias is not None:
         tensor_arg(name, "bias", bias)
+        keys = places[1] if past is None else places[1] + past
+        _demand_bias(name, bias, (query.ty.shape[0], int64(num_heads), places[0], keys))  # type: ignore[attr-defined]
     return TensorType((query.ty.shape[0], places[0], int64(num_heads), int64(value_size)), dtype, 4)  # type: ignore[attr-defined]
 
 
@@ -194,17 +203,19 @@ def _past_infer(
 ) -> TensorType:  # fmt: skip
     name = "nn.attention_past"
     same_dtype(name, query, past_key, past_value)
+    batch, lengths = (dims_of(query) or (None,))[0], []
     for label, arg, wide in (("past_key", past_key, size), ("past_value", past_value, value_size)):
         ty = tensor_arg(name, label, arg, ndim=4, kind="float")
-        found = [None, None] if ty.shape is None else [as_int(ty.shape[1]), as_int(ty.shape[3])]
-        if any(x not in (None, y) for x, y in zip(found, (num_key_heads, wide), strict=True)):
-            raise ShapeMismatch(
-                f"{name}: `{label}` does not hold {num_key_heads} heads of {wide}", found=str(ty.shape),
-                expected=f"({num_key_heads}, {wide}) in dimensions 1 and 3", where=arg.span,
-            )  # fmt: skip
+        if ty.shape is not None and batch is not None:
+            expected = (batch, int64(num_key_heads), ty.shape[2], int64(wide))
+            demand_same_shape(f"{name}: `{label}`", ty.shape, expected, arg.span)
+            lengths.append(ty.shape[2])
+    if len(lengths) == 2:
+        demand_equal(f"{name}: length of `past_value`", lengths[1], lengths[0], past_value.span)
     return _heads_infer(
-        query, key, value, bias, num_heads, num_key_heads, size, value_size, offsets, scale, fill=fill, name=name
-    )
+        query, key, value, bias, num_heads, num_key_heads, size, value_size, offsets, scale, fill=fill, name=name,
+        past=lengths[0] if lengths else None,
+    )  # fmt: skip
 
 
 def _past_ref(

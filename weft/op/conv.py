@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType, as_int, as_shape, int64
+from weft.error import InvalidArgument
+from weft.ir import Expr, TensorType, as_shape, ceildiv, int64
 from weft.op.infer import same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_divisible, demand_equal
 from weft.topi.conv import (
     channels_last,
     conv,
@@ -43,12 +44,18 @@ def _conv_infer(rank: int) -> Any:
         out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
-        per_group = {"first": 1, "last": -2, "packed": -2}.get(kind) if dot_group(kernel_layout) == 1 else None
-        _check_channels(
-            name, data, c, 1 if per_group is None else w.shape[per_group], 0 if per_group is None else groups
-        )
+        where = {"first": 1, "last": -2, "packed": -2}.get(kind)
+        if where is not None and dot_group(kernel_layout) == 1:
+            demand_equal(f"{name}: channels of 'data'", c, w.shape[where] * int64(groups), data.span)
+        elif where is not None:
+            steps = ceildiv(c, int64(dot_group(kernel_layout)))
+            demand_equal(f"{name}: channels of 'data', in groups", steps, w.shape[where], data.span)
+        else:
+            demand_equal(f"{name}: channels of 'data'", c, groups, data.span)
+        demand_divisible(f"{name}: output channels", out_channels, groups, data.span)
         s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
         outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
+        _demand_sizes(name, outs, data)
         return TensorType(
             conv_shape(x.shape, outs, out_channels, channels_last(out_layout or data_layout)), dtype, rank + 2
         )
@@ -56,16 +63,10 @@ def _conv_infer(rank: int) -> Any:
     return infer
 
 
-def _check_channels(name: str, data: Expr, found: Any, per_group: Any, groups: int) -> None:
-    """Refuse data of another number of channels than the weights take; 0 groups: nothing is known."""
-    c, w = as_int(found), as_int(per_group)
-    if groups and c is not None and w is not None and c != w * groups:
-        raise ShapeMismatch(
-            f"{name}: channels do not fit",
-            expected=f"{w * groups} channels ({w} a group, {groups} groups)",
-            found=str(c),
-            where=data.span,
-        )
+def _demand_sizes(name: str, outs: list[Any], data: Expr) -> None:
+    """Demand that windows fit into the padded data."""
+    for i, out in enumerate(outs):
+        demand_at_least(f"{name}: size of the result in spatial dimension {i}", out, 0, data.span)
 
 
 def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, channels: Any) -> tuple[Any, Any]:
@@ -157,8 +158,10 @@ def _transpose_infer(rank: int) -> Any:
         )
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
-        _check_channels(name, data, c, w.shape[0], 1)
+        demand_equal(f"{name}: channels of 'data'", c, w.shape[0], data.span)
+        demand_divisible(f"{name}: channels of 'data'", c, groups, data.span)
         outs = [transposed_size(sizes[i], w.shape[2 + i], s[i], d[i], before[i], after[i], e[i]) for i in range(rank)]
+        _demand_sizes(name, outs, data)
         return TensorType(conv_shape(x.shape, outs, simplify(w.shape[1] * int64(groups)), last), dtype, rank + 2)
 
     return infer
@@ -218,7 +221,7 @@ def _winograd_infer(data: Expr, weight: Expr, padding: Any = 0, tile: int = 4, c
     dtype = same_dtype("nn.conv2d_winograd", data, weight)
     if x.shape is None or w.shape is None:
         return TensorType(None, dtype, 4)
-    _check_channels("nn.conv2d_winograd", data, x.shape[-1], w.shape[-2], 1)
+    demand_equal("nn.conv2d_winograd: channels of 'data'", x.shape[-1], w.shape[-2], data.span)
     before, after = paddings(padding, 2)
     outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, before[i], after[i]) for i in range(2)]
     return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.ir import DataType, Expr, TensorType, as_shape, numpy_dtype
-from weft.op.infer import tensor_arg, values_of
+from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
 
 __all__: list[str] = []
@@ -16,12 +17,17 @@ __all__: list[str] = []
 
 def _shaped(shape: Expr, dtype: str) -> TensorType:
     values = values_of(shape)
+    for i, d in enumerate(values or ()):
+        demand_at_least(f"dimension {i} of a new tensor", d, 0, shape.span)
     return TensorType(
         values, DataType(dtype) if dtype else "", len(values) if values is not None else getattr(shape.ty, "ndim", -1)
     )  # type: ignore[attr-defined]
 
 
 def _full_infer(shape: Expr, fill_value: Expr, dtype: str = "") -> TensorType:
+    value = fill_value.ty  # type: ignore[attr-defined]
+    if isinstance(value, TensorType):
+        demand_equal("full: elements of 'fill_value'", product(value.shape or ()), 1, fill_value.span)
     return _shaped(shape, dtype or tensor_arg("full", "fill_value", fill_value).dtype)
 
 
@@ -29,7 +35,8 @@ def _like(op: str) -> Any:
     def infer(x: Expr, *rest: Any, dtype: str = "", **_: Any) -> TensorType:
         ty = tensor_arg(op, "x", x)
         for value in rest:
-            tensor_arg(op, "fill_value", value)
+            filled = tensor_arg(op, "fill_value", value)
+            demand_equal(f"{op}: elements of 'fill_value'", product(filled.shape or ()), 1, x.span)
         return TensorType(ty.shape, DataType(dtype) if dtype else ty.dtype, ty.ndim)
 
     return infer

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, as_int, as_shape, numpy_dtype
-from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, tensor_arg
+from weft.ir import DataType, Expr, TensorType, as_int, as_shape, int64, min_, numpy_dtype
+from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import (
+    demand_at_least,
+    demand_at_most,
+    demand_equal,
+    demand_index_tuples,
+    demand_indices,
+    demand_same_shape,
+)
 from weft.topi.create import prim
 from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence, take
 
@@ -18,6 +26,8 @@ __all__: list[str] = []
 
 def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") -> TensorType:
     ty, it = tensor_arg("take", "x", x), index_arg("take", indices)
+    if ty.ndim == 0:
+        raise ShapeMismatch("take: 'x' has no dimensions", expected="at least 1", found="0", where=x.span)
     if axis is None and ty.ndim not in (-1, 1):
         raise InvalidArgument("take: 'axis' must be given for a tensor of several dimensions", where=x.span)
     if mode not in ("fast", "clip", "wrap"):
@@ -25,15 +35,25 @@ def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") ->
     if ty.shape is None or it.shape is None:
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
+    if mode == "fast":
+        demand_indices("take: 'indices'", indices, -ty.shape[a], ty.shape[a], x.span)
+    else:
+        _demand_some("take", ty.shape[a], it.shape, x)
     dims = (*ty.shape[:a], *it.shape, *ty.shape[a + 1 :])
     return TensorType(dims, ty.dtype, len(dims))
 
 
+def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
+    """Demand that there is something to take where something is taken."""
+    demand_at_least(f"{op}: elements to take from", extent, min_(product(picked), int64(1)), where.span)
+
+
 declare(
     "take", "x indices", {"axis": None, "mode": "fast"}, infer=_take_infer, lower=take,
-    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="wrap" if mode == "wrap" else "clip"),
+    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="raise" if mode == "fast" else mode),
     fusion=Fusion.OPAQUE,
-    doc="Elements along an axis by index; indices outside are clamped, or with mode ``wrap`` counted round the axis.",
+    doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
+    "``clip`` all are clamped, with ``wrap`` counted round the axis.",
 )  # fmt: skip
 
 
@@ -41,19 +61,25 @@ def _gather_elements_infer(data: Expr, indices: Expr, axis: int = 0) -> TensorTy
     ty, it = tensor_arg("gather_elements", "data", data), index_arg("gather_elements", indices)
     if ty.ndim >= 0 and it.ndim >= 0 and ty.ndim != it.ndim:
         raise ShapeMismatch("gather_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span)
+    if ty.shape is not None and it.shape is not None:
+        a = normalize_axis("gather_elements", axis, ty.ndim)
+        for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
+            if i != a:
+                demand_at_most(f"gather_elements: dimension {i} of 'indices'", d, e, data.span)
+        demand_indices("gather_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
     return TensorType(it.shape, ty.dtype, it.ndim)
 
 
 def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:
     grid = list(np.indices(indices.shape, sparse=True))
-    grid[axis] = np.clip(indices, 0, max(data.shape[axis] - 1, 0))
+    grid[axis] = indices
     return data[tuple(grid)]
 
 
 declare(
     "gather_elements", "data indices", {"axis": 0}, infer=_gather_elements_infer, lower=gather_elements,
     reference=_gather_elements_ref, fusion=Fusion.OPAQUE,
-    doc="One element for each index along an axis.",
+    doc="One element for each index along an axis; negative indices count from the end.",
 )  # fmt: skip
 
 
@@ -62,24 +88,33 @@ def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int = 0) -> TensorTy
     if ty.shape is None or it.shape is None or as_int(it.shape[-1]) is None:
         return TensorType(None, ty.dtype, -1)
     depth = as_int(it.shape[-1])
-    dims = (*it.shape[:-1], *ty.shape[batch_dims + depth :])  # type: ignore[operator]
+    assert depth is not None
+    if batch_dims + depth > ty.ndim or batch_dims >= it.ndim:
+        raise ShapeMismatch(
+            "gather_nd: the index tuples are longer than the data has dimensions",
+            expected=f"at most {ty.ndim - batch_dims}",
+            found=str(depth),
+            where=data.span,
+        )
+    demand_same_shape("gather_nd: batch of 'indices'", it.shape[:batch_dims], ty.shape[:batch_dims], data.span)
+    ranges = [(-d, d) for d in ty.shape[batch_dims : batch_dims + depth]]
+    demand_index_tuples("gather_nd: 'indices'", indices, ranges, data.span)
+    dims = (*it.shape[:-1], *ty.shape[batch_dims + depth :])
     return TensorType(dims, ty.dtype, len(dims))
 
 
 def _gather_nd_ref(data: Any, indices: Any, batch_dims: int) -> Any:
     depth = indices.shape[-1]
-    limits = np.array(data.shape[batch_dims : batch_dims + depth])
-    safe = np.clip(indices, 0, np.maximum(limits - 1, 0))
     out = np.empty((*indices.shape[:-1], *data.shape[batch_dims + depth :]), data.dtype)
     for i in np.ndindex(*indices.shape[:-1]):
-        out[i] = data[(*i[:batch_dims], *safe[i])]
+        out[i] = data[(*i[:batch_dims], *indices[i])]
     return out
 
 
 declare(
     "gather_nd", "data indices", {"batch_dims": 0}, infer=_gather_nd_infer, lower=gather_nd, reference=_gather_nd_ref,
     fusion=Fusion.OPAQUE,
-    doc="Slices by tuples of indices.",
+    doc="Slices by tuples of indices; negative indices count from the end.",
 )  # fmt: skip
 
 
@@ -96,6 +131,8 @@ def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
     if ty.shape is None or any(t.shape is None for t in types):
         return TensorType(None, ty.dtype, -1)
     dims = (*broadcast_dims("index_tensor", *(t.shape for t in types)), *ty.shape[len(types) :])  # type: ignore[misc]
+    for i, f in enumerate(fields_of("index_tensor", "indices", indices)):
+        demand_indices(f"index_tensor: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
     return TensorType(dims, ty.dtype, len(dims))
 
 
@@ -113,6 +150,7 @@ def _one_hot_infer(
     if ty.ndim < 0 or ty.shape is None:
         return TensorType(None, DataType(dtype), ty.ndim + 1 if ty.ndim >= 0 else -1)
     a = normalize_axis("one_hot", axis, ty.ndim + 1)
+    demand_at_least("one_hot: depth", as_shape((depth,))[0], 0, indices.span)
     return TensorType((*ty.shape[:a], as_shape((depth,))[0], *ty.shape[a:]), DataType(dtype), ty.ndim + 1)
 
 
@@ -141,6 +179,10 @@ def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int = 1, ba
         raise DTypeMismatch(
             "reverse_sequence: 'seq_lengths' must be integers", found=lengths.dtype, where=seq_lengths.span
         )
+    if ty.shape is not None and lengths.shape is not None:
+        s, b = (normalize_axis("reverse_sequence", a, ty.ndim) for a in (seq_axis, batch_axis))
+        demand_equal("reverse_sequence: length of 'seq_lengths'", lengths.shape[0], ty.shape[b], data.span)
+        demand_indices("reverse_sequence: 'seq_lengths'", seq_lengths, 0, ty.shape[s] + 1, data.span)
     return ty
 
 

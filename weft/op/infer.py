@@ -17,9 +17,11 @@ from weft.ir import (
     TupleGetItem,
     TupleType,
     as_int,
+    equal,
     int64,
-    max_,
+    select,
 )
+from weft.op.relations import demand_broadcast
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
@@ -144,7 +146,7 @@ def same_dtype(op: str, *args: Expr) -> str:
 
 
 def broadcast_dims(op: str, *shapes: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-    """Broadcast shapes by NumPy's rule; two dimensions that may or may not be 1 give their maximum.
+    """Broadcast shapes by NumPy's rule; of two dimensions that may or may not be 1, a choice is made at run time.
 
     Raises
     ------
@@ -166,10 +168,12 @@ def broadcast_dims(op: str, *shapes: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ..
             elif as_int(d) is not None and as_int(result) is not None:
                 shown = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
                 raise ShapeMismatch(f"{op}: shapes do not broadcast", expected=f"dimension {i} equal or 1", found=shown)
-            elif as_int(d) is not None:
-                result = d  # the other side is 1 or this
-            elif as_int(result) is None:
-                result = max_(result, d)
+            else:
+                demand_broadcast(f"{op}: dimension {i} of operands that broadcast", d, result)
+                if as_int(d) is not None:
+                    result = d  # the other side is 1 or this
+                elif as_int(result) is None:
+                    result = select(equal(result, 1), d, result)
         out.append(result)
     return tuple(out)
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType, TupleType, as_int, floordiv, int64
+from weft.error import InvalidArgument
+from weft.ir import Expr, TensorType, TupleType, floordiv, int64
 from weft.op.infer import fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_divisible, demand_equal
 from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform, meshgrid, space_to_depth
 
 __all__: list[str] = []
 
 
 def _divided(op: str, dim: Any, by: int, where: Any) -> Any:
-    if as_int(dim) is not None and as_int(dim) % by:  # type: ignore[operator]
-        raise ShapeMismatch(
-            f"{op}: a dimension is not a multiple of the block",
-            expected=f"a multiple of {by}",
-            found=str(dim),
-            where=where,
-        )
+    demand_divisible(f"{op}: a dimension that is taken apart", dim, by, where)
     return simplify(floordiv(dim, int64(by)))
 
 
@@ -119,7 +115,19 @@ def _layout_infer(x: Expr, src_layout: str = "", dst_layout: str = "") -> Tensor
     if ty.shape is None:
         return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else sum(c.isalpha() for c in dst_layout))
     dims = layout_shape(ty.shape, src_layout, dst_layout)
+    for axis, block in _blocks(src_layout):
+        demand_equal(f"layout_transform: block of dimension {axis}", ty.shape[axis], block, x.span)
+    whole = layout_shape(ty.shape, src_layout, letters := "".join(c for c in src_layout if c.isupper()))
+    for axis, block in _blocks(dst_layout):
+        letter = [c for c in dst_layout if c.isalpha()][axis].upper()
+        demand_divisible(f"layout_transform: dimension {letter}", whole[letters.index(letter)], block, x.span)
     return TensorType(dims, ty.dtype, len(dims))
+
+
+def _blocks(layout: str) -> list[tuple[int, int]]:
+    """List the axis and the size of each block: ``[(4, 16)]`` of ``NCHW16c``."""
+    parts = re.findall(r"(\d*)([A-Za-z])", layout)
+    return [(axis, int(size)) for axis, (size, _) in enumerate(parts) if size]
 
 
 def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:

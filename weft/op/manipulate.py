@@ -9,7 +9,6 @@ import numpy as np
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import (
     Expr,
-    IntImm,
     PrimExpr,
     TensorType,
     TupleType,
@@ -19,6 +18,7 @@ from weft.ir import (
 )
 from weft.op.infer import fields_of, normalize_axis, product, same_dtype, simplify, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
 from weft.topi.manipulate import (
     concatenate,
@@ -70,14 +70,10 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
     dims = _reshape_dims(ty, values)
     if ty.shape is not None:
         old, new = product(ty.shape), product(dims)
-        if isinstance(old, IntImm) and isinstance(new, IntImm) and old.value != new.value:
-            shown = ", ".join(map(str, ty.shape))
-            raise ShapeMismatch(
-                "reshape: the number of elements changes",
-                expected=f"{old.value} elements, of ({shown})",
-                found=f"{new.value}",
-                where=x.span,
-            )
+        shown = ", ".join(map(str, ty.shape))
+        demand_equal(f"reshape: number of elements, from ({shown})", new, old, x.span)
+        for d in dims:
+            demand_at_least("reshape: a dimension", d, 0, x.span)
     return TensorType(dims, ty.dtype, len(dims))
 
 
@@ -137,6 +133,8 @@ def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
     if ty.shape is None:
         return TensorType(None, ty.dtype, -1)
     axes = squeezed_axes(ty.shape, axis)
+    for a in axes:
+        demand_equal(f"squeeze: dimension {a}", ty.shape[a], 1, x.span)
     dims = tuple(d for i, d in enumerate(ty.shape) if i not in axes)
     return TensorType(dims, ty.dtype, len(dims))
 
@@ -170,13 +168,12 @@ def _joined(op: str, tensors: Expr) -> tuple[list[TensorType], str]:
 def _common(op: str, types: list[TensorType], skip: int | None, where: Any) -> list[PrimExpr]:
     """The dimensions that all tensors share: constants where any tensor knows them."""
     dims = list(types[0].shape or ())
-    for t in types[1:]:
+    for n, t in enumerate(types[1:], 1):
         for i, d in enumerate(t.shape or ()):
-            if i == skip or as_int(d) is None:
+            if i == skip:
                 continue
-            if as_int(dims[i]) not in (None, as_int(d)):
-                raise ShapeMismatch(f"{op}: dimension {i} differs", expected=str(dims[i]), found=str(d), where=where)
-            dims[i] = d
+            demand_equal(f"{op}: dimension {i} of tensor {n}", d, dims[i], where)
+            dims[i] = d if as_int(dims[i]) is None and as_int(d) is not None else dims[i]
     return dims
 
 
@@ -210,6 +207,8 @@ def _split_infer(x: Expr, indices_or_sections: Any, axis: int = 0) -> TupleType:
         return TupleType((TensorType(None, ty.dtype, ty.ndim),) * n)
     a = normalize_axis("split", axis, ty.ndim)
     parts = split_points(ty.shape[a], indices_or_sections)
+    for i, (_, extent) in enumerate(parts):
+        demand_at_least(f"split: size of part {i}", extent, 0, x.span)
     return TupleType(
         tuple(
             TensorType(tuple(e if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim) for _, e in parts
@@ -263,10 +262,9 @@ def _broadcast_to_infer(x: Expr, shape: Expr) -> TensorType:
                 where=x.span,
             )
         for d, v in zip(reversed(ty.shape), reversed(values), strict=False):
-            if as_int(d) not in (1, None) and as_int(v) is not None and as_int(d) != as_int(v):
-                raise ShapeMismatch(
-                    "broadcast_to: a dimension cannot be repeated", expected=f"1 or {v}", found=str(d), where=x.span
-                )
+            demand_broadcast_to("broadcast_to: a dimension that is not 1", d, v, x.span)
+    for v in values:
+        demand_at_least("broadcast_to: a dimension of the target", v, 0, x.span)
     return TensorType(values, ty.dtype, len(values))
 
 
@@ -284,6 +282,8 @@ def _tile_infer(x: Expr, repeats: Any) -> TensorType:
         count = len(repeats) if isinstance(repeats, (tuple, list)) else 1
         return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, count))
     dims, reps = tile_dims(ty.shape, repeats)
+    for r in reps:
+        demand_at_least("tile: a number of repeats", r, 0, x.span, "InvalidArgument")
     return TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
 
 
@@ -296,6 +296,7 @@ declare(
 
 def _repeat_infer(x: Expr, repeats: int, axis: Any = None) -> TensorType:
     ty = tensor_arg("repeat", "x", x)
+    demand_at_least("repeat: repeats", repeats, 0, x.span, "InvalidArgument")
     if ty.shape is None:
         return TensorType(None, ty.dtype, 1 if axis is None else ty.ndim)
     if axis is None:

@@ -8,9 +8,10 @@ import numpy as np
 
 from weft import te
 from weft.error import ShapeMismatch
-from weft.ir import Expr, TensorType, as_int, int64, numpy_dtype
+from weft.ir import Expr, TensorType, as_int, ceildiv, floordiv, int64, numpy_dtype
 from weft.op.infer import broadcast_dims, equal_dims, fields_of, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_indices, demand_same_shape
 from weft.topi.compressed import GROUP, WORDS, matmul_compressed
 from weft.topi.matmul import einsum, einsum_dims, linear, matmul, matmul_packed
 
@@ -40,6 +41,7 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
             help=hint,
             where=x1.span,
         )
+    demand_equal("matmul: rows of 'x2'", k2, k1)
     batch = broadcast_dims("matmul", a.shape[:-2], b.shape[:-2])
     dims = (*batch, *(() if a.ndim == 1 else (a.shape[-2],)), *(() if b.ndim == 1 else (b.shape[-1],)))
     return TensorType(dims, dtype, len(dims))
@@ -62,17 +64,12 @@ declare(
 def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str = "") -> TensorType:
     a, w = tensor_arg("linear", "x", x, min_ndim=1), tensor_arg("linear", "weight", weight, ndim=2)
     dtype = out_dtype or same_dtype("linear", x, weight)
-    if bias is not None:
-        tensor_arg("linear", "bias", bias, ndim=1)
+    b = tensor_arg("linear", "bias", bias, ndim=1) if bias is not None else None
     if a.shape is None or w.shape is None:
         return TensorType(None, dtype, a.ndim)
-    if as_int(a.shape[-1]) != as_int(w.shape[1]) and None not in (as_int(a.shape[-1]), as_int(w.shape[1])):
-        raise ShapeMismatch(
-            "linear: the inner dimensions differ",
-            expected=f"x.shape[-1] == {w.shape[1]}",
-            found=str(a.shape[-1]),
-            where=x.span,
-        )
+    demand_equal("linear: columns of 'x'", a.shape[-1], w.shape[1], x.span)
+    if b is not None and b.shape is not None:
+        demand_equal("linear: length of 'bias'", b.shape[0], w.shape[0], x.span)
     return TensorType((*a.shape[:-1], w.shape[0]), dtype, a.ndim)
 
 
@@ -104,10 +101,15 @@ declare(
 
 def _packed_infer(x: Expr, w: Expr, n: int, group: int = 1, out_dtype: str = "") -> TensorType:
     a = tensor_arg("nn.matmul_packed", "x", x)
-    tensor_arg("nn.matmul_packed", "w", w, ndim=3)
+    panels = tensor_arg("nn.matmul_packed", "w", w, ndim=3)
     dtype = out_dtype or a.dtype
     if a.shape is None:
         return TensorType(None, dtype, a.ndim)
+    if panels.shape is not None:
+        count, steps, width = panels.shape
+        demand_equal("nn.matmul_packed: columns of 'x'", ceildiv(a.shape[-1], int64(group)), steps, x.span)
+        demand_divisible("nn.matmul_packed: width of a panel of 'w'", width, int(group), x.span)
+        demand_at_least("nn.matmul_packed: columns of 'w'", floordiv(count * width, int64(group)), int(n), x.span)
     return TensorType((*a.shape[:-1], int64(int(n))), dtype, a.ndim)
 
 
@@ -128,10 +130,22 @@ declare(
 
 def _compressed_infer(x: Expr, w: Expr, base: Expr, rows: Expr, lanes: Expr, values: Expr, n: int) -> TensorType:
     a = tensor_arg("nn.matmul_compressed", "x", x, min_ndim=1)
-    tensor_arg("nn.matmul_compressed", "w", w, ndim=4)
-    tensor_arg("nn.matmul_compressed", "base", base, ndim=2)
-    for name, value in (("rows", rows), ("lanes", lanes), ("values", values)):
-        tensor_arg("nn.matmul_compressed", name, value, ndim=2)
+    words = tensor_arg("nn.matmul_compressed", "w", w, ndim=4).shape
+    bases = tensor_arg("nn.matmul_compressed", "base", base, ndim=2).shape
+    entries = [tensor_arg("nn.matmul_compressed", name, value, ndim=2).shape for name, value in
+               (("rows", rows), ("lanes", lanes), ("values", values))]  # fmt: skip
+    if a.shape is not None and words is not None:
+        panels, groups, parts, panel = words
+        demand_equal("nn.matmul_compressed: columns of 'x'", a.shape[-1], groups * int64(GROUP), x.span)
+        demand_equal("nn.matmul_compressed: words of a group", parts, WORDS, x.span)
+        demand_at_least("nn.matmul_compressed: columns of 'w'", panels * panel, int(n), x.span)
+        demand_same_shape("nn.matmul_compressed: 'base'", bases, (panels, panel), x.span)
+        if entries[0] is not None:
+            demand_equal("nn.matmul_compressed: rows of 'rows'", entries[0][0], panels, x.span)
+        demand_indices("nn.matmul_compressed: 'rows'", rows, 0, a.shape[-1], x.span)
+        demand_indices("nn.matmul_compressed: 'lanes'", lanes, -1, panel, x.span)
+    for name, shape in zip(("lanes", "values"), entries[1:], strict=True):
+        demand_same_shape(f"nn.matmul_compressed: '{name}'", shape, entries[0], x.span)
     return TensorType(None if a.shape is None else (*a.shape[:-1], int64(int(n))), a.dtype, a.ndim)
 
 
@@ -163,7 +177,11 @@ def _einsum_infer(operands: Expr, subscripts: str) -> TensorType:
     dtype = same_dtype("einsum", *fields)
     if any(t.shape is None for t in types):
         return TensorType(None, dtype, -1)
-    _, out, dims, _ = einsum_dims(subscripts, [t.shape for t in types])
+    terms, out, dims, _ = einsum_dims(subscripts, [t.shape for t in types])
+    for term, t in zip(terms, types, strict=True):
+        for c, d in zip(term, t.shape, strict=True):  # type: ignore[arg-type]
+            if as_int(d) != 1:
+                demand_equal(f"einsum: dimension '{c}'", d, dims[c], operands.span)
     return TensorType(tuple(dims[c] for c in out), dtype, len(out))
 
 

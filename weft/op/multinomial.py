@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, as_int, int64, numpy_dtype
+from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
 from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
 from weft.topi.multinomial import multinomial_from_uniform
 
 __all__: list[str] = []
@@ -25,19 +25,16 @@ def _infer(prob: Expr, uniform_sample: Expr, sample_indices: Expr | None = None,
         tensor_arg(_NAME, "sample_indices", sample_indices, ndim=2)
         columns.append(index_arg(_NAME, sample_indices, "sample_indices"))
     elif p.shape is not None:
-        _same(p.shape[0], u, prob, "without sample_indices there is one sample for each row")
-    for ty in columns[1:]:
-        _same(u.shape[0] if u.shape is not None else None, ty, prob, "each sample has one index")
+        demand_same_shape(f"{_NAME}: 'uniform_sample', one for each row", u.shape, (p.shape[0], 1), prob.span)
     for ty in columns:
-        if ty.shape is not None and as_int(ty.shape[1]) not in (None, 1):
-            raise ShapeMismatch(f"{_NAME}: samples are a column", expected="(n, 1)", found=str(ty), where=prob.span)
+        rows = u.shape[0] if u.shape is not None else None
+        demand_same_shape(f"{_NAME}: samples and their rows", ty.shape, None if rows is None else (rows, 1), prob.span)
+    if p.shape is not None:
+        some = 1 if u.shape is None else min_(u.shape[0], int64(1))
+        demand_at_least(f"{_NAME}: choices", p.shape[1], some, prob.span)
+    if sample_indices is not None and p.shape is not None:
+        demand_indices(f"{_NAME}: 'sample_indices'", sample_indices, 0, p.shape[0], prob.span)
     return TensorType((u.shape[0], int64(1)) if u.shape is not None else None, DataType(dtype), 2)
-
-
-def _same(size: Any, ty: TensorType, where: Expr, what: str) -> None:
-    want, have = as_int(size), as_int(ty.shape[0]) if ty.shape is not None else None
-    if want is not None and have is not None and want != have:
-        raise ShapeMismatch(f"{_NAME}: {what}", expected=str(want), found=str(have), where=where.span)
 
 
 def _ref(prob: Any, uniform_sample: Any, sample_indices: Any = None, dtype: str = "int64") -> Any:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, as_int
+from weft.ir import DataType, Expr, TensorType
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.nms import suppressed
 
 __all__: list[str] = []
@@ -21,12 +21,17 @@ def _infer(
     boxes: Expr, scores: Expr, order: Expr, limit: Expr, overlap: Expr, least: Expr, center: bool = False
 ) -> TensorType:
     ty = tensor_arg(_NAME, "boxes", boxes, ndim=3, kind="float")
-    if ty.shape is not None and as_int(ty.shape[2]) not in (None, 4):
-        raise ShapeMismatch(f"{_NAME}: a box has four numbers", expected="(b, n, 4)", found=str(ty), where=boxes.span)
     for name, x in (("limit", limit), ("overlap", overlap), ("least", least)):
-        tensor_arg(_NAME, name, x, ndim=1)
-    tensor_arg(_NAME, "order", order, ndim=3, kind="integer")
+        demand_same_shape(f"{_NAME}: '{name}'", tensor_arg(_NAME, name, x, ndim=1).shape, (1,), boxes.span)
+    places = tensor_arg(_NAME, "order", order, ndim=3, kind="integer")
     found = tensor_arg(_NAME, "scores", scores, ndim=3, kind="float")
+    if ty.shape is not None:
+        demand_equal(f"{_NAME}: numbers of a box", ty.shape[2], 4, boxes.span)
+        demand_indices(f"{_NAME}: 'order'", order, 0, ty.shape[1], boxes.span)
+    if ty.shape is not None and found.shape is not None:
+        demand_equal(f"{_NAME}: batch of 'scores'", found.shape[0], ty.shape[0], boxes.span)
+        demand_equal(f"{_NAME}: boxes of 'scores'", found.shape[2], ty.shape[1], boxes.span)
+    demand_same_shape(f"{_NAME}: 'order'", places.shape, found.shape, boxes.span)
     return TensorType(found.shape, DataType("int64"), 3)
 
 

@@ -10,6 +10,7 @@ from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import DataType, Expr, TensorType, TupleType
 from weft.op.infer import normalize_axes, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_divisible, demand_same_shape
 from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
 
 __all__: list[str] = []
@@ -47,10 +48,15 @@ def _scaled(op: str, *names: str, axes: Any = None) -> Any:
         ty = _floats(op, "data", data)
         over = attrs.get("axes", axes) if axes is not None else None
         rank = len(over) if isinstance(over, (tuple, list)) else 1
-        if ty.ndim >= 0 and over is not None:
-            normalize_axes(op, over, ty.ndim)
+        over = normalize_axes(op, over, ty.ndim) if ty.ndim >= 0 and over is not None else over
         for name, vector in zip(names, vectors, strict=False):
-            _floats(op, name, vector, ndim=rank)
+            shape = _floats(op, name, vector, ndim=rank).shape
+            if ty.shape is not None:
+                scaled = over if over is not None else (normalize_axis(op, attrs.get("channel_axis", 1), ty.ndim),)
+                demand_same_shape(f"{op}: '{name}'", shape, [ty.shape[a] for a in scaled], data.span)
+        if ty.shape is not None and "num_groups" in attrs:
+            channels = ty.shape[normalize_axis(op, attrs.get("channel_axis", 1), ty.ndim)]
+            demand_divisible(f"{op}: channels of 'data'", channels, attrs["num_groups"], data.span)
         return ty
 
     return infer
@@ -172,6 +178,10 @@ def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int = 1, training: bool 
     ty = _along("nn.batch_norm")(data, axis)
     names = ("gamma", "beta", "moving_mean", "moving_var")
     types = [_floats("nn.batch_norm", name, v, ndim=1) for name, v in zip(names, vectors, strict=True)]
+    if ty.shape is not None:
+        channels = ty.shape[normalize_axis("nn.batch_norm", axis, ty.ndim)]
+        for name, t in zip(names, types, strict=True):
+            demand_same_shape(f"nn.batch_norm: '{name}'", t.shape, (channels,), data.span)
     if training:
         raise InvalidArgument(
             "nn.batch_norm: training mode is not supported", expected="training=False", where=data.span

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, TupleType, int64
+from weft.ir import Expr, TensorType, TupleType, int64, min_
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
-from weft.topi.conv import channels_last, conv_shape
+from weft.op.relations import demand_at_least
+from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.pool import adaptive_pool, adaptive_sizes, max_pool_with_indices, pool, pool_shape, pool_size_of, window
 
 __all__: list[str] = []
@@ -27,9 +28,16 @@ def _infer(rank: int, op: str) -> Any:
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
         dims = pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
+        _demand_sizes(op, dims, data)
         return TensorType(dims, ty.dtype, rank + 2)
 
     return infer
+
+
+def _demand_sizes(op: str, dims: Any, data: Expr) -> None:
+    """Demand that windows fit into the padded data."""
+    for i, d in enumerate(dims):
+        demand_at_least(f"{op}: dimension {i} of the result", d, 0, data.span)
 
 
 def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, fill: Any) -> Any:
@@ -103,6 +111,8 @@ def _adaptive_infer(op: str, rank: int) -> Any:
             return TensorType(None, ty.dtype, rank + 2)
         last = channels_last(layout)
         sizes = adaptive_sizes(ty.shape, output_size, layout)
+        for i, (d, n) in enumerate(zip(spatial(ty.shape, last), sizes, strict=True)):
+            demand_at_least(f"{op}: spatial dimension {i} of 'data'", d, min_(n, int64(1)), data.span)
         return TensorType(conv_shape(ty.shape, sizes, ty.shape[-1] if last else ty.shape[1], last), ty.dtype, rank + 2)
 
     return infer
@@ -149,6 +159,7 @@ def _indices_infer(
 ) -> TupleType:
     ty = tensor_arg("nn.max_pool_with_indices", "data", data)
     dims = None if ty.shape is None else pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
+    _demand_sizes("nn.max_pool_with_indices", dims or (), data)
     return TupleType((TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, "int64", ty.ndim)))
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, numpy_dtype
-from weft.op.infer import broadcast_dims, equal_dims, normalize_axis, tensor_arg
+from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_broadcast_to, demand_same_shape
 from weft.topi.quant import dequantize, quantize, requantize, requantize_sum
 
 __all__: list[str] = []
@@ -18,8 +19,16 @@ __all__: list[str] = []
 def _infer(op: str, to_integer: bool) -> Any:
     def infer(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "") -> TensorType:
         ty = tensor_arg(op, "data", data, kind="float" if to_integer else "integer")
-        tensor_arg(op, "scale", scale, kind="float")
-        tensor_arg(op, "zero_point", zero_point)
+        factor, shift = tensor_arg(op, "scale", scale, kind="float"), tensor_arg(op, "zero_point", zero_point)
+        for name, parameter in (("scale", factor), ("zero_point", shift)):
+            if parameter.ndim > min(ty.ndim, 1) >= 0:
+                raise ShapeMismatch(
+                    f"{op}: '{name}' has too many dimensions", expected="a scalar, or a vector along the axis",
+                    found=str(parameter), where=data.span,
+                )  # fmt: skip
+            if ty.shape and parameter.ndim == 1:
+                along = (ty.shape[normalize_axis(op, axis, ty.ndim)],)
+                demand_same_shape(f"{op}: '{name}'", parameter.shape, along, data.span)
         if ty.ndim > 0:
             normalize_axis(op, axis, ty.ndim)
         dtype = DataType(out_dtype or ("int8" if to_integer else "float32"))
@@ -70,23 +79,21 @@ def _requantize_infer(name: str, n: int) -> Any:
         first = tensor_arg(name, "data", args[0])
         for i, other in enumerate(args[1:n], 1):
             ty = tensor_arg(name, f"data {i}", other)
-            if ty.shape is not None and first.shape is not None and not _same_shape(ty.shape, first.shape):
-                raise ShapeMismatch(
-                    f"{name}: its tensors differ in shape", expected=str(first), found=str(ty), where=args[0].span
-                )
+            demand_same_shape(f"{name}: its tensor {i}", ty.shape, first.shape, args[0].span)
         for parameter in args[n:]:
             ty = tensor_arg(name, "a parameter", parameter, kind="float")
             if ty.shape is not None and first.shape is not None:
-                broadcast_dims(name, first.shape, ty.shape)
+                if len(ty.shape) > len(first.shape):
+                    raise ShapeMismatch(
+                        f"{name}: a parameter has too many dimensions", expected=str(first), found=str(ty)
+                    )
+                for i, (d, e) in enumerate(zip(reversed(ty.shape), reversed(first.shape), strict=False)):
+                    demand_broadcast_to(f"{name}: dimension {-1 - i} of a parameter", d, e, args[0].span)
         if DataType(out_dtype).bits > 8 or not DataType(out_dtype).is_integer:
             raise DTypeMismatch(f"{name}: the result has a wrong data type", expected="uint8 or int8", found=out_dtype)
         return TensorType(first.shape, out_dtype, first.ndim)
 
     return infer
-
-
-def _same_shape(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(equal_dims(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _requantize_ref(*args: Any, low: int, out_dtype: str) -> Any:

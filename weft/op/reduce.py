@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Expr, TensorType, numpy_dtype
-from weft.op.infer import normalize_axes, normalize_axis, product, tensor_arg
+from weft.op.infer import dims_of, normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least
 from weft.topi import reduce as topi
 from weft.topi.scan import cumulative
 
@@ -108,7 +109,12 @@ def _arg_infer(op: str) -> Any:
     def infer(
         x: Expr, axis: Any = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
     ) -> TensorType:
-        return _infer(op, dtype)(x, axis, keepdims)
+        result = _infer(op, dtype)(x, axis, keepdims)
+        dims = dims_of(x)
+        if dims is not None:
+            size = product(dims) if axis is None else dims[normalize_axis(op, axis, len(dims))]
+            demand_at_least(f"{op}: elements to choose from", size, 1, x.span)
+        return result
 
     return infer
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
-from weft.ir import DataType, Expr, TensorType, numpy_dtype
+from weft.error import InvalidArgument, ShapeMismatch
+from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
 from weft.op.conv import pair
 from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least
 from weft.topi.resize import full_size, resize, resize2d, spread, spread_roi
 
 __all__: list[str] = []
@@ -44,7 +45,19 @@ def _resize_infer(
             where=data.span,
         )
     values = values_of(size)
+    _demand_sizes("image.resize", ty.shape, values, data)
     return TensorType(values, ty.dtype, ty.ndim)
+
+
+def _demand_sizes(name: str, old: Any, new: Any, data: Expr) -> None:
+    """Demand sizes that are not negative, and something to take values from where there is a result."""
+    if old is None or new is None:
+        return
+    if len(old) != len(new):
+        raise ShapeMismatch(f"{name}: 'size' has a wrong length", expected=str(len(old)), found=str(len(new)))
+    for i, (d, n) in enumerate(zip(old, new, strict=True)):
+        demand_at_least(f"{name}: dimension {i} of the result", n, 0, data.span)
+        demand_at_least(f"{name}: dimension {i} of 'data'", d, min_(n, int64(1)), data.span)
 
 
 # --- the reference, in float64 over each axis in turn -----------------------------------------------------------------
@@ -54,8 +67,7 @@ def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) 
     if mode == "asymmetric":
         return o / scale
     if mode == "align_corners":
-        length = size * scale
-        return o * (size - 1) / (length - 1) if length > 1 else o * 0.0
+        return o * (size - 1) / (out - 1) if out > 1 else o * 0.0
     if mode == "tf_half_pixel_for_nn":
         return (o + 0.5) / scale
     if mode == "tf_crop_and_resize":
@@ -144,7 +156,9 @@ def _resize2d_infer(
     values, dtype = values_of(size), DataType(out_dtype) if out_dtype else ty.dtype
     if ty.shape is None or values is None:
         return TensorType(None, dtype, 4)
-    return TensorType(full_size(ty.shape, values if len(values) == 2 else values * 2, layout), dtype, 4)
+    sizes = full_size(ty.shape, values if len(values) == 2 else values * 2, layout)
+    _demand_sizes("image.resize2d", ty.shape, sizes, data)
+    return TensorType(sizes, dtype, 4)
 
 
 def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_dtype: str, **attrs: Any) -> Any:

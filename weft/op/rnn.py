@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleType, as_int
-from weft.op.infer import index_arg, tensor_arg
+from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleType, as_int, ceildiv, int64
+from weft.op.infer import dims_of, index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
+from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
 
 __all__: list[str] = []
@@ -40,9 +41,34 @@ def _check(
             index_arg(op, arg, name)
         else:
             tensor_arg(op, name, arg, ndim=3 if name.startswith("initial") or name == "w" else 2)
+    if ty.shape is not None and rt.shape is not None:
+        _demand(op, ty.shape, rt.shape, rest, direction, x.span)
     if direction not in _DIRECTIONS:
         raise InvalidArgument(f"{op}: unknown direction '{direction}'", expected=", ".join(_DIRECTIONS), where=x.span)
     return ty, rt
+
+
+def _demand(op: str, x: Any, r: Any, rest: dict[str, Expr], direction: str, where: Any) -> None:
+    """Demand that all operands are of one number of directions, samples, gates and hidden units."""
+    kind, whole = op.removeprefix("nn.").removesuffix("_recurrence"), not op.endswith("_recurrence")
+    steps, batch, width = x
+    directions, hidden, gates = r[0], r[2], int64(_GATES[kind])
+    demand_equal(f"{op}: directions of 'r'", directions, 2 if direction == "bidirectional" else 1, where)
+    if whole:
+        demand_equal(f"{op}: gates of 'r'", r[1], gates * hidden, where)
+    else:
+        demand_equal(f"{op}: columns of 'xw'", width, directions * gates * hidden, where)
+        demand_equal(f"{op}: blocks of 'r'", r[1], ceildiv(hidden, int64(UNITS[kind])), where)
+        demand_equal(f"{op}: width of a block of 'r'", r[3], gates * int64(UNITS[kind]), where)
+    state = (directions, batch, hidden)
+    expected = {
+        "w": (directions, gates * hidden, width), "b": (directions, int64(2) * gates * hidden),
+        "rb": (directions, hidden), "p": (directions, int64(3) * hidden), "sequence_lens": (batch,),
+        "initial_h": state, "initial_c": state,
+    }  # fmt: skip
+    for name, arg in rest.items():
+        demand_same_shape(f"{op}: '{name}'", dims_of(arg), expected[name], where)
+    demand_indices(f"{op}: 'sequence_lens'", rest["sequence_lens"], 0, steps + 1, where)
 
 
 def _infer(kind: str, names: tuple[str, ...]) -> Any:

@@ -11,6 +11,7 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.sample import grid_sample
 
 __all__: list[str] = []
@@ -43,6 +44,10 @@ def _infer(
         )
     if ty.shape is None or gt.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
+    demand_equal("image.grid_sample: batch of 'grid'", gt.shape[0], ty.shape[0], data.span)
+    demand_equal("image.grid_sample: coordinates of a point", gt.shape[1], ty.ndim - 2, data.span)
+    for i, d in enumerate(ty.shape[2:], 2):
+        demand_at_least(f"image.grid_sample: dimension {i} of 'data'", d, 1, data.span)
     return TensorType((*ty.shape[:2], *gt.shape[2:]), ty.dtype, ty.ndim)
 
 

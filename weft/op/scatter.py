@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType
-from weft.op.infer import fields_of, index_arg, normalize_axis, tensor_arg
+from weft.ir import Expr, TensorType, as_int
+from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import (
+    demand_at_most,
+    demand_broadcast_to,
+    demand_index_tuples,
+    demand_indices,
+    demand_same_shape,
+)
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 
 __all__: list[str] = []
@@ -34,27 +41,41 @@ def _scatter_elements_infer(
 ) -> TensorType:
     ty, it = _written("scatter_elements", data, updates, reduction), index_arg("scatter_elements", indices)
     if ty.ndim >= 0:
-        normalize_axis("scatter_elements", axis, ty.ndim)
+        a = normalize_axis("scatter_elements", axis, ty.ndim)
         if it.ndim not in (-1, ty.ndim):
             raise ShapeMismatch(
                 "scatter_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span
             )
+        if ty.shape is not None and it.shape is not None:
+            for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
+                if i != a:
+                    demand_at_most(f"scatter_elements: dimension {i} of 'indices'", d, e, data.span)
+            demand_indices("scatter_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
+    demand_same_shape("scatter_elements: 'updates'", dims_of(updates), it.shape, data.span)
     return ty
 
 
 def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr, reduction: str = "update") -> TensorType:
-    index_arg("scatter_nd", indices)
-    return _written("scatter_nd", data, updates, reduction)
+    it, ty = index_arg("scatter_nd", indices), _written("scatter_nd", data, updates, reduction)
+    depth = as_int(it.shape[-1]) if it.shape else None
+    if it.ndim == 0 or (depth is not None and 0 <= ty.ndim < depth):
+        raise ShapeMismatch(
+            "scatter_nd: the index tuples do not fit the data",
+            expected=f"(..., at most {ty.ndim})", found=str(it), where=data.span,
+        )  # fmt: skip
+    if depth is not None and it.shape is not None and ty.shape is not None:
+        picked = (*it.shape[:-1], *ty.shape[depth:])
+        demand_same_shape("scatter_nd: 'updates'", dims_of(updates), picked, data.span)
+        demand_index_tuples("scatter_nd: 'indices'", indices, [(-d, d) for d in ty.shape[:depth]], data.span)
+    return ty
 
 
 def _apply(data: Any, writes: Any, reduction: str) -> Any:
-    """Write (place, value) pairs one after another; places outside are skipped."""
+    """Write (place, value) pairs one after another; an index outside is an IndexError."""
     out, count = data.copy(), np.ones(data.shape, np.int64)
     for at, value in writes:
-        at = tuple(int(v) + d if v < 0 else int(v) for v, d in zip(at, data.shape, strict=False))
-        if all(0 <= v < d for v, d in zip(at, data.shape, strict=False)):
-            out[at] = _NUMPY[reduction](out[at], value) if reduction in _NUMPY else value
-            count[at] += 1
+        out[at] = _NUMPY[reduction](out[at], value) if reduction in _NUMPY else value
+        count[at] += 1
     return out if reduction != "mean" else (out / count if out.dtype.kind == "f" else out // count).astype(out.dtype)
 
 
@@ -68,23 +89,42 @@ def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, redu
 declare(
     "scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, infer=_scatter_elements_infer,
     lower=scatter_elements, reference=_scatter_elements_ref, fusion=Fusion.OPAQUE,
-    doc="Write one element for each index along an axis; indices outside are skipped.",
+    doc="Write one element for each index along an axis; negative indices count from the end.",
 )  # fmt: skip
 
 declare(
     "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_scatter_nd_infer, lower=scatter_nd,
     reference=lambda data, indices, updates, reduction: _apply(
-        data, ((indices[i], updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
+        data, ((tuple(indices[i]), updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
     ),
     fusion=Fusion.OPAQUE,
-    doc="Write slices by tuples of indices; indices outside are skipped.",
+    doc="Write slices by tuples of indices; negative indices count from the end.",
 )  # fmt: skip
 
 
 def _index_put_infer(data: Expr, indices: Expr, values: Expr, accumulate: bool = False) -> TensorType:
-    for f in fields_of("index_put", "indices", indices):
-        index_arg("index_put", f)
-    return _written("index_put", data, values)
+    fields = fields_of("index_put", "indices", indices)
+    types = [index_arg("index_put", f) for f in fields]
+    ty = _written("index_put", data, values)
+    if 0 <= ty.ndim < len(types):
+        raise ShapeMismatch(
+            "index_put: more indices than dimensions", expected=f"at most {ty.ndim}", found=str(len(types)),
+            where=data.span,
+        )  # fmt: skip
+    if ty.shape is None or any(t.shape is None for t in types):
+        return ty
+    full = (*broadcast_dims("index_put", *(t.shape for t in types)), *ty.shape[len(types) :])  # type: ignore[misc]
+    dims = dims_of(values) or ()
+    if len(dims) > len(full):
+        raise ShapeMismatch(
+            "index_put: 'values' has too many dimensions", expected=f"at most {len(full)}", found=str(len(dims)),
+            where=data.span,
+        )  # fmt: skip
+    for i, (d, e) in enumerate(zip(reversed(dims), reversed(full), strict=False)):
+        demand_broadcast_to(f"index_put: dimension {-1 - i} of 'values'", d, e, data.span)
+    for i, f in enumerate(fields):
+        demand_indices(f"index_put: index tensor {i}", f, -ty.shape[i], ty.shape[i], data.span)
+    return ty
 
 
 def _index_put_ref(data: Any, indices: Any, values: Any, accumulate: bool) -> Any:

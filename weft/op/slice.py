@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Expr, TensorType, int64
+from weft.ir import Expr, TensorType, int64, max_, min_
 from weft.op.infer import simplify, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_at_least, demand_at_most
 from weft.topi.slice import pad, pad_pairs, slice_plan, strided_slice
 
 __all__: list[str] = []
@@ -52,7 +53,16 @@ def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value
     if ty.shape is None:
         return ty
     pairs = pad_pairs(ty.ndim, pad_width)
+    for i, (d, (b, a)) in enumerate(zip(ty.shape, pairs, strict=True)):
+        _demand_padding(f"nn.pad: padding of dimension {i}", d, b, a, pad_mode, data)
     return TensorType(tuple(simplify(d + b + a) for d, (b, a) in zip(ty.shape, pairs, strict=True)), ty.dtype, ty.ndim)
+
+
+def _demand_padding(what: str, d: Any, before: Any, after: Any, mode: str, data: Expr) -> None:
+    """Demand that padding does not take away more than there is, and copies only what is there."""
+    demand_at_least(what, d + before + after, 0, data.span)
+    if mode != "constant":
+        demand_at_most(f"{what} of an empty dimension", min_(max_(before, after), 1), d, data.span)
 
 
 def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:

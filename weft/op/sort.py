@@ -17,6 +17,7 @@ from weft.ir import (
 )
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.op.relations import demand_between
 from weft.topi.sort import argsort, sort, topk
 
 __all__: list[str] = []
@@ -40,6 +41,7 @@ def _topk_infer(
     dims = None
     if ty.shape is not None:
         a = normalize_axis("topk", axis, ty.ndim)
+        demand_between("topk: k", _count(k, ty.shape[a]), 0, ty.shape[a], data.span, "InvalidArgument")
         dims = tuple(_count(k, d) if i == a else d for i, d in enumerate(ty.shape))
     values, indices = TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, DataType(dtype), ty.ndim)
     return TupleType((values, indices)) if ret_type == "both" else values if ret_type == "values" else indices

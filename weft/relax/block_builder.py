@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from weft.error import InvalidArgument, WeftError
+from weft.error import InvalidArgument, WeftError, own_errors
 from weft.ir import (
+    Ambient,
     Attrs,
     Call,
     Constant,
@@ -90,7 +91,7 @@ class BlockBuilder:
     >>> mod = bb.get()
     """
 
-    _current: list[BlockBuilder] = []
+    _open: Ambient[BlockBuilder] = Ambient("BlockBuilder")
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.module = mod.copy() if mod is not None else IRModule()
@@ -104,7 +105,7 @@ class BlockBuilder:
     @staticmethod
     def current() -> BlockBuilder | None:
         """Return the builder whose ``with bb.function(...)`` is innermost, or None."""
-        return BlockBuilder._current[-1] if BlockBuilder._current else None
+        return BlockBuilder._open.current
 
     @contextmanager
     def function(
@@ -112,7 +113,7 @@ class BlockBuilder:
     ) -> Generator[BlockBuilder, None, None]:
         """Build a function; call :meth:`emit_func_output` before the end of the ``with``."""
         params = [params] if isinstance(params, ExprVar) else list(params or ())
-        BlockBuilder._current.append(self)
+        BlockBuilder._open.enter(self)
         depth = len(self._scopes)
         self._scopes.append(_Scope(name, params, attrs, pure, private))
         try:
@@ -125,7 +126,7 @@ class BlockBuilder:
             self._finish_function(scope)
         finally:
             del self._scopes[depth:]
-            BlockBuilder._current.pop()
+            BlockBuilder._open.leave(self)
 
     def _finish_function(self, scope: _Scope) -> None:
         self._close_block(scope)
@@ -240,6 +241,7 @@ class BlockBuilder:
         """Append a binding that is already in normal form."""
         self._frame().bindings.append(binding)
 
+    @own_errors("building the function")
     def emit_func_output(self, output: Any, params: Any = None) -> None:
         """Set the result of the function."""
         scope = self._scope()

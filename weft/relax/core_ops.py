@@ -14,6 +14,7 @@ from weft.ir import (
     AnyType,
     Attrs,
     Call,
+    DataType,
     DataTypeImm,
     Expr,
     ExprStringImm,
@@ -40,8 +41,9 @@ from weft.ir import (
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
     "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
-    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "invoke_closure", "invoke_pure_closure",
-    "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor", "tensor_to_shape", "to_vdevice",
+    "call_tir_inplace", "const", "dynamic_strided_slice", "hint_on_device", "index_bounds", "invoke_closure",
+    "invoke_pure_closure", "is_op", "make_closure", "null_value", "print_", "shape_of", "shape_to_tensor",
+    "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
 TypeRule = Callable[[Call], Type]
@@ -226,6 +228,19 @@ def tensor_to_shape(x: Expr) -> Call:
     return Call(Op.get("relax.tensor_to_shape"), (x,))
 
 
+def index_bounds(x: Expr, places: int = 1) -> Call:
+    """Take the least and the greatest integer of a tensor, as a shape value; 0 and -1 where it is empty.
+
+    Parameters
+    ----------
+    x : Expr
+        A tensor of integers.
+    places : int
+        1, or the last dimension of `x`: then the two are taken in each place of it, one pair after another.
+    """
+    return Call(Op.get("relax.index_bounds"), (x, prim_value(places)))
+
+
 def shape_to_tensor(shape: Any) -> Call:
     """Convert a shape value to a 1-D int64 tensor."""
     return Call(Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, Expr) else shape_expr(shape),))
@@ -374,6 +389,15 @@ def _tensor_to_shape_type(call: Call) -> Type:
         raise TypeInferenceError("tensor_to_shape: needs a 1-D tensor", expected="ndim 1", found=f"ndim {ty.ndim}")
     length = ty.shape[0] if isinstance(ty, TensorType) and ty.shape is not None else None
     return ShapeType(None, length.value if isinstance(length, IntImm) else -1)
+
+
+@_core("index_bounds")
+def _index_bounds_type(call: Call) -> Type:
+    ty = call.args[0].ty
+    if isinstance(ty, TensorType) and ty.dtype and not DataType(ty.dtype).is_integer:
+        raise TypeInferenceError("index_bounds: needs a tensor of integers", expected="integers", found=str(ty.dtype))
+    places = call.args[1].value
+    return ShapeType(None, 2 * places.value if isinstance(places, IntImm) else -1)
 
 
 @_core("shape_to_tensor")

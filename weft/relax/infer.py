@@ -48,7 +48,6 @@ __all__ = [
     "function_type",
     "get_shape_of",
     "infer_call",
-    "is_pure_call",
     "merge_types",
     "type_of",
     "unify_dims",
@@ -268,14 +267,3 @@ def merge_types(a: Type, b: Type) -> Type:
     if isinstance(a, PrimType) and isinstance(b, PrimType) and a.dtype == b.dtype:
         return PrimType(a.dtype)
     return AnyType()
-
-
-def is_pure_call(call: Call) -> bool:
-    """Whether a call is known to have no effects."""
-    if isinstance(call.op, Op):
-        core = CORE_OPS.get(call.op.name.removeprefix("relax."))
-        return core[1] if core is not None else bool(getattr(get_op_def(call.op), "pure", True))
-    if isinstance(call.op, ExternFunc):
-        return False
-    ty = call.op.ty
-    return ty.purity if isinstance(ty, FuncType) else isinstance(call.op, (GlobalVar, ExprVar))

@@ -10,30 +10,28 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import Queue
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from weft.ir import IRModule, PassContext, load_json, save_json, walk
+from weft.compile_key import is_plain
+from weft.ir import DeepPool, IRModule, PassContext, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
 from weft.target import Target, compile_func
-from weft.tir import PrimFunc, custom_datatype
+from weft.tir import PrimFunc
 from weft.tune import Process, Tuned, WorkerError
 from weft.tune.worker import receive, send
 
-__all__ = ["KernelJob", "compile_kernel_jobs", "deep_pool", "processes_ahead", "schedule_kernel"]
+__all__ = ["KernelJob", "compile_kernel_jobs", "processes_ahead", "schedule_kernel"]
 
-_STACK_BYTES = 64 << 20  # of compiling threads, whose walks recurse as deep as expressions nest
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
 _BINDINGS_A_KERNEL = 3  # about
 _MOST_PROCESSES = 8
 _SECONDS = 300.0
-_PROGRAM = "from weft.relax.kernel_builder import main; main()"
+_PROGRAM = "weft.relax.kernel_builder"
 
 
 class KernelJob(NamedTuple):
@@ -42,17 +40,6 @@ class KernelJob(NamedTuple):
     name: str
     func: PrimFunc
     linkage: str
-
-
-@contextmanager
-def deep_pool(threads: int) -> Generator[ThreadPoolExecutor]:
-    """Threads with stacks for functions whose expressions nest deeply."""
-    before = threading.stack_size(_STACK_BYTES)
-    try:
-        with ThreadPoolExecutor(max(1, threads)) as pool:
-            yield pool
-    finally:
-        threading.stack_size(before)
 
 
 def schedule_kernel(func: PrimFunc, name: str, target: Target, records: Tuned) -> PrimFunc:
@@ -104,7 +91,7 @@ def compile_kernel_jobs(
                 job, code = beside.give()
                 done(job, code if code is not None else here(job))
 
-    with deep_pool(cores) as pool:
+    with DeepPool(cores) as pool:
         workers = [pool.submit(work_beside) for _ in range(beside)]
         workers += [pool.submit(work) for _ in range(_threads_here(len(jobs), cores, beside))]
         with _ending(queue):
@@ -135,7 +122,7 @@ _ahead: list[Process] = []
 
 
 def _new_process() -> Process:
-    return Process({"PYTHONSAFEPATH": "1"}, _PROGRAM)
+    return Process(program=_PROGRAM)
 
 
 def _threads_here(jobs: int, cores: int, beside: int) -> int:
@@ -158,9 +145,7 @@ def _size(job: KernelJob) -> int:
 
 def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
-    context = PassContext.current()
-    ordinary = not (context.instruments or context.disabled_pass or custom_datatype.registered())
-    if not ordinary or target.kind.name != "llvm" or not sys.executable:
+    if PassContext.current().instruments or not is_plain() or target.kind.name != "llvm" or not sys.executable:
         return 0
     given = os.environ.get("WEFT_COMPILE_PROCESSES", "")
     most = int(given) if given.isdigit() else _MOST_PROCESSES
@@ -254,7 +239,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no reply
     requests: Queue[Any] = Queue()
-    with deep_pool(1) as pool:
+    with DeepPool(1) as pool:
         answering = pool.submit(_answer, requests, replies)
         while (request := receive(sys.stdin.buffer)) is not None and not answering.done():
             requests.put(request)

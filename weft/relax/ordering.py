@@ -9,6 +9,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import Var as ScalarVar
 from weft.ir import walk
+from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
 from weft.relax.rename import variables
 
@@ -18,23 +19,44 @@ __all__ = ["dependencies", "sort_bindings"]
 def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     """For each binding, the numbers of those that define its variables, symbolic ones of ``match_cast`` included.
 
-    A ``match_cast`` defines the symbols that no binding before it has; others it compares.
+    A ``match_cast`` defines the symbols that no binding before it has; others it compares, so what mentions them stays
+    on its side. What reads memory that a call changes stays on its side of that call, and checks stay in order.
     """
     index = {id(b.var): i for i, b in enumerate(bindings)}
-    symbols: dict[int, int] = {}
-    if any(isinstance(b, MatchCast) for b in bindings):
-        seen: set[int] = set()
-        for i, b in enumerate(bindings):
-            if isinstance(b, MatchCast):
-                symbols |= {id(n): i for n in walk(b.ty) if isinstance(n, ScalarVar) and id(n) not in seen}
-            seen |= _symbols(b)
+    checked: dict[int, int] = {}  # the last match_cast that names a symbol
+    check = -1
+    touched: dict[int, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
+    casts = any(isinstance(b, MatchCast) for b in bindings)
+    defined = _definers(bindings) if casts else {}
     needs: list[set[int]] = []
     for i, b in enumerate(bindings):
-        needed = {index[id(v)] for v in variables(b.value) if id(v) in index}
-        if symbols:
-            needed |= {symbols[n] for n in _symbols(b) if n in symbols}
-        needs.append(needed - {i})
+        uses = {id(v) for v in variables(b.value)}
+        written = {id(v) for a in written_arguments(b.value) for v in variables(a)}
+        needed = {index[v] for v in uses if v in index}
+        for v in uses:
+            before = touched.setdefault(v, [-1])
+            needed |= set(before) if v in written else {before[0]}
+            touched[v] = [i] if v in written else [*before, i]
+        if casts:
+            symbols = _symbols(b)
+            needed |= {defined[n] for n in symbols if n in defined} | {checked[n] for n in symbols if n in checked}
+            if isinstance(b, MatchCast):
+                needed.add(check)
+                checked |= dict.fromkeys(symbols, i)
+                check = i
+        needs.append(needed - {i, -1})
     return needs
+
+
+def _definers(bindings: Sequence[Any]) -> dict[int, int]:
+    """Map symbols to the ``match_cast`` that defines each, wherever it stands."""
+    out: dict[int, int] = {}
+    seen: set[int] = set()
+    for i, b in enumerate(bindings):
+        if isinstance(b, MatchCast):
+            out |= {id(n): i for n in walk(b.ty) if isinstance(n, ScalarVar) and id(n) not in seen}
+        seen |= _symbols(b)
+    return out
 
 
 def _symbols(binding: Any) -> set[int]:

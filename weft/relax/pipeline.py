@@ -38,8 +38,11 @@ def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]
     return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes()]
 
 
-def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
-    """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``."""
+def graph_passes(target: Any = None, precision: str = "float32", check_indices: bool = True) -> list[Pass]:
+    """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``.
+
+    Kernels clamp indices that are out of range, so memory is safe without `check_indices`, too.
+    """
     target = Target(target) if isinstance(target, str) else target
     panel = 2 * getattr(target, "vector_bits", 512) // 32
     dot_forms = getattr(target, "dot_forms", ())
@@ -47,6 +50,8 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
     return [
         t.normalize(),
         t.lambda_lift(),
+        t.check_relations(indices=check_indices),
+        t.legalize_mutable(),
         t.fold_quantization(dot_forms=dot_forms),
         t.fold_batch_norm(),
         t.decompose_ops(whole_attention=tiled),
@@ -66,6 +71,7 @@ def graph_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
         t.dead_code_elimination(),
         t.fuse_ops(),
         t.legalize_ops(),
+        t.fuse_tir(),
         *([t.stream_outputs()] if tiled else []),
     ]
 
@@ -97,10 +103,11 @@ def _narrows(target: Any, precision: str) -> bool:
 
 
 def lowering_passes() -> list[Pass]:
-    """List the passes that take legalized Relax to the virtual machine."""
+    """List the passes that take legalized Relax to the virtual machine; what is there already they leave as it is."""
     return [
         t.to_non_dataflow(),
         t.remove_purity_checking(),
+        t.fresh_outputs(),
         t.call_tir_rewrite(),
         t.plan_memory(),
         t.lower_alloc_tensor(),
@@ -112,7 +119,16 @@ def lowering_passes() -> list[Pass]:
 
 
 def _zero_passes(_target: Any = None) -> list[Pass]:
-    return [t.normalize(), t.lambda_lift(), t.legalize_ops(), *lowering_passes()]
+    """Kernels without any other decision, fused by what they are seen to do, as in TVM's pipeline of that name."""
+    return [
+        t.normalize(),
+        t.check_relations(),
+        t.legalize_ops(),
+        t.annotate_tir_op_pattern(),
+        t.fold_constant(),
+        t.fuse_ops(),
+        t.fuse_tir(),
+    ]
 
 
 _PIPELINES: dict[str, Callable[..., list[Pass]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any
 
 from weft.error import InternalError
@@ -46,17 +47,18 @@ def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | N
 
 
 class _Source:
-    """A function to be compiled for values of its dimensions."""
+    """A function to be compiled for values of its dimensions, in the contexts of the first compilation."""
 
     def __init__(
         self, func: PrimFunc, name: str, dims: Sequence[Any], compile: Callable[[IRModule], Module | None]
     ) -> None:
         self.func, self.name, self.dims, self.compile = func, name, dims, compile
+        self.contexts = copy_context()
 
     def __call__(self, shape: Sequence[int]) -> tuple[Module, str]:
         """Compile."""
         made = specialize(self.func, dict(zip(self.dims, shape, strict=True)))
-        module = self.compile(IRModule({self.name: made}))
+        module = self.contexts.copy().run(self.compile, IRModule({self.name: made}))
         if module is None:
             raise InternalError("a kernel became no code", found=self.name)
         return module, self.name

@@ -77,7 +77,8 @@ class _State:
         if replaced is binding.value and len(self.bb.bindings()) == before:
             self.bb.emit_normalized(binding)
             return False
-        self._emit(binding, value, replaced)
+        checked = any(isinstance(b, MatchCast) for b in self.bb.bindings()[before:])
+        self._emit(binding, replaced, checked)
         return True
 
     def _branches(self, value: If) -> If:
@@ -90,10 +91,10 @@ class _State:
         body = self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body
         return value if body is value.body else value.replace(body=body)
 
-    def _emit(self, binding: Any, value: Expr, replaced: Expr) -> None:
+    def _emit(self, binding: Any, replaced: Expr, checked: bool) -> None:
         var = binding.var
-        if isinstance(binding, MatchCast) and replaced is value:
-            self.bb.emit_normalized(MatchCast(var, self.bb.normalize(value), binding.ty, span=binding.span))
+        if isinstance(binding, MatchCast) and not checked:  # whatever becomes of the value, it is checked
+            self.bb.emit_normalized(MatchCast(var, self.bb.normalize(replaced), binding.ty, span=binding.span))
             return
         outer_span, self.bb.span = self.bb.span, binding.span
         new = self.bb.normalize(replaced, atom=False)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Function, If
+from weft.ir import Function, If, IRModule
+from weft.relax.effects import is_removable
 from weft.relax.expr import MatchCast, SeqExpr, VarBinding
-from weft.relax.infer import is_pure_call
 from weft.relax.rename import variables
 from weft.relax.rewriter import use_counts
 
 __all__ = ["remove_all_unused"]
 
 
-def remove_all_unused(func: Function) -> Function:
-    """Drop the bindings of pure operations whose variables nothing uses, those inside of branches included.
+def remove_all_unused(func: Function, mod: IRModule | None = None) -> Function:
+    """Drop the bindings of operations without effects whose variables nothing uses, those inside of branches included.
+
+    Parameters
+    ----------
+    mod : IRModule, optional
+        Where the functions that `func` calls are found; calls of others stay.
 
     Returns
     -------
@@ -23,20 +28,20 @@ def remove_all_unused(func: Function) -> Function:
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    body = _prune(func.body, use_counts(func))
+    body = _prune(func.body, use_counts(func), mod)
     return func if body is func.body else func.replace(body=body)
 
 
-def _prune(seq: SeqExpr, counts: dict[int, int]) -> SeqExpr:
+def _prune(seq: SeqExpr, counts: dict[int, int], mod: IRModule | None) -> SeqExpr:
     blocks: list[Any] = []
     for block in reversed(seq.blocks):
         kept: list[Any] = []
         for b in reversed(block.bindings):
-            if not counts.get(id(b.var)) and _removable(b):
+            if not counts.get(id(b.var)) and not isinstance(b, MatchCast) and is_removable(b.value, mod):
                 for v in variables(b.value):
                     counts[id(v)] -= 1
             else:
-                kept.append(_inside(b, counts))
+                kept.append(_inside(b, counts, mod))
         kept.reverse()
         if len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True)):
             blocks.append(block)
@@ -48,31 +53,14 @@ def _prune(seq: SeqExpr, counts: dict[int, int]) -> SeqExpr:
     return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty)
 
 
-def _inside(binding: Any, counts: dict[int, int]) -> Any:
+def _inside(binding: Any, counts: dict[int, int], mod: IRModule | None) -> Any:
     value = binding.value
     if isinstance(value, If):
         old = (value.true_branch, value.false_branch)
-        new = tuple(_prune(b, counts) if isinstance(b, SeqExpr) else b for b in old)
+        new = tuple(_prune(b, counts, mod) if isinstance(b, SeqExpr) else b for b in old)
         changed = new[0] is not old[0] or new[1] is not old[1]
         value = If(value.cond, *new, span=value.span, ty=value.ty) if changed else value
     elif isinstance(value, Function) and isinstance(value.body, SeqExpr):
-        body = _prune(value.body, counts)
+        body = _prune(value.body, counts, mod)
         value = value if body is value.body else value.replace(body=body)
     return binding if value is binding.value else VarBinding(binding.var, value, span=binding.span)
-
-
-def _removable(binding: Any) -> bool:
-    if isinstance(binding, MatchCast):
-        return False
-    return _is_pure(binding.value)
-
-
-def _is_pure(value: Any) -> bool:
-    if isinstance(value, Call):
-        return is_pure_call(value)
-    if isinstance(value, If):
-        branches = [value.true_branch, value.false_branch]
-        seqs = [b for b in branches if isinstance(b, SeqExpr)]
-        inner = [b for seq in seqs for block in seq.blocks for b in block.bindings]
-        return all(_removable(b) for b in inner) and all(_is_pure(b) for b in branches if not isinstance(b, SeqExpr))
-    return True

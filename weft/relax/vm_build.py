@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import lru_cache
+from contextvars import copy_context
 from math import prod
-from pathlib import Path
 from typing import Any, cast
 
-from weft.error import InvalidArgument
-from weft.ir import Attrs, Function, IntImm, IRModule, Pass, PassContext, fingerprint, rules_of
-from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, deep_pool, schedule_kernel
-from weft.relax.pipeline import PRECISIONS, get_pipeline
+from weft.compile_key import compile_key, is_plain
+from weft.error import InvalidArgument, own_errors
+from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, fingerprint
+from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, schedule_kernel
+from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
-from weft.relax.transform import EXTERNAL_MODULES, BindParams
+from weft.relax.spec import VM_READY
+from weft.relax.transform import (
+    EXTERNAL_MODULES,
+    BindParams,
+    check_relations,
+    fuse_tir,
+    lambda_lift,
+    legalize_ops,
+    normalize,
+)
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, compile_func, emit_object, load_objects
@@ -30,6 +38,7 @@ METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
 
 
+@own_errors("compiling the module")
 def build(
     mod: IRModule,
     target: Any = None,
@@ -80,7 +89,11 @@ def build(
     external = mod.attrs.get(EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
         with records.database if records.database is not None else nullcontext():
-            mod = _pipeline(relax_pipeline, target, precision)(mod)
+            chosen = _pipeline(relax_pipeline, target, precision)
+            mod = chosen(mod)
+            if not _ends_in_calls(chosen):
+                rest = [normalize(), lambda_lift(), check_relations(), legalize_ops(), fuse_tir(), *lowering_passes()]
+                mod = Sequential(rest)(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":
@@ -97,7 +110,9 @@ def build(
         names += [v.name_hint for v, _ in functions.items()]
     made = builder.get([*([load_objects(objects, names)] if objects else []), *external])
     if target.kind.name == "llvm":
-        made.recompilable = recompilable_kernels(kernels, lambda m: compile_kernels(m, target, tir_pipeline))
+        here = copy_context()  # hot kernels are made later, by another thread, as these were
+        again = lambda m: here.copy().run(compile_kernels, m, target, tir_pipeline)  # noqa: E731
+        made.recompilable = recompilable_kernels(kernels, again)
     return made
 
 
@@ -111,6 +126,11 @@ def _pipeline(chosen: str | Pass, target: Target, precision: str) -> Pass:
             help="make the pass with weft.relax.get_pipeline(name, target, precision)",
         )
     return chosen
+
+
+def _ends_in_calls(chosen: Pass) -> bool:
+    """Whether a pipeline ends in what the code generator takes; ``zero``, and most of users' own, do not."""
+    return chosen.ensures == VM_READY.name or any(map(_ends_in_calls, getattr(chosen, "passes", ())))
 
 
 def _records(tuned: Any, target: Target) -> Tuned:
@@ -175,12 +195,14 @@ def _compile_objects(
 ) -> tuple[list[bytes], list[str]]:
     """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
     jobs = [KernelJob(n, f, "hidden" if n in direct else "internal") for n, f in _named(mod).items()]
-    plain = tir_pipeline is None and _is_plain(target)
     keys: dict[str, str] = {}
     objects: dict[str, bytes] = {}
 
     def look_up(job: KernelJob) -> bytes | None:
-        key = keys[job.name] = _cache_key({job.name: job.func}, target, job.linkage, records)
+        key = _cache_key({job.name: job.func}, target, job.linkage, records)
+        if key is None:
+            return None
+        keys[job.name] = key
         return cache.get(key)
 
     def here(job: KernelJob) -> bytes:
@@ -197,15 +219,15 @@ def _compile_objects(
             progress(job.name, len(objects), len(jobs))
 
     missing = jobs
-    if plain:
-        with deep_pool(len(os.sched_getaffinity(0))) as pool:
+    if tir_pipeline is None:
+        with DeepPool(len(os.sched_getaffinity(0))) as pool:
             codes = list(pool.map(look_up, jobs))
         for job, code in zip(jobs, codes, strict=True):
             if code is not None:
                 found(job, code)
         missing = [job for job, code in zip(jobs, codes, strict=True) if code is None]
     if missing:
-        compile_kernel_jobs(missing, here, target, records, made, plain=plain)
+        compile_kernel_jobs(missing, here, target, records, made, plain=tir_pipeline is None and is_plain())
     return [objects[job.name] for job in jobs], [job.name for job in jobs]
 
 
@@ -226,11 +248,7 @@ def _compile_functions(
     """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
     host = target if target.kind.name == "llvm" else Target("llvm")
     called = {n: f for n, f in _named(mod).items() if n in direct}
-    key = (
-        _cache_key(_named(functions) | called, host, "functions", records)
-        if tir_pipeline is None and _is_plain(host)
-        else None
-    )
+    key = _cache_key(_named(functions) | called, host, "functions", records) if tir_pipeline is None else None
     code = cache.get(key) if key is not None else None
     if code is None:
         kernels: dict[str, Kernel] = {}
@@ -244,11 +262,6 @@ def _compile_functions(
     return code
 
 
-def _is_plain(target: Target) -> bool:
-    """Whether the code of a function depends on nothing but the function and the target."""
-    return not any(k.startswith("tir.") for k in PassContext.current().config) and not rules_of(target.kind.name)
-
-
 def _is_small(func: PrimFunc) -> bool:
     """Whether a kernel's work is of the order of its call."""
     elements = [prod(d.value if isinstance(d, IntImm) else _INLINE_ELEMENTS + 1 for d in b.shape)
@@ -256,18 +269,12 @@ def _is_small(func: PrimFunc) -> bool:
     return sum(elements) <= _INLINE_ELEMENTS
 
 
-def _cache_key(functions: Mapping[str, PrimFunc], target: Target, kind: str, records: Tuned) -> str:
-    parts = [p for name, func in functions.items() for p in (fingerprint(func), name, records.cache_part(func)) if p]
-    text = "\n".join([*parts, kind, str(target), compiler_fingerprint()])
-    return hashlib.sha256(text.encode()).hexdigest()
+def _cache_key(functions: Mapping[str, PrimFunc], target: Target, kind: str, records: Tuned) -> str | None:
+    what = [p for name, func in functions.items() for p in (name, fingerprint(func), *_argument_names(func))]
+    return compile_key(kind, what, target, [records.cache_part(func) for func in functions.values()])
 
 
-@lru_cache(maxsize=1)
-def compiler_fingerprint() -> str:
-    """Hash the sources that decide what code a function becomes, so that another compiler never uses old entries."""
-    root = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for package in ("ir", "arith", "tir", "target"):
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _argument_names(func: PrimFunc) -> list[str]:
+    """The names that messages of the entry point say, which fingerprints leave out."""
+    buffers = [n for _, b in func.buffer_map for n in (b.name, *(str(d) for d in b.shape))]
+    return [*(p.name for p in func.params), *buffers]

@@ -56,12 +56,24 @@ def from_relax(
         The results are the fields of the function's tuple as atoms: variables of the bindings, `args`, constants.
     """
     made = LoweredBindings(kernel)
-    made.bind_dims(func.params[: len(func.params) - bool(derived)], args, elements, derived)
     seq: Any = func.body
-    for block in seq.blocks:
-        for b in block.bindings:
+    bindings = [b for block in seq.blocks for b in block.bindings]
+    checks = [_check(b) for b in bindings if _is_check(b)]
+    made.bind_dims(func.params[: len(func.params) - bool(derived)], args, elements, derived, checks)
+    for b in bindings:
+        if not _is_check(b):
             made.env[id(b.var)] = _VALUE(b.value, made, b.var)
     return made.bindings, [made.atom(f) for f in (seq.body.fields if isinstance(seq.body, ir.Tuple) else (seq.body,))]
+
+
+def _is_check(binding: Any) -> bool:
+    return binding.span is not None and binding.span.check is not None
+
+
+def _check(binding: Any) -> tuple[Any, Any, str, str]:
+    """What a relation compares, the error's class, and the message's beginning."""
+    (found,), (expected,), (kind, what) = binding.value.values, binding.ty.values, binding.span.check
+    return found, expected, kind, what
 
 
 class LoweredBindings:
@@ -73,8 +85,8 @@ class LoweredBindings:
         self.constants: dict[int, Constant] = {}
         self.bindings: Bindings = []
 
-    def bind_dims(self, params: Any, args: list[Any], elements: list[Any], derived: Any) -> None:
-        """Say what the parameters are, and their dimensions."""
+    def bind_dims(self, params: Any, args: list[Any], elements: list[Any], derived: Any, checks: Any) -> None:
+        """Say what the parameters are, and their dimensions, and what has to hold between these."""
         tensors = list(zip(params, [*args, *elements], strict=True))
         for p, a in tensors:
             self.env[id(p)] = a
@@ -82,8 +94,9 @@ class LoweredBindings:
         values = [(p.ty.values, a) for p, a in tensors[len(args) :]]
         if shaped or values:
             attrs = Attrs.of(
-                shapes=tuple(s for s, _ in shaped), elements=tuple(v for v, _ in values), derived=tuple(derived)
-            )
+                shapes=tuple(s for s, _ in shaped), elements=tuple(v for v, _ in values), derived=tuple(derived),
+                checks=tuple(checks),
+            )  # fmt: skip
             inputs = _tuple([a for _, a in shaped]), _tuple([a for _, a in values])
             self.bindings.append((Var("_", unit_type()), Call(Op.get("vm.bind_dims"), inputs, attrs, ty=unit_type())))
 

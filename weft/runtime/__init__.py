@@ -22,6 +22,7 @@ from weft.runtime.params import (
     save_param_dict_to_file,
 )
 from weft.runtime.profiler import Report
+from weft.runtime.regular_file import open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.timing import BenchmarkResult
@@ -66,11 +67,13 @@ __all__ = [
     "load_param_dict_from_file",
     "map_file",
     "num_threads",
+    "open_regular",
     "numpy_dtype",
     "opcodes",
     "object_code",
     "opencl",
     "placed_module",
+    "read_regular",
     "register_object_loader",
     "save_param_dict",
     "save_param_dict_to_file",

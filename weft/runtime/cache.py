@@ -1,14 +1,18 @@
 """A content-addressed cache on disk: bytes under the hash of a key, safe under concurrent writers.
 
-An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the payload, payload. It is written beside and
-renamed, so a reader sees all of it or nothing. A damaged entry is deleted and is a miss. A directory that cannot be
-written, or a full disk, is one warning and never an error. The least recently read entries go when the bound is passed.
+An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the key, BLAKE2b-256 of that and the payload,
+payload. It is written beside and renamed, so a reader sees all of it or nothing. A damaged entry, or one under another
+key's name, is deleted and is a miss. A directory that cannot be written, or a full disk, is one warning and never an
+error. What is here is run: a directory or file of another user, or that others may write, is not used, and links are
+not followed. The least recently read entries go when the bound is passed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 import tempfile
 import threading
 import time
@@ -16,13 +20,14 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-__all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "get", "put", "statistics"]
+__all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "get", "key_digest", "put", "statistics"]
 
-_MAGIC = b"WEFTC\x01\x00\x00"
+_MAGIC = b"WEFTC\x02\x00\x00"
 _DIGEST = 32
-_HEADER = len(_MAGIC) + _DIGEST
+_HEADER = len(_MAGIC) + 2 * _DIGEST
+_ENTRY = re.compile(r"[0-9a-f]{38}|\.tmp-.*")
 _DEFAULT_LIMIT = 4 << 30
 
 
@@ -48,6 +53,35 @@ def directory() -> Path:
     return (Path(base) if base else Path("~/.cache").expanduser()) / "weft"
 
 
+class _NotOurs(PermissionError):
+    """Others could have put there what this process would run."""
+
+
+def _check_owner(descriptor: int, path: Path) -> None:
+    """Refuse what belongs to another user or may be written by others, and files that are none."""
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid():
+        raise _NotOurs(f"{path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}; "
+                       "name a directory of your own in WEFT_CACHE_DIR")  # fmt: skip
+    if status.st_mode & 0o022:
+        raise _NotOurs(f"others may write {path} (mode {stat.S_IMODE(status.st_mode):04o}); delete it, or, if "
+                       f"nobody else did, say 'chmod -R go-w {path}'")  # fmt: skip
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise OSError(f"{path} is no file")
+
+
+def key_digest(key: bytes | str) -> bytes:
+    """Hash a key, as its entry carries it."""
+    return hashlib.blake2b(key.encode() if isinstance(key, str) else key, digest_size=_DIGEST).digest()
+
+
+def _header(key: bytes | str, value: bytes) -> bytes:
+    start = key_digest(key)
+    digest = hashlib.blake2b(start, digest_size=_DIGEST)
+    digest.update(value)
+    return _MAGIC + start + digest.digest()
+
+
 class Cache:
     """A cache in one directory.
 
@@ -71,61 +105,69 @@ class Cache:
         self.hits = self.misses = self.writes = self.damaged = 0
 
     def _file(self, key: bytes | str) -> Path:
-        data = key.encode() if isinstance(key, str) else key
-        name = hashlib.blake2b(data, digest_size=20).hexdigest()
-        return self.path / name[:2] / name[2:]
+        name = key_digest(key).hex()
+        return self.path / name[:2] / name[2:40]
 
     def get(self, key: bytes | str) -> bytes | None:
         """The value of a key, or None."""
-        file = self._file(key)
+        file = self.open(key)
+        if file is None:
+            return None
         try:
-            content = file.read_bytes()
+            with file:
+                content = file.read()
         except OSError:
+            content = b""
+        if content[:_HEADER] != _header(key, content[_HEADER:]):
+            self.hits -= 1
             self.misses += 1
+            self.drop(key)
             return None
-        payload = content[_HEADER:]
-        digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
-        if content[:_HEADER] != _MAGIC + digest:
-            self.damaged += 1
-            self.misses += 1
-            with suppress(OSError):
-                file.unlink()
-            return None
-        self.hits += 1
-        with suppress(OSError):
-            os.utime(file)
-        return payload
+        return content[_HEADER:]
 
     def put(self, key: bytes | str, value: bytes) -> bool:
         """Store a value; False (after one warning in the process) when the directory cannot take it."""
-        size = _HEADER + len(value)
-        if size > self.limit:
+        if _HEADER + len(value) > self.limit:
             return False
         try:
             with self._written(self._file(key)) as path, path.open("wb") as out:
-                out.write(_MAGIC + hashlib.blake2b(value, digest_size=_DIGEST).digest())
+                out.write(_header(key, value))
                 out.write(value)
         except OSError as e:
             self._warn(e)
             return False
         return True
 
-    def find(self, key: bytes | str) -> Path | None:
-        """The file of an entry that :meth:`new_entry` made, or None; its reader checks what is in it."""
-        file = self._file(key)
-        if not file.is_file():
+    def open(self, key: bytes | str) -> BinaryIO | None:
+        """Open the file of an entry, or return None; whoever reads it checks what is in it."""
+        path = self._file(key)
+        opened: list[int] = []
+        try:
+            for name, flags in ((self.path, os.O_DIRECTORY), (path.parent.name, os.O_DIRECTORY), (path.name, 0)):
+                links = os.O_NOFOLLOW if opened else 0  # where the cache is, the user says, by a link or not
+                at = opened[-1] if opened else None
+                opened.append(os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags | links, dir_fd=at))
+                _check_owner(opened[-1], Path(name) if at is None else path.parent if flags else path)
+            with suppress(OSError):
+                os.utime(opened[-1])
+            self.hits += 1
+            return os.fdopen(opened.pop(), "rb")
+        except OSError as e:
             self.misses += 1
+            if isinstance(e, _NotOurs):
+                self._warn(e)
+            elif path.is_symlink():
+                self.drop(key)
             return None
-        with suppress(OSError):
-            os.utime(file)
-        self.hits += 1
-        return file
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
 
-    def drop(self, file: Path) -> None:
+    def drop(self, key: bytes | str) -> None:
         """Delete an entry that is damaged."""
         self.damaged += 1
         with suppress(OSError):
-            file.unlink()
+            self._file(key).unlink()
 
     @contextmanager
     def new_entry(self, key: bytes | str) -> Generator[Path | None]:
@@ -147,7 +189,14 @@ class Cache:
     @contextmanager
     def _written(self, file: Path) -> Generator[Path]:
         """Give a name beside an entry's file; what is there at the end becomes the entry, unless it is too large."""
-        file.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for folder, links in ((self.path, 0), (file.parent, os.O_NOFOLLOW)):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | links)
+            try:
+                _check_owner(descriptor, folder)
+            finally:
+                os.close(descriptor)
         with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
             temporary = Path(out.name)
         try:
@@ -164,9 +213,8 @@ class Cache:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            warnings.warn(
-                f"the cache in {self.path} cannot be written, compiled code is not kept: {error}", stacklevel=4
-            )
+            what = "is not used" if isinstance(error, _NotOurs) else "cannot be written, compiled code is not kept"
+            warnings.warn(f"the cache in {self.path} {what}: {error}", stacklevel=4)
 
     def _account(self, size: int) -> None:
         with self._lock:
@@ -179,15 +227,17 @@ class Cache:
         """(last use, bytes, file) of each entry."""
         found: list[tuple[float, int, Path]] = []
         try:
-            folders = [e.path for e in os.scandir(self.path) if len(e.name) == 2 and e.is_dir()]
+            folders = [e.path for e in os.scandir(self.path)
+                       if re.fullmatch("[0-9a-f]{2}", e.name) and e.is_dir(follow_symlinks=False)]  # fmt: skip
         except OSError:
             return found
         for folder in folders:
             with suppress(OSError):
                 for entry in os.scandir(folder):
                     with suppress(OSError):
-                        status = entry.stat()
-                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                        status = entry.stat(follow_symlinks=False)
+                        if _ENTRY.fullmatch(entry.name) and not stat.S_ISDIR(status.st_mode):
+                            found.append((status.st_mtime, status.st_size, Path(entry.path)))
         return found
 
     def _scan_bytes(self) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from weft.error import ExecutableError
+from weft.runtime.regular_file import open_regular
 
 __all__ = ["check_complete"]
 
@@ -34,7 +35,7 @@ def check_complete(path: Path) -> None:
         When the file ends before one of its parts does; it names the part and the offset.
     """
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(64)
         if not start.startswith(_MAGIC):
             return

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tvm_ffi
 
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, OutOfMemory, WeftError
 from weft.ffi import convert_argument, wrap
 from weft.runtime import disassemble
 from weft.runtime.jit import Recompilable
@@ -66,6 +66,9 @@ class VMExecutable:
     ----------
     recompilable : dict of str to Recompilable
         Kernels that can be compiled for a shape. The compiler sets it; it is not saved.
+    places : mapping of str to sequence of (int, str)
+        By function, the instructions from which on others come from another place of the program, and that place. The
+        compiler sets it; it is not saved in libraries.
     """
 
     def __init__(self, mod: Module) -> None:
@@ -73,6 +76,20 @@ class VMExecutable:
             raise InvalidArgument("not an executable", expected="a module of kind 'weft.Executable'", found=mod.kind)
         self.mod = mod
         self.recompilable: dict[str, Recompilable] = {}
+        self.places: Mapping[str, Sequence[tuple[int, str]]] = {}
+
+    def name_place(self, error: WeftError) -> None:
+        """Let an error of a call say which place of the program it comes from."""
+        place, trace = "", error.__traceback__
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            for start, name in self.places.get(file[6:-1], ()) if file.startswith("<weft:") else ():
+                place = name if start <= trace.tb_lineno else place
+            trace = trace.tb_next
+        if place and isinstance(error, OutOfMemory):
+            error.what += f" for a result of {place}"
+        elif place and error.where is None:
+            error.where = place
 
     @staticmethod
     def from_parts(

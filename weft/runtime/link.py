@@ -22,6 +22,7 @@ from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.data_object import write_data_object
+from weft.runtime.regular_file import open_regular
 
 __all__ = [
     "Blob",
@@ -311,7 +312,7 @@ def read_container(path: Path) -> tuple[list[bytes], list[str], bytes | None] | 
     ExecutableError
         When the container is cut short.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if file.read(len(CONTAINER_MAGIC)) != CONTAINER_MAGIC:
             return None
         data = file.read()

@@ -407,9 +407,11 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
         When the file is missing, damaged, or holds something unknown.
     """
     file = Path(path)
-    if not file.is_file():
-        raise ExecutableError("there is no such library", where=str(file))
-    container = link.read_container(file)
+    try:
+        container = link.read_container(file)
+    except OSError as e:
+        what = "there is no such library" if isinstance(e, FileNotFoundError) else "cannot read the library"
+        raise ExecutableError(what, where=str(file), found=e.strerror or str(e)) from e
     if container is not None:
         objects, names, blob = container
         code = placed_module(objects, names) or link.load_objects(objects, names, file)

@@ -10,6 +10,7 @@ from typing import Any
 import tvm_ffi
 
 from weft.error import InvalidArgument
+from weft.runtime.regular_file import read_regular
 from weft.runtime.tensor import Tensor, tensor
 
 __all__ = ["load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]
@@ -64,4 +65,4 @@ def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[s
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read parameters from a file."""
-    return load_param_dict(Path(path).read_bytes())
+    return load_param_dict(read_regular(path))

@@ -148,6 +148,7 @@ class VirtualMachine:
             except AttributeError:
                 self._executable.function(name)  # raises, with the names there are
                 raise
+            found.on_error = self._executable.name_place
             self._cache[name] = found
         return found
 

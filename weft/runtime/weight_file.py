@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.runtime.regular_file import open_regular
+
 __all__ = ["files_are_used", "map_file", "release", "stored", "weights_in_files"]
 
 _LARGE = 1 << 20  # bytes of a constant that are worth a file
@@ -64,10 +66,16 @@ def files_are_used() -> bool:
 
 
 def map_file(path: Path) -> mmap.mmap | None:
-    """Map a model file; None outside :func:`weights_in_files`, and for files that cannot be mapped."""
+    """Map a model file; None outside :func:`weights_in_files`, and for files that cannot be mapped.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened or is no regular file.
+    """
     if not _open:
         return None
-    with path.open("rb") as file, suppress(OSError, ValueError):  # an empty file is a ValueError
+    with open_regular(path) as file, suppress(OSError, ValueError):  # an empty file is a ValueError
         mapping = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
         _open[0].add(mapping)
         return mapping

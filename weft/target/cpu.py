@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import difflib
 import subprocess
-import sys
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func
+from weft.runtime.process import command
 
-__all__ = ["BASELINE", "check_cpu", "host_features", "known_host_features", "model_features", "with_implied", "without"]
+__all__ = [
+    "ASK_LLVM",
+    "BASELINE",
+    "check_cpu",
+    "host_features",
+    "known_host_features",
+    "model_features",
+    "with_implied",
+    "without",
+]
+
+ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
 
 BASELINE = frozenset(("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"))
 """What every x86-64 has; LLVM ends the process where some of it is switched off."""
@@ -94,12 +106,8 @@ def without(features: frozenset[str], off: Iterable[str]) -> frozenset[str]:
 @lru_cache(maxsize=16)
 def _known(architecture: str) -> tuple[frozenset[str], frozenset[str]]:
     """Ask LLVM, in a process of its own because it prints the answer, for its models and features."""
-    script = (
-        "import sys, llvmlite.binding as l; l.initialize_all_targets(); l.initialize_all_asmprinters();"
-        "l.Target.from_triple(sys.argv[1]).create_target_machine(cpu='help')"
-    )
     triple = f"{architecture}-unknown-linux-gnu"
-    done = subprocess.run([sys.executable, "-c", script, triple], capture_output=True, text=True, check=False)
+    done = subprocess.run(command(ASK_LLVM, triple, "help", watched=False), capture_output=True, text=True, check=False)
     models, _, features = done.stderr.partition("Available features")
     return _names(models), _names(features)
 

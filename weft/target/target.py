@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func
+from weft.ir import Ambient
 from weft.target.cpu import (
     BASELINE,
     check_cpu,
@@ -110,7 +111,7 @@ class Target:
     'llvm'
     """
 
-    _stack: list[Target] = []
+    _open: Ambient[Target] = Ambient("Target")
 
     def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: Any = None) -> None:
         if isinstance(target, Target):
@@ -153,16 +154,16 @@ class Target:
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """Return the innermost ``with Target(...)``."""
-        if not Target._stack and not allow_none:
+        found = Target._open.current
+        if found is None and not allow_none:
             raise InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
-        return Target._stack[-1] if Target._stack else None
+        return found
 
     def __enter__(self) -> Target:
-        Target._stack.append(self)
-        return self
+        return Target._open.enter(self)
 
     def __exit__(self, *_: Any) -> None:
-        Target._stack.pop()
+        Target._open.leave(self)
 
     def __str__(self) -> str:
         shown = {**self.attrs}

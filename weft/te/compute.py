@@ -10,6 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir import (
     TRUE,
+    Ambient,
     Attrs,
     DataType,
     IterVar,
@@ -31,7 +32,7 @@ __all__ = [
     "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip
 
-_TAGS: list[str] = []
+_TAG: Ambient[str] = Ambient("tag_scope")
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
@@ -47,13 +48,13 @@ def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
 @contextmanager
 def tag_scope(tag: str) -> Generator[None, None, None]:
     """Tag the operations made inside the ``with``."""
-    if _TAGS:
-        raise InvalidArgument("tag scopes do not nest", found=f"'{tag}' inside '{_TAGS[-1]}'")
-    _TAGS.append(tag)
+    if _TAG.current is not None:
+        raise InvalidArgument("tag scopes do not nest", found=f"'{tag}' inside '{_TAG.current}'")
+    _TAG.enter(tag)
     try:
         yield
     finally:
-        _TAGS.pop()
+        _TAG.leave(tag)
 
 
 def _dims(shape: Any) -> tuple[PrimExpr, ...]:
@@ -135,9 +136,9 @@ def _check_outputs(name: str, exprs: tuple[PrimExpr, ...]) -> None:
 
 
 def _tagged(tag: str) -> str:
-    if tag and _TAGS:
-        raise InvalidArgument("an operation has one tag", found=f"tag='{tag}' inside tag_scope('{_TAGS[-1]}')")
-    return tag or (_TAGS[-1] if _TAGS else "")
+    if tag and _TAG.current is not None:
+        raise InvalidArgument("an operation has one tag", found=f"tag='{tag}' inside tag_scope('{_TAG.current}')")
+    return tag or _TAG.current or ""
 
 
 def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) -> list[str]:

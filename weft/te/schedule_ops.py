@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from weft.ir import (
     Attrs,
     IntImm,
     IterVar,
+    PassContext,
     PrimExpr,
     Range,
     StringImm,
@@ -21,6 +23,7 @@ from weft.ir import (
     cast,
     const,
     logical_and,
+    near_names,
     rewrite,
     substitute,
     walk,
@@ -58,6 +61,10 @@ _KINDS = {
     "vectorized": ForKind.VECTORIZED,
     "unrolled": ForKind.UNROLLED,
 }
+_PRAGMAS = frozenset(  # that a pass here reads, and those of TVM whose absence changes no result
+    """auto_unroll_max_step unroll_explicit loop_partition_hint transpose prefetch prefetch_panel grain stream
+    debug_skip_region parallel_launch_point parallel_stride_pattern parallel_barrier_when_finish tensor_core""".split()
+)
 
 
 def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> Stmt:
@@ -349,6 +356,10 @@ class _Writer:
         attr = stage.attr(iv)
         extent = self.bounds[iv].extent
         loose = {k: v for k, v in attr.pragmas}
+        if (unread := loose.keys() - _PRAGMAS) and not PassContext.current().config.get("tir.add_lower_pass"):
+            name = min(unread)
+            what = f"nothing reads the pragma '{name}' of loop '{var.name}' in stage '{stage.name}'"
+            warnings.warn(f"{what}, unless a pass of yours does; {near_names(name, _PRAGMAS)}", stacklevel=2)
         zero = const(0, var.dtype)
         if attr.bind_thread is not None:
             thread = IterVar(

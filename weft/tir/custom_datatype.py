@@ -10,8 +10,8 @@ from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, with_lanes
 from weft.tir.intrin import LEAST, call_extern
 
 __all__ = [
-    "create_lower_func", "get_type_code", "get_type_name", "get_type_registered", "lowering_of", "register",
-    "register_min_func", "register_op", "registered", "stored_as",
+    "create_lower_func", "get_type_code", "get_type_name", "get_type_registered", "has_lowerings", "lowering_of",
+    "register", "register_min_func", "register_op", "registered", "registered_types", "stored_as",
 ]  # fmt: skip
 
 Lowering = Callable[[Any], PrimExpr]
@@ -42,6 +42,16 @@ def register(type_name: str, type_code: int) -> None:
 def registered() -> bool:
     """Whether there is any such type."""
     return bool(_CODES)
+
+
+def registered_types() -> list[tuple[str, int]]:
+    """List the types: names and codes."""
+    return sorted(_CODES.items())
+
+
+def has_lowerings() -> bool:
+    """Whether there are functions that say what a type means."""
+    return bool(_OPS)
 
 
 def get_type_name(type_code: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.ir import PrimExpr, as_int, const, if_then_else, max_
+from weft.ir import PrimExpr, as_int, const, equal, if_then_else, select
 from weft.te import Tensor, compute
 from weft.topi.shape import equal_dims
 
@@ -13,7 +13,7 @@ __all__ = ["broadcast_index", "broadcast_shape", "broadcast_to", "elementwise"]
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """Broadcast shapes by NumPy's rule; dimensions that may or may not be 1 give their maximum."""
+    """Broadcast shapes by NumPy's rule; of those that may or may not be 1, the other is taken at run time."""
     rank = max((len(s) for s in shapes), default=0)
     out: list[PrimExpr] = []
     for i in range(-rank, 0):
@@ -29,7 +29,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
             elif as_int(d) is not None:
                 result = d
             elif as_int(result) is None:
-                result = max_(result, d)
+                result = select(equal(result, 1), d, result)
         assert result is not None
         out.append(result)
     return tuple(out)

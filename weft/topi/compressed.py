@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
+from weft.error import InvalidArgument
 from weft.ir import as_int, cast, floordiv, floormod, int64
 from weft.topi.matmul import matmul_packed
 
@@ -62,13 +63,13 @@ def _weights(w: Any, base: Any) -> Any:
     return te.compute((w.shape[0], w.shape[1] * int64(GROUP), w.shape[3]), element, name="T_weights")
 
 
-def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: int, n: int) -> Any:
+def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: Any, n: int) -> Any:
     """Sum the products of the listed weights of each panel in their columns; entries of lane -1 are none."""
     entry = te.reduce_axis((int64(0), rows.shape[1]), "entry")
 
     def element(*i: Any) -> Any:
-        at = (floordiv(i[-1], int64(panel)), entry.var)
-        here = tir.EQ(lanes(*at), cast("int32", floormod(i[-1], int64(panel))))
+        at = (floordiv(i[-1], panel), entry.var)
+        here = tir.EQ(lanes(*at), cast("int32", floormod(i[-1], panel)))
         term = x(*i[:-1], cast("int64", rows(*at))) * values(*at)
         return te.sum(tir.Select(here, term, tir.const(0.0, x.dtype)), axis=entry)
 
@@ -77,6 +78,8 @@ def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: int, n: in
 
 def matmul_compressed(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: Any, n: int) -> Any:
     """Multiply by a matrix of weights in 28 bits: words, exponents of columns in place, and lists of the others."""
+    if as_int(w.shape[3]) is None:
+        raise InvalidArgument("matmul_compressed: the width of a panel must be constant", found=str(w.shape[3]))
     product = matmul_packed(x, _weights(w, base), n)
-    rare = _rare_products(x, rows, lanes, values, as_int(w.shape[3]) or 1, int(n))
+    rare = _rare_products(x, rows, lanes, values, w.shape[3], int(n))
     return te.compute(product.shape, lambda *i: product(*i) + rare(*i), name="T_matmul_compressed")

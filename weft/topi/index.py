@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import te, tir
+from weft.error import InvalidArgument
 from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
@@ -27,10 +28,17 @@ def clamped(index: Any, extent: Any) -> Any:
     return tir.max(tir.min(cast("int64", index), extent - int64(1)), int64(0))
 
 
-def _resolved(index: Any, extent: Any, mode: str) -> Any:
-    """An index by the rule of a mode: clamped, or counted round the axis."""
+def _wrapped(index: Any, extent: Any) -> Any:
+    """An index that may count from the end, made safe."""
     index = cast("int64", index)
-    return floormod(index, tir.max(extent, int64(1))) if mode == "wrap" else clamped(index, extent)
+    return clamped(select(index < int64(0), index + extent, index), extent)
+
+
+def _resolved(index: Any, extent: Any, mode: str) -> Any:
+    """An index by the rule of a mode: counted from the end where negative, clamped, or counted round the axis."""
+    if mode == "wrap":
+        return floormod(cast("int64", index), tir.max(extent, int64(1)))
+    return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
 def take(x: Any, indices: Any, axis: Any = None, mode: str = "fast") -> Any:
@@ -67,7 +75,7 @@ def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
     a = normalize_axis("gather_elements", axis, data.ndim)
     return te.compute(
         indices.shape,
-        lambda *i: data(*(clamped(indices(*i), data.shape[a]) if d == a else v for d, v in enumerate(i))),
+        lambda *i: data(*(_wrapped(indices(*i), data.shape[a]) if d == a else v for d, v in enumerate(i))),
         name="T_gather_elements",
     )
 
@@ -75,19 +83,16 @@ def gather_elements(data: Any, indices: Any, axis: int = 0) -> Any:
 def gather_nd(data: Any, indices: Any, batch_dims: int = 0) -> Any:
     """Take slices by tuples of indices."""
     depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
-    assert depth is not None
+    if depth is None:
+        raise InvalidArgument(
+            "gather_nd: the last dimension of the indices must be constant", found=str(indices.shape[-1])
+        )
 
     def element(*i: Any) -> Any:
-        at = [clamped(indices(*i[:outer], int64(k)), data.shape[batch_dims + k]) for k in range(depth)]
+        at = [_wrapped(indices(*i[:outer], int64(k)), data.shape[batch_dims + k]) for k in range(depth)]
         return data(*i[:batch_dims], *at, *i[outer:])
 
     return te.compute((*indices.shape[:-1], *data.shape[batch_dims + depth :]), element, name="T_gather_nd")
-
-
-def _wrapped(index: Any, extent: Any) -> Any:
-    """An index that may count from the end, made safe."""
-    index = cast("int64", index)
-    return clamped(select(index < int64(0), index + extent, index), extent)
 
 
 def index_tensor(data: Any, indices: Any) -> Any:

@@ -24,7 +24,7 @@ class _Axis:
     """How one axis is resized: sizes, scale, and the rule from output to input coordinates."""
 
     def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any) -> None:
-        self.size, self.out, self.mode, self.roi, self.given = size, out, mode, roi, scale is not None
+        self.size, self.out, self.mode, self.roi = size, out, mode, roi
         n_in, n_out = as_int(size), as_int(out)
         if scale is not None and not (isinstance(scale, (int, float)) and scale <= 0):
             self.scale: Any = scale
@@ -47,9 +47,6 @@ class _Axis:
             return over(x)
         if self.mode == "align_corners":
             n_out = as_int(self.out)
-            if self.given and isinstance(scale, (int, float)) and as_int(self.size) is not None:
-                length = as_int(self.size) * scale  # type: ignore[operator]
-                return x * _f((as_int(self.size) - 1) / (length - 1)) if length > 1 else _f(0.0) * x  # type: ignore[operator]
             if n_out is not None and as_int(self.size) is not None:
                 return x * _f((as_int(self.size) - 1) / (n_out - 1)) if n_out > 1 else _f(0.0) * x  # type: ignore[operator]
             return x * (_f(self.size) - _f(1.0)) / tir.max(_f(self.out) - _f(1.0), _f(1.0))
@@ -70,10 +67,11 @@ class _Axis:
     def _crop(self, x: Any) -> Any:
         start, end = self.roi
         last = _f(self.size) - _f(1.0)
-        n_out = as_int(self.out)
+        n_out, centre = as_int(self.out), _f(0.5) * (_f(start) + _f(end)) * last
         if n_out == 1:
-            return _f(0.5) * (_f(start) + _f(end)) * last + x * _f(0.0)
-        return _f(start) * last + x * (_f(end) - _f(start)) * last / (_f(self.out) - _f(1.0))
+            return centre + x * _f(0.0)
+        spread = _f(start) * last + x * (_f(end) - _f(start)) * last / (_f(self.out) - _f(1.0))
+        return spread if n_out is not None else tir.Select(self.out > int64(1), spread, centre)
 
 
 def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:

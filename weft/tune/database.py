@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import warnings
 import zlib
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.error import InvalidArgument, WeftError
+from weft.ir import Ambient
+from weft.runtime import open_regular, read_regular
 from weft.tune.hardware import Hardware
 
 __all__ = ["Asked", "Database", "DatabaseError", "JSONDatabase", "Trial", "TuningRecord", "open_database"]
@@ -121,7 +124,7 @@ class Database:
     True
     """
 
-    _stack: list[Database] = []
+    _open: Ambient[Database] = Ambient("Database")
 
     def __init__(self, records: Iterable[TuningRecord] = ()) -> None:
         self.records: dict[tuple[str, str], TuningRecord] = {r.key: r for r in records}
@@ -144,16 +147,15 @@ class Database:
         return len(self.records)
 
     def __enter__(self) -> Database:
-        Database._stack.append(self)
-        return self
+        return Database._open.enter(self)
 
     def __exit__(self, *_: Any) -> None:
-        Database._stack.remove(self)
+        Database._open.leave(self)
 
     @staticmethod
     def current() -> Database | None:
         """Return the innermost database of a ``with`` statement."""
-        return Database._stack[-1] if Database._stack else None
+        return Database._open.current
 
     def check_hardware(self, hardware: Hardware) -> bool:
         """Whether there are records for a machine; warns, once, where there are records for others only."""
@@ -235,18 +237,37 @@ def _line(record: TuningRecord) -> str:
 
 
 def _record(line: str) -> TuningRecord:
-    entry = json.loads(line)
+    entry = _object(line)
     if entry.pop("check") != zlib.crc32(_text(entry).encode()):
         raise ValueError("altered")
-    trials = [Trial(dict(t[0]), t[1], str(t[2]), str(t[3])) for t in entry["trials"]]
-    fields = {k: entry[k] for k in ("workload", "name", "signature", "default_us")}
-    return TuningRecord(**fields, hardware=Hardware(**entry["hardware"]), trials=trials)
+    hardware = Hardware(**entry["hardware"])
+    record = TuningRecord(hardware=hardware, **{k: entry[k] for k in ("workload", "name", "signature", "default_us")})
+    texts = (record.workload, record.name, record.signature, hardware.target, hardware.weft)
+    numbers = (record.default_us, hardware.threads)
+    if not all(type(t) is str for t in texts) or not all(type(n) in (int, float) for n in numbers):
+        raise ValueError("of other types")
+    for decisions, ratio, state, mark in entry["trials"]:
+        if ratio is not None and not 0 < float(ratio) < math.inf:
+            raise ValueError("no ratio")
+        record.trials.append(Trial(dict(decisions), ratio, str(state), str(mark)))
+    return record
+
+
+def _object(line: str) -> dict[str, Any]:
+    """Parse a line that is an object."""
+    try:
+        found = json.loads(line)
+    except RecursionError as e:
+        raise ValueError("nested too deep") from e
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
 
 
 def _read(path: Path) -> tuple[list[TuningRecord], str | None, list[int]]:
     """Read a file: its records, why it is unusable as a whole, and the numbers of lines that are damaged."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = read_regular(path).decode(errors="replace").splitlines()
     except FileNotFoundError:
         return [], None, []
     except OSError as e:
@@ -254,8 +275,8 @@ def _read(path: Path) -> tuple[list[TuningRecord], str | None, list[int]]:
     if not lines:
         return [], None, []
     try:
-        header = json.loads(lines[0])
-        known = isinstance(header, dict) and header.get("format") == _FORMAT
+        header = _object(lines[0])
+        known = header.get("format") == _FORMAT
     except ValueError:
         header, known = {}, False
     if not known:
@@ -317,6 +338,9 @@ def open_database(tuned: Any) -> Database | None:
         return tuned
     if not isinstance(tuned, (str, os.PathLike)):
         raise InvalidArgument("not a tuning database", expected="a file's path or a Database", found=repr(tuned))
-    if not Path(tuned).is_file():
-        raise InvalidArgument("there is no such tuning database", found=str(tuned), help="weft tune writes one")
+    try:
+        open_regular(tuned).close()
+    except OSError as e:
+        what = "there is no such" if isinstance(e, FileNotFoundError) else f"{e.strerror or e}: this is no"
+        raise InvalidArgument(f"{what} tuning database", found=str(tuned), help="weft tune writes one") from e
     return JSONDatabase(tuned)

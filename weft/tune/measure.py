@@ -7,16 +7,14 @@ import pickle
 import selectors
 import struct
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import weft
 from weft.error import WeftError
 from weft.ir import fingerprint, save_json
+from weft.runtime.process import command
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.worker import send
@@ -28,7 +26,7 @@ _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0
 _TICK = 0.25
 _KERNEL = "candidate"
-_PROGRAM = "from weft.tune.worker import main; main()"
+_PROGRAM = "weft.tune.worker"
 
 
 class WorkerError(WeftError):
@@ -46,13 +44,11 @@ class WorkerHung(WorkerError):
 class Process:
     """A process that answers one request at a time; started when it is needed, again after it crashed or hung.
 
-    `program` is the Python that it runs: a loop of ``receive`` and ``send``.
+    `program` is the module that it runs, or a file: a loop of ``receive`` and ``send``.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, program: str = _PROGRAM) -> None:
-        found = str(Path(weft.__file__).parent.parent)
-        path = os.pathsep.join([found, *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.environment = {**os.environ, "PYTHONPATH": path, "WEFT_JIT": "0", **(environment or {})}
+        self.environment = {**os.environ, "WEFT_JIT": "0", **(environment or {})}
         self.program = program
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -60,7 +56,7 @@ class Process:
         """Start the process where there is none."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", self.program],
+                command(self.program),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

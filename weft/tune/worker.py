@@ -53,9 +53,11 @@ def send(pipe: IO[bytes], value: Any) -> None:
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Read a value; None at the end."""
+    """Read a value; None at the end, also where that is in the middle of one."""
     head = pipe.read(8)
-    return pickle.loads(pipe.read(struct.unpack("<q", head)[0])) if len(head) == 8 else None
+    size = struct.unpack("<q", head)[0] if len(head) == 8 else 0
+    data = pipe.read(size)
+    return pickle.loads(data) if data and len(data) == size else None
 
 
 class _Prepared:

@@ -150,7 +150,7 @@ def test_multinomial():
         want = [min(int(np.searchsorted(t, x, "right")), 6) for t, x in zip(total, u[:, 0], strict=True)]
         assert found.numpy().dtype == dtype
         np.testing.assert_array_equal(found.numpy()[:, 0], want)
-    with pytest.raises(InvalidArgument, match="one sample for each row"):
+    with pytest.raises(InvalidArgument, match="one for each row"):
         trace(lambda p, u: op.multinomial_from_uniform(p, u), p=[3, "v"], u=[2, 1])
 
 

@@ -64,6 +64,21 @@ def _exclude(s: Sizes) -> Case | None:
     )
 
 
+def _shrunk(mode: str) -> None:
+    """A length that is rounded down: the scale is not the quotient of the lengths."""
+
+    @cases("image.resize")
+    def make(s: Sizes) -> Case | None:
+        return call(
+            s.real(1, 1, 4, 7), Shape((1, 1, 2, 4)), scales=(1.0, 1.0, 0.6, 0.6),
+            coordinate_transformation_mode=mode, symbolic=False, **NEAR,
+        )  # fmt: skip
+
+
+for _mode in MODES:
+    _shrunk(_mode)
+
+
 @cases("image.resize")
 def _crop(s: Sizes) -> Case | None:
     return call(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
 import pytest
 
 import weft
+from tests.frontend.evaluate import evaluate
 from weft import relax
 from weft.relax.analysis import check_well_formed
 from weft.relax.rewriter import all_bindings
@@ -241,3 +243,32 @@ out = R.matmul(R.nn.softmax(s, axis=-1), v)
     assert np.isnan(got[:, :, 3]).all()
     rest = [i for i in range(20) if i != 3]
     np.testing.assert_allclose(got[:, :, rest], expected[:, :, rest], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["multiply", "divide"])
+@pytest.mark.parametrize("ndim", [3, 4])
+@pytest.mark.parametrize("places", list(itertools.product((False, True), repeat=5)))
+def test_numbers_wherever_they_are_multiplied(places, ndim, kind):
+    """Queries, keys before and after their transpose, scores, and scores before a mask may each have a factor."""
+    lead, turn = ((1, 2), (0, 1, 3, 2)) if ndim == 4 else ((2,), (0, 2, 1))
+    steps = {
+        "q": (0.5, None),
+        "k": (3.0, None),
+        "t": (0.25, "R.permute_dims({k}, axes={turn})"),
+        "s": (2.0, "R.matmul({q}, {t})"),
+        "m": (1.5, "R.add({s}, mask)"),
+    }
+    body, names = [], {}
+    for scaled, (name, (factor, made)) in zip(places, steps.items(), strict=True):
+        if made is not None:
+            body.append(f"{name} = " + made.format(turn=turn, **names))
+        names[name] = f"{name}2" if scaled else name
+        if scaled:
+            body.append(f'{name}2 = R.{kind}({name}, R.const({factor}, "float32"))')
+    body += [f"w = R.nn.softmax({names['m']}, axis=-1)", "out = R.matmul(w, v)"]
+    shapes = {"q": (*lead, 3, 4), "k": (*lead, 5, 4), "v": (*lead, 5, 6), "mask": (*lead, 3, 5)}
+    mod = module(", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in shapes.items()), "\n".join(body))
+    assert ("nn.attention_heads" in operators(mod)) == (not places[4])  # a scaled mask is left alone
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in shapes.values()]
+    np.testing.assert_allclose(evaluate(FuseAttention()(mod), *args)[0], evaluate(mod, *args)[0], rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import te, tir
-from weft.ir import PassContext
+from weft.ir import Broadcast, PassContext, Ramp, const
 from weft.script import tir as T
 from weft.tir.interpret import interpret
 
@@ -141,3 +141,37 @@ def test_the_condition_of_an_assertion(target):
     a[2] = 3
     with pytest.raises(RuntimeError, match="too large"):
         checked(a, np.array([2], "int32"))
+
+
+@T.prim_func
+def vectors(A: T.Buffer((6,), "float32"), W: T.Buffer((4,), "int32"), B: T.Buffer((4,), "float32"), n: T.int32):
+    B[T.Ramp(0, 1, 4)] = A[W[T.Ramp(n, 1, 4)]]
+
+
+def masked():
+    """A load of four lanes, of which the first n are read."""
+    lanes, moved = (Ramp(const(begin, "int32"), const(1, "int32"), 4) for begin in (0, 3))
+    mask = lanes < Broadcast(vectors.params[3], 4)
+    (_, a), _, (_, b) = vectors.buffer_map
+    return vectors.replace(body=tir.BufferStore(b, tir.BufferLoad(a, (moved,), mask), (lanes,)))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_lanes_of_vectors(target):
+    f = build(vectors, target)
+    a, out = np.arange(6, dtype="float32"), np.full(4, -1, "float32")
+    f(a, np.array([5, 0, 3, 1], "int32"), out, 0)
+    assert out.tolist() == [5, 0, 3, 1]
+    for bad, n, message in ((6, 0, "A: index 6 of axis 0"), (0, 1, "W: index 4 of axis 0"), (0, -1, "W: index -1")):
+        with pytest.raises(IndexError, match=message):
+            f(a, np.array([1, 0, bad, 1], "int32"), out, n)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_lanes_that_are_masked_are_not_checked(target):
+    f = build(masked(), target)
+    a, out = np.arange(6, dtype="float32"), np.full(4, -1, "float32")
+    f(a, np.zeros(4, "int32"), out, 3)
+    assert out.tolist() == [3, 4, 5, 0]
+    with pytest.raises(IndexError, match="A: index 6 of axis 0 is outside of 0...6"):
+        f(a, np.zeros(4, "int32"), out, 4)

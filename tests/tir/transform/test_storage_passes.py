@@ -209,6 +209,37 @@ def test_pragmas_around_statements():
     ]
 
 
+@pytest.mark.parametrize(("max_step", "left"), [(0, 2), (4, 1), (11, 1), (12, 0)])
+def test_calls_are_steps(max_step, left):
+    """A loop of calls is as long as one of stores: 3 * 4 evaluations are twelve steps."""
+
+    @T.prim_func
+    def calls(A: T.handle):
+        for i in range(3):
+            for j in range(4):
+                T.evaluate(T.call_extern("int32", "tick", i * 4 + j))
+
+    assert loops_left(apply(transform.UnrollLoop(auto_max_step=max_step), calls)) == left
+
+
+def test_a_tensorized_product_stays_short():
+    a, b = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+    r = te.reduce_axis((0, 64), name="r")
+    c = te.compute((64, 64), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")
+    x, w = te.placeholder((64,), name="x"), te.placeholder((1, 64), name="w")
+    k = te.reduce_axis((0, 64), name="k")
+    y = te.compute((1,), lambda i: te.sum(x[k] * w[i, k], axis=k), name="y")
+
+    def body(ins, outs):
+        return tir.call_extern("int32", "dot", *(v.access_ptr("r") for v in ins), outs[0].access_ptr("w"))
+
+    strided = tir.decl_buffer((1, 64), "float32", "w", strides=[te.var("s"), 1], offset_factor=1)
+    s = te.create_schedule(c.op)
+    jo, ji = s[c].split(c.op.axis[1], factor=1)
+    s[c].tensorize(ji, te.decl_tensor_intrin(y.op, body, name="dot", binds={w: strided}))
+    assert len(str(weft.lower(s, [a, b, c])).splitlines()) < 60
+
+
 def test_unroll_explicit_and_pragmas():
     @T.prim_func
     def marked(A: T.Buffer((4,), "float32")):
@@ -223,11 +254,8 @@ def test_unroll_explicit_and_pragmas():
     s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
     func = te.schedule.schedule_to_prim_func(s, [x, y])
     assert loops_left(apply(transform.UnrollLoop(), func)) == 1
-    with (
-        pytest.raises(InvalidArgument, match="no option 'max_step'"),
-        PassContext(config={"tir.UnrollLoop": {"max_step": 3}}),
-    ):
-        apply(transform.UnrollLoop(), func)
+    with pytest.raises(InvalidArgument, match="no option 'max_step'"):
+        PassContext(config={"tir.UnrollLoop": {"max_step": 3}})
 
 
 def test_pointers_keep_memory_alive():
@@ -334,5 +362,5 @@ def test_double_buffer_split_loop(factor):
 
 
 def test_double_buffer_option_names():
-    with PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}}), pytest.raises(InvalidArgument, match="split"):
-        apply(transform.InjectDoubleBuffer(), chain((8,)))
+    with pytest.raises(InvalidArgument, match="split"):
+        PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})

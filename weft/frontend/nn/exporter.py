@@ -14,6 +14,7 @@ from weft.frontend.nn.effect import Effect, IOEffect
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Object, Tensor, dimensions
 from weft.ir import (
+    Ambient,
     AnyType,
     Expr,
     Function,
@@ -47,7 +48,7 @@ class Exporter:
         effect.
     """
 
-    _current: list[Exporter] = []
+    _open: Ambient[Exporter] = Ambient("Exporter")
 
     def __init__(self, debug: bool = False) -> None:
         self.builder = BlockBuilder()
@@ -63,14 +64,16 @@ class Exporter:
         InvalidArgument
             When there is none.
         """
-        if not Exporter._current:
+        found = Exporter._open.current
+        if found is None:
             raise InvalidArgument("no module is being exported", help="use module.export_tvm(spec)")
-        return Exporter._current[-1]
+        return found
 
     @staticmethod
     def active_io() -> IOEffect | None:
         """Return the effect of printing of the exporter at work; None where there is neither."""
-        return Exporter._current[-1].io_effect if Exporter._current else None
+        found = Exporter._open.current
+        return found.io_effect if found is not None else None
 
     def add_external_module(self, mod: Any) -> None:
         """Say that the program calls functions of an external module.
@@ -99,7 +102,7 @@ class Exporter:
         effects: list[tuple[str, Effect]] = [("", self.io_effect)] if self.io_effect is not None else []
         effects += list(spec.module.named_effects())
         before = [p._expr for _, p in params]
-        Exporter._current.append(self)
+        Exporter._open.enter(self)
         try:
             if effects:
                 self._emit_initial_effects(effects)
@@ -107,7 +110,7 @@ class Exporter:
                 self._emit_method(name, method, params, effects)
                 _check_closed(name, self.builder.module[name], params)
         finally:
-            Exporter._current.pop()
+            Exporter._open.leave(self)
             for (_, param), expr in zip(params, before, strict=True):
                 param._expr = expr
         return _with_own_sizes(self.builder.get()), params, self.extern_mods

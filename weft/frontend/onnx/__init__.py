@@ -13,6 +13,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     generator,
     index,
     loop,
+    loss,
     manipulate,
     matmul,
     norm,
@@ -30,6 +31,6 @@ from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
     "WEIGHT_FILES", "choose", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index",
-    "loop", "manipulate",
+    "loop", "loss", "manipulate",
     "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scan", "sort", "supported_operators",
 ]  # fmt: skip

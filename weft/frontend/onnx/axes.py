@@ -1,7 +1,7 @@
 """Axes that are known only at run time: the rank stays known, the dimensions become choices between expressions.
 
-An axis that may or may not be meant is split in two, ``(kept, taken)``, one of which is 1: so one program serves every
-choice of axes.
+They are counted from the front and checked (``Node.axis``). A dimension that may or may not be meant is split in two,
+``(kept, taken)``, one of which is 1: so one program serves every choice of axes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from weft.frontend.onnx.value import Dim
 __all__ = ["around_axis", "by_axis", "inserted", "is_member", "remaining", "split_axes"]
 
 
-def _normal(axis: Dim, rank: int) -> Dim:
-    return s.choose(s.compare("Less", axis, 0), s.add(axis, rank), axis)
-
-
-def is_member(i: int, axes: Sequence[Dim], rank: int) -> Any:
+def is_member(i: int, axes: Sequence[Dim]) -> Any:
     """Return whether axis `i` is one of `axes`: a bool, or a scalar expression."""
     found: Any = False
     for a in axes:
-        found = s.logic("Or", found, s.compare("Equal", _normal(a, rank), i))
+        found = s.logic("Or", found, s.compare("Equal", a, i))
     return found
 
 
@@ -31,7 +27,7 @@ def split_axes(shape: Sequence[Dim], axes: Sequence[Dim]) -> tuple[list[Dim], li
     """Return (kept, taken): of each dimension, what stays and what `axes` take; one of the two is 1."""
     kept, taken = [], []
     for i, d in enumerate(shape):
-        member = is_member(i, axes, len(shape))
+        member = is_member(i, axes)
         kept.append(s.choose(member, 1, d))
         taken.append(s.choose(member, d, 1))
     return kept, taken
@@ -41,7 +37,7 @@ def remaining(shape: Sequence[Dim], axes: Sequence[Dim]) -> list[Dim]:
     """Return the dimensions that are left when `axes` are dropped."""
     rank, count = len(shape), len(axes)
     result: list[Dim] = []
-    members = [is_member(i, axes, rank) for i in range(rank)]
+    members = [is_member(i, axes) for i in range(rank)]
     for p in range(rank - count):
         dim: Dim = 1
         for i in reversed(range(p, p + count + 1)):
@@ -62,7 +58,7 @@ def _count(members: Sequence[Any]) -> Dim:
 def inserted(shape: Sequence[Dim], axes: Sequence[Dim]) -> list[Dim]:
     """Return the dimensions with ones inserted at `axes` of the result."""
     rank = len(shape) + len(axes)
-    members = [is_member(i, axes, rank) for i in range(rank)]
+    members = [is_member(i, axes) for i in range(rank)]
     result: list[Dim] = []
     for q in range(rank):
         position = s.subtract(q, _count(members[:q]))
@@ -75,11 +71,10 @@ def inserted(shape: Sequence[Dim], axes: Sequence[Dim]) -> list[Dim]:
 
 def around_axis(shape: Sequence[Dim], axis: Dim) -> list[Dim]:
     """Return (outer, size, inner): the dimensions before an axis multiplied, its own, those behind it multiplied."""
-    at = _normal(axis, len(shape))
-    outer = s.product(s.choose(s.compare("Less", i, at), d, 1) for i, d in enumerate(shape))
-    size = s.product(s.choose(s.compare("Equal", i, at), d, 1) for i, d in enumerate(shape))
-    inner = s.product(s.choose(s.compare("Greater", i, at), d, 1) for i, d in enumerate(shape))
-    return [outer, size, inner]
+    return [
+        s.product(s.choose(s.compare(side, i, axis), d, 1) for i, d in enumerate(shape))
+        for side in ("Less", "Equal", "Greater")
+    ]
 
 
 def by_axis(rank: int, axes: Sequence[Dim], values: Sequence[Dim], default: Sequence[Dim]) -> list[Dim]:
@@ -88,6 +83,6 @@ def by_axis(rank: int, axes: Sequence[Dim], values: Sequence[Dim], default: Sequ
     for i in range(rank):
         value = default[i]
         for a, v in zip(axes, values, strict=True):
-            value = s.choose(s.compare("Equal", _normal(a, rank), i), v, value)
+            value = s.choose(s.compare("Equal", a, i), v, value)
         result.append(value)
     return result

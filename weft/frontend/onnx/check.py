@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.attribute_values import value_errors
+from weft.frontend.onnx.limits import subgraphs
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
@@ -140,7 +141,7 @@ def used_names(node: Any) -> Iterator[str]:
         if name:
             yield name
     for attribute in node.attribute:
-        for graph in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
+        for graph in subgraphs(attribute):
             inner = _defined_names(graph, "a subgraph") | {o for n in graph.node for o in n.output}
             yield from (n for sub in graph.node for n in used_names(sub) if n not in inner)
             yield from (o.name for o in graph.output if o.name not in inner)
@@ -186,7 +187,7 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
     """
     _check_text(graph, "the graph")
     missing: dict[tuple[str, str, int | None], str] = {}
-    for label, domain, op_type, opset in _unsupported(graph, opsets, functions, frozenset()):
+    for label, domain, op_type, opset in _unsupported(graph, opsets, functions, set()):
         missing.setdefault((domain, op_type, opset), label)
     if not missing:
         return
@@ -204,9 +205,9 @@ def check_operators(graph: Any, opsets: dict[str, int], functions: dict[tuple[st
 
 
 def _unsupported(
-    graph: Any, opsets: dict[str, int], functions: dict[Any, Any], inside: frozenset[Any]
+    graph: Any, opsets: dict[str, int], functions: dict[Any, Any], seen: set[Any]
 ) -> Iterator[tuple[str, str, str, int | None]]:
-    """Yield (node, domain, operator, opset) of what cannot be converted; `inside` are the functions around."""
+    """Yield (node, domain, operator, opset) of what cannot be converted, of each function once."""
     for i, node in enumerate(graph.node):
         domain = normal_domain(node.domain)
         key, opset = (domain, node.op_type), opsets.get(domain)
@@ -217,13 +218,14 @@ def _unsupported(
                 yield node_label(i, node), domain, node.op_type, opset
             elif schema.raw.has_function:
                 body = schema.raw.function_body
-        if body is not None and key not in inside:
+        if body is not None and key not in seen:
+            seen.add(key)
             known = functions if key in functions else {}
-            for label, d, op, v in _unsupported(body, {**opsets, **opset_imports(body)}, known, inside | {key}):
+            for label, d, op, v in _unsupported(body, {**opsets, **opset_imports(body)}, known, seen):
                 yield f"{node_label(i, node)}, inside of it {label}", d, op, v
         for attribute in node.attribute:
-            for sub in [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs:
-                yield from _unsupported(sub, opsets, functions, inside)
+            for sub in subgraphs(attribute):
+                yield from _unsupported(sub, opsets, functions, seen)
 
 
 def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
@@ -244,6 +246,8 @@ def check_node(node: Any, opset: int, where: str) -> None:
     if schema is None:
         return
     errors = [*_input_errors(node, schema), *_attribute_errors(node, schema, opset)]
+    if not errors and not normal_domain(node.domain):
+        errors = list(value_errors(node))
     for e in errors:
         e.where = where
     if len(errors) == 1:

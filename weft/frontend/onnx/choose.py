@@ -35,7 +35,11 @@ def _nonzero(node: Node) -> Any:
 def _compress(node: Node) -> Any:
     axis = node.attr("axis")
     x = node.reshape(node.x(0), [s.product(node.shape())]) if axis is None else node.x(0)
-    return node.op("take", x, flat_places(node, node.x(1)), axis=0 if axis is None else node.axis(axis))
+    over, mask = 0 if axis is None else node.axis(axis), node.x(1)
+    size, given = node.dims(x)[over], node.dims(mask)[0]
+    if not (s.is_known(size, given) and given <= size):  # what lies beyond the data chooses nothing
+        mask = node.slice(mask, [0], [0], [s.minimum(size, given)])
+    return node.op("take", x, flat_places(node, mask), axis=over, mode="clip")
 
 
 def flat_places(node: Node, mask: Any) -> Any:
@@ -70,6 +74,10 @@ def _non_max_suppression(node: Node) -> Any:
     boxes, scores = node.x(0), node.x(1)
     batch, classes, n = node.dims(scores)
 
+    for i in (2, 3, 4):
+        if node.has(i):
+            node.require_equal(f"input {i} is not one number", s.product(node.shape(i)), 1)
+
     def number(i: int, default: Any, dtype: str) -> Any:
         return node.reshape(node.astype(node.x(i), dtype), [1]) if node.has(i) else constant(np.array([default], dtype))
 
@@ -82,6 +90,6 @@ def _non_max_suppression(node: Node) -> Any:
     columns = [
         _by(node, "floor_divide", line, classes),
         _by(node, "floor_mod", line, classes),
-        node.op("take", flat, places, axis=0),
+        node.op("take", flat, places, axis=0, mode="clip"),
     ]
     return node.op("stack", Tuple(tuple(columns)), axis=1)

@@ -28,13 +28,9 @@ def _kernel(node: Node, weights: int = 1) -> list[Any]:
             node.unsupported(
                 f"{node.op_type}: the size of its kernel is not known", expected="constant dimensions", found=str(shape)
             )
-        return given
-    if given is not None and list(given) != shape:
-        node.error(
-            f"{node.op_type}: attribute 'kernel_shape' does not fit the weights",
-            expected=str(shape),
-            found=str(list(given)),
-        )
+        shape = given
+    if given is not None:
+        node.require_shape(weights, [*node.shape(weights)[:2], *given])
     return shape
 
 
@@ -42,8 +38,8 @@ def _with_bias(node: Node, out: Any) -> Any:
     if not node.has(2):
         return out
     channels = node.dims(out)[1]
-    bias = node.with_dims(node.x(2), [channels])
-    return node.op("add", out, node.reshape(bias, [1, channels, *([1] * (node.ndim() - 2))]))
+    node.require_shape(2, [channels])
+    return node.op("add", out, node.reshape(node.x(2), [1, channels, *([1] * (node.ndim() - 2))]))
 
 
 @converter("Conv")
@@ -83,19 +79,23 @@ def convolution(node: Node, x: Any, w: Any, weights: int, out_dtype: str = "") -
 @converter("ConvTranspose")
 def _conv_transpose(node: Node) -> Any:
     rank, kernel = node.ndim() - 2, _kernel(node)
-    strides = list(node.attr("strides") or [1] * rank)
-    dilations = list(node.attr("dilations") or [1] * rank)
-    extra = list(node.attr("output_padding") or [0] * rank)
+    strides = list(node.attr("strides", [1] * rank))
+    dilations = list(node.attr("dilations", [1] * rank))
+    extra = list(node.attr("output_padding", [0] * rank))
     if not len(strides) == len(dilations) == len(extra) == len(kernel) == rank:
         node.error(
             "ConvTranspose: its attributes differ in length",
             expected=f"{rank} for {node.ndim()} dimensions",
             found=f"{strides}, {dilations}, {extra}",
         )
+    if any(e >= max(t, d) for e, t, d in zip(extra, strides, dilations, strict=True)):
+        node.error(
+            "ConvTranspose: attribute 'output_padding' is too large",
+            expected="less than the stride or the dilation",
+            found=str(extra),
+        )
     before, after = _transpose_pads(node, kernel, strides, dilations, extra)
-    fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after)) and all(
-        e < max(t, d) for e, t, d in zip(extra, strides, dilations, strict=True)
-    )
+    fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     out = node.op(
         f"nn.conv{rank}d_transpose",
         node.x(0),
@@ -122,18 +122,14 @@ def _transpose_pads(
     rank, auto = len(kernel), node.attr("auto_pad", "NOTSET")
     shape = node.attr("output_shape")
     if shape is None and auto in ("NOTSET", "", "VALID"):
-        pads = (node.attr("pads") if auto != "VALID" else None) or [0] * (2 * rank)
+        pads = node.attr("pads", [0] * (2 * rank)) if auto != "VALID" else [0] * (2 * rank)
         if len(pads) != 2 * rank:
             node.error("ConvTranspose: attribute 'pads' has a wrong length", expected=str(2 * rank), found=str(pads))
         return pads[:rank], pads[rank:]
-    if shape is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
-        node.error(
-            "ConvTranspose: attribute 'auto_pad' has an unknown value",
-            expected="NOTSET, VALID, SAME_UPPER or SAME_LOWER",
-            found=auto,
-        )
     if shape is not None and len(shape) == rank + 2:
         shape = shape[2:]
+    if shape is not None and len(shape) != rank:
+        node.error("ConvTranspose: attribute 'output_shape' has a wrong length", expected=str(rank), found=str(shape))
     before, after = [], []
     for i, size in enumerate(node.shape()[2:]):
         target = s.multiply(size, strides[i]) if shape is None else shape[i]

@@ -84,7 +84,9 @@ def _pow(node: Node) -> Any:
 
 @converter("Mod")
 def _mod(node: Node) -> Any:
-    fmod = bool(node.attr("fmod", 0))
+    fmod, by = bool(node.attr("fmod", 0)), node.const(1)
+    if by is not None and by.dtype.kind in "iu" and not by.all():
+        node.error("Mod: an integer is divided by 0", found="a constant divisor with an element of 0")
     return node.op("fmod" if fmod else "mod", *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.frontend.onnx import check
 from weft.frontend.onnx.graph import Scope
+from weft.frontend.onnx.limits import subgraphs
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.schema import find_schema, normal_domain
@@ -17,7 +18,6 @@ from weft.frontend.onnx.value import Value
 __all__ = ["inline_local", "inline_schema"]
 
 ConvertNodes = Callable[..., None]
-MAX_DEPTH = 32
 
 
 def inline_local(node: Node, function: Any, convert_nodes: ConvertNodes) -> list[Value | None]:
@@ -74,8 +74,6 @@ def _numpy_type(dtype: str) -> np.dtype[Any]:
 def _inline(
     node: Node, function: Any, opsets: dict[str, int], convert_nodes: ConvertNodes, defaults: Sequence[Any] = ()
 ) -> list[Value | None]:
-    if node.where.count(", inside of it") >= MAX_DEPTH:
-        node.error("functions call each other without end", expected=f"at most {MAX_DEPTH} levels")
     scope = Scope(None, opsets)
     formals = list(function.input)
     if len(node.inputs) > len(formals):
@@ -123,14 +121,10 @@ def _bind_attributes(node: Any, attributes: dict[str, Any]) -> None:
             copy.name = a.name
             bound.append(copy)
             continue
-        for sub in _subgraphs(a):
+        for sub in subgraphs(a):
             for inner in sub.node:
                 _bind_attributes(inner, attributes)
         bound.append(a)
     kept = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in bound]
     del node.attribute[:]
     node.attribute.extend(kept)
-
-
-def _subgraphs(a: Any) -> Sequence[Any]:
-    return [a.g] if a.type == onnx.AttributeProto.GRAPH else list(a.graphs)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.frontend.onnx import scalars as s
+from weft.frontend.onnx.graph import depends_on_data
 from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -15,6 +16,7 @@ from weft.ir import DataType, shape_expr
 
 __all__: list[str] = []
 
+_FAR = 1 << 61
 MAX_FOLDED = 1 << 22
 """Constant fills of up to this many elements become constants, so that the compiler can fold and prepack them."""
 
@@ -61,8 +63,6 @@ def _constant_of_shape(node: Node) -> Any:
     if value.size != 1:
         node.error("ConstantOfShape: attribute 'value' must have one element", found=str(value.size))
     dims, item = node.ints(0, sizes=True), value.reshape(-1)[0]
-    if any(isinstance(d, int) and d < 0 for d in dims):
-        node.error("ConstantOfShape: a dimension is negative", found=str(dims))
     if all(isinstance(d, int) for d in dims) and s.product(dims) <= MAX_FOLDED:
         return Value.of_array(np.full([int(d) for d in dims], item, value.dtype))  # type: ignore[arg-type]
     return node.full(dims, item, value.dtype.name)
@@ -81,16 +81,16 @@ def _range(node: Node) -> Any:
             return Value.of_array((start + np.arange(count).astype(dtype) * delta).astype(dtype))
     if DataType(dtype).is_integer:
         start, limit, delta = (node.ints(i)[0] for i in range(3))
-        ramp = Value.of_expr(_ramp(node, start, _count(node, start, limit, delta), delta, dtype))
-        ramp.non_negative = s.non_negative(start) and s.non_negative(delta)
-        return ramp
+        node.require_other("its step is 0", delta, 0)
+        for e in (start, limit, delta):
+            if not s.is_known(e) and depends_on_data(e):  # so that nothing below overflows
+                node.require_between("a bound or step", e, -_FAR, _FAR)
+        return _ramp(node, start, _count(start, limit, delta), delta, dtype)
     return _float_range(node, dtype)
 
 
-def _count(node: Node, start: Any, limit: Any, delta: Any) -> Any:
+def _count(start: Any, limit: Any, delta: Any) -> Any:
     if isinstance(delta, int):
-        if delta == 0:
-            node.error("Range: its step is 0")
         span = s.subtract(limit, start) if delta > 0 else s.subtract(start, limit)
         count = s.ceildiv(span, abs(delta))
         return count if not s.is_known(count) and s.non_negative(count) else s.maximum(count, 0)
@@ -119,6 +119,7 @@ def _float_range(node: Node, dtype: str) -> Any:
     start, limit, delta = (node.reshape(node.x(i), ()) for i in range(3))
     span = node.op("divide", node.op("subtract", limit, start), delta)
     length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, dtype)), dtype="int64")
+    length = node.op("where", node.op("isnan", span), node.scalar(-1, "int64"), length)  # which is refused as a size
     (count,) = node.graph.ints(Value.of_expr(node.op("reshape", length, shape_expr((1,)))), sizes=True)
     steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), dtype)
     return node.op("add", node.op("multiply", steps, delta), start)
@@ -129,6 +130,8 @@ def _one_hot(node: Node) -> Any:
     depth = node.graph.ints(_integral(node, 1), sizes=True)
     if len(depth) != 1:
         node.error("OneHot: its depth is not one number", found=f"{len(depth)} elements")
+    node.require_between("depth", depth[0], 1, None)
+    node.require_shape(2, [2])
     rank = node.ndim() + 1
     axis = node.axis(node.attr("axis", -1), rank)
     values, dtype = node.x(2), node.dtype(2)
@@ -160,7 +163,7 @@ def _integral(node: Node, i: int) -> Value:
 @converter("Trilu")
 def _trilu(node: Node) -> Any:
     upper = bool(node.attr("upper", 1))
-    k = node.ints(1)[0] if node.has(1) else 0
+    k = s.clamp(node.ints(1)[0], -_FAR, _FAR) if node.has(1) else 0
     if isinstance(k, int):
         return node.op("triu" if upper else "tril", node.x(), k=k)
     rows, columns = node.shape()[-2:]
@@ -178,4 +181,7 @@ def _eye_like(node: Node) -> Any:
     rows, columns = node.shape()
     row = node.reshape(node.op("arange", 0, s.to_expr(rows), 1, dtype="int64"), [rows, 1])
     column = node.reshape(node.op("arange", 0, s.to_expr(columns), 1, dtype="int64"), [1, columns])
-    return node.astype(node.op("equal", column, node.op("add", row, node.scalar(node.attr("k", 0), "int64"))), dtype)
+    return node.astype(
+        node.op("equal", column, node.op("add", row, node.scalar(s.clamp(node.attr("k", 0), -_FAR, _FAR), "int64"))),
+        dtype,
+    )

@@ -36,6 +36,8 @@ from weft.ir import (
     TupleType,
     Var,
     constant,
+    max_,
+    min_,
     numpy_dtype,
     shape_expr,
     tensor_type,
@@ -83,8 +85,9 @@ class Graph:
         self.params: list[tuple[RelaxVar, Constant]] = []
         self.scope = Scope(None, {})
         self.functions: dict[tuple[str, str], Any] = {}
+        self.written = 1
+        """How many times the loops around are written out."""
         self._in_branch: list[list[Value]] = []
-        self._checked: list[tuple[Dim, Dim]] = []
         self._initializers: dict[int, str] = {}
         self._names: set[str] = set()
 
@@ -151,16 +154,18 @@ class Graph:
         by_id = {id(d): v for d, v in zip(computed, names, strict=True)}
         return [by_id.get(id(d), d) for d in dims]
 
-    def check_equal_or_one(self, a: Dim, b: Dim, where: str) -> None:
-        """Check at run time that two dimensions broadcast; once for each pair."""
-        if any(s.same(a, x) and s.same(b, y) for x, y in self._checked):
-            return
-        if not self._in_branch:
-            self._checked.append((a, b))
-        found = s.choose(s.compare("Equal", b, 1), a, b)
-        expected = s.choose(s.compare("Equal", a, 1), b, a)
-        ty = ShapeType((s.to_expr(expected),), 1)
-        self.bb.match_cast(shape_expr((s.to_expr(found),)), ty, f"broadcast_in_{identifier(where)}")
+    def check_equal(self, what: str, found: PrimExpr, expected: PrimExpr, where: str, kind: str) -> None:
+        """Check at run time that two scalars are equal; `kind` is the class of the error that says they are not."""
+        outer, self.bb.span = self.bb.span, Span(origin=where, check=(kind, what))
+        self.bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+        self.bb.span = outer
+
+    def check_indices(self, what: str, indices: Any, low: PrimExpr, high: PrimExpr, where: str) -> None:
+        """Check at run time that all integers of a tensor lie in ``low <= index < high``."""
+        least, greatest = bounds = self.int_var("least_index"), self.int_var("greatest_index")
+        self.bb.match_cast(self.bb.emit(relax_op.index_bounds(indices)), ShapeType(bounds, 2), "bounds")
+        self.check_equal(what, least, max_(least, low), where, "IndexOutOfRange")
+        self.check_equal(what, greatest, min_(greatest, high - 1), where, "IndexOutOfRange")
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""

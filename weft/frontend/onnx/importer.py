@@ -12,12 +12,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft.error import InternalError, ModelImportError, WeftError
+from weft.error import InternalError, ModelImportError, WeftError, own_errors
 from weft.frontend.onnx import check, function_body, shape_values
 from weft.frontend.onnx.dataflow import to_dataflow
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
-from weft.frontend.onnx.model import load_model
+from weft.frontend.onnx.limits import check_limits
+from weft.frontend.onnx.model import check_rank, load_model
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import normal_domain
@@ -30,6 +31,7 @@ WEIGHT_FILES = "weft.weight_files"
 """The attribute of a module that names the files beside the model in which it has weights."""
 
 
+@own_errors("importing the model")
 def from_onnx(
     model: Any,
     shape_dict: Mapping[str, Sequence[int | str]] | None = None,
@@ -79,6 +81,7 @@ def from_onnx(
     check.check_opsets(opsets)
     functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
     with _as_import_errors("the model's graph"):
+        check_limits(proto.graph, functions)
         check.check_operators(proto.graph, opsets, functions)
         graph = Graph(reader, keep_params_in_input)
         graph.functions = functions
@@ -202,42 +205,13 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
         if results is None:
             convert = find_converter(domain, proto.op_type)
             results = convert(node) if convert is not None else function_body.inline_schema(node, convert_nodes)
-    keeps_sign = proto.op_type in _REARRANGING and inputs[0] is not None and _is_non_negative(inputs[0])
     for name, value in zip(proto.output, _as_values(results), strict=False):
         if name and value is not None:
-            value.non_negative |= keeps_sign
+            check_rank(len(value.shape), f"output '{name}'", where)
             scope.values[name] = value
     for name in proto.output:
         if name and name not in scope.values:
             node.unsupported(f"{proto.op_type}: its output '{name}' is not computed")
-
-
-_REARRANGING = frozenset(
-    (
-        "Cast",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Identity",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-    )
-)
-
-
-def _is_non_negative(value: Value) -> bool:
-    data = value.array
-    if not value.non_negative and data is not None and data.dtype.kind in "iu" and data.size <= _MAX_SCANNED:
-        value.non_negative = not data.size or bool(data.min() >= 0)
-    return value.non_negative
-
-
-_MAX_SCANNED = 1 << 20
 
 
 def _lookup(scope: Scope, name: str, where: str) -> Value | None:

@@ -4,47 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
-from weft.ir import DataType, constant
+from weft.frontend.onnx.value import Dim
 
 __all__: list[str] = []
 
 
-def _wrapped(node: Node, i: int, size: Dim) -> Any:
-    """Return indices with negative ones counted from the end."""
-    data = node.const(i)
-    if data is not None:
-        if data.size and data.min() >= 0:
-            return node.x(i)
-        if isinstance(size, int):
-            return constant(np.where(data < 0, data + size, data).astype(data.dtype))
-    x, dtype = node.x(i), node.dtype(i)
-    if node.value(i).non_negative:
-        return x
-    if not DataType(dtype).is_integer:
-        node.error(f"{node.op_type}: its indices have a wrong type", expected="int32 or int64", found=dtype)
-    extent = node.graph.expr(Value.of_elements(size, dtype))
-    negative = node.op("less", x, node.scalar(0, dtype))
-    return node.op("where", negative, node.op("add", x, extent), x)
-
-
-def _check_bounds(node: Node, i: int, size: Dim) -> None:
-    data = node.const(i)
-    if (
-        data is not None
-        and data.size
-        and isinstance(size, int)
-        and not -size <= int(data.min()) <= int(data.max()) < size
-    ):
-        node.error(
-            f"{node.op_type}: an index is out of range",
-            expected=f"{-size}..{size - 1}",
-            found=f"{data.min()}..{data.max()}",
-        )
+def _indices(node: Node, size: Dim) -> Any:
+    """Return the indices, input 1; constants outside of a dimension that is known are refused here."""
+    data = node.const(1)
+    if data is not None and data.size and isinstance(size, int):
+        for index in (data.min(), data.max()):
+            node.require_between("an index is out of range", int(index), -size, size - 1)
+    return node.x(1)
 
 
 @converter("Gather")
@@ -52,30 +26,22 @@ def _gather(node: Node) -> Any:
     axis = node.axis(node.attr("axis", 0))
     if node.ndim() == 0:
         node.error("Gather: its data has no dimensions", expected="at least 1")
-    size = node.shape()[axis]
-    _check_bounds(node, 1, size)
-    return node.op("take", node.x(0), _wrapped(node, 1, size), axis=axis)
+    return node.op("take", node.x(0), _indices(node, node.shape()[axis]), axis=axis)
 
 
 @converter("GatherElements")
 def _gather_elements(node: Node) -> Any:
     axis = node.axis(node.attr("axis", 0))
-    size = node.shape()[axis]
-    _check_bounds(node, 1, size)
-    return node.op("gather_elements", node.x(0), _wrapped(node, 1, size), axis=axis)
+    return node.op("gather_elements", node.x(0), _indices(node, node.shape()[axis]), axis=axis)
 
 
 @converter("GatherND")
 def _gather_nd(node: Node) -> Any:
-    batch_dims = node.attr("batch_dims", 0)
-    return node.op("gather_nd", node.x(0), _wrapped_tuples(node, batch_dims), batch_dims=batch_dims)
+    return node.op("gather_nd", node.x(0), _tuples(node), batch_dims=node.attr("batch_dims", 0))
 
 
-def _wrapped_tuples(node: Node, first: int) -> Any:
-    """Return index tuples, the last dimension of input 1, with negative indices counted from the end."""
-    data, dtype = node.const(1), node.dtype(1)
-    if data is not None and (not data.size or data.min() >= 0):
-        return node.x(1)
+def _tuples(node: Node) -> Any:
+    """Return index tuples, the last dimension of input 1; they are of one length."""
     depth = node.shape(1)[-1]
     if not isinstance(depth, int):
         node.unsupported(
@@ -83,16 +49,7 @@ def _wrapped_tuples(node: Node, first: int) -> Any:
             expected="a constant last dimension",
             found=str(depth),
         )
-    sizes = list(node.shape()[first : first + depth])
-    if len(sizes) != depth:
-        node.error(
-            f"{node.op_type}: its index tuples are longer than the rank of the data",
-            expected=f"at most {node.ndim() - first}",
-            found=str(depth),
-        )
-    x = node.x(1)
-    negative = node.op("less", x, node.scalar(0, dtype))
-    return node.op("where", negative, node.op("add", x, node.graph.expr(Value.of_elements(sizes, dtype))), x)
+    return node.x(1)
 
 
 _REDUCTION = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -112,19 +69,26 @@ def _reduction(node: Node) -> str:
 @converter("ScatterElements", "Scatter")
 def _scatter_elements(node: Node) -> Any:
     axis = node.axis(node.attr("axis", 0))
-    size = node.shape()[axis]
-    _check_bounds(node, 1, size)
-    return node.op(
-        "scatter_elements", node.x(0), _wrapped(node, 1, size), node.x(2), axis=axis, reduction=_reduction(node)
-    )
+    indices = _indices(node, node.shape()[axis])
+    return node.op("scatter_elements", node.x(0), indices, node.x(2), axis=axis, reduction=_reduction(node))
 
 
 @converter("ScatterND")
 def _scatter_nd(node: Node) -> Any:
-    return node.op("scatter_nd", node.x(0), _wrapped_tuples(node, 0), node.x(2), reduction=_reduction(node))
+    return node.op("scatter_nd", node.x(0), _tuples(node), node.x(2), reduction=_reduction(node))
 
 
 @converter("ReverseSequence")
 def _reverse_sequence(node: Node) -> Any:
     axes = {"seq_axis": node.attr("time_axis", 0), "batch_axis": node.attr("batch_axis", 1)}
+    if sorted(axes.values()) != [0, 1]:
+        node.error("ReverseSequence: wrong axes", expected="0 and 1, in some order", found=str([*axes.values()]))
+    count, batch = node.shape(1), node.shape()[axes["batch_axis"]] if node.ndim() > 1 else 0
+    if node.ndim() < 2 or len(count) != 1 or (s.is_known(count[0], batch) and count[0] != batch):
+        node.error(
+            "ReverseSequence: there is not one length for each sequence", expected=f"({batch},)", found=f"{count}"
+        )
+    lengths, time = node.const(1), node.shape()[axes["seq_axis"]]
+    if lengths is not None and s.is_known(time) and lengths.size and not 0 <= lengths.min() <= lengths.max() <= time:
+        node.error("ReverseSequence: a length is out of range", expected=f"0..{time}", found=str(lengths.tolist()))
     return node.op("reverse_sequence", node.x(0), node.x(1), **axes)

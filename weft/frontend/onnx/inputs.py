@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.error import ModelImportError
 from weft.frontend.onnx.graph import Graph
-from weft.frontend.onnx.model import dtype_name
+from weft.frontend.onnx.model import check_rank, dtype_name
 from weft.frontend.onnx.value import Value, as_dim
 from weft.ir import DataType, IntImm, TensorType, Var, tensor_type
 from weft.relax import Var as RelaxVar
@@ -60,6 +60,7 @@ def make_inputs(
             if info.name in dtypes
             else dtype_name(info.type.tensor_type.elem_type, f"input '{info.name}'")
         )
+        check_rank(len(shapes.get(info.name) or declared[info.name] or ()), f"input '{info.name}'")
         dims = _dims_of_input(info.name, declared[info.name], shapes.get(info.name), fixed)
         labels: dict[Var, str] = {}
         shape = [_dimension(graph, d, f"{info.name}_d{i}", variables, labels) for i, d in enumerate(dims)]

@@ -17,17 +17,15 @@ from weft.frontend.onnx.importer import convert_subgraph
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
-from weft.ir import Call, Function, FuncType, If, SizeVar, TensorType, Tuple, TupleType, as_int, tensor_type
+from weft.ir import Call, Function, FuncType, If, SizeVar, TensorType, Tuple, TupleType, as_int, prim_value, tensor_type
 from weft.relax import Var as RelaxVar
-from weft.relax import VarBinding
+from weft.relax import VarBinding, call_pure_packed
 
 __all__: list[str] = []
 
 _MAX_WRITTEN_OUT = 200
-"""So many nodes, over all iterations, are written out where the number of iterations is known."""
+"""So many nodes, over the iterations of all loops around, are written out where the number of iterations is known."""
 _FOREVER = (1 << 63) - 1
-_CHUNK = 250
-"""So many iterations nest calls at most; more are chunks of so many, which nest as well."""
 
 Step = Callable[[Value, Value, list[Value]], tuple[Value, list[Value], list[Value]]]
 """One iteration: from its number, whether to go on and the state, to whether to go on, the state and new outputs."""
@@ -47,10 +45,25 @@ def _loop(node: Node) -> Any:
         found = _converted(node, body, [number, go_on, *state])
         return found[0], found[1 : 1 + len(state)], found[1 + len(state) :]
 
+    for i, dtype in enumerate(("int64", "bool")):
+        _check_one_value(node, i, dtype)
     go_on = node.value(1) if node.has(1) else Value.of_array(np.array(True))
     trips: Dim = _FOREVER if not node.has(0) else node.ints(0)[0]
     state, outputs = _iterate(node, step, trips, go_on, carried, [False] * (len(body.output) - 1 - len(carried)))
     return [*state, *outputs]
+
+
+def _check_one_value(node: Node, i: int, dtype: str) -> None:
+    """Refuse a trip count or condition of another type, or known not to be one value."""
+    if not node.has(i):
+        return
+    value = node.value(i)
+    if value.dtype != dtype or any(s.is_known(d) and d != 1 for d in value.shape):
+        node.error(
+            f"Loop: its {('trip count', 'condition')[i]} is not one value of type {dtype}",
+            expected=f"one {dtype}",
+            found=f"{value.dtype} of shape ({', '.join(map(str, value.shape))})",
+        )
 
 
 @converter("Scan")
@@ -63,6 +76,10 @@ def _scan(node: Node) -> Any:
     axes = [node.axis(a, node.ndim(first + k)) for k, a in enumerate(node.attr("scan_input_axes", [0] * count))]
     n_outputs = len(body.output) - first
     trips = node.shape(first)[axes[0]]
+    sources = [  # of one length, which is checked at run time where it is not known
+        node.with_dims(x, [trips if k == axis else d for k, d in enumerate(node.dims(x))])
+        for x, axis in zip(sources, axes, strict=True)
+    ]
     reads_back = node.attr("scan_input_directions", [0] * count)
 
     def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
@@ -71,7 +88,7 @@ def _scan(node: Node) -> Any:
         for source, axis, back in zip(sources, axes, reads_back, strict=True):
             last = node.graph.expr(Value.of_elements(s.subtract(trips, 1), "int64"))
             place = node.op("subtract", last, x) if back else x
-            parts.append(Value.of_expr(node.op("take", source, place, axis=axis)))
+            parts.append(Value.of_expr(node.op("take", source, place, axis=axis, mode="clip")))
         found = _converted(node, body, [*state, *parts])
         return go_on, found[:first], found[first:]
 
@@ -97,8 +114,13 @@ def _iterate(
     """Run `step` while it says so, `trips` times at most; return the last state and the outputs of all iterations."""
     size = len(node.attr("body").node)
     known = go_on.constant
-    if isinstance(trips, int) and 0 < trips * max(size, 1) <= _MAX_WRITTEN_OUT and known is not None and known.all():
-        written = _written_out(node, step, trips, go_on, carried, turned)
+    times = trips * node.graph.written if isinstance(trips, int) else 0
+    if 0 < times * max(size, 1) <= _MAX_WRITTEN_OUT and known is not None and known.all():
+        before, node.graph.written = node.graph.written, times
+        try:
+            written = _written_out(node, step, times // before, go_on, carried, turned)
+        finally:
+            node.graph.written = before
         if written is not None:
             return written
     return _Recursion(node, step, trips, turned).run(go_on, carried)
@@ -144,69 +166,60 @@ class _Recursion:
         dims, rows = self._settled(carried)
         types = [tensor_type((), "int64"), tensor_type((), "bool")]
         types += [tensor_type(d, v.dtype) for d, v in zip(dims, carried, strict=True)]
-        types += [tensor_type([graph.size_var("rows"), *self._inside(shape)], dtype) for shape, dtype in rows]
-        inner = self._recursive(types, lambda itself, params: self._steps(itself, params, len(dims)), stops=True)
-        outer = self._recursive(self._anew(types), lambda itself, params: self._chunks(itself, params, inner))
+        types += [TensorType(None, dtype, len(shape) + 1) for shape, dtype in rows]
+        loop = self._recursive(types, len(dims))
         first = {a: b for new, v in zip(dims, carried, strict=True) for a, b in zip(new, v.shape, strict=True)}
-        empty = [node.full([0, *(first.get(d, d) for d in shape)], 0, dtype) for shape, dtype in rows]
+        inner = [[first.get(d, d) for d in shape] for shape, _ in rows]
+        known = [[d if self._is_outside(d) else None for d in shape] for shape in inner]
+        dtypes = [dtype for _, dtype in rows]
+        empty = [
+            node.full([0, *(0 if d is None else d for d in ds)], 0, t) for ds, t in zip(known, dtypes, strict=True)
+        ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
-        found = graph.fields(graph.emit(Call(outer, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
+        found = graph.fields(graph.emit(Call(loop, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
         for i, new in enumerate(dims):
             own = node.dims(found[i])
             found[i] = node.with_dims(found[i], [b if a in self.changing else a for a, b in zip(new, own, strict=True)])
-        if self.endless and go_on.constant is not None and go_on.constant.all():
-            count = s.maximum(self.trips, 0)
-            found[len(dims) :] = [node.with_dims(f, [count, *node.dims(f)[1:]]) for f in found[len(dims) :]]
+        runs_out = self.endless and go_on.constant is not None and go_on.constant.all()
+        count = s.maximum(self.trips, 0) if runs_out else None
+        for i, (shape, back) in enumerate(zip(known, self.turned, strict=True), len(dims)):
+            own = zip([count, *shape], node.dims(found[i]), strict=True)
+            found[i] = node.with_dims(found[i], [b if a is None else a for a, b in own])
+            found[i] = node.op("flip", found[i], axis=0) if back else found[i]
         values = [Value.of_expr(f) for f in found]
         return values[: len(dims)], values[len(dims) :]
 
-    def _recursive(self, types: list[Any], go: Callable[[Any, list[Any]], Call], stops: bool = False) -> Any:
-        """Bind a function of a number, whether to go on, and a state, that ends in `go` or returns what it was given.
-
-        One that stops has another number before the state, before which it stops; others run up to the limit.
-        """
+    def _recursive(self, types: list[Any], states: int) -> Any:
+        """Bind a function of a number, whether to go on, and a state: it calls itself or returns what it was given."""
         node, graph = self.node, self.graph
-        number = tensor_type((), "int64")
-        given = [*types[:2], *([number] if stops else []), *types[2:]]
-        outside = [self._open(t) for t in given]  # variables of the function are its own
-        result = TupleType((*outside[:2], *outside[2 + stops :]))
+        outside = [self._open(t) for t in types]  # variables of the function are its own
+        result = TupleType(tuple(outside))
         itself = RelaxVar(graph.bb.fresh_name("loop"), FuncType(tuple(outside), result, True), span=graph.bb.span)
-        params = [RelaxVar(graph.bb.fresh_name("state"), t) for t in given]
+        params = [RelaxVar(graph.bb.fresh_name("state"), t) for t in types]
         with graph.branch(Scope(graph.scope, graph.scope.opsets)) as body:
-            below = node.op("less", params[0], params[2] if stops else self.limit)
-            test = node.op("logical_and", params[1], below)
+            test = node.op("logical_and", params[1], node.op("less", params[0], self.limit))
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
-                taken = graph.bb.finish(inner, graph.emit(go(itself, params)))
+                taken = graph.bb.finish(inner, graph.emit(self._step(itself, params, states)))
             with graph.branch(Scope(graph.scope, graph.scope.opsets)) as inner:
-                left = graph.bb.finish(inner, graph.bb.normalize(Tuple((*params[:2], *params[2 + stops :]))))
+                left = graph.bb.finish(inner, graph.bb.normalize(Tuple(tuple(params))))
             sequence = graph.bb.finish(body, graph.bb.emit(If(test, taken, left)))
         func = Function(tuple(params), sequence, result, ty=itself.ty)
         graph.bb.emit_normalized(VarBinding(itself, func, span=graph.bb.span))
         return itself
 
-    def _steps(self, itself: Any, params: list[Any], states: int) -> Call:
-        """Run an iteration, then the others up to where to stop."""
+    def _step(self, itself: Any, params: list[Any], states: int) -> Call:
+        """Run an iteration, then the others: a tail call."""
         node, graph = self.node, self.graph
-        (number, _, stop), state, rows = params[:3], params[3 : 3 + states], params[3 + states :]
+        number, state, rows = params[0], params[2 : 2 + states], params[2 + states :]
         go_on, after, found = self.step(Value.of_expr(number), _TRUE, [Value.of_expr(p) for p in state])
-        more = [_as_row(node, v) for v in found]
+        announced = self.limit if self.endless else prim_value(0)
         joined = [
-            node.concat([y, r] if back else [r, y], 0) for r, y, back in zip(rows, more, self.turned, strict=True)
+            graph.bb.emit(call_pure_packed("vm.builtin.append", r, graph.expr(v), announced, ty_args=r.ty))
+            for r, v in zip(rows, found, strict=True)
         ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
         following = node.op("add", number, node.scalar(1, "int64"))
-        return Call(itself, (following, test, stop, *map(graph.expr, after), *joined))
-
-    def _chunks(self, itself: Any, params: list[Any], inner: Any) -> Call:
-        """Run some iterations, then the others: a machine nests calls only so deep."""
-        node, graph = self.node, self.graph
-        stop = node.op("minimum", node.op("add", params[0], node.scalar(_CHUNK, "int64")), self.limit)
-        return Call(itself, tuple(graph.fields(graph.emit(Call(inner, (*params[:2], stop, *params[2:]))))))
-
-    def _anew(self, types: list[Any]) -> list[Any]:
-        """Return types with variables of their own where these have some."""
-        fresh = {d: self._changing() for d in [d for t in types for d in t.shape] if not self._is_outside(d)}
-        return [tensor_type([fresh.get(d, d) for d in t.shape], t.dtype) for t in types]
+        return Call(itself, (following, test, *map(graph.expr, after), *joined))
 
     def _settled(self, carried: list[Value]) -> tuple[list[list[Dim]], list[tuple[list[Dim], str]]]:
         """Return the state's dimensions, symbolic where an iteration changes them, and what each iteration puts out."""
@@ -249,7 +262,7 @@ class _Recursion:
 
     def _open(self, ty: Any) -> TensorType:
         """Return the type of a result, without dimensions that are known only inside."""
-        return ty if all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
+        return ty if ty.shape is None or all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
 
 
 _TRUE = Value.of_array(np.array(True))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.axes import by_axis, inserted, remaining
+from weft.frontend.onnx.axes import by_axis, inserted, remaining, split_axes
 from weft.frontend.onnx.graph import depends_on_data
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -27,7 +28,7 @@ def _reshape(node: Node) -> Any:
     own = list(node.shape())
     allow_zero = bool(node.attr("allowzero", 0))
     if any(_is_runtime(d) for d in given):
-        dims = node.graph.named(_runtime_dims(own, given, allow_zero), "r")
+        dims = node.graph.named(_runtime_dims(node, own, given, allow_zero), "r")
         return node.op("reshape", x, shape_expr([s.to_expr(d) for d in dims]))
     dims = []
     for i, d in enumerate(given):
@@ -46,6 +47,8 @@ def _reshape(node: Node) -> Any:
     if len(unknown) > 1:
         node.error("Reshape: more than one dimension is -1", found=str(given))
     if unknown:
+        if allow_zero and 0 in dims:
+            node.error("Reshape: a dimension is -1 beside one of 0", found=str(given))
         rest = [d for i, d in enumerate(dims) if i != unknown[0]]
         dims[unknown[0]] = _remaining(node, own, rest)
     elif all(isinstance(d, int) for d in (*own, *dims)) and s.product(own) != s.product(dims):
@@ -71,7 +74,19 @@ def _is_runtime(d: Dim) -> bool:
     return isinstance(d, PrimExpr) and depends_on_data(d) and not s.non_negative(d)
 
 
-def _runtime_dims(own: Sequence[Dim], given: Sequence[Dim], allow_zero: bool) -> list[Dim]:
+def _count(given: Sequence[Dim], value: int) -> Dim:
+    total: Dim = 0
+    for d in given:
+        total = s.add(total, s.choose(s.compare("Equal", d, value), 1, 0))
+    return total
+
+
+def _runtime_dims(node: Node, own: Sequence[Dim], given: Sequence[Dim], allow_zero: bool) -> list[Dim]:
+    unknown = _count(given, -1)
+    node.require_between("dimensions that are -1", unknown, 0, 1)
+    if allow_zero:
+        beside = s.choose(s.compare("Greater", _count(given, 0), 0), 0, 1)
+        node.require_between("dimensions that are -1, beside one of 0", unknown, 0, beside)
     copied = [
         d if allow_zero or i >= len(own) else s.choose(s.compare("Equal", d, 0), own[i], d) for i, d in enumerate(given)
     ]
@@ -91,17 +106,17 @@ def _flatten(node: Node) -> Any:
 
 @converter("Squeeze")
 def _squeeze(node: Node) -> Any:
-    axes, shape = node.axes(), node.shape()
-    if axes is not None and not node.is_static(axes):
-        return node.reshape(node.x(), node.graph.named(remaining(shape, axes)))
-    over = (
-        [i for i, d in enumerate(shape) if isinstance(d, int) and d == 1]
-        if axes is None
-        else [node.axis(a) for a in axes]
-    )
-    for a in over:
-        if isinstance(shape[a], int) and shape[a] != 1:
-            node.error("Squeeze: a dimension is not 1", expected=f"dimension {a} of 1", found=str(shape[a]))
+    axes, shape = node.axes() or None, node.shape()
+    if axes is None:
+        over = [i for i, d in enumerate(shape) if s.same(d, 1)]
+        for i in set(range(len(shape))) - set(over):
+            node.require_other(f"dimension {i} would be dropped, but the model does not say so", shape[i], 1)
+    else:
+        over = node.distinct_axes(axes)
+        for d in split_axes(shape, over)[1]:
+            node.require_equal("a dimension is not 1", d, 1)
+        if not node.is_static(over):
+            return node.reshape(node.x(), node.graph.named(remaining(shape, over)))
     return node.reshape(node.x(), [d for i, d in enumerate(shape) if i not in over])
 
 
@@ -110,19 +125,17 @@ def _unsqueeze(node: Node) -> Any:
     axes = node.axes()
     if axes is None:
         node.error("Unsqueeze: its axes are missing")
-    if not node.is_static(axes):
-        return node.reshape(node.x(), node.graph.named(inserted(node.shape(), axes)))
     rank = node.ndim() + len(axes)
-    over = {node.axis(a, rank) for a in axes}
-    if len(over) != len(axes):
-        node.error("Unsqueeze: an axis is repeated", found=str(axes))
+    over = node.distinct_axes(axes, rank)
+    if not node.is_static(over):
+        return node.reshape(node.x(), node.graph.named(inserted(node.shape(), over)))
     own = iter(node.shape())
     return node.reshape(node.x(), [1 if i in over else next(own) for i in range(rank)])
 
 
 @converter("Transpose")
 def _transpose(node: Node) -> Any:
-    perm = node.attr("perm") or list(range(node.ndim()))[::-1]
+    perm = node.attr("perm", list(range(node.ndim()))[::-1])
     if sorted(perm) != list(range(node.ndim())):
         node.error(
             "Transpose: attribute 'perm' is no permutation of the axes",
@@ -157,9 +170,6 @@ def _space_to_depth(node: Node) -> Any:
 def _four(node: Node) -> Sequence[Dim]:
     if node.ndim() != 4:
         node.error(f"{node.op_type}: its input has a wrong rank", expected="4 dimensions", found=str(node.ndim()))
-    b = node.attr("blocksize")
-    if b < 1:
-        node.error(f"{node.op_type}: attribute 'blocksize' must be positive", found=str(b))
     return node.shape()
 
 
@@ -169,42 +179,31 @@ def _four(node: Node) -> Sequence[Dim]:
 @converter("Concat")
 def _concat(node: Node) -> Any:
     axis = node.axis(node.attr("axis", 1))
-    first = node.shape(0)
-    parts = []
-    for i, x in enumerate(node.xs()):
-        if node.ndim(i) != len(first):
-            node.error(
-                f"Concat: input {i} has another rank", expected=f"{len(first)} dimensions", found=str(node.ndim(i))
-            )
-        own = node.shape(i)
-        parts.append(node.with_dims(x, [own[axis] if a == axis else d for a, d in enumerate(first)]))
-    return node.concat(parts, axis)
+    return node.concat(node.xs(), axis)
 
 
 @converter("Split")
 def _split(node: Node) -> Any:
     axis, count = node.axis(node.attr("axis", 0)), len(node.proto.output)
     total = node.shape()[axis]
+    if node.attr("num_outputs", count) != count:
+        node.error("Split: attribute 'num_outputs' is not the number of outputs", expected=str(count),
+                   found=str(node.attr("num_outputs")))  # fmt: skip
     lengths: Sequence[Dim] | None = (
         node.attr("split") if node.opset < 13 else node.ints(1, sizes=True) if node.has(1) else None
     )
     if lengths is None:
-        if node.opset < 18 and isinstance(total, int) and total % count:
-            node.error(
-                "Split: the dimension does not divide evenly", expected=f"a multiple of {count}", found=str(total)
-            )
-        chunk = s.ceildiv(total, node.attr("num_outputs", count))
+        chunk = s.ceildiv(total, count)
         lengths = [chunk] * (count - 1) + [s.subtract(total, s.multiply(chunk, count - 1))]
+        if node.opset < 18:
+            node.require_equal("the dimension does not divide evenly", total, s.multiply(chunk, count))
+        node.require_between("the size of the last part", lengths[-1], 0, None)
     if len(lengths) != count:
         node.error("Split: the number of lengths and of outputs differ", expected=str(count), found=str(len(lengths)))
-    if all(isinstance(d, int) for d in (*lengths, total)) and sum(lengths) != total:  # type: ignore[arg-type]
-        node.error("Split: the lengths do not add up", expected=f"{total} in all", found=str(list(lengths)))
-    x, begin, parts = node.x(), 0, []
-    for length in lengths:
-        end = s.add(begin, length)
-        parts.append(node.slice(x, [axis], [begin], [end]))
-        begin = end
-    return parts
+    ends = [*accumulate(lengths, s.add)]
+    node.require_equal("the lengths do not add up", ends[-1], total)
+    x = node.x()
+    return [node.slice(x, [axis], [begin], [end]) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 @converter("Slice")
@@ -221,17 +220,17 @@ def _slice(node: Node) -> Any:
             "Slice: starts, ends, axes and steps differ in length",
             found=f"{len(starts)}, {len(ends)}, {len(axes)}, {len(steps)}",
         )
+    for step in steps:
+        node.require_other("a step is 0", step, 0)
+    axes = node.distinct_axes(axes)
     if not node.is_static(axes):
         rank = node.ndim()
         starts = node.graph.named(by_axis(rank, axes, starts, [0] * rank), sizes=False)
         ends = node.graph.named(by_axis(rank, axes, ends, list(node.shape())), sizes=False)
         steps = node.graph.named(by_axis(rank, axes, steps, [1] * rank), sizes=False)
         axes = list(range(rank))
-    axes = [node.axis(a) for a in axes]
     x, forward = node.x(), []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        if s.same(step, 0):
-            node.error("Slice: a step is 0")
         if s.is_known(step) and step > 0:
             begin, stop = node.graph.named(_bounds(start, end, node.shape()[axis]))
             forward.append((axis, begin, stop, step))
@@ -287,6 +286,7 @@ def _slice_by_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: D
 def _gather_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim) -> Any:
     size = node.dims(x)[axis]
     up = s.compare("Greater", step, 0)
+    step = s.clamp(step, s.negate(s.add(size, 1)), s.add(size, 1))  # steps out of the dimension are all the same
     last = s.subtract(size, 1)
     begin = s.choose(up, _inside(start, size), _inside(start, size, -1, last))
     stop = s.choose(up, _inside(end, size), _inside(end, size, -1, last))
@@ -298,7 +298,7 @@ def _gather_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim
     (count,) = node.graph.named([s.divide(s.maximum(s.subtract(s.add(span, stride), 1), 0), stride)])
     steps = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
     scaled = node.op("multiply", steps, _as_tensor(node, step))
-    return node.op("take", x, node.op("add", scaled, _as_tensor(node, begin)), axis=axis)
+    return node.op("take", x, node.op("add", scaled, _as_tensor(node, begin)), axis=axis, mode="clip")
 
 
 def _as_tensor(node: Node, e: Dim) -> Any:
@@ -310,10 +310,10 @@ def _expand(node: Node) -> Any:
     given, own = node.ints(1, sizes=True), list(node.shape())
     rank = max(len(given), len(own))
     target = [*([1] * (rank - len(given))), *given]
+    node.require_broadcast([*([1] * (rank - len(own))), *own], target)
     dims = [_broadcast(d, t) for d, t in zip([*([1] * (rank - len(own))), *own], target, strict=True)]
     if len(own) == rank and all(s.provably_equal(a, b) for a, b in zip(own, dims, strict=True)):
         return node.value(0)
-    node.check_broadcast(own, target)
     return node.op("broadcast_to", node.x(), shape_expr([s.to_expr(d) for d in dims]))
 
 
@@ -352,7 +352,10 @@ def _pad(node: Node) -> Any:
         )
     if mode not in ("constant", "reflect", "edge", "wrap"):
         node.error("Pad: attribute 'mode' has an unknown value", expected="constant, reflect, edge or wrap", found=mode)
-    axes = [node.axis(a) for a in axes] if node.is_static(axes) else axes
+    axes = node.distinct_axes(axes)
+    for p in pads:
+        if not s.is_known(p):  # so that no sum overflows
+            node.require_between("a pad", p, -(1 << 48), 1 << 48)
     halves = (by_axis(rank, axes, part, [0] * rank) for part in (pads[: len(axes)], pads[len(axes) :]))
     before, after = (node.graph.named(half, sizes=False) for half in halves)
     value: Any = node.attr("value", 0.0) if node.opset < 11 else 0
@@ -383,6 +386,8 @@ def padded(
         dims = node.dims(x)
         begin = [s.maximum(s.negate(before[i]), 0) for i in cut]
         end = [s.subtract(dims[i], s.maximum(s.negate(after[i]), 0)) for i in cut]
+        for b, e in zip(begin, end, strict=True):
+            node.require_between("padding cuts more than there is", e, b, None)
         x = node.slice(x, cut, begin, end)
         before = [s.maximum(b, 0) if isinstance(b, int) else b for b in before]
         after = [s.maximum(a, 0) if isinstance(a, int) else a for a in after]

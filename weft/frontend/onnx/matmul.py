@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import Tuple
@@ -18,13 +17,6 @@ def _matmul(node: Node) -> Any:
     for i in (0, 1):
         if node.ndim(i) == 0:
             node.error(f"MatMul: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
-    inner = node.dims(a)[-1]
-    if node.ndim(1) == 1:
-        return node.op("matmul", a, node.with_dims(b, [inner]))
-    rows, columns = node.dims(b)[-2:]
-    if not s.provably_equal(inner, rows):
-        b = node.with_dims(b, [*node.dims(b)[:-2], inner, columns])
-    node.check_broadcast(node.dims(a)[:-2], node.dims(b)[:-2])
     return node.op("matmul", a, b)
 
 
@@ -41,6 +33,7 @@ def _gemm(node: Node) -> Any:
     if alpha != 1.0:
         out = node.op("multiply", out, node.scalar(alpha, dtype))
     if node.has(2) and beta != 0.0:
+        node.require_broadcast_to(2, node.dims(out))
         c = node.x(2) if beta == 1.0 else node.op("multiply", node.x(2), node.scalar(beta, dtype))
         out = node.op("add", *node.broadcasting(out, c))
     return out

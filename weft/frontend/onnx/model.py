@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,9 @@ import numpy as np
 
 from weft.error import ModelImportError, require
 from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
-from weft.runtime import map_file
+from weft.runtime import map_file, open_regular, read_regular
 
-__all__ = ["TensorReader", "dtype_name", "load_model", "onnx"]
+__all__ = ["TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
 
 onnx = require("onnx", extra="onnx")
 
@@ -65,22 +68,23 @@ def load_model(model: Any) -> tuple[Any, TensorReader]:
         When the file cannot be read or is no ONNX model.
     """
     if isinstance(model, onnx.ModelProto):
-        return model, TensorReader(None)
+        return model, TensorReader(())
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _parse(bytes(model), "the bytes given", None)
+        return _parse(bytes(model), "the bytes given", ())
     if not isinstance(model, (str, os.PathLike)):
         raise ModelImportError(
             "cannot import this object", expected="an onnx.ModelProto, bytes or a path", found=type(model).__name__
         )
     path = Path(model)
     try:
-        data = map_file(path) or path.read_bytes()
+        data = map_file(path) or read_regular(path)
+        home = path.resolve().parent
     except OSError as e:
         raise ModelImportError(f"cannot read the model file '{path}'", found=e.strerror or str(e)) from e
-    return _parse(data, f"'{path}'", path.parent)
+    return _parse(data, f"'{path}'", (path.parent, home))
 
 
-def _parse(data: Content, origin: str, folder: Path | None) -> tuple[Any, TensorReader]:
+def _parse(data: Content, origin: str, folders: Sequence[Path]) -> tuple[Any, TensorReader]:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(without_weights(data))
@@ -94,7 +98,7 @@ def _parse(data: Content, origin: str, folder: Path | None) -> tuple[Any, Tensor
         raise ModelImportError(
             f"{origin} is not a complete ONNX model", expected="a graph", found=f"{len(data)} bytes without one"
         )
-    return proto, TensorReader(folder, data)
+    return proto, TensorReader(folders, data)
 
 
 def dtype_name(elem_type: int, what: str) -> str:
@@ -126,7 +130,17 @@ def _type_name(elem_type: int) -> str:
     return known.get(elem_type, f"number {elem_type}")
 
 
-MAX_RANK = 32
+MAX_RANK = 64
+MAX_DENSE = 1 << 31
+"""Bytes of a sparse tensor as a dense one."""
+
+
+def check_rank(rank: int, what: str, where: str | None = None) -> None:
+    """Refuse a tensor of more dimensions than there may be."""
+    if rank > MAX_RANK:
+        raise ModelImportError(
+            f"{what} has too many dimensions", where=where, expected=f"at most {MAX_RANK}", found=str(rank)
+        )
 
 
 class TensorReader:
@@ -134,14 +148,14 @@ class TensorReader:
 
     Parameters
     ----------
-    folder : Path or None
-        Where external data lies.
+    folders : sequence of Path
+        Where external data is named from; and where else it may lie, as behind links: the folder of the file itself.
     data : bytes
         The model's own bytes, in which weights lie.
     """
 
-    def __init__(self, folder: Path | None, data: Content = b"") -> None:
-        self.folder = folder
+    def __init__(self, folders: Sequence[Path], data: Content = b"") -> None:
+        self.folders = folders
         self._files: dict[str, Any] = {OWN_FILE: data}
 
     @property
@@ -160,10 +174,7 @@ class TensorReader:
         what = what or f"tensor '{proto.name}'"
         dtype = numpy_type(proto.data_type, what)
         dims = tuple(proto.dims)
-        if len(dims) > MAX_RANK:
-            raise ModelImportError(
-                f"{what} has too many dimensions", expected=f"at most {MAX_RANK}", found=str(len(dims))
-            )
+        check_rank(len(dims), what)
         if any(d < 0 for d in dims):
             raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
         count = 1
@@ -200,40 +211,47 @@ class TensorReader:
     def _external(self, proto: Any, size: int, what: str) -> Any:
         info = {e.key: e.value for e in proto.external_data}
         location = info.get("location", "")
-        try:
-            offset, length = int(info.get("offset", "0")), int(info.get("length", str(size)))
-        except ValueError as e:
+        numbers = [info.get("offset", "0"), info.get("length", str(size))]
+        if not all(re.fullmatch(r"-?[0-9]{1,30}", n) for n in numbers):
             raise ModelImportError(
-                f"{what}: its external data has a malformed offset or length", found=str(info)
-            ) from e
+                f"{what}: its external data has a malformed offset or length", expected="numbers of bytes",
+                found=" and ".join(repr(n[:40]) for n in numbers),
+            )  # fmt: skip
+        offset, length = map(int, numbers)
         data = self._open(location, what)
         if offset < 0 or length < 0 or offset + length > len(data):
             raise ModelImportError(
-                f"{what}: its external file '{location}' is too short",
-                expected=f"{length} bytes at offset {offset}",
-                found=f"a file of {len(data)} bytes",
+                f"{what}: its external data is not all inside of the file '{location}'",
+                expected=f"{size} bytes in a file of {len(data)}",
+                found=f"{length} bytes at offset {offset}",
             )
         return memoryview(data)[offset : offset + length]
 
     def _open(self, location: str, what: str) -> Any:
         if location in self._files:
             return self._files[location]
-        if self.folder is None:
+        if not self.folders:
             raise ModelImportError(
                 f"{what} lies in the file '{location}'", help="pass the model's path, so that files beside it are found"
             )
-        path = Path(os.path.normpath(self.folder / location))
-        if not location or Path(location).is_absolute() or not path.is_relative_to(os.path.normpath(self.folder)):
-            raise ModelImportError(f"{what}: external data must lie in the model's folder", found=f"'{location}'")
+        outside = ModelImportError(
+            f"{what}: external data must lie in the model's folder", found=f"'{location}'",
+            help="links are followed first; put the file itself beside the model",
+        )  # fmt: skip
+        if not location or "\0" in location or Path(location).is_absolute() or os.path.normpath(location)[:2] == "..":
+            raise outside
         try:
+            path = (self.folders[0] / location).resolve(strict=True)
+            if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
+                raise outside
             data: Any = map_file(path)
             if data is None:
-                with path.open("rb") as f:
+                with open_regular(path) as f:
                     empty = os.fstat(f.fileno()).st_size == 0
                     data = b"" if empty else mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError as e:
+        except (OSError, RuntimeError) as e:  # the latter for links that go round
             raise ModelImportError(
-                f"{what}: cannot read the external file '{location}'", found=e.strerror or str(e)
+                f"{what}: cannot read the external file '{location}'", found=getattr(e, "strerror", None) or str(e)
             ) from e
         self._files[location] = data
         return data
@@ -241,6 +259,12 @@ class TensorReader:
     def read_sparse(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
         """Return a sparse tensor's values as a dense array."""
         values, indices = self.read(proto.values, what), self.read(proto.indices, what + " (indices)")
+        check_rank(len(proto.dims), what)
+        size = math.prod(proto.dims) * values.itemsize
+        if not 0 <= size <= MAX_DENSE or min(proto.dims, default=0) < 0:
+            raise ModelImportError(
+                f"{what} is too large to be written out", expected=f"0 to {MAX_DENSE:,} bytes", found=f"{size:,}"
+            )
         dense = np.zeros(tuple(proto.dims), values.dtype)
         try:
             if indices.ndim == 1:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.arith import Analyzer
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Graph
@@ -21,9 +21,11 @@ from weft.ir import (
     PrimExpr,
     Tuple,
     Var,
+    const,
     constant,
     numpy_dtype,
     shape_expr,
+    substitute,
     tensor_type,
     walk,
 )
@@ -114,8 +116,21 @@ class Node:
         return self.value(i).constant if self.has(i) else None
 
     def ints(self, i: int, *, sizes: bool = False) -> list[Dim]:
-        """Return the elements of integer input `i`, as run-time variables where they are known only then."""
-        return self.graph.ints(self.value(i), sizes=sizes)
+        """Return the elements of integer input `i`, as run-time variables where they are known only then.
+
+        `sizes` are not negative.
+        """
+        values = self.graph.ints(self.value(i), sizes=sizes)
+        if sizes and any(isinstance(v, int) and v < 0 for v in values):
+            self.error(f"{self.op_type}: a size in input {i} is negative", expected="at least 0", found=str(values))
+        return values
+
+    def one(self, i: int, *, sizes: bool = False) -> Dim:
+        """Return the only element of integer input `i`."""
+        values = self.ints(i, sizes=sizes)
+        if len(values) != 1:
+            self.error(f"{self.op_type}: input {i} is not one number", found=f"{len(values)} elements")
+        return values[0]
 
     def axes(self, i: int = 1, name: str = "axes") -> list[Dim] | None:
         """Return axes given by attribute or, in later opsets, by input `i`; None where neither is given.
@@ -129,12 +144,25 @@ class Node:
         """Whether all values are known."""
         return s.is_known(*values)
 
-    def axis(self, axis: Any, ndim: int | None = None) -> int:
-        """Bring an axis into 0..ndim-1."""
+    def axis(self, axis: Any, ndim: int | None = None) -> Any:
+        """Bring an axis into 0..ndim-1; one that is data is checked at run time."""
         ndim = self.ndim() if ndim is None else ndim
+        if not s.is_known(axis):
+            self.require_between("an axis", axis, -ndim, ndim - 1)
+            return s.choose(s.compare("Less", axis, 0), s.add(axis, ndim), axis)
         if not -ndim <= axis < max(ndim, 1):
             self.error("an axis is out of range", expected=f"{-ndim}..{ndim - 1}", found=str(axis))
         return axis % ndim if ndim else 0
+
+    def distinct_axes(self, axes: Sequence[Any], ndim: int | None = None) -> list[Any]:
+        """Bring axes into 0..ndim-1, none of them twice; those that are data are checked at run time."""
+        found = self.graph.named([self.axis(a, ndim) for a in axes], sizes=False)
+        repeated: Any = False
+        for i, a in enumerate(found):
+            for b in found[:i]:
+                repeated = s.logic("Or", repeated, s.compare("Equal", a, b))
+        self.require_equal("an axis is repeated", s.choose(repeated, 1, 0), 0, "InvalidArgument")
+        return found
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -218,24 +246,68 @@ class Node:
         dims = [self.dims(x) for x in operands]
         if all(s.is_known(*d) for d in dims):
             return operands
-        prepared = tuple(self._clipped_dims(x, own, dims) for x, own in zip(operands, dims, strict=True))
-        self.check_broadcast(*(self.dims(x) for x in prepared))
-        return prepared
+        return tuple(self._clipped_dims(x, own, dims) for x, own in zip(operands, dims, strict=True))
 
-    def check_broadcast(self, *shapes: Sequence[Dim]) -> None:
-        """Check at run time that dimensions which may or may not be equal are so, or 1."""
-        for i in range(1, max(map(len, shapes), default=0) + 1):
-            distinct: list[Dim] = []
-            for shape in shapes:
-                if (
-                    len(shape) >= i
-                    and not s.same(shape[-i], 1)
-                    and not any(s.provably_equal(shape[-i], d) for d in distinct)
-                ):
-                    distinct.append(shape[-i])
-            for a, b in pairwise(distinct):
-                if not s.is_known(a, b):
-                    self.graph.check_equal_or_one(a, b, self.proto.name or self.op_type)
+    def require_equal(self, what: str, found: Dim, expected: Dim, kind: str = "ShapeMismatch") -> None:
+        """Require that two integers are equal: checked at run time where that cannot be proved.
+
+        Parameters
+        ----------
+        what : str
+            What is compared, for the message.
+        kind : str
+            The class of the error at run time.
+
+        Raises
+        ------
+        ModelImportError
+            When they are known to differ.
+        """
+        if s.is_known(found, expected):
+            if found != expected:
+                self.error(f"{self.op_type}: {what}", expected=str(expected), found=str(found))
+        elif not s.provably_equal(found, expected):
+            self.graph.check_equal(f"{self.op_type}: {what}", s.to_expr(found), s.to_expr(expected), self.where, kind)
+
+    def require_between(self, what: str, found: Dim, low: Dim | None, high: Dim | None) -> None:
+        """Require ``low <= found <= high`` of values that the model computes; None is no limit."""
+        nearest = found if high is None else s.minimum(found, high)
+        nearest = nearest if low is None else s.maximum(nearest, low)
+        self.require_equal(what, found, nearest, "InvalidArgument")
+
+    def require_other(self, what: str, found: Dim, wrong: int) -> None:
+        """Require that an integer is not a certain one."""
+        expected = s.choose(s.compare("Equal", found, wrong), wrong + 1, found)
+        self.require_equal(what, found, expected, "InvalidArgument")
+
+    def require_broadcast_to(self, i: int, shape: Sequence[Dim]) -> None:
+        """Require that input `i` can be repeated to a shape."""
+        found = self.shape(i)
+        if len(found) > len(shape):
+            self.error(f"{self.op_type}: input {i} has too many dimensions", expected=str(len(shape)),
+                       found=str(len(found)))  # fmt: skip
+        for axis, (f, e) in enumerate(zip(found, shape[len(shape) - len(found) :], strict=True)):
+            repeated = s.choose(s.compare("Equal", f, 1), f, e)
+            self.require_equal(f"dimension {axis} of input {i}, which is broadcast", f, repeated)
+
+    def require_broadcast(self, dims: Sequence[Dim], others: Sequence[Dim]) -> None:
+        """Require that shapes of one rank broadcast: dimensions are equal, or one of the two is 1."""
+        for axis, (d, e) in enumerate(zip(dims, others, strict=True)):
+            either = s.logic("Or", s.compare("Equal", d, 1), s.compare("Equal", e, 1))
+            self.require_equal(f"shapes do not broadcast, dimension {axis}", d, s.choose(either, d, e))
+
+    def require_shape(self, i: int, expected: Sequence[Dim]) -> None:
+        """Require that input `i` has a shape."""
+        found = self.shape(i)
+        if len(found) != len(expected):
+            wanted = f"{len(expected)} dimensions"
+            self.error(f"{self.op_type}: input {i} has a wrong rank", expected=wanted, found=str(len(found)))
+        for axis, (f, e) in enumerate(zip(found, expected, strict=True)):
+            self.require_equal(f"dimension {axis} of input {i}", f, e)
+
+    def require_indices(self, what: str, indices: Any, low: Dim, high: Dim) -> None:
+        """Require ``low <= index < high`` of all elements of a tensor of integers."""
+        self.graph.check_indices(f"{self.op_type}: {what}", indices, s.to_expr(low), s.to_expr(high), self.where)
 
     def _clipped_dims(self, x: Any, own: list[Dim], others: Sequence[list[Dim]]) -> Any:
         new = [_agreed(own[i], [o[i] for o in others if len(o) >= -i]) for i in range(-len(own), 0)]
@@ -245,10 +317,10 @@ class Node:
 def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
     """Return what a dimension has to be beside others.
 
-    ``n`` for ``min(n, 512)``, the simplest of those of the same sizes.
+    ``n`` for ``min(n, 512)``, the simplest of those that are equal for sizes that divide well.
 
     The latter are the levels of a feature pyramid, such as ``(h + 7) // 8`` and ``(h + 15) // 16 * 2``; they are taken
-    to be equal, not 1.
+    to be equal, not 1. A slice of length ``min(1, n)`` is not ``n`` for such sizes, and broadcasts.
     """
     if not isinstance(own, PrimExpr) or isinstance(own, Var):
         return own
@@ -259,9 +331,19 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
             if limit > 1 and any(s.same(other, side) for side in sides if not isinstance(side, int)):
                 return other
     names = _variables(own)
-    alike = [d for d in others if isinstance(d, PrimExpr) and not isinstance(d, Var) and _variables(d) == names]
+    alike = [
+        d for d in others
+        if isinstance(d, PrimExpr) and not isinstance(d, Var) and _variables(d) == names and _equal_when_large(own, d)
+    ]  # fmt: skip
     simplest = min(alike, key=lambda d: sum(1 for _ in walk(d)), default=own)
     return own if s.provably_equal(own, simplest) else simplest
+
+
+def _equal_when_large(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two dimensions are equal for large sizes that strides divide, another one for each variable."""
+    names = list({id(v): v for v in walk(a) if isinstance(v, Var)}.values())
+    sizes = {v: const(7680 * (i + 1), v.dtype) for i, v in enumerate(names)}
+    return Analyzer().can_prove_equal(substitute(a, sizes), substitute(b, sizes))
 
 
 def _variables(e: PrimExpr) -> set[int]:

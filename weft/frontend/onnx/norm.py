@@ -61,12 +61,16 @@ def _normalized(node: Node, x: Any, mean: Any, variance: Any, epsilon: float) ->
 
 
 def _per_activation(node: Node, epsilon: float) -> Any:
+    for i in range(1, 5):
+        node.require_shape(i, node.shape()[1:])
     x, scale, bias, mean, variance = (node.x(i) for i in range(5))
     return node.op("add", node.op("multiply", _normalized(node, x, mean, variance, epsilon), scale), bias)
 
 
 def _training_batch_norm(node: Node, epsilon: float, momentum: float) -> Any:
     x, rank, channels = node.x(), node.ndim(), node.shape()[1]
+    for i in range(1, 5):
+        node.require_shape(i, [channels])
     dtype, stats = node.dtype(), node.dtype(3)
     axes = tuple(a for a in range(rank) if a != 1)
     column = [1, channels, *([1] * (rank - 2))]
@@ -114,6 +118,8 @@ def _layer_norm(node: Node) -> Any:
         return node.op(
             "nn.layer_norm", node.x(0), gamma, *beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
         )
+    for i in range(1, len(node.inputs)):
+        node.require_broadcast_to(i, node.shape())
     wide = node.astype(node.x(0), stats)
     mean = node.op("mean", wide, axis=axes, keepdims=True)
     variance = node.op("variance", wide, axis=axes, keepdims=True)
@@ -126,8 +132,8 @@ def _layer_norm(node: Node) -> Any:
 @converter("LRN")
 def _lrn(node: Node) -> Any:
     size = node.attr("size")
-    if size < 1:
-        node.error("LRN: attribute 'size' must be positive", found=str(size))
+    if size < 1 or size % 2 == 0:
+        node.error("LRN: attribute 'size' has a wrong value", expected="odd and positive", found=str(size))
     parameters = {"alpha": node.attr("alpha", 1e-4), "beta": node.attr("beta", 0.75), "bias": node.attr("bias", 1.0)}
     return node.op("nn.lrn", node.x(), size=size, axis=1, **parameters)
 

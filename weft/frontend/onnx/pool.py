@@ -21,6 +21,8 @@ __all__: list[str] = []
 @converter("GlobalAveragePool", "GlobalMaxPool")
 def _global_pool(node: Node) -> Any:
     axes = tuple(range(2, node.ndim()))
+    for d in node.shape()[2:]:
+        node.require_between("size of a spatial dimension", d, 1, None)
     return node.op("mean" if node.op_type == "GlobalAveragePool" else "max", node.x(), axis=axes, keepdims=True)
 
 
@@ -75,9 +77,22 @@ def _pool(node: Node, name: str, x: Any, window: Window, fill: Any, **attrs: Any
     )
 
 
+def _window(node: Node) -> Window:
+    """Read the window; it fits into the padded input, where that is known."""
+    window = read_window(node, node.attr("kernel_shape"))
+    for size, extent, low, high in zip(node.shape()[2:], window.extents, window.before, window.after, strict=True):
+        if s.is_known(size, low, high) and size > 0 and size + low + high < extent:
+            node.error(
+                f"{node.op_type}: the window is larger than the padded input",
+                expected=f"at most {size + low + high}",
+                found=str(extent),
+            )
+    return window
+
+
 @converter("MaxPool")
 def _max_pool(node: Node) -> Any:
-    window = read_window(node, node.attr("kernel_shape"))
+    window = _window(node)
     if node.attr("ceil_mode", 0):
         window = _reach(node, window, _output_sizes(node, window, True))
     x = node.x()
@@ -88,7 +103,7 @@ def _max_pool(node: Node) -> Any:
 
 @converter("AveragePool")
 def _average_pool(node: Node) -> Any:
-    window = read_window(node, node.attr("kernel_shape"))
+    window = _window(node)
     include, ceil_mode = bool(node.attr("count_include_pad", 0)), bool(node.attr("ceil_mode", 0))
     x = node.x()
     if not ceil_mode and window.has_constant_pads and all(p >= 0 for p in window.padding):

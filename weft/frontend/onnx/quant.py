@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -32,14 +33,13 @@ def _quantize_linear(node: Node) -> Any:
     if dtype not in _ELEMENT_TYPES.values():
         node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
     x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
-    return _quantize(node, x, _parameter(node, 1), _zero_point(node, 2, dtype), dtype)
+    return _quantize(node, x, *_scale_and_zero_point(node, dtype), dtype)
 
 
 @converter("DequantizeLinear")
 def _dequantize_linear(node: Node) -> Any:
     dtype = node.dtype(1)
-    zero = _zero_point(node, 2, node.dtype(0))
-    scale = _parameter(node, 1)
+    scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
     wide = "float32" if node.dtype(0) in _FLOAT8 else "int32"
@@ -88,19 +88,27 @@ def _matmul_integer(node: Node) -> Any:
     for i in (0, 1):
         if node.ndim(i) == 0:
             node.error(f"MatMulInteger: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
+    if node.has(2):
+        node.require_broadcast_to(2, [*node.shape(0)[:-1], 1] if node.ndim(2) > 1 else node.shape(0)[-2:-1] or [1])
+    if node.has(3):
+        columns = node.shape(1)[-1:] if node.ndim(1) > 1 else [1]
+        node.require_broadcast_to(3, [*node.shape(1)[:-2], 1, *columns] if node.ndim(3) > 1 else columns)
     a, a_zero = _as_unsigned(node, node.x(0), _offset(node, 2))
     b, b_zero = _as_signed(node, node.x(1), _offset(node, 3))
 
     def product(x: Any, y: Any) -> Any:
         return node.op("matmul", x, y, out_dtype="int32")
 
-    if a_zero is not None and len(a_zero.ty.shape):  # one for each row
+    if a_zero is not None and len(a_zero.ty.shape) == 1:  # one for each row
         a_zero = node.reshape(a_zero, [*node.dims(a_zero), 1])
     return _without_zero_points(node, product, (a, a_zero), (b, b_zero))
 
 
 @converter("ConvInteger")
 def _conv_integer(node: Node) -> Any:
+    for i, count in ((2, 1), (3, node.shape(1)[0])):
+        if node.has(i):
+            node.require_broadcast_to(i, [count])
     x, x_zero = _as_unsigned(node, node.x(0), _offset(node, 2))
     w, w_zero = _as_signed(node, node.x(1), _offset(node, 3))
     if w_zero is not None and len(w_zero.ty.shape):  # one for each output channel
@@ -124,6 +132,17 @@ def _zero_point(node: Node, i: int, dtype: str) -> Any:
     return _parameter(node, i) if node.has(i) else node.scalar(0, dtype)
 
 
+def _scale_and_zero_point(node: Node, dtype: str) -> tuple[Any, Any]:
+    """Return both parameters, which are of one shape."""
+    scale, zero = _parameter(node, 1), _zero_point(node, 2, dtype)
+    found, expected = node.dims(zero), node.dims(scale)
+    if node.has(2) and len(found) != len(expected):
+        found, expected = [s.product(found), s.product(expected)], [1, 1]
+    for f, e in zip(found, expected, strict=False):
+        node.require_equal("the shape of the zero point", f, e)
+    return scale, zero
+
+
 def _axis(node: Node) -> int:
     return node.axis(node.attr("axis", 1)) if node.ndim() > 1 or node.shape(1) not in ((), (1,)) else 0
 
@@ -138,12 +157,14 @@ def _spread(node: Node, parameter: Any) -> Any:
     rank, axis = len(parameter.ty.shape), _axis(node)
     if rank == 1 and not node.attr("block_size", 0):
         return node.reshape(parameter, [-1 if i == axis else 1 for i in range(node.ndim())] if node.ndim() else [])
-    if rank != node.ndim() or rank == 0:
+    if rank == 0:
         return parameter
+    if rank != node.ndim():
+        node.error(f"{node.op_type}: its blocked scale has a wrong rank", expected=str(node.ndim()), found=str(rank))
     size, block = node.shape()[axis], node.attr("block_size", 0)
+    for i, (d, e) in enumerate(zip(node.dims(parameter), node.shape(), strict=True)):
+        node.require_equal(f"dimension {i} of blocked parameters", d, s.ceildiv(e, block) if i == axis else e)
     repeated = node.op("repeat", parameter, repeats=block, axis=axis)
-    if node.dims(repeated)[axis] == size:
-        return repeated
     return node.slice(repeated, [axis], [0], [size])
 
 

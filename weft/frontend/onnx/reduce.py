@@ -22,7 +22,8 @@ class _Reduction:
     def __init__(self, node: Node, axes: Sequence[Dim], keepdims: bool) -> None:
         self.node, self.keepdims = node, keepdims
         self.static = node.is_static(axes)
-        self.axes = tuple(sorted({node.axis(a) for a in axes})) if self.static else tuple(axes)
+        distinct = node.distinct_axes(axes) if not keepdims and not self.static else [node.axis(a) for a in axes]
+        self.axes = tuple(sorted(set(distinct))) if self.static else tuple(node.graph.named(distinct, sizes=False))
         if len(self.axes) > node.ndim():
             node.error(
                 f"{node.op_type}: there are more axes than dimensions",

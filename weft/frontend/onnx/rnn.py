@@ -57,11 +57,7 @@ def _layer(node: Node, kind: str, **attrs: Any) -> Any:
     x = node.permute(node.x(0), (1, 0, 2)) if batch_first else node.x(0)
     steps, batch, _ = node.dims(x)
     hidden, gates = node.shape(2)[2], _GATES[kind]
-    if (
-        not isinstance(hidden, int)
-        or not s.provably_equal(node.shape(1)[0], count)
-        or node.attr("hidden_size", hidden) != hidden
-    ):
+    if not isinstance(hidden, int) or node.attr("hidden_size", hidden) != hidden:
         node.error(
             f"{kind}: its weights do not fit its attributes",
             expected=f"R of shape ({count}, {gates * node.attr('hidden_size', 0)}, {node.attr('hidden_size', '?')})",

@@ -18,7 +18,8 @@ def _running(node: Node) -> Any:
         node.error(f"{node.op_type}: its axis is not one number", found=f"{len(axes)} elements")
     name = node.op_type.lower()
     flags = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
+    axis = node.axis(axes[0])
     if node.is_static(axes):
-        return node.op(name, node.x(), axis=node.axis(axes[0]), **flags)
-    around = node.reshape(node.x(), node.graph.named(around_axis(node.shape(), axes[0])))
+        return node.op(name, node.x(), axis=axis, **flags)
+    around = node.reshape(node.x(), node.graph.named(around_axis(node.shape(), axis)))
     return node.reshape(node.op(name, around, axis=1, **flags), node.shape())

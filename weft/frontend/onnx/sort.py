@@ -14,7 +14,7 @@ __all__: list[str] = []
 @converter("TopK")
 def _topk(node: Node) -> Any:
     axis, largest = node.axis(node.attr("axis", -1)), bool(node.attr("largest", 1))
-    k = node.attr("k") if node.opset < 10 else node.ints(1, sizes=True)[0]
+    k = node.attr("k") if node.opset < 10 else node.one(1, sizes=True)
     size = node.shape()[axis]
     if s.is_known(k, size) and not 0 <= k <= size:
         node.error("TopK: k is out of range", expected=f"0..{size}", found=str(k))

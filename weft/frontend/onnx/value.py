@@ -32,20 +32,14 @@ class Value:
         Small tensors element by element: Python numbers, or scalar expressions of symbolic dimensions.
     expr : Expr, optional
         The Relax expression. Where it is None the importer makes it from the other forms when it is asked for.
-
-    Attributes
-    ----------
-    non_negative : bool
-        Whether all elements are known to be at least zero, so that they are indices as they stand.
     """
 
-    __slots__ = ("array", "dtype", "elements", "expr", "non_negative", "shape")
+    __slots__ = ("array", "dtype", "elements", "expr", "shape")
 
     def __init__(
         self, dtype: str, shape: tuple[Dim, ...], *, array: Any = None, elements: Any = None, expr: Expr | None = None
     ) -> None:
         self.dtype, self.shape, self.array, self.elements, self.expr = dtype, shape, array, elements, expr
-        self.non_negative = False
 
     @staticmethod
     def of_array(array: np.ndarray[Any, Any]) -> Value:

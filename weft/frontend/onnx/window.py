@@ -58,23 +58,17 @@ def read_window(node: Node, kernel: list[Any]) -> Window:
         )
     sizes = node.shape()[2:]
     kernel = _of_length(node, "kernel_shape", kernel, rank)
-    strides = _of_length(node, "strides", node.attr("strides") or [1] * rank, rank)
-    dilations = _of_length(node, "dilations", node.attr("dilations") or [1] * rank, rank)
+    strides = _of_length(node, "strides", node.attr("strides", [1] * rank), rank)
+    dilations = _of_length(node, "dilations", node.attr("dilations", [1] * rank), rank)
     for name, values in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
         if any(not isinstance(v, int) or v < 1 for v in values):
             node.error(f"{node.op_type}: attribute '{name}' must be positive", found=str(values))
     auto = node.attr("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
-        pads = _of_length(node, "pads", node.attr("pads") or [0] * (2 * rank), 2 * rank)
+        pads = _of_length(node, "pads", node.attr("pads", [0] * (2 * rank)), 2 * rank)
         return Window(kernel, strides, dilations, pads[:rank], pads[rank:])
     if auto == "VALID":
         return Window(kernel, strides, dilations, [0] * rank, [0] * rank)
-    if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        node.error(
-            f"{node.op_type}: attribute 'auto_pad' has an unknown value",
-            expected="NOTSET, VALID, SAME_UPPER or SAME_LOWER",
-            found=auto,
-        )
     before, after = [], []
     for size, k, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
         low, high = _same_padding(size, (k - 1) * dilation + 1, stride)

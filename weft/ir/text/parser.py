@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from weft.error import ErrorGroup, ParseError, WeftError
+from weft.error import ErrorGroup, ParseError, WeftError, own_errors
 from weft.ir.deep import with_deep_stack
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.module import IRModule
@@ -357,6 +357,7 @@ def ir_module(cls: Any = None, **_: Any) -> Any:
     return with_deep_stack(lambda: _parse_class(source, definition, outer))
 
 
+@own_errors("reading the program")
 def from_source(program: Any, extra_vars: Mapping[str, Any] | None = None, **_: Any) -> Any:
     """Read a program from its text.
 

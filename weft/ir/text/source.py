@@ -31,6 +31,10 @@ class Source:
             line, column = e.lineno or 1, e.offset or 1
             span = Span(file, line, column, e.end_lineno or line, e.end_offset or column + 1)
             raise ParseError(f"invalid syntax: {e.msg}", where=span) from None
+        except (RecursionError, MemoryError):  # as Python's parser says that the text nests deeper than it follows
+            raise ParseError("the text nests too deep", where=file, help="give names to parts of it") from None
+        except ValueError as e:  # a zero byte
+            raise ParseError("this is no program text", where=file, found=str(e)) from None
 
     def span(self, node: ast.AST) -> Span:
         """Return the place of an AST node; columns count characters from 1."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.ir import Call, Constant, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, walk
+from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
-from weft.relax.infer import is_pure_call
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 
@@ -146,9 +146,10 @@ def computable_at_compile_time(func: Function) -> list[ExprVar]:
     count = func.attrs.get("num_input")
     known = {id(p) for p in (func.params[int(count) :] if count is not None else ())}
     out: list[ExprVar] = []
+    mutable = mutable_variables(func)
     for b in all_bindings(func):
         uses = variables(b.value)
-        pure = not contains_impure_call(b.value) and not isinstance(b.value, Function)
+        pure = is_mergeable(b.value, b.var, mutable) and not isinstance(b, MatchCast) and type(b.value) is not Function
         if pure and all(id(v) in known for v in uses) and (uses or isinstance(b.value, (Call, Constant))):
             known.add(id(b.var))
             out.append(b.var)

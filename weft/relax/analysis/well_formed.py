@@ -18,6 +18,7 @@ from weft.ir import (
     Expr,
     ExprVar,
     Function,
+    FuncType,
     GlobalVar,
     If,
     IRModule,
@@ -36,8 +37,8 @@ from weft.ir import (
 from weft.ir.spec import Spec, verify
 from weft.relax.analysis.arguments import argument_errors, contradict
 from weft.relax.core_ops import CORE_OPS
+from weft.relax.effects import is_pure_call
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
-from weft.relax.infer import is_pure_call
 
 __all__ = ["WELL_FORMED", "check_well_formed", "well_formed"]
 
@@ -204,8 +205,11 @@ class _Checker:
             self.say(f"the module has no function '{var.name_hint}'")
 
     def _symbols(self, node: Any) -> None:
+        own = {  # the sizes that the type of a function names stand for those of its arguments
+            id(v) for f in walk(node) if isinstance(f, FuncType) for p in f.params or () for v in walk(p)
+        }
         for n in walk(node):
-            if isinstance(n, Var) and id(n) not in self.symbols:
+            if isinstance(n, Var) and id(n) not in self.symbols and id(n) not in own:
                 self.say(f"the symbolic variable '{n.name}' is not introduced here")
                 self.symbols.add(id(n))
 
@@ -230,10 +234,9 @@ class _Checker:
     def _call(self, call: Call) -> None:
         if isinstance(call.op, Op) and not _is_known(call.op):
             return
-        callee = self.mod[call.op] if isinstance(call.op, GlobalVar) and call.op in self.mod else None
         for message in argument_errors(call, self.mod):
             self.say(message)
-        pure = callee.is_pure if isinstance(callee, Function) else is_pure_call(call)
+        pure = is_pure_call(call, self.mod)
         if (self.dataflow or self.pure) and not pure and not _is_bookkeeping(call):
             what = (
                 call.op.name

@@ -36,22 +36,21 @@ class PatternContext:
     """
 
     def __init__(self, incremental: bool = False) -> None:
-        outer = OPEN_CONTEXTS[-1] if incremental and OPEN_CONTEXTS else None
+        outer = OPEN_CONTEXTS.current if incremental else None
         self.patterns: list[DFPattern] = list(outer.patterns) if outer else []
         self.edges: list[tuple[DFPattern, DFPattern, bool, int]] = list(outer.edges) if outer else []
         self.same_shape: list[tuple[DFPattern, ...]] = list(outer.same_shape) if outer else []
 
     def __enter__(self) -> PatternContext:
-        OPEN_CONTEXTS.append(self)
-        return self
+        return OPEN_CONTEXTS.enter(self)
 
     def __exit__(self, *_error: object) -> None:
-        OPEN_CONTEXTS.remove(self)
+        OPEN_CONTEXTS.leave(self)
 
     @staticmethod
     def current() -> PatternContext:
         """Return the innermost context that is open."""
-        return OPEN_CONTEXTS[-1]
+        return OPEN_CONTEXTS.current
 
     def match_dfb(self, dfb: DataflowBlock) -> dict[DFPattern, ExprVar] | None:
         """Find a place in a block where everything demanded holds.

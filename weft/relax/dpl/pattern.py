@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Attrs, Expr, Node, Type, as_shape
+from weft.ir import Ambient, Attrs, Expr, Node, Type, as_shape
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
@@ -17,22 +17,22 @@ __all__ = [
     "reject", "wildcard",
 ]  # fmt: skip
 
-OPEN_CONTEXTS: list[Any] = []  # of PatternContext; patterns and constraints made now belong to the last
+OPEN_CONTEXTS: Ambient[Any] = Ambient("PatternContext")  # patterns and constraints made now belong to the innermost
 
 
 def _context() -> Any:
-    if not OPEN_CONTEXTS:
+    if OPEN_CONTEXTS.current is None:
         raise InvalidArgument("a constraint between patterns belongs to a context",
                               help="make it inside of `with PatternContext() as ctx:`")  # fmt: skip
-    return OPEN_CONTEXTS[-1]
+    return OPEN_CONTEXTS.current
 
 
 class DFPattern(Node, abstract=True):
     """A pattern. One that occurs twice in a pattern matches the same expression in both places."""
 
     def __post_init__(self) -> None:
-        if OPEN_CONTEXTS:
-            OPEN_CONTEXTS[-1].patterns.append(self)
+        if OPEN_CONTEXTS.current is not None:
+            OPEN_CONTEXTS.current.patterns.append(self)
 
     def __call__(self, *args: Any, varg_default_wildcard: bool = False, add_constraint: bool = True) -> CallPattern:
         """Match a call of what this matches; further arguments are free with `varg_default_wildcard`.
@@ -40,8 +40,8 @@ class DFPattern(Node, abstract=True):
         Inside of a context the call must occur, unless `add_constraint` is False or it is part of another pattern.
         """
         pattern = CallPattern(self, tuple(args), varg_default_wildcard)
-        if OPEN_CONTEXTS and not add_constraint:
-            OPEN_CONTEXTS[-1].patterns.remove(pattern)
+        if OPEN_CONTEXTS.current is not None and not add_constraint:
+            OPEN_CONTEXTS.current.patterns.remove(pattern)
         return pattern
 
     def __or__(self, other: DFPattern) -> OrPattern:

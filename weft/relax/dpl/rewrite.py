@@ -79,7 +79,7 @@ class PatternMatchingRewriter:
         for _ in range(_ROUNDS + len(all_bindings(obj))):
             before, new = new, self._round(new, mod or IRModule())
             if new is before:
-                return new if new is obj else remove_all_unused(new)
+                return new if new is obj else remove_all_unused(new, mod)
         raise InvalidArgument(
             "rewriting does not come to an end",
             help="what the rewriter returns matches its pattern again; return the value itself where nothing is to do",
@@ -148,7 +148,7 @@ def rewrite_bindings(
     if not structural_equal(body.ty, func.body.body.ty):  # type: ignore[attr-defined]
         new = new.replace(ret_ty=body.ty)
         new = new.replace(ty=function_type(new))
-    return remove_all_unused(new)
+    return remove_all_unused(new, mod)
 
 
 def _rewrite_block(

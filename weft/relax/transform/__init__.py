@@ -9,6 +9,7 @@ from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdatePara
 from weft.relax.transform.block_pass import dataflowblock_pass
 from weft.relax.transform.call_tir_rewrite import call_tir_rewrite
 from weft.relax.transform.canonicalize import canonicalize_bindings
+from weft.relax.transform.check_relations import check_relations, refuted_relation
 from weft.relax.transform.combine_matmul import combine_parallel_matmul
 from weft.relax.transform.compress_weights import compress_weights
 from weft.relax.transform.concat_in_place import concat_in_place
@@ -20,12 +21,14 @@ from weft.relax.transform.expand_tuple_arguments import expand_tuple_arguments
 from weft.relax.transform.fold_batch_norm import fold_batch_norm
 from weft.relax.transform.fold_constant import fold_constant
 from weft.relax.transform.fold_quantization import fold_quantization
+from weft.relax.transform.fresh_outputs import fresh_outputs
 from weft.relax.transform.fuse_attention import fuse_attention
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from weft.relax.transform.fuse_ops import fuse_ops, fusion_groups
+from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.lambda_lift import lambda_lift
-from weft.relax.transform.legalize_ops import LegalizeOps, fuse_tir, legalize_ops
+from weft.relax.transform.legalize_ops import LegalizeOps, legalize_mutable, legalize_ops
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.mixed_precision import to_mixed_precision
@@ -61,6 +64,7 @@ ExpandTupleArguments = expand_tuple_arguments
 FoldBatchnormToConv2D = fold_batch_norm
 FoldConstant = fold_constant
 FoldQuantization = fold_quantization
+FreshOutputs = fresh_outputs
 FuseAttention = fuse_attention
 FuseOps = fuse_ops
 FuseTIR = fuse_tir

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, If, IRModule, function_pass
+from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass
+from weft.relax.effects import is_pure_call, written_arguments
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr
-from weft.relax.infer import is_pure_call
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 
@@ -48,18 +48,18 @@ def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Fun
     Source
         TVM's ``ConvertToDataflow``.
     """
-    body = _sequence(func.body, min_size)
+    body = _sequence(func.body, min_size, mod)
     return func if body is func.body else func.replace(body=body)
 
 
-def _sequence(seq: Any, min_size: int) -> Any:
+def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
     if not isinstance(seq, SeqExpr):
         return seq
-    bindings = [_inside(b, min_size) for block in seq.blocks for b in block.bindings]
+    bindings = [_inside(b, min_size, mod) for block in seq.blocks for b in block.bindings]
     homes = [block for block in seq.blocks for _ in block.bindings]
     runs: list[tuple[bool, list[int]]] = []  # whether a dataflow block, and which bindings
     for i, b in enumerate(bindings):
-        flow = isinstance(homes[i], DataflowBlock) or _is_pure(b.value)
+        flow = isinstance(homes[i], DataflowBlock) or _is_pure(b.value, mod)
         if not runs or runs[-1][0] != flow or (not flow and homes[i] is not homes[i - 1]):
             runs.append((flow, []))
         runs[-1][1].append(i)
@@ -98,18 +98,20 @@ def _localize(bindings: list[Any], later: list[Any], renamed: dict[int, Expr]) -
     return out
 
 
-def _is_pure(value: Any) -> bool:
-    return is_pure_call(value) if isinstance(value, Call) else not isinstance(value, (If, Function))
+def _is_pure(value: Any, mod: IRModule) -> bool:
+    if not isinstance(value, Call):
+        return not isinstance(value, (If, Function))
+    return is_pure_call(value, mod) and (isinstance(value.op, Op) or not written_arguments(value, mod))
 
 
-def _inside(binding: Any, min_size: int) -> Any:
+def _inside(binding: Any, min_size: int, mod: IRModule) -> Any:
     value = binding.value
     if isinstance(value, If):
         old = (value.true_branch, value.false_branch)
-        new = tuple(_sequence(b, min_size) for b in old)
+        new = tuple(_sequence(b, min_size, mod) for b in old)
         if new[0] is not old[0] or new[1] is not old[1]:
             return replace_value(binding, If(value.cond, *new, span=value.span, ty=value.ty))
     elif isinstance(value, Function):
-        body = _sequence(value.body, min_size)
+        body = _sequence(value.body, min_size, mod)
         return binding if body is value.body else replace_value(binding, value.replace(body=body))
     return binding

@@ -24,8 +24,8 @@ from weft.ir import (
     module_pass,
     walk,
 )
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import MatchCast
-from weft.relax.infer import is_pure_call
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.unused import remove_all_unused
 from weft.tir import PrimFunc
@@ -72,6 +72,7 @@ def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = Fa
         TVM's ``EliminateCommonSubexpr``.
     """
     known: dict[Any, ExprVar] = {}
+    mutable = mutable_variables(func, mod)
     blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
@@ -79,9 +80,9 @@ def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = Fa
             return None
         if isinstance(value, ExprVar):
             return value
-        if call_only and not isinstance(value, Call):
+        if not isinstance(value, Call if call_only else (Call, TupleGetItem)):
             return None
-        if not isinstance(value, (Call, TupleGetItem)) or (isinstance(value, Call) and not is_pure_call(value)):
+        if not is_mergeable(value, binding.var, mutable, mod):
             return None
         key = (_key(value), id(bb.bindings()))
         if key in known:
@@ -120,7 +121,7 @@ def _plain(value: Any) -> Any:
 
 @module_pass(opt_level=1)
 def dead_code_elimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
-    """Drop bindings of pure operations whose variables nothing uses, and private functions that nothing mentions.
+    """Drop bindings without effects whose variables nothing uses, and private functions that nothing mentions.
 
     Requires
         ``relax.normalized``.
@@ -159,7 +160,7 @@ def dead_code_elimination(mod: IRModule, entry_functions: Sequence[str] | None =
     if unknown:
         raise InvalidArgument(f"the module has no function '{unknown[0]}'", expected=", ".join(sorted(names)))
     functions: dict[str, Any] = {
-        v.name_hint: remove_all_unused(f) if isinstance(f, Function) else f for v, f in mod.items()
+        v.name_hint: remove_all_unused(f, mod) if isinstance(f, Function) else f for v, f in mod.items()
     }
     roots = entry_functions if entry_functions is not None else [
         n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, (Function, PrimFunc))

@@ -77,7 +77,7 @@ def fold_quantization(
     if not any(tuple(form[:3]) == _FORM for form in dot_forms):
         return func
     new = rewrite_bindings(func, mod, _Folding().rule)
-    return func if new is func else remove_all_unused(new)
+    return func if new is func else remove_all_unused(new, mod)
 
 
 class _Quantized(NamedTuple):

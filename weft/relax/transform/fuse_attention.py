@@ -168,7 +168,7 @@ class _Fusion:
         scores = self.scores(softmax.args[0], _Scores())
         if scores is None:
             return None
-        q, k, v = self.operand(scores.query, bb), self.keys(scores.key, bb), self.operand(data, bb)
+        q, (k, by), v = self.operand(scores.query, bb), self.keys(scores.key, bb), self.operand(data, bb)
         if q is None or k is None or v is None or not self.agree(q, k, v):
             return None
         mask = self.mask(scores.masks, len(ty.shape), bb)
@@ -182,7 +182,7 @@ class _Fusion:
         out = bb.emit(make_call("nn.attention_past" if past else "nn.attention_heads")(
             q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
             num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
-            scale=scores.scale, fill=fill,
+            scale=scores.scale * by, fill=fill,
         ))  # fmt: skip
         if len(ty.shape) == 3:
             return make_call("reshape")(out, shape_expr(ty.shape))
@@ -227,7 +227,7 @@ class _Fusion:
         data, factor = self.scaled_once(value)
         if data is not None:
             found.scale *= factor
-            return self.scores(data, found)
+            return self.scores(data, found) if self.same_shape(data, value) else None
         if found.scale != 1.0:
             return None  # a scaled mask
         for data, mask in self.masked(value):
@@ -357,15 +357,14 @@ class _Fusion:
         known = [getattr(f.ty, "shape", None) is not None for f in fields.fields]
         return (fields.fields[0], fields.fields[1]) if all(known) else None
 
-    def keys(self, expr: Any, bb: Any) -> _Operand | None:
-        """See transposed keys as heads in place."""
+    def keys(self, expr: Any, bb: Any) -> tuple[_Operand | None, float]:
+        """See transposed keys as heads in place, and by what number they were multiplied before they were turned."""
         value = self.value_of(expr)
         axes = tuple(value.attrs.get("axes") or ()) if is_op(value, "permute_dims") else None
         if axes in ((0, 1, 3, 2), (0, 2, 1)):
-            return self.operand(self.unscaled(value.args[0])[0], bb)
-        if axes == (0, 2, 3, 1):
-            return self.rows(value.args[0], bb)
-        return None
+            inner, by = self.unscaled(value.args[0])
+            return self.operand(inner, bb), by
+        return (self.rows(value.args[0], bb) if axes == (0, 2, 3, 1) else None), 1.0
 
     def rows(self, expr: Any, bb: Any) -> _Operand | None:
         """See (batch, positions, heads, size) as rows of all heads, perhaps of a wider tensor."""

@@ -22,6 +22,7 @@ from weft.ir import (
     TupleGetItem,
 )
 from weft.relax.dpl import DFPattern, extract_matches
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import variables
@@ -138,6 +139,7 @@ class _Partition:
             for v in dict.fromkeys(variables(b.value)):
                 self.users.setdefault(v, []).append(b.var)
         self.taken: set[Any] = set()
+        self.mutable = mutable_variables(func, mod)
 
     def run(self) -> Function:
         """Return the function with its groups outlined; itself if there are none."""
@@ -185,6 +187,8 @@ class _Partition:
         )
         operators = [v for v in members if _is_operator(self.values[v])]
         if binding.var not in inside or inside & self.taken or escapes or not operators:
+            return None
+        if not all(is_mergeable(self.values[v], v, self.mutable, self.mod) for v in members):
             return None
         annotated = {n: matches[p] for n, p in self.rule.annotation_patterns.items() if p in matches}
         context = PatternCheckContext(value, annotated, {v: self.values[v] for v in members}, self.users, self.var_of)

@@ -1,6 +1,7 @@
 """FuseOps: groups operations whose intermediate values need never reach memory.
 
-Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel. A value joins the
+Each group becomes a function with attribute ``Primitive``, which LegalizeOps turns into one kernel; groups of calls of
+kernels, which say by ``op_pattern`` what they do, are for FuseTIR. A value joins the
 group of its
 immediate post-dominator when every operation on the way allows it: element-wise work joins element-wise work,
 reductions and the
@@ -11,6 +12,7 @@ elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from weft.arith import Analyzer
@@ -24,6 +26,7 @@ from weft.ir import (
     GlobalVar,
     IRModule,
     Op,
+    PassContext,
     PrimType,
     ShapeType,
     TensorType,
@@ -31,10 +34,12 @@ from weft.ir import (
     module_pass,
 )
 from weft.op import Fusion, get_op_def
-from weft.relax.core_ops import CORE_OPS
+from weft.relax.core_ops import CORE_OPS, is_op
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import variables
+from weft.tir import PrimFunc
 
 __all__ = ["fuse_ops", "fusion_groups", "fusion_kind"]
 
@@ -80,27 +85,27 @@ def fuse_ops(mod: IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> I
 
     Parameters
     ----------
-        ``fuse_opt_level``: 0 leaves everything as it is.
+        ``fuse_opt_level``: 0 leaves everything as it is; by default the level of the context.
         ``max_ops``: the largest group.
     Cost
         Linear in bindings times the depth of the post-dominator tree on the way.
     Source
         TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
     """
-    if fuse_opt_level == 0:
+    if (PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level) == 0:
         return mod
     out = mod.copy()
     for gvar, func in mod.items():
         if isinstance(func, Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):
-            body = _fuse_seq(func.body, out, max_ops)
+            body = _fuse_seq(func.body, out, max_ops, mutable_variables(func, mod))
             if body is not func.body:
                 out[gvar] = func.replace(body=body)
     return mod.with_functions(out.functions)
 
 
-def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int) -> SeqExpr:
+def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int, mutable: set[int]) -> SeqExpr:
     used_outside = _uses_by_block(seq)
-    blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i]) for i, block in enumerate(seq.blocks))
+    blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i], mutable) for i, block in enumerate(seq.blocks))
     if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
         return seq
     return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
@@ -120,11 +125,20 @@ def _uses_by_block(seq: SeqExpr) -> list[set[int]]:
 class _Graph:
     """The bindings of one block as a graph: kinds, edges, post-dominators and groups (union-find)."""
 
-    def __init__(self, block: BindingBlock, used_outside: set[int]) -> None:
+    def __init__(
+        self,
+        block: BindingBlock,
+        used_outside: set[int],
+        mod: IRModule | None = None,
+        mutable: AbstractSet[int] = frozenset(),
+    ) -> None:
         self.bindings = block.bindings
         self.index = {id(b.var): i for i, b in enumerate(block.bindings)}
         n = len(block.bindings)
-        self.kind = [fusion_kind(b) for b in block.bindings]
+        self.kind = [
+            fusion_kind(b, mod) if not mutable or is_mergeable(b.value, b.var, mutable, mod) else int(Fusion.OPAQUE)
+            for b in block.bindings
+        ]
         self.shape = [_shape(b.var.ty) for b in block.bindings]
         self.users: list[list[int]] = [[] for _ in range(n)]
         self.extern = [id(b.var) in used_outside for b in block.bindings]
@@ -206,11 +220,15 @@ class _Graph:
                 self.group_size[root] += self.group_size[r]
 
 
-def fusion_kind(binding: Any) -> int:
+def fusion_kind(binding: Any, mod: IRModule | None = None) -> int:
     """How the operation of a binding takes part in fusion: a number of :class:`~weft.op.Fusion`."""
     value = binding.value
     if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
         return int(Fusion.OPAQUE)
+    kernel = kernel_of(value, mod)
+    if kernel is not None and isinstance(value.ty, TensorType) and value.ty.shape is not None:
+        kind = int(kernel.attrs.get("op_pattern", Fusion.OPAQUE))
+        return kind if isinstance(value.args[1], Tuple) else int(Fusion.OPAQUE)
     if (
         value.op.name.removeprefix("relax.") in CORE_OPS
         or value.op.name in _STANDALONE
@@ -223,6 +241,12 @@ def fusion_kind(binding: Any) -> int:
     return int(fusion(value) if callable(fusion) else fusion)
 
 
+def kernel_of(value: Any, mod: IRModule | None) -> PrimFunc | None:
+    """Return the TIR function that a ``call_tir`` calls."""
+    kernel = mod[value.args[0]] if mod is not None and is_op(value, "call_tir") and value.args[0] in mod else None
+    return kernel if isinstance(kernel, PrimFunc) else None
+
+
 def _shape(ty: Any) -> Any:
     return ty.shape if isinstance(ty, TensorType) else None
 
@@ -233,8 +257,10 @@ def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
     return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _fuse_block(block: BindingBlock, mod: IRModule, max_ops: int, used_outside: set[int]) -> BindingBlock:
-    graph = _Graph(block, used_outside)
+def _fuse_block(
+    block: BindingBlock, mod: IRModule, max_ops: int, used_outside: set[int], mutable: set[int]
+) -> BindingBlock:
+    graph = _Graph(block, used_outside, mod, mutable)
     groups = _grouped(graph, max_ops)
     if all(len(g) == 1 for g in groups.values()):
         return block
@@ -308,7 +334,8 @@ def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
 def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     """Whether the group of `i` reaches a reduction only through its first argument."""
     members = {id(g.bindings[m].var) for m in [i, *inner]}
-    args = g.bindings[sink].value.args
+    value = g.bindings[sink].value
+    args = value.args[1].fields if is_op(value, "call_tir") else value.args
     return id(args[0]) in members and not any(id(a) in members for a in args[1:])
 
 
@@ -368,5 +395,9 @@ def _outline_arg(arg: Expr, inside: set[int], renamed: dict[int, Expr], paramete
 
 
 def _group_name(g: _Graph, members: list[int]) -> str:
-    names = [g.bindings[m].value.op.name.rsplit(".", 1)[-1] for m in members]
+    values = [g.bindings[m].value for m in members]
+    names = [
+        v.args[0].name_hint.removeprefix("nn_") if is_op(v, "call_tir") else v.op.name.rsplit(".", 1)[-1]
+        for v in values
+    ]
     return ("fused_" + "_".join(names))[:80]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, IRModule, SizeVar, module_pass, shape_expr, walk
+from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
 from weft.ir import Var as ScalarVar
-from weft.relax.core_ops import call_pure_packed
+from weft.relax.core_ops import call_pure_packed, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.unused import remove_all_unused
 
 __all__ = ["lambda_lift"]
+
+_MAKE_CLOSURE = "vm.builtin.make_closure"
 
 
 @module_pass(opt_level=0)
 def lambda_lift(mod: IRModule) -> IRModule:
-    """Turn inner functions into functions of the module, and their uses into closures over what they capture.
+    """Turn inner functions into functions of the module: calls pass what they capture, other uses become closures.
 
     Requires
         ``relax.normalized``.
@@ -39,13 +42,7 @@ def lambda_lift(mod: IRModule) -> IRModule:
 
             @R.function
             def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                inner: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True) = R.call_pure_packed(
-                    "vm.builtin.make_closure",
-                    Module.main_inner,
-                    x,
-                    ty_args=(R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True),),
-                )
-                a: R.Tensor((2,), "float32") = inner(y)
+                a: R.Tensor((2,), "float32") = Module.main_inner(y, x)
                 return a
 
             @R.function(private=True)
@@ -65,7 +62,29 @@ def lambda_lift(mod: IRModule) -> IRModule:
             if out is mod:
                 out = mod.copy()
             out[gvar] = _lift(gvar.name_hint, func, out)
+    for gvar, func in list(out.items()) if out is not mod else ():
+        if isinstance(func, Function):
+            out[gvar] = _call_directly(func, out)
     return out
+
+
+def _call_directly(func: Function, mod: IRModule) -> Function:
+    """Call functions of the module where the closures that are called are known: loops by recursion make none."""
+    closures: dict[int, tuple[Expr, ...]] = {}
+
+    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        if not isinstance(value, Call):
+            return None
+        if is_op(value, "call_pure_packed") and getattr(value.args[0], "global_symbol", "") == _MAKE_CLOSURE:
+            if isinstance(value.args[1], GlobalVar):
+                closures[id(binding.var)] = value.args[1:]
+            return None
+        if id(value.op) not in closures:
+            return None
+        target, *captured = closures[id(value.op)]
+        return Call(target, (*value.args, *captured), span=value.span, ty=value.ty)
+
+    return remove_all_unused(rewrite_bindings(func, mod, rule))
 
 
 def _lift(name: str, func: Function, mod: IRModule) -> Function:
@@ -117,7 +136,7 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IR
     target = mod.get_global_var(symbol)
 
     def made(items: list[Expr]) -> Expr:
-        call = call_pure_packed("vm.builtin.make_closure", target, *items, ty_args=func.ty)
+        call = call_pure_packed(_MAKE_CLOSURE, target, *items, ty_args=func.ty)
         return Call(call.op, call.args, call.attrs, call.ty_args, span=func.span, ty=func.ty)
 
     if recursive:

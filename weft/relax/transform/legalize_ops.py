@@ -37,7 +37,9 @@ from weft.ir import (
 from weft.op import Fusion, get_op_def
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
+from weft.relax.effects import mutable_variables
 from weft.relax.expr import SeqExpr
+from weft.relax.rename import variables
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import used_as_values
@@ -45,7 +47,7 @@ from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.te import Tensor as TETensor
 from weft.te import compute, create_prim_func, placeholder
 
-__all__ = ["LegalizeOps", "fuse_tir", "legalize_ops"]
+__all__ = ["LegalizeOps", "legalize_groups", "legalize_mutable", "legalize_ops"]
 
 Legalize = Callable[[BlockBuilder, Call], Expr]
 
@@ -129,39 +131,40 @@ def _op_name(name: str) -> str:
     return name if name.startswith("relax.") else f"relax.{name}"
 
 
-@module_pass(name="FuseTIR")
-def fuse_tir(mod: IRModule) -> IRModule:
-    """Turn groups of operators (functions with ``Primitive``) into one kernel each; other operators stay.
+def legalize_groups(mod: IRModule) -> IRModule:
+    """Turn groups of operators (functions with ``Primitive``) into one kernel each; other operators stay."""
+    return _legalized(mod, {}, None, groups_only=True)
+
+
+@module_pass
+def legalize_mutable(mod: IRModule) -> IRModule:
+    """Turn the operators that read or make memory that a call changes into kernels, which no pass moves or joins.
 
     Requires
         ``relax.normalized``.
     Ensures
-        ``relax.normalized``.
+        ``relax.normalized``. Variables that operators use are values: what they hold stays the same.
     Example
         Before::
 
-            @R.function
+            @R.function(pure=False)
             def main(x: R.Tensor((2,), "float32")):
-                y = cls.fused(x)
-                return y
-
-            @R.function(private=True)
-            def fused(x: R.Tensor((2,), "float32")):
-                R.func_attr({"Primitive": 1})
-                with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
+                y = R.exp(x)
+                _ = R.call_packed("my.fill", x, ty_args=R.Tuple())
+                z = R.exp(y)
+                return z
 
         After::
 
-            @R.function
+            @R.function(pure=False)
             def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-                y: R.Tensor((2,), "float32") = R.call_tir(cls.fused_kernel, (x,), out_ty=R.Tensor((2,), "float32"))
-                return y
+                y: R.Tensor((2,), "float32") = R.call_tir(cls.exp, (x,), out_ty=R.Tensor((2,), "float32"))
+                _ = R.call_packed("my.fill", x, ty_args=(R.Tuple(),))
+                z: R.Tensor((2,), "float32") = R.exp(y)
+                return z
 
             @T.prim_func
-            def fused_kernel(p0: T.Buffer((T.int64(2),), "float32"), T_exp: T.Buffer((T.int64(2),), "float32")):
+            def exp(p0: T.Buffer((T.int64(2),), "float32"), T_exp: T.Buffer((T.int64(2),), "float32")):
                 T.func_attr({"tir.noalias": False, "op_pattern": 0, "inplace_inputs": (0,)})
                 for i0 in range(T.int64(2)):
                     with T.sblock("T_exp"):
@@ -172,23 +175,31 @@ def fuse_tir(mod: IRModule) -> IRModule:
     Cost
         Linear.
     Source
-        TVM's ``FuseTIR``.
+        None.
     """
-    return _legalized(mod, {}, None, groups_only=True)
+    return _legalized(mod, {}, None, mutable_only=True)
 
 
 def _legalized(
-    mod: IRModule, custom: dict[str, Legalize], stay: frozenset[str] | None, groups_only: bool = False
+    mod: IRModule,
+    custom: dict[str, Legalize],
+    stay: frozenset[str] | None,
+    groups_only: bool = False,
+    mutable_only: bool = False,
 ) -> IRModule:
+    changed = {v.name_hint: mutable_variables(f, mod) for v, f in mod.items() if isinstance(f, Function)}
+    if mutable_only and not any(changed.values()):
+        return mod
     bb = BlockBuilder(mod)
     state = _Legalizer(bb, mod, {_op_name(n): f for n, f in custom.items()}, stay or frozenset(), groups_only)
     for gvar, func in mod.items():
         if isinstance(func, Function) and gvar.name_hint not in state.kernels:
+            state.mutable, state.mutable_only = changed[gvar.name_hint], mutable_only
             new = rewrite_bindings(func, mod, state.rule, bb)
             if new is not func:
                 bb.update_func(gvar, new)
     out = bb.get()
-    for gvar in mod:
+    for gvar in mod if not mutable_only else ():
         if gvar.name_hint in state.kernels:
             del out[gvar]
     return mod.with_functions(out.functions)
@@ -216,12 +227,17 @@ class _Legalizer:
     ) -> None:
         self.bb, self.mod = bb, mod
         self.custom, self.stay, self.groups_only = custom, stay, groups_only
+        self.mutable: set[int] = set()
+        self.mutable_only = False
         self.names: dict[str, GlobalVar] = {}
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
     def rule(self, binding: Any, value: Expr, _bb: Any) -> Expr | None:
         if not isinstance(value, Call):
+            return None
+        touched = id(binding.var) in self.mutable or any(id(v) in self.mutable for v in variables(binding.value))
+        if self.mutable_only and not touched:
             return None
         if isinstance(value.op, GlobalVar) and value.op in self.mod:
             func = self.mod[value.op]
@@ -242,7 +258,7 @@ class _Legalizer:
             return lower_dynamic_strided_slice(value, self.bb, self.add)
         if (
             not isinstance(value.op, Op)
-            or value.op.name in _BUILTIN
+            or (value.op.name in _BUILTIN and not touched)  # a view would show what is written later
             or value.op.name.removeprefix("relax.") in CORE_OPS
         ):
             return None

@@ -242,6 +242,11 @@ def _tensor_to_shape(call: Call) -> Expr:
     return call_builtin("vm.builtin.tensor_to_shape", call.args)
 
 
+@_on("index_bounds")
+def _index_bounds(call: Call) -> Expr:
+    return call_builtin("vm.builtin.index_bounds", call.args)
+
+
 @_on("null_value")
 def _null_value(call: Call) -> Expr:
     return call_builtin("vm.builtin.null_value", [])

@@ -16,6 +16,7 @@ from weft.ir import (
     TupleType,
     module_pass,
 )
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.ordering import dependencies, sort_bindings
@@ -89,8 +90,9 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
             for block in reversed(func.body.blocks):
                 later.append(later[-1] | {id(v) for b in block.bindings for v in variables(b.value)})  # type: ignore[attr-defined]
             after = reversed(later[:-1])
+            mutable = mutable_variables(func, mod)
             blocks = tuple(
-                _Merge(block, composite, out, used).run() if isinstance(block, DataflowBlock) else block
+                _Merge(block, composite, out, used, mutable).run() if isinstance(block, DataflowBlock) else block
                 for block, used in zip(func.body.blocks, after, strict=True)
             )
             if any(a is not b for a, b in zip(blocks, func.body.blocks, strict=True)):
@@ -107,9 +109,12 @@ def _named(func: Any) -> list[GlobalVar]:
 class _Merge:
     """The groups of one block."""
 
-    def __init__(self, block: DataflowBlock, composite: dict[str, Function], mod: IRModule, used: set[int]) -> None:
+    def __init__(
+        self, block: DataflowBlock, composite: dict[str, Function], mod: IRModule, used: set[int], mutable: set[int]
+    ) -> None:
         self.block, self.composite, self.mod, self.used_later = block, composite, mod, used
         self.needs = dependencies(block.bindings)
+        self.mutable = mutable
         self.users: list[set[int]] = [set() for _ in self.needs]
         for i, needed in enumerate(self.needs):
             for j in needed:
@@ -136,17 +141,17 @@ class _Merge:
         if not group_of:
             return self.block
         groups = list({id(g): sorted(g) for g in group_of.values()}.values())
-        bindings = [b for i, b in enumerate(self.block.bindings) if i not in group_of]
+        at: list[list[Any]] = [[b] if i not in group_of else [] for i, b in enumerate(self.block.bindings)]
         for members in groups:
-            bindings += self.outline(members)
-        place = {id(b.var): i for i, b in enumerate(self.block.bindings)}
-        last = [place.get(id(b.var), len(place)) for b in bindings]
-        return DataflowBlock(tuple(sort_bindings(bindings, lambda i: (last[i], i))), span=self.block.span)
+            at[members[-1]] = self.outline(members)
+        return DataflowBlock(tuple(sort_bindings([b for here in at for b in here])), span=self.block.span)
 
     def generator(self, i: int) -> str | None:
         """Return the code generator that a binding is for."""
         value: Any = self.block.bindings[i].value  # type: ignore[attr-defined]
         name = value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else ""
+        if name in self.composite and not is_mergeable(value, self.block.bindings[i].var, self.mutable, self.mod):
+            return None
         return str(self.composite[name].attrs["Composite"]).split(".")[0] if name in self.composite else None
 
     def closed(self, group: set[int]) -> bool:

@@ -83,7 +83,7 @@ def to_mixed_precision(
     if fp16_input_names:
         func = _with_half_params(func, set(fp16_input_names), state)
     new = rewrite_bindings(func, mod, state.rule)
-    return func if new is func else remove_all_unused(new)
+    return func if new is func else remove_all_unused(new, mod)
 
 
 def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Function:

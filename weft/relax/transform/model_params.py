@@ -23,9 +23,10 @@ from weft.ir import (
     walk,
 )
 from weft.relax.core_ops import call_packed
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
-from weft.relax.infer import function_type, is_pure_call
+from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 
@@ -172,22 +173,23 @@ def lift_transform_params(mod: IRModule, shared_transform: bool = False) -> IRMo
     out: dict[Any, Any] = {}
     for v, f in mod.items():
         name = "transform_params" if shared_transform else f"{v.name_hint}_transform_params"
-        lifted = _lifted(f) if v in found and name not in mod else None
+        lifted = _lifted(f, mod) if v in found and name not in mod else None
         out[v if lifted is None else v.name_hint] = f
         if lifted is not None:
             out[v.name_hint], out[name] = _lift(f, lifted, name)
     return mod.with_functions(out)
 
 
-def _lifted(func: Any) -> list[Any] | None:
+def _lifted(func: Any, mod: IRModule) -> list[Any] | None:
     """List the bindings that follow from weights alone; None where there are none."""
     weights = func.params[_weights(func) :]
     known = {id(p) for p in weights}
     sizes = {id(n) for p in weights for n in walk(p.ty) if isinstance(n, Var)}
     out: list[Any] = []
+    mutable = mutable_variables(func, mod)
     for b in (b for block in func.body.blocks for b in block.bindings):
         value = b.value
-        pure = is_pure_call(value) if isinstance(value, Call) else isinstance(value, (Tuple, TupleGetItem, Constant))
+        pure = isinstance(value, (Call, Tuple, TupleGetItem, Constant)) and is_mergeable(value, b.var, mutable, mod)
         inside = all(id(v) in known for v in variables(value))
         if isinstance(b, MatchCast) or not pure or not inside:
             continue

@@ -72,7 +72,7 @@ def products_in_bfloat16(
     late = _computed_wide(func)
     state = _Narrowed(_stored_narrow(func, late), late)
     new = rewrite_bindings(func, mod, state.rule)
-    return func if new is func else remove_all_unused(new)
+    return func if new is func else remove_all_unused(new, mod)
 
 
 def _name(value: Any) -> str:

@@ -22,6 +22,7 @@ from weft.ir import (
     shape_expr,
 )
 from weft.relax.core_ops import is_op
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.rewriter import rewrite_bindings
 
 __all__ = ["moves_only_unit_dims", "rewrite_dataflow_reshape"]
@@ -63,6 +64,7 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
         TVM's ``RewriteDataflowReshape``.
     """
     source: dict[int, Expr] = {}
+    mutable = mutable_variables(func, mod)
 
     def rule(binding: Any, value: Expr, _bb: Any) -> Expr | None:
         if (
@@ -74,6 +76,8 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
             return None
         if not (any(is_op(value, v) for v in _VIEWS) or moves_only_unit_dims(value)):
             return None
+        if mutable and not is_mergeable(value, binding.var, mutable, mod):
+            return None  # a view would show what is written later
         base = value.args[0]
         base = source.get(id(base), base)
         if isinstance(base.ty, TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ExprVar):  # type: ignore[attr-defined]

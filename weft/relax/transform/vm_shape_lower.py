@@ -22,12 +22,15 @@ from weft.ir import (
     If,
     IntImm,
     IRModule,
+    Max,
+    Min,
     PackedFuncType,
     PrimExpr,
     PrimType,
     PrimValue,
     ShapeExpr,
     ShapeType,
+    SizeVar,
     TensorType,
     Tuple,
     TupleType,
@@ -40,15 +43,18 @@ from weft.ir import (
     rewrite,
     walk,
 )
-from weft.relax.core_ops import call_builtin
+from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
+from weft.relax.rewriter import all_bindings
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
 __all__ = ["vm_shape_lower"]
 
 _ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD = 0, 1, 2, 3
 _USE_IMM, _LOAD = 0, 1
+_MOST = 1 << 48
+"""No size is larger, so that sums and differences of sizes do not overflow."""
 
 
 @module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
@@ -58,8 +64,8 @@ def vm_shape_lower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     Requires
         Plain blocks, operators lowered to builtin calls.
     Ensures
-        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast. Not idempotent: each run adds the checks
-        of the parameters.
+        ``relax.vm_ready``: no symbolic ShapeExpr or PrimValue, no MatchCast. Functions that check their parameters
+        already, and have none of these, stay as they are.
     Example
         Before::
 
@@ -104,9 +110,27 @@ def vm_shape_lower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     """
     out = mod.copy()
     for gvar, func in mod.items():
-        if isinstance(func, Function):
+        if isinstance(func, Function) and not _is_lowered(func):
             out[gvar] = _Lowerer(gvar.name_hint, func, out).run()
     return out
+
+
+def _is_lowered(func: Function) -> bool:
+    """Whether a function checks its parameters by calls, and holds no symbolic value."""
+    bindings = all_bindings(func)
+    params = {id(p) for p in func.params}
+    values = [n for b in bindings for n in _value_dims(b)]
+    checks = any(
+        is_op(b.value, "call_builtin")
+        and b.value.args[0].global_symbol.startswith(("vm.builtin.check_", "vm.builtin.match_"))
+        and id(b.value.args[1].fields[0]) in params
+        for b in bindings
+    )
+    return (
+        checks
+        and not any(isinstance(b, MatchCast) for b in bindings)
+        and not any(isinstance(v, PrimExpr) and any(isinstance(n, Var) for n in walk(v)) for v in values)
+    )
 
 
 class _Lowerer:
@@ -313,24 +337,58 @@ class _Lowerer:
     def sequence(self, body: SeqExpr, needed: list[PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""
         outer, self.out = self.out, []
-        for block in body.blocks:
-            for b in block.bindings:
-                self.binding(b, needed)
+        checks: list[MatchCast] = []
+        for b in (b for block in body.blocks for b in block.bindings):
+            if isinstance(b, MatchCast) and b.span is not None and b.span.check and isinstance(b.value, ShapeExpr):
+                checks.append(b)
+                continue
+            self.relations(checks)
+            self.binding(b, needed)
+        self.relations(checks)
         result = self.value(body.body)
         bindings, self.out = self.out, outer
         return SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), result, span=body.span, ty=body.ty)
+
+    def relations(self, checks: list[MatchCast]) -> None:
+        """Lower neighbouring checks of relations together: all that was found against all that was expected."""
+        found: list[PrimExpr] = []
+        codes: list[int] = []
+        lines = ["check"]
+        for b in checks:
+            (f,), (e,) = b.value.values, b.ty.values  # type: ignore[attr-defined]
+            found.append(f)
+            codes += [_ASSERT_IMM, e.value] if isinstance(e, IntImm) else [_ASSERT_LOAD, self.slot(e)]
+            lines.append("\t".join((*b.span.check, b.span.origin)))  # type: ignore[union-attr]
+        checks.clear()
+        if found:
+            self.slot(found[0])  # the functions that compare take a heap
+            ctx = ExprStringImm("\n".join(lines), ty=AnyType())
+            shape = self.shape(tuple(found))
+            self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, len(found), *codes, ctx]))
+
+    def in_range(self, size: SizeVar, place: str) -> None:
+        """Check that a size that is data is one; what the compiler knows of sizes would not hold for it."""
+        ctx = f"check\nInvalidArgument\ta size that the program computes\t{place}"
+        codes = [_ASSERT_LOAD, self.slot(_nearest_size(size))]
+        shape = self.shape((size,))
+        context = ExprStringImm(ctx, ty=AnyType())
+        self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context]))
 
     def binding(self, b: Any, needed: list[PrimExpr]) -> None:
         """Lower one binding."""
         if isinstance(b, MatchCast):
             value = self.value(b.value)
             late: list[Any] = []
-            self.check_param(value, b.ty, f"{self.name}: match_cast of '{b.var.name_hint}'", late)
+            sizes = [d for d in _new_sizes(b) if id(d) not in self.known]
+            origin = b.span.origin if b.span is not None else None
+            self.check_param(value, b.ty, origin or f"{self.name}: match_cast of '{b.var.name_hint}'", late)
             for v, dims, context in late:
                 self.match(v, dims, context)
             self.compute(needed)
             for v, dims, context in late:
                 self.assert_compound(v, dims, context)
+            for d in sizes:
+                self.in_range(d, origin or self.name)
             self.out.append(VarBinding(b.var, value, span=b.span))
             return
         if isinstance(b.value, If):
@@ -392,6 +450,15 @@ def _symbolic_uses(func: Function) -> list[PrimExpr]:
     return [d for d in dims if isinstance(d, PrimExpr) and not isinstance(d, IntImm)]
 
 
+def _new_sizes(cast: MatchCast) -> list[SizeVar]:
+    """List the variables for sizes among the elements of a shape value, which may be any integers."""
+    return [d for d in cast.ty.values or () if isinstance(d, SizeVar)] if isinstance(cast.ty, ShapeType) else []
+
+
+def _nearest_size(size: SizeVar) -> PrimExpr:
+    return Max(Min(size, int64(_MOST)), int64(0))
+
+
 def _type_dims(ty: Any) -> list[Any]:
     """List the dimensions of a type, in order."""
     if isinstance(ty, TensorType):
@@ -414,6 +481,7 @@ def _value_dims(root: Any) -> Iterator[Any]:
             yield value.value
         elif isinstance(value, MatchCast):
             yield from _type_dims(value.ty)
+            yield from map(_nearest_size, _new_sizes(value))
             stack.append(value.value)
         else:
             stack.extend(reversed(_inner_values(value)))

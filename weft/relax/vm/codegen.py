@@ -99,6 +99,7 @@ class _FunctionCodegen:
     def binding(self, b: Any) -> None:
         """Emit one binding."""
         value = b.value
+        self.builder.span = b.span
         if isinstance(value, If):
             self.registers[id(b.var)] = self.branch(value)
         elif isinstance(value, Call):

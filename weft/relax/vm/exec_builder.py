@@ -76,6 +76,9 @@ class ExecBuilder:
         self._scopes: dict[int, str] = {}
         self._constant_index: dict[Any, int] = {}
         self._offsets: list[int] = []
+        self._places: dict[str, list[tuple[int, str]]] = {}
+        self.span: Any = None
+        """What the next instructions come from."""
         self._data: list[int] = []
         self._current: _Row | None = None
         self._n_temporaries = 0
@@ -338,6 +341,10 @@ class ExecBuilder:
             raise InvalidArgument(
                 "an instruction stands outside of a function", help="use `with builder.function(name, num_inputs):`"
             )
+        place, row = str(self.span) if self.span is not None else "", self._current
+        places = self._places.setdefault(row.name, [])
+        if place != (places[-1][1] if places else ""):
+            places.append((len(self._offsets) - row.start, place))
         self._offsets.append(len(self._data))
         self._data.extend(w - (1 << 64) if w >= (1 << 63) else w for w in words)
 
@@ -381,7 +388,7 @@ class ExecBuilder:
         """
         infos = [VMFuncInfo(f.kind, f.name, f.start, f.end, f.num_args, f.registers, f.params)
                  for f in self._functions]  # fmt: skip
-        return VMExecutable.from_parts(
+        made = VMExecutable.from_parts(
             infos,
             list(self._constants),
             self._scopes,
@@ -389,6 +396,8 @@ class ExecBuilder:
             np.asarray(self._data, np.int64),
             list(imports),
         )
+        made.places = {name: places for name, places in self._places.items() if places}
+        return made
 
 
 def _sharing_key(value: Any) -> Any:

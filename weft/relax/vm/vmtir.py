@@ -22,6 +22,7 @@ __all__ = ["PREFIX", "vmtir_codegen"]
 PREFIX = "__vmtir__"
 _STACK_BYTES = 2048  # of an arena that lies on the stack: recursion may be a thousand calls deep
 _KILL, _COPY, _INVOKE = "vm.builtin.null_value", "vm.builtin.copy", "vm.builtin.invoke_closure"
+_TAIL = "vm.builtin.tail_call"
 
 
 def vmtir_codegen(builder: ExecBuilder, kernels: Mapping[str, PrimFunc] | None = None) -> tuple[IRModule, set[str]]:
@@ -43,18 +44,40 @@ def vmtir_codegen(builder: ExecBuilder, kernels: Mapping[str, PrimFunc] | None =
     """
     functions: dict[str, PrimFunc] = {}
     direct: set[str] = set()
-    for name, n_params, body in builder.take_bodies():
+    bodies = list(builder.take_bodies())
+    recursive = _recursive(builder, bodies)
+    for name, n_params, body in bodies:
         plan = plan_direct(body, builder, kernels or {})
-        functions[PREFIX + name] = _Writer(builder, name, n_params, body, plan).function()
+        functions[PREFIX + name] = _Writer(builder, name, n_params, body, plan, name in recursive).function()
         direct |= {builder.function_name(body[at].words[1]) for at in plan.calls}
     return IRModule(functions), direct
+
+
+def _recursive(builder: ExecBuilder, bodies: Sequence[tuple[str, int, Sequence[Insn]]]) -> set[str]:
+    """The functions that may run again before they return: those that reach themselves, or call what they are given."""
+    invoke = builder.find_function(_INVOKE)
+    reached: dict[int, set[int]] = {}
+    for name, _, body in bodies:
+        calls = [i for i in body if i.opcode == Opcode.CALL]
+        words = [decode_arg(w) for i in calls for w in i.args]
+        reached[builder.function_index(name)] = {i.words[1] for i in calls} | {
+            value for kind, value in words if kind == ArgKind.FUNCTION
+        }
+    for middle in reached:
+        for start, ends in reached.items():
+            if middle in ends and middle != start:
+                ends |= reached[middle]
+    return {builder.function_name(f) for f, ends in reached.items() if f in ends or invoke in ends}
 
 
 class _Writer:
     """The TIR of one function."""
 
-    def __init__(self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn], plan: DirectPlan) -> None:
+    def __init__(
+        self, builder: ExecBuilder, name: str, n_params: int, body: Sequence[Insn], plan: DirectPlan, recursive: bool
+    ) -> None:
         self.builder, self.name, self.n_params, self.body, self.plan = builder, name, n_params, body, plan
+        self.recursive = recursive
         self.context, self.r, self.c, self.f = (Var(n, "handle") for n in ("ctx_ptr", "r", "c", "f"))
         self.kill, self.copy = builder.find_function(_KILL), builder.find_function(_COPY)
         self.arena = decl_buffer((int64(plan.arena_bytes),), "uint8", "arena")
@@ -116,9 +139,26 @@ class _Writer:
         if self.builder.function_kind(callee) != FuncKind.PACKED_FUNC:
             args = [self.context, self.item(self.f, callee), *args]
             function = self.builder.function_index(_INVOKE)
+        if self.recursive and function == self.builder.find_function(_INVOKE) and self.is_tail(at, dst):
+            function = self.builder.function_index(_TAIL)
         attrs = Attrs.of({"vm.call": (at, callee, self.n_params)})
         call = (self.r, int64(place), self.item(self.f, function), *args)
         return CallIntrin(DataType("void"), Op.get("tir.anylist_setitem_call_packed"), call, attrs)
+
+    def is_tail(self, at: int, value: int) -> bool:
+        """Whether a call's result is only moved and returned behind it; jumps lead to where branches meet."""
+        while value != SpecialReg.VOID_ARG:
+            at += 1
+            insn = self.body[at]
+            if insn.opcode == Opcode.GOTO:
+                at += insn.words[0] - 1
+            elif insn.opcode != Opcode.CALL:
+                return insn.opcode == Opcode.RET and insn.words[0] == value
+            elif insn.words[1] == self.copy and insn.args == (value,):
+                value = insn.words[0]
+            elif insn.words[1] not in (self.copy, self.kill) or insn.words[0] == value:
+                return False
+        return False
 
     def kernel(self, at: int, insn: Insn) -> PrimExpr:
         """Write a direct call of a kernel."""

@@ -87,8 +87,9 @@ def argwhere(condition: Any) -> ir.Expr:
     before = call("subtract", call("cumsum", mask, axis=0), const(1, "int64"))
     size = call("ndarray_size", mask, dtype="int64")
     places = call("arange", const(0, "int64"), size, const(1, "int64"), dtype="int64")
-    to = call("where", mask, before, size)  # what is zero goes behind the end, which is nowhere
-    order = call("scatter_elements", call("zeros_like", places), to, places, axis=0)
+    to = call("where", mask, before, size)  # what is zero goes to one more place, which is cut off
+    room = call("arange", const(0, "int64"), call("add", size, const(1, "int64")), const(1, "int64"), dtype="int64")
+    order = call("scatter_elements", room, to, places, axis=0)
     count = call("sum", mask, keepdims=True)
     ty = getattr(condition, "ty", None)
     if isinstance(ty, ir.TensorType) and ty.ndim == 0:

@@ -65,11 +65,12 @@ def _tensor(ty: Type, op: str) -> IRTensorType:
 
 declare(
     "vm.bind_dims", "tensors:tensors values:tensors",
-    {"shapes": (), "elements": (), "derived": ()}, infer=_unit, pure=False,
+    {"shapes": (), "elements": (), "derived": (), "checks": ()}, infer=_unit, pure=False,
     doc="""Say what the symbolic scalars in the calls behind it stand for.
 
     ``shapes[i]`` is the shape of tensor i, ``elements[j]`` the elements of value tensor j; a bare variable among them
-    is defined there. ``derived`` are pairs of further variables and what they are in terms of these.
+    is defined there. ``derived`` are pairs of further variables and what they are in terms of these. ``checks`` are
+    relations that have to hold: what is found, what is expected, the error's class and the beginning of its message.
     """,
 )  # fmt: skip
 declare(

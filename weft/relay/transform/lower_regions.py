@@ -18,7 +18,7 @@ __all__ = ["LowerRegions", "region_passes"]
 
 def region_passes(target: Any = None) -> Pass:
     """Return the passes that take a region's Relax function to calls of kernels."""
-    first, *rest = graph_passes(target)
+    first, *rest = graph_passes(target, check_indices=False)
     return Sequential([first, canonicalize_bindings(), *rest], name="region")
 
 

@@ -139,8 +139,9 @@ class _Block:
         types: Any = [f.ty for f in vectors.fields]  # type: ignore[attr-defined]
         attrs = head.attrs
         made = self.shapes = ShapeFunction(
-            attrs["shapes"], attrs["elements"], [(t.dtype, t.ndim) for t in types], attrs["derived"]
-        )
+            attrs["shapes"], attrs["elements"], [(t.dtype, t.ndim) for t in types], attrs["derived"],
+            attrs.get("checks") or (),
+        )  # fmt: skip
         for value in values:
             for ty, shape in zip(_tensor_types(value), _attr(value, "shapes"), strict=False):
                 if not all(as_int(d) is not None for d in shape):
@@ -150,7 +151,7 @@ class _Block:
             for number in _attr(value, "scalars"):
                 if as_int(number) is None:
                     made.output(number)
-        if not made.outputs:
+        if not made.outputs and not made.checks:
             return
         inputs = [self._shape_of(t) for t in tensors.fields] + list(vectors.fields)
         places, total = [], 0

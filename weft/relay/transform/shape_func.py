@@ -12,20 +12,17 @@ from weft.arith import Analyzer
 from weft.ir import (
     Attrs,
     DataType,
-    Max,
     PrimExpr,
-    StringImm,
     Var,
     cast,
     const,
-    logical_or,
-    rewrite,
-    select,
+    equal,
     structural_equal,
     substitute,
     walk,
 )
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
+from weft.tir.intrin import message
 
 __all__ = ["ShapeFunction", "with_scalar_buffers"]
 
@@ -43,10 +40,15 @@ class ShapeFunction:
         The data types and ranks of these tensors.
     derived : tuple of (Var, PrimExpr)
         Further variables and what they are.
+    checks : tuple of (PrimExpr, PrimExpr, str, str)
+        What has to be equal, the class of the error that says that it is not, and what the error says is compared.
     """
 
-    def __init__(self, shapes: Any, elements: Any, dtypes: list[tuple[str, int]], derived: Any) -> None:
+    def __init__(
+        self, shapes: Any, elements: Any, dtypes: list[tuple[str, int]], derived: Any, checks: Any = ()
+    ) -> None:
         self.shapes, self.elements, self.dtypes, self.derived = shapes, elements, dtypes, derived
+        self.checks = checks
         self.outputs: list[tuple[PrimExpr, ...] | PrimExpr] = []
         self._analyzer = Analyzer()
 
@@ -88,35 +90,13 @@ class ShapeFunction:
             else:
                 stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
         body = seq(*stores)
-        derived = []
-        for v, value in self.derived:
-            body = self._checked(v, value, body)
-            derived.append((v, rewrite(value, _broadcast)))
-        for v, value in reversed([*known, *derived]):
+        for found, expected, kind, what in reversed(self.checks):
+            text = message(what.replace("%", "%%") + "\n  expected %lld, found %lld", expected, found)
+            body = AssertStmt(equal(found, expected), text, body, kind)
+        for v, value in reversed([*known, *self.derived]):
             body = LetStmt(v, value, body)
         attrs = Attrs.of({"tir.is_scheduled": True, "tir.noalias": True})
         return PrimFunc(tuple(p for p, _ in params), body, None, tuple(params), attrs)
-
-    @staticmethod
-    def _checked(v: Var, value: PrimExpr, body: Stmt) -> Stmt:
-        """Require that the dimensions that `v` is the broadcast of are `v` or 1."""
-        for d in _broadcast_of(value):
-            fits = logical_or(d.equal(v), d.equal(const(1, "int64")))
-            body = AssertStmt(fits, StringImm("dimensions do not broadcast: they differ and neither is 1"), body)
-        return body
-
-
-def _broadcast_of(dim: Any) -> list[Any]:
-    """The dimensions that a dimension is the broadcast of, of which type inference says that it is the largest."""
-    if isinstance(dim, Max):
-        both = [[e] if isinstance(e, Var) else _broadcast_of(e) for e in (dim.a, dim.b)]
-        return both[0] + both[1] if all(both) else []
-    return []
-
-
-def _broadcast(node: Any) -> Any:
-    """The dimension that is not 1, which may be 0."""
-    return select(node.a.equal(const(1, "int64")), node.b, node.a) if _broadcast_of(node) else node
 
 
 def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:

@@ -115,9 +115,16 @@ def _constant(e: PrimExpr) -> int | None:
 
 
 def _is_positive(e: PrimExpr, s: FunctionEmitter) -> bool:
-    if DataType(e.dtype).lanes > 1:
+    """Whether a divisor is positive in the machine, where sums and products wrap around."""
+    dt, bound = DataType(e.dtype), s.analyzer.const_int_bound
+    if dt.lanes > 1:
         return isinstance(e, Broadcast) and _is_positive(e.value, s)
-    return DataType(e.dtype).code == "int" and s.analyzer.const_int_bound(e).min_value > 0
+    if isinstance(e, Max):
+        return _is_positive(e.a, s) or _is_positive(e.b, s)
+    most = (1 << dt.bits - 1) - 1
+    sums = [bound(n) for n in walk(e) if isinstance(n, (Add, Sub, Mul))]
+    exact = all(-most < b.min_value and b.max_value < most for b in sums)
+    return exact and dt.code == "int" and bound(e).min_value > 0
 
 
 def _is_non_negative(e: PrimExpr, s: FunctionEmitter) -> bool:

@@ -6,26 +6,14 @@ LLVM ends the process over a name that it once had with other types, and over an
 from __future__ import annotations
 
 import subprocess
-import sys
 from functools import lru_cache
 
 from weft.error import CodegenError
+from weft.runtime.process import command
+from weft.target.cpu import ASK_LLVM
 from weft.target.target import Target
 
 __all__ = ["check_intrinsic"]
-
-_PROGRAM = """
-import sys
-import llvmlite.binding as llvm
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-module = llvm.parse_assembly(sys.stdin.read())
-module.verify()
-if "; Unknown intrinsic" in str(module):
-    sys.exit("error: LLVM does not know the name")
-kind = llvm.Target.from_triple(sys.argv[1])
-kind.create_target_machine(cpu=sys.argv[2], features=sys.argv[3]).emit_assembly(module)
-"""
 
 
 def check_intrinsic(name: str, result: str, args: list[tuple[str, str]], target: Target) -> None:
@@ -69,8 +57,8 @@ define {result} @try({params}) {{
 
 @lru_cache(maxsize=256)
 def _problem(text: str, triple: str, cpu: str, features: str) -> str:
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, triple, cpu, features], input=text, capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    asked = command(ASK_LLVM, triple, cpu, features, watched=False)
+    done = subprocess.run(asked, input=text, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

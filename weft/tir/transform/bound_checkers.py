@@ -6,12 +6,15 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import (
+    Broadcast,
     CallIntrin,
+    DataType,
     IRModule,
     Let,
     PrimExpr,
     Ramp,
     Range,
+    Shuffle,
     Var,
     cast,
     const,
@@ -78,7 +81,7 @@ def instrument_bound_checkers(func: PrimFunc, mod: IRModule) -> PrimFunc:
 class _Check:
     """One index, what it must be below, and when it is used at all."""
 
-    def __init__(self, buffer: Buffer, axis: int, index: PrimExpr, guard: PrimExpr | None) -> None:
+    def __init__(self, buffer: Buffer, axis: int, index: PrimExpr, guard: tuple[PrimExpr, ...]) -> None:
         self.buffer, self.axis, self.index, self.guard = buffer, axis, index, guard
 
     def same(self, other: _Check) -> bool:
@@ -89,33 +92,48 @@ class _Check:
     def around(self, body: Stmt, analyzer: Analyzer) -> Stmt:
         """Put the check around a statement, unless it is known to hold."""
         extent = self.buffer.shape[self.axis]
-        ends = [self.index]
-        if isinstance(self.index, Ramp):
-            ends = [self.index.base, self.index.base + self.index.stride * (self.index.lanes - 1)]
-        for index in ends:
+        lanes = max(_lanes(e) for e in (self.index, *self.guard))
+        ramp = isinstance(self.index, Ramp) and all(_lanes(g) == 1 for g in self.guard)
+        for i in (0, lanes - 1) if ramp else range(lanes):
+            index = _lane(self.index, i)
             low, high = index >= const(0, index.dtype), index < cast(index.dtype, extent)
             open_ends = [c for c in (low, high) if not analyzer.can_prove(c)]
             if not open_ends:
                 continue
             inside = open_ends[0] if len(open_ends) == 1 else logical_and(low, high)
-            if self.guard is not None:
-                inside = if_then_else(self.guard, inside, const(True, "bool"))
+            for condition in reversed(self.guard):
+                inside = if_then_else(_lane(condition, i), inside, const(True, "bool"))
             text = f"{self.buffer.name}: index %lld of axis {self.axis} is outside of 0...%lld"
             body = AssertStmt(inside, message(text, index, extent), body, "IndexError")
         return body
 
 
-def _checks(expr: Any, guard: PrimExpr | None, out: list[_Check]) -> None:
+def _lanes(expr: PrimExpr) -> int:
+    return DataType(expr.dtype).lanes
+
+
+def _lane(expr: PrimExpr, i: int) -> PrimExpr:
+    if isinstance(expr, Ramp):
+        return expr.base + expr.stride * i
+    if isinstance(expr, Broadcast):
+        return expr.value
+    return expr if _lanes(expr) == 1 else Shuffle((expr,), (const(i, "int32"),))
+
+
+def _checks(expr: Any, guard: tuple[PrimExpr, ...], out: list[_Check]) -> None:
     """List what the accesses of an expression need, inner accesses first."""
     if isinstance(expr, BufferLoad):
         for i in expr.indices:
             _checks(i, guard, out)
+        if expr.predicate is not None:
+            _checks(expr.predicate, guard, out)
+            guard = (*guard, expr.predicate)
         out += [_Check(expr.buffer, axis, i, guard) for axis, i in enumerate(expr.indices)]
     elif isinstance(expr, CallIntrin) and expr.op.name == "tir.if_then_else":
         condition, then_value, else_value = expr.args
         _checks(condition, guard, out)
         for test, value in ((condition, then_value), (logical_not(condition), else_value)):
-            _checks(value, test if guard is None else logical_and(guard, test), out)
+            _checks(value, (*guard, test), out)
     elif isinstance(expr, CallIntrin) and expr.op.name == "tir.address_of":
         return  # an address may be one past the end
     elif isinstance(expr, Let):
@@ -131,7 +149,7 @@ def _checks(expr: Any, guard: PrimExpr | None, out: list[_Check]) -> None:
 def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: Analyzer) -> Stmt:
     checks: list[_Check] = []
     for part in parts:
-        _checks(part, None, checks)
+        _checks(part, (), checks)
     distinct: list[_Check] = []
     for c in checks:
         if not any(c.same(d) for d in distinct):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
+from weft.ir import CallIntrin, IntImm, IRModule, PassContext, as_int, const, function_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, AttrStmt, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
 
 __all__ = ["unroll_loop"]
 
@@ -48,7 +47,7 @@ def unroll_loop(
 
     Parameters
     ----------
-        ``auto_max_step``: a serial loop is expanded when the statements it makes are no more than this;
+        ``auto_max_step``: a serial loop is expanded when the stores and calls it makes are no more than this;
         ``auto_max_depth``: and no more loops than this are inside it;
         ``auto_max_extent``: or when its extent is no more than this;
         ``explicit_unroll``: whether loops are expanded here; if not, those that would be are marked, for LLVM, but for
@@ -64,8 +63,6 @@ def unroll_loop(
     given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
              "explicit_unroll": explicit_unroll}  # fmt: skip
     config = PassContext.current().config.get("tir.UnrollLoop", {})
-    if unknown := set(config) - set(_DEFAULTS):
-        raise InvalidArgument(f"tir.UnrollLoop has no option '{unknown.pop()}'", expected=", ".join(_DEFAULTS))
     chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
     limits = (*chosen.values(), max_copies)
     body = _visit(func.body, limits)[0]
@@ -75,8 +72,13 @@ def unroll_loop(
 _DEFAULTS: dict[str, Any] = {"auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True}
 
 
+def _is_instruction(value: Any) -> bool:
+    """Whether a call is one instruction on cache lines or tiles: a loop of a few is written out, as it costs more."""
+    return isinstance(value, CallIntrin) and value.op.name.startswith(("tir.prefetch", "tir.tile_"))
+
+
 def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
-    """Return (statement, number of stores in it, depth of loops in it)."""
+    """Return (statement, number of its steps, which are stores and evaluations, depth of loops in it)."""
     counts = [0, 0]
     said = node.annotations if isinstance(node, For) else {}
     if isinstance(node, AttrStmt):
@@ -100,7 +102,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
 
     new = rebuild(node, child)
     steps, depth = counts
-    if isinstance(node, BufferStore):
+    if isinstance(node, (BufferStore, AssertStmt)) or (isinstance(node, Evaluate) and not _is_instruction(node.value)):
         steps += 1
     if not isinstance(new, For):
         return new, steps, depth

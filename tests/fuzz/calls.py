@@ -1,0 +1,364 @@
+"""Calls of every operator with inputs that need not fit together: each gives what its reference gives, or is refused.
+
+A subject is a case of the operators' tables. It is compiled once with a variable of its own for each dimension of each
+input, so that nothing is known to agree, and called through the virtual machine with shapes, values and data types that
+are mostly wrong. Where an operator cannot be compiled so, dimensions become constant step by step, and inputs that
+differ from those constants must be refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import weft
+from tests.fuzz.driver import Outcome
+from tests.op import cases  # noqa: F401 - registers the cases
+from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
+from weft.error import InternalError, WeftError
+from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, numpy_dtype, prim_value, shape_expr, tensor_type
+from weft.op import get_op_def, make_call
+from weft.relax import BlockBuilder
+from weft.runtime import ShapeTuple, VirtualMachine
+
+EXTENTS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33)
+OUTSIDE = (-1, -2, 0, 1, 5, 9, 17, 100, -100, 2**31, 2**40, -(2**40))
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 3e38, 65520.0, 300.0, -1e10)
+DTYPES = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
+MOST_ELEMENTS = 200_000
+LEVELS = ("every dimension", "no fixed input", "named dimensions", "as in the case")
+"""Which dimensions are variables of their own; in the last, dimensions of one name are one variable."""
+LAXER: dict[str, tuple[str, str]] = {
+    "einsum": ("dimension '", "NumPy takes the only row of a dimension of 1 for all"),
+    "gather_nd": ("IndexOutOfRange.*found -", "NumPy counts negative indices from the end; importers add the length"),
+    "multinomial_from_uniform": ("one for each row|choices", "NumPy broadcasts, and chooses the first of nothing"),
+    "nn.(batch|layer|rms|instance|group)_norm": (
+        "'(gamma|beta|weight|bias|moving_\\w+)'",
+        "NumPy broadcasts parameters",
+    ),
+    "nn.prelu": ("length of 'alpha'", "NumPy broadcasts parameters"),
+    "nn.conv.*": ("channels", "the references take the channels that they need"),
+    "nn.matmul_packed": ("columns of", "the reference takes the columns that it needs"),
+    "reverse_sequence": (
+        "'seq_lengths'",
+        "NumPy cuts ranges that reach outside, and never looks at sequences of nothing",
+    ),
+    "split": ("size of part", "NumPy cuts ranges that reach outside"),
+}
+"""Operators (patterns) whose reference answers what they refuse: the refusal, and why NumPy is laxer."""
+REFUSALS = (WeftError, ValueError, TypeError, IndexError, MemoryError)
+
+
+@dataclasses.dataclass
+class Leaf:
+    """An input as it will be given: a tensor (values drawn from a pool), a shape, a number, or nothing."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str = ""
+    pool: Any = None
+    specials: tuple[Any, ...] = ()
+    strided: bool = False
+
+    def value(self, rng: np.random.Generator) -> Any:
+        """The value that the operator's reference takes."""
+        if self.kind == "shape":
+            return tuple(self.shape)
+        if self.kind != "tensor":
+            return self.pool
+        count = int(np.prod(self.shape))
+        if self.pool.shape == self.shape:
+            flat = self.pool.flatten()
+        elif self.pool.size:
+            flat = rng.choice(self.pool.flatten(), count)
+        else:
+            flat = rng.integers(0, 3, count).astype(self.pool.dtype)
+        with np.errstate(all="ignore"):
+            for special in self.specials if count else ():
+                flat[int(rng.integers(count))] = np.asarray(special).astype(flat.dtype)
+            out = flat.astype(numpy_dtype(self.dtype)).reshape(self.shape)
+        return out.repeat(2, axis=-1)[..., ::2] if self.strided and out.ndim else out
+
+    def words(self, value: Any) -> str:
+        """Data type and shape, and the values if they are few and of interest."""
+        few = 0 < value.size <= 6 and (value.dtype.kind in "iu" or self.specials)
+        return f"{self.dtype}{list(self.shape)}" + (f"={value.tolist()}" if few else "") + " strided" * self.strided
+
+
+def leaves_of(value: Any) -> Any:
+    """Leaves in the nesting of a case's inputs."""
+    if isinstance(value, tuple):
+        return tuple(leaves_of(v) for v in value)
+    if isinstance(value, Fixed):
+        return leaves_of(value.array)
+    if isinstance(value, Array):
+        return Leaf("tensor", tuple(map(int, value.value.shape)), value.value.dtype.name, value.value)
+    if isinstance(value, Shape):
+        return Leaf("shape", tuple(map(int, value.values)))
+    return Leaf("none" if value is None else "number", (), pool=int(value) if isinstance(value, Dim) else value)
+
+
+def flat(nested: Any) -> Iterator[Leaf]:
+    for leaf in nested:
+        yield from flat(leaf) if isinstance(leaf, tuple) else (leaf,)
+
+
+def nest(nested: Any, values: Iterator[Any]) -> Any:
+    """Values in the nesting of the leaves."""
+    return tuple(nest(leaf, values) if isinstance(leaf, tuple) else next(values) for leaf in nested)
+
+
+class Params:
+    """Parameters of a function around one call: a tensor each, and one shape that holds all other numbers."""
+
+    def __init__(self, level: int) -> None:
+        self.level, self.numbers, self.names = level, itertools.count(), {}
+        self.tensors: list[ExprVar] = []
+        self.scalars: list[SizeVar] = []
+
+    def variable(self, d: int) -> SizeVar:
+        if self.level == 3:
+            return self.names.setdefault(d.name, SizeVar(d.name, "int64"))
+        return SizeVar(f"d{next(self.numbers)}", "int64")
+
+    def dim(self, d: int, fixed: bool) -> Any:
+        constant = (fixed and self.level > 0) or (self.level > 1 and not isinstance(d, Dim))
+        return int(d) if constant else self.variable(d)
+
+    def scalar(self, d: int) -> Any:
+        if int(d) < 0 or not isinstance(d, int) or (self.level > 1 and not isinstance(d, Dim)):
+            return d
+        var = self.variable(d)
+        if var not in self.scalars:
+            self.scalars.append(var)
+        return var
+
+    def expr(self, value: Any, name: str, fixed: bool = False) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, Fixed):
+            return self.expr(value.array, name, fixed=True)
+        if isinstance(value, Array):
+            ty = tensor_type([self.dim(d, fixed) for d in value.dims], str(value.value.dtype))
+            self.tensors.append(ExprVar(f"{name}_{len(self.tensors)}", ty))
+            return self.tensors[-1]
+        if isinstance(value, Shape):
+            return shape_expr([self.scalar(d) for d in value.values])
+        if isinstance(value, tuple):
+            fields = tuple(self.expr(v, name, fixed) for v in value)
+            return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
+        return prim_value(self.scalar(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+
+    def shapes(self) -> list[tuple[Any, ...]]:
+        """The shapes of the tensors: variables and numbers."""
+        return [tuple(getattr(d, "value", d) for d in t.ty.shape) for t in self.tensors]
+
+
+def compiled(name: str, case: Case, level: int) -> tuple[Any, Params]:
+    """A function of the virtual machine that calls the operator."""
+    definition, params = get_op_def(name), Params(level)
+    exprs = [params.expr(v, i.name) for v, i in zip(case.inputs, definition.inputs, strict=False)]
+    node = make_call(name)(*exprs, **case.attrs)
+    given = [*params.tensors]
+    if params.scalars:
+        given.append(ExprVar("numbers", ShapeType(tuple(params.scalars), len(params.scalars))))
+    builder = BlockBuilder()
+    with builder.function("main", given):
+        builder.emit_func_output(builder.emit(node))
+    return VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"], params
+
+
+class Call:
+    """One case, compiled with as many variables as the operator takes."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name, self.definition = name, get_op_def(name)
+        self.makers = CASES[name][index]
+        self.case = next(c for s in SIZES if (c := self.makers(Sizes(s, f"{name}{index}{s}"))) is not None)
+        self.nested = leaves_of(self.case.inputs)
+        self.function, self.level, self.complaints = None, 0, []
+        refusal = ""
+        for self.level in range(len(LEVELS)):
+            try:
+                self.function, self.params = compiled(name, self.case, self.level)
+                break
+            except Exception as e:
+                refusal = f"{type(e).__name__}: {e}"
+                if not isinstance(e, WeftError) or isinstance(e, InternalError):
+                    self.complaints.append(Outcome("foreign error when compiled", f"[{LEVELS[self.level]}] {refusal}"))
+        if self.function is None:
+            raise Outcome("refused when compiled", refusal)
+        self.compiled_shapes = self.params.shapes()
+        self.dtypes = [leaf.dtype for leaf in flat(self.nested) if leaf.kind == "tensor"]
+
+    # --- inputs
+
+    def draw(self, rng: np.random.Generator) -> tuple[Any, int]:
+        nested = self.base(rng)
+        tensors = [leaf for leaf in flat(nested) if leaf.kind in ("tensor", "shape") and (leaf.shape or leaf.dtype)]
+        extents = [d for leaf in tensors for d in leaf.shape]
+        for _ in range(int(rng.choice(4, p=(0.25, 0.4, 0.25, 0.1))) if tensors else 0):
+            mutate(tensors[int(rng.integers(len(tensors)))], extents, rng)
+        return nested, int(rng.integers(1 << 30))
+
+    def base(self, rng: np.random.Generator) -> Any:
+        """Inputs that fit, of sizes of their own."""
+        for _ in range(4):
+            sizes = {n: int(rng.choice(EXTENTS)) for n in "abcd"} if rng.random() < 0.6 else rng.choice(SIZES)
+            try:
+                case = self.makers(Sizes(sizes, str(rng.integers(1 << 30))))
+            except (ValueError, IndexError, ZeroDivisionError, AssertionError, np.linalg.LinAlgError):
+                continue  # the case cannot be made of these sizes
+            if case is not None:
+                nested = leaves_of(case.inputs)
+                if [leaf.kind for leaf in flat(nested)] == [leaf.kind for leaf in flat(self.nested)]:
+                    return nested
+        return copy.deepcopy(self.nested)
+
+    def smaller(self, drawn: tuple[Any, int]) -> Iterator[tuple[Any, int]]:
+        return smaller_leaves(*drawn)
+
+    def show(self, drawn: tuple[Any, int]) -> str:
+        nested, seed = drawn
+        rng = np.random.default_rng(seed)
+        words = []
+        for leaf in flat(nested):
+            value = leaf.value(rng)
+            if leaf.kind != "none":
+                words.append(leaf.words(value) if leaf.kind == "tensor" else str(value))
+        attrs = ", ".join(f"{k}={v!r}" for k, v in self.case.attrs.items())
+        return f"{self.name}({', '.join([*words, attrs] if attrs else words)}) [{LEVELS[self.level]}]"
+
+    # --- outcomes
+
+    def check(self, drawn: tuple[Any, int]) -> Outcome:
+        nested, seed = drawn
+        rng = np.random.default_rng(seed)
+        values = [leaf.value(rng) for leaf in flat(nested)]
+        if sum(int(np.prod(leaf.shape)) for leaf in flat(nested) if leaf.kind == "tensor") > MOST_ELEMENTS:
+            return Outcome("skipped")
+        mismatch = self.mismatch(nested)
+        expected: Any = None
+        if not mismatch:
+            try:
+                with np.errstate(all="ignore"):
+                    expected = self.definition.reference(
+                        *nest(nested, iter(values)), **{**self.definition.attrs, **self.case.attrs}
+                    )
+            except MemoryError:
+                return Outcome("skipped")
+            except Exception as e:  # whatever the reference raises is a refusal
+                mismatch = f"{type(e).__name__}: {e}"
+        try:
+            found = self.run(nested, values)
+        except InternalError as e:
+            return Outcome("foreign error", f"InternalError: {e}")
+        except REFUSALS as e:
+            words = f"{type(e).__name__}: {e}"
+            if mismatch:
+                return Outcome("refused by both")
+            documented = any(re.fullmatch(op, self.name) and re.search(said, words) for op, (said, _) in LAXER.items())
+            return Outcome("refused as documented" if documented else "refused by Weft only", words)
+        except Exception as e:
+            return Outcome("foreign error", f"{type(e).__name__}: {e}")
+        if mismatch:
+            return Outcome("ANSWERED", f"the reference says {mismatch}")
+        return self.compared(found, expected)
+
+    def mismatch(self, nested: Any) -> str:
+        """Why inputs cannot be given to what was compiled, whatever the operator means."""
+        known: dict[Any, int] = {}
+        tensors = [leaf for leaf in flat(nested) if leaf.kind == "tensor"]
+        for leaf, shape, dtype in zip(tensors, self.compiled_shapes, self.dtypes, strict=True):
+            if leaf.dtype != dtype:
+                return f"the data type is {dtype}"
+            if len(leaf.shape) != len(shape):
+                return f"there are {len(shape)} dimensions"
+            for d, c in zip(leaf.shape, shape, strict=True):
+                if known.setdefault(c, d) != d if isinstance(c, SizeVar) else c != d:
+                    return f"the compiled shape is {[str(c) for c in shape]}"
+        numbers = [(d, at) for leaf in flat(nested) if leaf.kind == "shape" for at, d in enumerate(leaf.shape)]
+        if any(d < -1 for d, _ in numbers):
+            return "a dimension is negative"
+        return ""
+
+    def run(self, nested: Any, values: list[Any]) -> list[Any]:
+        arrays = [v for leaf, v in zip(flat(nested), values, strict=True) if leaf.kind == "tensor"]
+        numbers: list[int] = []
+        for leaf, base, value in zip(flat(nested), flat(self.nested), values, strict=True):
+            given = value if leaf.kind == "shape" else (value,) if leaf.kind == "number" else ()
+            was = base.shape if leaf.kind == "shape" else (base.pool,) if leaf.kind == "number" else ()
+            numbers += [v for v, w in zip(given, was, strict=False) if isinstance(w, int) and w >= 0]
+        out = self.function(*arrays, *([ShapeTuple(numbers)] if self.params.scalars else []))
+        return (
+            [o.numpy() for o in out] if isinstance(out, (tuple, list)) or not hasattr(out, "numpy") else [out.numpy()]
+        )
+
+    def compared(self, found: list[Any], expected: Any) -> Outcome:
+        expected = [np.asarray(e) for e in (expected if isinstance(expected, (tuple, list)) else [expected])]
+        for f, e in zip(found, expected, strict=True):
+            if f.shape != e.shape or f.dtype != e.dtype:
+                return Outcome("different", f"shape or type: {f.dtype}{f.shape}, the reference {e.dtype}{e.shape}")
+            try:
+                rtol = self.case.rtol or self.definition.rtol
+                compare(f, e, 10 * rtol, 10 * self.case.atol)
+            except AssertionError as error:
+                return Outcome("different", " ".join(str(error).split()[:40]))
+        return Outcome("equal")
+
+
+def mutate(leaf: Leaf, extents: list[int], rng: np.random.Generator) -> None:
+    """Change an extent, the rank, the data type, values or the strides of one input."""
+    kind = rng.random()
+    if kind < 0.62 and leaf.shape:
+        at = int(rng.integers(len(leaf.shape)))
+        d = leaf.shape[at]
+        choices = (0, 1, 2, 3, d + 1, max(d - 1, 0), 2 * d, int(rng.choice(extents)), int(rng.choice(EXTENTS)))
+        leaf.shape = (*leaf.shape[:at], max(0, choices[int(rng.integers(len(choices)))]), *leaf.shape[at + 1 :])
+    elif kind < 0.67 and leaf.shape:
+        leaf.shape = tuple(int(d) for d in rng.permutation(leaf.shape))
+    elif leaf.kind != "tensor":
+        return
+    elif kind < 0.71:
+        leaf.shape = leaf.shape[1:] if rng.random() < 0.5 else (*leaf.shape, 1)
+    elif kind < 0.74:
+        leaf.dtype = str(rng.choice(DTYPES))
+    elif kind < 0.80:
+        leaf.strided = True
+    else:
+        of = OUTSIDE if leaf.dtype.startswith(("int", "uint")) else SPECIAL
+        leaf.specials = tuple(of[int(rng.integers(len(of)))] for _ in range(int(rng.integers(1, 3))))
+
+
+def smaller_leaves(nested: Any, seed: int) -> Iterator[tuple[Any, int]]:
+    """The same inputs with one of them plainer or smaller."""
+    for at, leaf in enumerate(flat(nested)):
+        changes: list[dict[str, Any]] = [{"specials": ()}] if leaf.specials else []
+        changes += [{"strided": False}] if leaf.strided else []
+        for axis, d in enumerate(leaf.shape):
+            for new in (n for n in (1, 2, 3, d // 2, d - 1) if 0 < n < d):
+                changes.append({"shape": (*leaf.shape[:axis], new, *leaf.shape[axis + 1 :])})
+        for change in changes:
+            other = copy.deepcopy(nested)
+            for key, value in change.items():
+                setattr(next(itertools.islice(flat(other), at, None)), key, value)
+            yield other, seed
+
+
+class Calls:
+    """The suite of all operators' cases."""
+
+    check_seconds = 5.0
+
+    def subjects(self) -> list[str]:
+        return [f"{name}:{index}" for name, index in with_cases()]
+
+    def open(self, subject: str) -> Call:
+        name, _, index = subject.rpartition(":")
+        return Call(name, int(index))

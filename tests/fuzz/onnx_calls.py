@@ -1,0 +1,219 @@
+"""The models of ONNX's own node cases with a name of its own for each dimension, called with inputs that need not fit.
+
+A subject is a node case, ``Add:test_add_bcast``, or one in which input 1 is a constant, ``Add:test_add_bcast/1``. What
+ONNX Runtime answers, Weft answers; what it refuses, Weft refuses, unless ONNX's reference gives Weft's answer.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import weft
+from tests.fuzz.calls import MOST_ELEMENTS, REFUSALS, Leaf, mutate, smaller_leaves
+from tests.fuzz.driver import Outcome, note
+from tests.op.contract import compare
+from weft.error import InternalError, UnsupportedOperator, WeftError
+
+KEPT = Path(__file__).parents[2] / "build" / f"fuzz-onnx-{onnx.__version__}.pickle"
+"""The node cases: ONNX computes them anew each time, which takes half a minute."""
+NOISE = re.compile(
+    r"\[ONNXRuntimeError\].*(Status Message: |INVALID_ARGUMENT : )|/onnxruntime\S+ |onnxruntime::common::Status "
+)
+"""What ONNX Runtime puts around its messages."""
+LEVELS = ("every dimension", "lengths of index vectors fixed", "as in the file")
+
+
+def cases() -> dict[str, tuple[bytes, list[Any], float, float]]:
+    """Models by name, with their inputs and tolerances; those that repeat another are left out."""
+    if not KEPT.exists():
+        from onnx.backend.test.loader import load_model_tests  # takes seconds, and is needed once
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = {}
+            for case in load_model_tests(kind="node"):
+                arrays = [
+                    numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x for x in case.data_sets[0][0]
+                ]
+                plain = all(isinstance(a, np.ndarray) and a.dtype != object for a in arrays)
+                if plain and "_expanded" not in case.name and case.model.graph.node:
+                    found[case.name] = (case.model.SerializeToString(), arrays, case.rtol, case.atol)
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_bytes(pickle.dumps(found))
+    return pickle.loads(KEPT.read_bytes())
+
+
+def opened(data: bytes, arrays: list[Any], constant: int | None, level: int) -> onnx.ModelProto:
+    """The model with dimensions made symbolic, and one input turned into a constant."""
+    model = onnx.load_from_string(data)
+    graph = model.graph
+    inputs = list(graph.input)
+    for n, (info, array) in enumerate(zip(inputs, arrays, strict=True)):
+        if n == constant:
+            graph.input.remove(info)
+            graph.initializer.append(numpy_helper.from_array(array, info.name))
+        elif level < 2 and not (level == 1 and array.ndim == 1 and array.dtype.kind in "iu"):
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+                dim.dim_param = f"d{n}_{axis}"
+    for info in graph.output:
+        if level < 2 and info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
+    del graph.value_info[:]
+    return model
+
+
+class OnnxCall:
+    """One model, compiled."""
+
+    def __init__(self, case: tuple[bytes, list[Any], float, float], constant: int | None) -> None:
+        data, arrays, self.rtol, self.atol = case
+        refusal, self.complaints = "", []
+        for self.level in range(len(LEVELS)):
+            model = opened(data, arrays, constant, self.level)
+            try:
+                self.session = weft.Session(model)
+                break
+            except UnsupportedOperator:
+                raise Outcome("skipped", "not an operator of Weft") from None
+            except Exception as e:
+                refusal = f"{type(e).__name__}: {e}"
+                if not isinstance(e, WeftError) or isinstance(e, InternalError):
+                    self.complaints.append(Outcome("foreign error when compiled", f"[{LEVELS[self.level]}] {refusal}"))
+        else:
+            raise Outcome("skipped" if "element type" in refusal else "a node case is refused", refusal)
+        self.arrays = [a for n, a in enumerate(arrays) if n != constant]
+        self.names = [i.name for i in model.graph.input]
+        self.fixed = [
+            [d.dim_value if d.HasField("dim_value") else None for d in i.type.tensor_type.shape.dim]
+            for i in model.graph.input
+        ]
+        self.constant = "" if constant is None else f", input {constant} constant {arrays[constant].shape}"
+        self.node = model.graph.node[0]
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        self.oracles: list[tuple[str, Any]] = []
+        with suppress(Exception):  # an operator or data type that ONNX Runtime has not
+            theirs = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+            self.oracles.append(("ONNX Runtime", theirs.run))
+        with suppress(Exception):  # an operator that ONNX's reference has not
+            self.oracles.append(("the ONNX reference", ReferenceEvaluator(model).run))
+
+    def draw(self, rng: np.random.Generator) -> tuple[list[Leaf], int]:
+        leaves = [Leaf("tensor", a.shape, a.dtype.name, a) for a in self.arrays]
+        if rng.random() < 0.5:  # the same inputs with other sizes that fit, where equal sizes stand for one
+            sizes = {d: int(rng.integers(0, 6)) for a in self.arrays for d in a.shape if rng.random() < 0.5}
+            for leaf in leaves:
+                leaf.shape = tuple(sizes.get(d, d) for d in leaf.shape)
+        extents = [d for leaf in leaves for d in leaf.shape] or [1]
+        for _ in range(int(rng.choice(4, p=(0.2, 0.45, 0.25, 0.1))) if leaves else 0):
+            mutate(leaves[int(rng.integers(len(leaves)))], extents, rng)
+        return leaves, int(rng.integers(1 << 30))
+
+    def smaller(self, drawn: tuple[list[Leaf], int]) -> Iterator[tuple[list[Leaf], int]]:
+        return smaller_leaves(*drawn)
+
+    def show(self, drawn: tuple[list[Leaf], int]) -> str:
+        rng = np.random.default_rng(drawn[1])
+        words = [leaf.words(leaf.value(rng)) for leaf in drawn[0]]
+        attrs = [f"{a.name}={str(onnx.helper.get_attribute_value(a))[:40]}" for a in self.node.attribute]
+        return f"{self.node.op_type}({', '.join([*words, *attrs])}{self.constant}) [{LEVELS[self.level]}]"
+
+    def check(self, drawn: tuple[list[Leaf], int]) -> Outcome:
+        leaves, seed = drawn
+        rng = np.random.default_rng(seed)
+        if sum(int(np.prod(leaf.shape)) for leaf in leaves) > MOST_ELEMENTS:
+            return Outcome("skipped")
+        feeds = {name: leaf.value(rng) for name, leaf in zip(self.names, leaves, strict=True)}
+        found, refusal = None, ""
+        try:
+            found = [o.numpy() for o in self.session.run(feeds)]
+        except InternalError as e:
+            return Outcome("foreign error", f"InternalError: {e}")
+        except REFUSALS as e:
+            refusal = f"{type(e).__name__}: {e}"
+        except Exception as e:
+            return Outcome("foreign error", f"{type(e).__name__}: {e}")
+        mismatch = self.mismatch(leaves)
+        if mismatch:
+            return Outcome("refused by both") if found is None else Outcome("ANSWERED", mismatch)
+        return self.judged(feeds, found, refusal)
+
+    def judged(self, feeds: dict[str, Any], found: list[Any] | None, refusal: str) -> Outcome:
+        """Compare with the oracles; one that agrees is enough."""
+        note("oracle")
+        worst = None
+        for name, oracle in self.oracles:
+            try:
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")
+                    expected = [np.asarray(e) for e in oracle(None, feeds)]
+            except MemoryError:
+                return Outcome("skipped")
+            except Exception as e:  # whatever an oracle raises is a refusal
+                if found is None:
+                    return Outcome("refused by both")
+                worst = worst or Outcome("ANSWERED", f"{name} says {type(e).__name__}: {NOISE.sub('', str(e))}")
+                continue
+            if found is None:
+                worst = worst or Outcome(
+                    "refused by Weft only", f"{refusal}; {name} gives {[e.shape for e in expected]}"
+                )
+                continue
+            differs = self.difference(found, expected)
+            if differs is None:
+                return Outcome("equal")
+            worst = worst or Outcome("different", f"from {name}: {differs}")
+        note("")
+        return worst or Outcome("skipped")
+
+    def mismatch(self, leaves: list[Leaf]) -> str:
+        for leaf, fixed, array in zip(leaves, self.fixed, self.arrays, strict=True):
+            if leaf.dtype != array.dtype.name or len(leaf.shape) != array.ndim:
+                return f"the model declares {array.dtype} of rank {array.ndim}"
+            if any(f is not None and f != d for f, d in zip(fixed, leaf.shape, strict=True)):
+                return f"the model declares the shape {fixed}"
+        return ""
+
+    def difference(self, found: list[Any], expected: list[Any]) -> str | None:
+        for f, e in zip(found, expected, strict=True):
+            if f.shape != e.shape or f.dtype != e.dtype:
+                return f"shape or type: {f.dtype}{f.shape} instead of {e.dtype}{e.shape}"
+            try:
+                compare(f, e, max(10 * self.rtol, 1e-3), max(10 * self.atol, 1e-4))
+            except AssertionError as error:
+                return " ".join(str(error).split()[:40])
+        return None
+
+
+class OnnxCalls:
+    """The suite of all node cases, each with every input variable, and with each input constant."""
+
+    check_seconds = 5.0
+
+    def __init__(self) -> None:
+        self.cases = cases()
+
+    def subjects(self) -> list[str]:
+        names = []
+        for name, (data, arrays, _, _) in self.cases.items():
+            op = onnx.load_from_string(data).graph.node[0].op_type
+            names.append(f"{op}:{name}")
+            names += [f"{op}:{name}/{k}" for k in range(len(arrays))] if len(arrays) > 1 else []
+        return names
+
+    def open(self, subject: str) -> OnnxCall:
+        name, _, constant = subject.partition(":")[2].partition("/")
+        return OnnxCall(self.cases[name], int(constant) if constant else None)

@@ -1,0 +1,183 @@
+"""Random programs of each language, of the generators that the tests share, under the driver.
+
+Relay programs on the machine against the interpreter (and through passes, text and the other executors), schedules of
+both kinds against unscheduled code, and text: what is printed is read back, and damaged text is refused with a place.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import hypothesis
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+import weft
+from tests.fuzz import schedules, test_fuzz_schedules, test_fuzz_te, test_script
+from tests.fuzz.driver import Outcome
+from tests.fuzz.graphs import Graph
+from tests.relay.programs.check import Disagreement, equal, run, show
+from tests.relay.programs.check import check as check_everywhere
+from tests.relay.programs.draw import programs
+from tests.relay.text.test_fuzz import TEXTS, mutate
+from weft import relay
+from weft.error import ErrorGroup, InternalError, WeftError
+from weft.ir import IRModule, assert_structural_equal, structural_equal
+from weft.script import from_source
+
+MOST_STEPS = 9
+Check = Callable[[int, int], Any]
+"""Of a seed and a number of steps; an exception is a failure."""
+
+
+class Rejected(Exception):
+    """Damaged text was refused, as it should be."""
+
+
+class Drawn(NamedTuple):
+    """What a check is made of."""
+
+    seed: int
+    steps: int
+
+
+class Checks:
+    """One generator with what must hold of what it makes."""
+
+    complaints: tuple[Outcome, ...] = ()
+
+    def __init__(self, check: Check) -> None:
+        self.run = check
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        return Drawn(int(rng.integers(1 << 40)), int(rng.integers(1, MOST_STEPS + 1)))
+
+    def check(self, drawn: Drawn) -> Outcome:
+        try:
+            self.run(*drawn)
+        except Rejected:
+            return Outcome("rejected")
+        except (Exception, AssertionError) as e:  # whatever is raised is a finding
+            return Outcome("failed", f"{type(e).__name__}: {e}")
+        return Outcome("equal")
+
+    def smaller(self, drawn: Drawn) -> Iterator[Drawn]:
+        return (Drawn(drawn.seed, steps) for steps in range(1, drawn.steps))
+
+    def show(self, drawn: Drawn) -> str:
+        return f"generator's seed {drawn.seed}, {drawn.steps} steps"
+
+
+def relay_machine(first_order: bool) -> Check:
+    """A program on the machine and on the interpreter; a failing one is made small by Hypothesis."""
+
+    def check(seed: int, steps: int) -> None:
+        # Hypothesis tries the smallest program first, which says nothing; the second is the one of the seed.
+        @hypothesis.seed(seed)
+        @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(programs(fuel=10 * steps, first_order=first_order))
+        def each(program: Any) -> None:
+            mod, args = program
+            value, found = run("debug", mod, args), run("vm", mod, args)
+            if not equal(value, found):
+                raise Disagreement(f"vm: {show(found)} instead of {show(value)}", mod, args)
+
+        each()
+
+    return check
+
+
+def relay_everywhere(seed: int, steps: int) -> None:
+    """Types, text, passes and every executor."""
+
+    @hypothesis.seed(seed)
+    @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(programs(fuel=6 * steps))
+    def each(program: Any) -> None:
+        check_everywhere(*program)
+
+    each()
+
+
+def damaged_script(which: int) -> Check:
+    """TVMScript with tokens lost, moved and replaced."""
+    text = list(test_script.texts())[which]
+
+    def check(seed: int, steps: int) -> None:
+        bad = test_script.damage(text, random.Random(seed))
+        try:
+            result = from_source(bad)
+        except InternalError:
+            raise
+        except WeftError as e:
+            said = str(e)
+            if not isinstance(e, ErrorGroup) and e.where is None:
+                assert "defines no function" in said or "damaged" in said, f"no place: {said}\n{bad}"
+            raise Rejected from e
+        assert str(result)
+
+    return check
+
+
+def damaged_relay(seed: int, steps: int) -> None:
+    """Relay's text with pieces lost, moved and replaced; what parses survives printing."""
+    rng = random.Random(seed)
+    text = mutate(rng, rng.choice(TEXTS))
+    try:
+        made = relay.fromtext(text)
+    except InternalError:
+        raise
+    except WeftError as e:
+        raise Rejected from e
+    assert structural_equal(relay.fromtext(made.astext()), made, map_free_vars=True), text
+
+
+def printed_schedule(name: str) -> Check:
+    """A scheduled function is printed and read back."""
+
+    def check(seed: int, steps: int) -> None:
+        r = random.Random(seed)
+        made, _ = schedules.random_schedule(schedules.PROGRAMS[name](r), r, steps)
+        again = from_source(made.func.script())
+        assert_structural_equal(again["main"] if isinstance(again, IRModule) else again, made.func)
+
+    return check
+
+
+def printed_graph(seed: int, steps: int) -> None:
+    """A Relax module is printed and read back."""
+    mod = weft.frontend.onnx.from_onnx(Graph(seed, 4 * steps).model())
+    assert_structural_equal(from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
+
+
+CHECKS: dict[str, Callable[[], Check]] = {
+    "relay:machine": lambda: relay_machine(first_order=False),
+    "relay:machine, first order": lambda: relay_machine(first_order=True),
+    "relay:everywhere": lambda: relay_everywhere,
+    **{
+        f"schedule:{name}": lambda name=name: lambda seed, steps: test_fuzz_schedules.check(name, seed, steps)
+        for name in schedules.PROGRAMS
+    },
+    **{
+        f"te:{name}": lambda name=name: lambda seed, steps: test_fuzz_te.check(name, seed)
+        for name in test_fuzz_te.PROGRAMS
+    },
+    **{f"script:printed schedule {name}": lambda name=name: printed_schedule(name) for name in schedules.PROGRAMS},
+    "script:printed graph": lambda: printed_graph,
+    **{f"script:damaged {which}": lambda which=which: damaged_script(which) for which in range(3)},
+    "relay text:damaged": lambda: damaged_relay,
+}
+
+
+class Programs:
+    """The suite of all generators."""
+
+    check_seconds = 60.0
+
+    def subjects(self) -> list[str]:
+        return list(CHECKS)
+
+    def open(self, subject: str) -> Checks:
+        return Checks(CHECKS[subject]())

@@ -1,0 +1,154 @@
+"""What operators demand of their operands, with a name for every dimension: contradictions are refused at run time.
+
+Each row has operands that fit, and changes to one of them with the error that it gets. All rows are one program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax
+from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch, WeftError
+from weft.ir import SizeVar, Tuple, shape_expr, tensor_type
+from weft.op import make_call
+
+SHAPE, VALUE, INDEX = ShapeMismatch, InvalidArgument, IndexOutOfRange
+
+
+def f(*shape: int, dtype: str = "float32") -> np.ndarray:
+    """Numbers of a shape."""
+    return (np.arange(int(np.prod(shape))) % 5 + 0.5).astype(dtype).reshape(shape)
+
+
+def i(*values: Any, dtype: str = "int64") -> np.ndarray:
+    """Integers."""
+    return np.array(values, dtype)
+
+
+class Row(NamedTuple):
+    """A call that fits, and what is put in the place of an operand: its number, the array, the error."""
+
+    op: str
+    args: tuple[np.ndarray, ...]
+    wrong: tuple[tuple[int, np.ndarray, type[WeftError]], ...]
+    attrs: dict[str, Any] = {}
+    last: Any = None
+    joined: bool = False
+    known: tuple[int, ...] = ()
+
+
+ROWS: tuple[Row, ...] = (
+    *(Row(op, (f(2, 3), f(1, 3)), ((1, f(1, 2), SHAPE), (0, f(0, 2), SHAPE)))
+      for op in ("add", "divide", "power", "maximum", "less", "mod")),
+    Row("bitwise_and", (i([1, 2]), i([3, 4])), ((1, i([1, 2, 3]), SHAPE),)),
+    Row("where", (f(2, 1) > 1, f(2, 3), f(3)), ((0, f(3, 1) > 1, SHAPE), (2, f(2), SHAPE))),
+    Row("ewise_fma", (f(2), f(2), f(2)), ((2, f(3), SHAPE), (1, f(3), SHAPE))),
+    # --- shapes ---
+    Row("broadcast_to", (f(2, 1),), ((0, f(3, 1), SHAPE), (0, f(2, 2), SHAPE)), last=(2, 3)),
+    Row("reshape", (f(2, 3),), ((0, f(2, 2), SHAPE), (0, f(0, 3), SHAPE)), last=(3, 2)),
+    Row("concat", (f(2, 3), f(1, 3)), ((1, f(1, 2), SHAPE),), {"axis": 0}, joined=True),
+    Row("stack", (f(2, 3), f(2, 3)), ((1, f(1, 3), SHAPE),), {"axis": 0}, joined=True),
+    Row("squeeze", (f(2, 1),), ((0, f(2, 2), SHAPE), (0, f(0, 0), SHAPE)), {"axis": [1]}),
+    Row("split", (f(4, 2),), ((0, f(3, 2), SHAPE),), {"indices_or_sections": [4]}),
+    Row("nn.pad", (f(2, 3),), ((0, f(0, 3), SHAPE),), {"pad_width": (1, 1, 0, 0), "pad_mode": "edge"}),
+    Row("nn.pad", (f(4, 3),), ((0, f(2, 3), SHAPE),), {"pad_width": (-2, -1, 0, 0)}),
+    Row("space_to_depth", (f(1, 1, 2, 4),), ((0, f(1, 1, 3, 4), SHAPE),), {"block_size": 2}),
+    Row("depth_to_space", (f(1, 4, 2, 2),), ((0, f(1, 3, 2, 2), SHAPE),), {"block_size": 2}),
+    Row("nn.pixel_shuffle", (f(1, 4, 2, 2),), ((0, f(1, 2, 2, 2), SHAPE),), {"upscale_factor": 2}),
+    # --- indices ---
+    Row("take", (f(3, 2), i(0, -3)), ((1, i(3, 0), INDEX), (1, i(0, -4), INDEX), (0, f(0, 2), INDEX)), {"axis": 0}),
+    Row("take", (f(3, 2), i(0, 9)), ((0, f(0, 2), SHAPE),), {"axis": 0, "mode": "clip"}),
+    Row("take", (f(3, 2), i(0, 9)), ((0, f(0, 2), SHAPE),), {"axis": 0, "mode": "wrap"}),
+    Row("gather_elements", (f(3, 2), i([0, -1])), ((1, i([0, 3]), INDEX), (1, i([0, -4]), INDEX),
+        (1, i([0, 0, 0]), SHAPE)), {"axis": 0}),
+    Row("gather_nd", (f(3, 2), i([0, -1])), ((1, i([3, 0]), INDEX), (1, i([0, -3]), INDEX)), known=(1,)),
+    Row("gather_nd", (f(2, 3), i([0], [-3])), ((1, i([0], [3]), INDEX), (0, f(3, 3), SHAPE)), {"batch_dims": 1},
+        known=(1,)),
+    Row("index_tensor", (f(3, 2), i(0, -3)), ((1, i(3, 0), INDEX), (1, i(0, -4), INDEX)), {"data_and": 1}),
+    Row("index_put", (f(3, 2), i(0, -3), f(2, 2)), ((1, i(3, 0), INDEX), (2, f(3, 2), SHAPE)), {"data_and": 1}),
+    Row("scatter_elements", (f(3, 2), i([0, -3]), f(1, 2)), ((1, i([0, 3]), INDEX), (2, f(1, 1), SHAPE),
+        (0, f(3, 1), SHAPE), (1, i([0, -4]), INDEX))),
+    Row("scatter_nd", (f(3, 2), i([0], [-3]), f(2, 2)), ((1, i([0], [3]), INDEX), (2, f(2, 1), SHAPE)), known=(1,)),
+    Row("reverse_sequence", (f(3, 2), i(3, 1)), ((1, i(4, 1), INDEX), (1, i(-1, 1), INDEX), (1, i(1), SHAPE)),
+        {"seq_axis": 0, "batch_axis": 1}),
+    # --- reductions and order ---
+    Row("argmax", (f(2, 3),), ((0, f(2, 0), SHAPE),), {"axis": 1}),
+    Row("topk", (f(2, 3),), ((0, f(2, 1), VALUE),), {"k": 2, "axis": 1}),
+    Row("multinomial_from_uniform", (f(2, 3), f(2, 1), i([0], [1])), ((2, i([0], [2]), INDEX), (1, f(1, 1), SHAPE),
+        (0, f(2, 0), SHAPE))),
+    # --- products ---
+    Row("matmul", (f(2, 3), f(3, 4)), ((1, f(2, 4), SHAPE),)),
+    Row("matmul", (f(2, 2, 3), f(2, 3, 4)), ((0, f(3, 2, 3), SHAPE), (1, f(2, 2, 4), SHAPE))),
+    Row("linear", (f(2, 3), f(4, 3), f(4)), ((2, f(3), SHAPE), (1, f(4, 2), SHAPE), (2, f(1), SHAPE))),
+    Row("einsum", (f(2, 3), f(3, 4)), ((1, f(2, 4), SHAPE),), {"subscripts": "ij,jk->ik"}, joined=True),
+    # --- windows ---
+    Row("nn.conv1d", (f(1, 4, 5), f(2, 2, 3)), ((0, f(1, 3, 5), SHAPE), (1, f(3, 2, 3), SHAPE),
+        (0, f(1, 4, 1), SHAPE)), {"groups": 2}),
+    Row("nn.conv2d", (f(1, 3, 4, 4), f(2, 3, 3, 3)), ((0, f(1, 2, 4, 4), SHAPE),), {"padding": 1}),
+    Row("nn.conv2d_transpose", (f(1, 2, 3, 3), f(2, 3, 2, 2)), ((0, f(1, 1, 3, 3), SHAPE),)),
+    Row("nn.max_pool2d", (f(1, 1, 3, 3),), ((0, f(1, 1, 0, 3), SHAPE),), {"pool_size": (2, 2)}),
+    Row("nn.avg_pool1d", (f(1, 1, 3),), ((0, f(1, 1, 1), SHAPE),), {"pool_size": (3,)}),
+    Row("nn.adaptive_max_pool1d", (f(1, 1, 3),), ((0, f(1, 1, 0), SHAPE),), {"output_size": 2}),
+    # --- normalization and quantization ---
+    Row("nn.layer_norm", (f(2, 3), f(3), f(3)), ((1, f(2), SHAPE), (2, f(1), SHAPE)), {"axes": [-1]}),
+    Row("nn.rms_norm", (f(2, 3), f(3)), ((1, f(1), SHAPE),), {"axes": [-1]}),
+    Row("nn.group_norm", (f(2, 4, 3), f(4), f(4)), ((1, f(2), SHAPE), (0, f(2, 3, 3), SHAPE)),
+        {"num_groups": 2, "axes": [2]}),
+    Row("nn.instance_norm", (f(2, 3, 4), f(3), f(3)), ((1, f(1), SHAPE), (2, f(2), SHAPE))),
+    Row("nn.batch_norm", (f(2, 3, 2), *[f(3)] * 4), tuple((k, f(1), SHAPE) for k in (1, 2, 3, 4))),
+    Row("nn.prelu", (f(2, 3), f(3)), ((1, f(2), SHAPE), (1, f(1), SHAPE)), {"axis": 1}),
+    Row("quantize", (f(2, 3), f(3), i(1, 2, 3, dtype="int8")), ((1, f(2), SHAPE), (2, i(1, dtype="int8"), SHAPE)),
+        {"axis": 1}),
+    Row("dequantize", (i([1, 2], dtype="int8"), f(2), i(1, 2, dtype="int8")), ((1, f(1), SHAPE),), {"axis": 1}),
+    # --- images and attention ---
+    Row("image.grid_sample", (f(1, 1, 3, 3), f(1, 2, 2, 2) / 9), ((1, f(2, 2, 2, 2), SHAPE), (1, f(1, 3, 2, 2), SHAPE),
+        (0, f(1, 1, 0, 3), SHAPE))),
+    Row("image.resize2d", (f(1, 1, 2, 2),), ((0, f(1, 1, 0, 2), SHAPE),), last=(3, 3)),
+    Row("nn.attention", (f(1, 2, 2, 4), f(1, 3, 2, 4), f(1, 3, 2, 4)), ((1, f(2, 3, 2, 4), SHAPE),
+        (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE))),
+    Row("vision.suppressed", (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)), ((1, f(1, 1, 3), SHAPE),
+        (2, i([[0, 2]]), INDEX), (0, f(1, 2, 3), SHAPE), (3, i(1, 1), SHAPE))),
+)  # fmt: skip
+
+
+def program() -> Any:
+    """One function for each row, of tensors all of whose dimensions are variables."""
+    bb = relax.BlockBuilder()
+    for n, row in enumerate(ROWS):
+        params = []
+        for k, x in enumerate(row.args):
+            dims = x.shape if k in row.known else [SizeVar(f"d{k}_{a}", "int64") for a in range(x.ndim)]
+            params.append(relax.Var(f"x{k}", tensor_type(dims, x.dtype.name)))
+        attrs, args = dict(row.attrs), list(params)
+        if row.joined:
+            args = [Tuple(tuple(args))]
+        elif attrs.pop("data_and", 0):
+            args[1] = Tuple((args[1],))
+        if row.last is not None:
+            args.append(shape_expr(row.last))
+        with bb.function(f"f{n}", params):
+            bb.emit_func_output(bb.emit(make_call(row.op)(*args, **attrs)))
+    return bb.get()
+
+
+@pytest.fixture(scope="module")
+def vm() -> Any:
+    """The rows' functions."""
+    return relax.VirtualMachine(weft.compile(program(), target="llvm"), weft.cpu())
+
+
+@pytest.mark.parametrize("n", range(len(ROWS)), ids=[f"{n}-{r.op}" for n, r in enumerate(ROWS)])
+def test_contradictions_are_refused(vm: Any, n: int) -> None:
+    row = ROWS[n]
+    vm[f"f{n}"](*map(weft.runtime.tensor, row.args))
+    for k, x, kind in row.wrong:
+        args = list(row.args)
+        args[k] = x
+        with pytest.raises(kind) as e:
+            vm[f"f{n}"](*map(weft.runtime.tensor, args))
+        assert type(e.value) is kind, e.value
+        assert row.op in str(e.value), e.value

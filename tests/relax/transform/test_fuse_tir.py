@@ -1,0 +1,149 @@
+"""FuseOps over calls of kernels, and FuseTIR: one kernel a group, with the group's name and the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax, tir
+from weft.ir import PassContext, Sequential, walk
+from weft.relax import transform as t
+from weft.relax.rewriter import all_bindings
+from weft.script import from_source
+
+ZERO = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FuseOps(), t.FuseTIR()]
+
+
+def module(body, params='x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")', more=""):
+    lines = "\n".join("            " + line for line in body)
+    return from_source(
+        f"@I.ir_module\nclass Module:\n{more}\n    @R.function\n    def main({params}):\n        n = T.int64()\n"
+        f"        with R.dataflow():\n{lines}\n            R.output(z)\n        return z\n"
+    )
+
+
+def kernels_called(mod):
+    return [b.value.args[0].name_hint for b in all_bindings(mod["main"]) if isinstance(b.value, weft.ir.Call)]
+
+
+def run(mod, *arrays):
+    return relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"](*arrays).numpy()
+
+
+RNG = np.random.default_rng(1)
+X, Y = (RNG.standard_normal((5, 8)).astype("float32") for _ in range(2))
+CASES = {
+    "elementwise": (["a = R.add(x, y)", "z = R.nn.relu(a)"], ["fused_add_relu"], lambda: np.maximum(X + Y, 0)),
+    "one kernel twice": (["a = R.exp(R.negative(x))", "b = R.exp(a)", "z = R.add(b, a)"],
+                         ["fused_negative_exp_exp_add"], lambda: np.exp(np.exp(-X)) + np.exp(-X)),
+    "an argument twice": (["a = R.multiply(x, x)", "z = R.add(a, x)"], ["fused_multiply_add"], lambda: X * X + X),
+    "epilogue": (["a = R.matmul(x, R.permute_dims(y))", "z = R.nn.relu(a)"], None, lambda: np.maximum(X @ Y.T, 0)),
+    "reduction": (["a = R.exp(x)", "z = R.sum(a, axis=[1])"], ["fused_exp_sum"], lambda: np.exp(X).sum(1)),
+    "constants": (["a = R.add(x, R.const(2.0, 'float32'))", "z = R.exp(a)"], ["fused_add_exp"], lambda: np.exp(X + 2)),
+    "sizes": (["a = R.full(R.shape([n, 8]), R.const(3.0, 'float32'), dtype='float32')", "z = R.add(a, x)"], None,
+              lambda: X + 3),
+    "diamond": (["a = R.exp(x)", "b = R.add(a, y)", "c = R.multiply(a, y)", "z = R.subtract(b, c)"],
+                ["fused_exp_add_multiply_subtract"], lambda: np.exp(X) + Y - np.exp(X) * Y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_of_a_group_become_one(name):
+    body, names, expected = CASES[name]
+    mod = module(body)
+    fused = Sequential(ZERO)(mod)
+    assert not any(f.attrs.get("Primitive") for _, f in fused.items())
+    if names is not None:
+        assert kernels_called(fused) == names == [v.name_hint for v, f in fused.items() if isinstance(f, tir.PrimFunc)]
+    np.testing.assert_allclose(run(fused, X, Y), expected(), rtol=2e-5, atol=1e-6)
+    again = Sequential(ZERO)(fused)
+    assert kernels_called(again) == kernels_called(fused)
+
+
+def test_blocks_and_variables_are_each_kernels_own():
+    """One kernel merged twice shares no node that a schedule could confuse."""
+    fused = Sequential(ZERO)(module(["a = R.exp(x)", "z = R.exp(a)"]))
+    (name,) = kernels_called(fused)
+    blocks = [n for n in walk(fused[name].body) if type(n) is tir.Block and n.iter_vars]
+    assert len({b.name_hint for b in blocks}) == len(blocks) == 2
+    assert len({id(iv.var) for b in blocks for iv in b.iter_vars}) == 4
+
+
+def test_kernels_of_the_user_fuse_by_their_pattern():
+    more = """
+    @T.prim_func
+    def double(A: T.handle, B: T.handle):
+        m = T.int64()
+        a = T.match_buffer(A, (m, 8), "float32")
+        b = T.match_buffer(B, (m, 8), "float32")
+        for i, j in T.grid(m, 8):
+            with T.sblock("b"):
+                v, w = T.axis.remap("SS", [i, j])
+                b[v, w] = a[v, w] * T.float32(2)
+    @T.prim_func
+    def shift(A: T.handle, B: T.handle, by: T.int64):
+        m = T.int64()
+        a = T.match_buffer(A, (m, 8), "float32")
+        b = T.match_buffer(B, (m, 8), "float32")
+        for i, j in T.grid(m, 8):
+            with T.sblock("b"):
+                v, w = T.axis.remap("SS", [i, j])
+                b[v, w] = a[v, w] + T.Cast("float32", by)
+"""
+    body = [
+        'a = R.call_tir(cls.double, (x,), out_ty=R.Tensor((n, 8), "float32"))',
+        'z = R.call_tir(cls.shift, (a,), out_ty=R.Tensor((n, 8), "float32"), tir_vars=R.shape([n + 2]))',
+    ]
+    mod = module(body, 'x: R.Tensor(("n", 8), "float32")', more)
+    assert kernels_called(Sequential(ZERO[2:])(mod)) == ["double", "shift"]  # nothing says what they do
+    fused = Sequential(ZERO)(mod)
+    assert kernels_called(fused) == ["fused_double_shift"]
+    for m in (mod, fused):
+        np.testing.assert_allclose(run(m, X), 2 * X + 7, rtol=1e-6)
+
+
+def test_level_0_fuses_nothing():
+    mod = module(["a = R.add(x, y)", "z = R.nn.relu(a)"])
+    with PassContext(opt_level=0):
+        assert t.FuseOps()(mod) is mod
+        assert t.FuseOps(fuse_opt_level=2)(mod) is not mod
+
+
+@pytest.mark.parametrize("name", ["FuseOps", "relax.FuseOps"])
+def test_disabled_and_required_passes(name):
+    mod = module(["a = R.add(x, y)", "z = R.nn.relu(a)"])
+
+    def kernels(**context):
+        with PassContext(**context):
+            new = relax.get_pipeline("default", weft.target.Target("llvm"))(mod)
+        return {v.name_hint for v, f in new.items() if isinstance(f, tir.PrimFunc) and "shape_func" not in v.name_hint}
+
+    assert len(kernels()) == 1
+    assert len(kernels(disabled_pass=[name])) == 2
+    assert len(kernels(opt_level=0)) == 2
+    assert len(kernels(opt_level=1)) == 1
+    with PassContext(disabled_pass=[name]):
+        np.testing.assert_allclose(run(mod, X, Y), np.maximum(X + Y, 0), rtol=1e-6)
+    passes = Sequential([weft.ir.Pass("Late", lambda m: mod, opt_level=3)])
+    empty = weft.IRModule({})
+    with PassContext(opt_level=1):
+        assert passes(empty) is empty
+    with PassContext(opt_level=1, required_pass=["Late"]):
+        assert passes(empty) is mod
+
+
+def test_kernels_of_a_selective_context_are_kept_apart(tmp_path, monkeypatch):
+    """What is compiled without a pass of kernels is not taken for what is compiled with it, nor the other way round."""
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    func = module(["z = R.exp(x)"])
+    seen = []
+
+    class Names(weft.ir.PassInstrument):
+        def run_before_pass(self, mod, info):
+            seen.append(info.name)
+
+    run(func, X, Y)
+    with PassContext(disabled_pass=["tir.UnrollLoop"], instruments=[Names()]):
+        np.testing.assert_allclose(run(func, X, Y), np.exp(X), rtol=1e-5)
+    assert "VectorizeLoop" in seen and "UnrollLoop" not in seen

@@ -1,0 +1,200 @@
+"""The one key of compiled code: every ingredient counts, nothing else builds keys, and what has no name has no key."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft import compile_key as module
+from weft import te
+from weft.compile_key import KERNEL_SOURCES, compile_key, ingredients
+from weft.ir import IRModule, PassContext, intrin_rules
+from weft.relax import compile_kernels, vm_build
+from weft.relax.kernel_builder import schedule_kernel
+from weft.runtime import cache
+from weft.target import Target, compile_func
+from weft.tir import custom_datatype
+from weft.tune import Tuned
+
+ROOT = Path(weft.__file__).parent
+TARGET = Target("llvm")
+
+
+def key(kind="internal", what=("f",), target=TARGET, answers=()):
+    return compile_key(kind, what, target, answers)
+
+
+def changed(name, value):
+    return lambda m: (m.setattr(module, name, lambda *_: value), key())[1]
+
+
+def within(**options):
+    def made(_):
+        with PassContext(**options):
+            return key()
+
+    return made
+
+
+def with_setting(name):
+    return lambda m: (m.setenv(name, "1"), key())[1]
+
+
+INGREDIENTS = {
+    "kind": [lambda m: key(kind="hidden")],
+    "what": [lambda m: key(what=("g",)), lambda m: key(what=("f", ""))],
+    "target": [
+        lambda m: key(target=Target("llvm -mattr=-avx2")),
+        lambda m: key(target=Target("llvm -num-cores=3")),
+        lambda m: key(target=Target("c")),
+        lambda m: key(target=Target("llvm -vector-width=128")),
+        lambda m: key(target=Target("llvm", host=Target("llvm -mcpu=haswell"))),
+    ],
+    "answers": [lambda m: key(answers=('{"tile": 3}',))],
+    "context": [
+        within(opt_level=3),
+        within(required_pass=["Simplify"]),
+        within(disabled_pass=["VectorizeLoop"]),
+        within(config={"tir.disable_vectorize": True}),
+        within(config={"tir.UnrollLoop": {"auto_max_step": 8}}),
+    ],
+    "datatypes": [lambda m: (m.setitem(custom_datatype._CODES, "posit", 150), key())[1]],
+    "sources": [changed("_sources", "other"), lambda m: key(kind="model")],
+    "versions": [changed("_versions", ["llvmlite 0"])],
+    "runtime": [changed("_runtime", "other")],
+    "processor": [changed("_processor", "other")],
+    "cores": [lambda m: (m.setattr(os, "sched_getaffinity", lambda _: set(range(99))), key())[1]],
+    "environment": [with_setting("WEFT_MATRIX_TILES"), with_setting("WEFT_ANYTHING_NEW")],
+}
+
+
+def test_every_ingredient_is_listed():
+    assert ingredients("internal", ["f"], TARGET).keys() == INGREDIENTS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(INGREDIENTS))
+def test_another_ingredient_is_another_key(name, monkeypatch):
+    for change in INGREDIENTS[name]:
+        before = key()
+        assert before is not None and before == key()
+        with monkeypatch.context() as m:
+            assert change(m) != before
+        assert key() == before
+
+
+@pytest.mark.parametrize(
+    "bring",
+    [
+        lambda m: m.setitem(custom_datatype._OPS, ("Add", "llvm", "posit", ""), lambda op: op),
+        lambda m: m.setitem(intrin_rules._RULES, ("llvm", "tir.sigmoid"), (10, lambda op: op)),
+    ],
+    ids=["lowering of a type", "rule of an intrinsic"],
+)
+def test_code_of_the_user_has_no_key(bring, monkeypatch):
+    bring(monkeypatch)
+    assert key() is None and not module.is_plain()
+
+
+def test_passes_as_options_have_no_key():
+    for config in ({"tir.add_lower_pass": [(1, lambda f: f)]}, {"mine": object()}):
+        with PassContext(config=config):
+            assert key() is None
+
+
+def calls(*names):
+    """(file, name) of calls ``<x>.<name>(...)`` and ``<name>(...)`` in Weft's sources."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                base = getattr(getattr(node.func, "value", None), "id", "")
+                if name in names or f"{base}.{name}" in names:
+                    yield str(path.relative_to(ROOT)), name
+
+
+def test_nothing_else_uses_the_cache_or_builds_keys():
+    uses = {file for file, _ in calls("cache.get", "cache.put", "default_cache", "new_entry", "store.open")}
+    assert uses == {"relax/vm_build.py", "model_cache.py", "runtime/cache.py"}
+    assert {file for file, _ in calls("compile_key", "ingredients")} == {
+        "relax/vm_build.py", "model_cache.py", "compile_key.py"}  # fmt: skip
+    hashed = {file for file, _ in calls("blake2b", "sha256", "sha1", "md5", "sha512", "blake2s", "crc32")}
+    assert hashed == {
+        "compile_key.py", "ir/structural.py", "runtime/cache.py", "runtime/stored_model.py", "model_cache.py",
+        "tune/database.py", "tune/hardware.py", "tune/tuned.py", "tir/schedule/rules/knobs.py",
+        "relay/vm/constants.py",
+    }, "a new hash: is it a second key of compiled code?"  # fmt: skip
+
+
+def add_one(n=64, name="x"):
+    x = te.placeholder((n,), name=name)
+    return te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0, name="y")])
+
+
+def test_all_that_makes_a_kernel_is_hashed():
+    """A kernel is made anew while each file of Weft's that runs is noted."""
+    ran: set[str] = set()
+
+    def note(frame, *_):
+        ran.add(frame.f_code.co_filename)
+
+    func, records = add_one(77), Tuned(None, TARGET)
+    sys.setprofile(note)
+    try:
+        compile_func(schedule_kernel(func, "k", TARGET, records), TARGET)
+    finally:
+        sys.setprofile(None)
+    files = {str(Path(f).relative_to(ROOT)) for f in ran if f.startswith(str(ROOT))}
+    hashed = {str(f.relative_to(ROOT)) for f in module._python_files([ROOT / p for p in KERNEL_SOURCES])}
+    assert files - hashed <= {"error.py"} | {f for f in files if f.startswith(("ffi/", "runtime/"))}
+    assert len(files & hashed) > 20
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "c"))
+    return lambda: cache.statistics().writes
+
+
+def test_another_configuration_takes_other_code(own_cache):
+    func = IRModule({"f": add_one()})
+    compile_kernels(func, TARGET)
+    assert own_cache() == 1
+    with PassContext(disabled_pass=["VectorizeLoop"]):
+        compile_kernels(func, TARGET)
+        assert own_cache() == 2
+        compile_kernels(func, TARGET)
+    compile_kernels(func, TARGET)
+    assert own_cache() == 2 and cache.statistics().hits == 2
+    compile_kernels(IRModule({"f": add_one(name="another_name")}), TARGET)  # messages say it
+    assert own_cache() == 3
+
+
+def test_a_context_is_of_its_thread():
+    seen = []
+    with PassContext(opt_level=3, disabled_pass=["A"]):
+        thread = threading.Thread(target=lambda: seen.append(PassContext.current().opt_level))
+        thread.start()
+        thread.join()
+        with vm_build.deep_pool(2) as pool:
+            seen += pool.map(lambda _: PassContext.current().opt_level, range(2))
+    assert seen == [2, 3, 3]
+
+
+def test_hot_kernels_are_made_as_their_model_was(own_cache, monkeypatch):
+    """They are made later, by a thread where the context of the model is not."""
+    from tests import onnx_models
+
+    with PassContext(disabled_pass=["VectorizeLoop"]):
+        made = weft.relax.build(weft.frontend.onnx.from_onnx(onnx_models.add()))
+    seen = []
+    monkeypatch.setattr(vm_build, "_compile_objects", lambda *_: (seen.append(PassContext.current()), ([], []))[1])
+    kernel = next(iter(made.recompilable.values()))
+    with pytest.raises(weft.error.InternalError):
+        kernel.compile([5] * len(kernel.places))
+    assert seen[0].disabled_pass == {"VectorizeLoop"}

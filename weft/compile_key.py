@@ -1,0 +1,171 @@
+"""The one key of compiled code: everything that decides what it becomes, for every cache of it.
+
+A key has a part for each ingredient, so that tests can change one at a time: what is compiled, for which target on
+which machine, the pass context, types of numbers that a program brought, tuning answers, the compiler's sources, the
+versions of what it compiles with, and the environment. What is code of the user's own (a lowering function, a pass, a
+rule) has no name that would be another one for other code, so there is no key then, and nothing is cached.
+
+Nothing here loads the compiler: a model that was compiled before is found without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from weft.ffi import find_library
+
+__all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_plain"]
+
+KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "relax/kernel_builder.py", "relax/transform/schedule_tir.py",
+                  "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
+"""Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
+_NO_CODE = frozenset(("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_COMPILE_PROCESSES", "WEFT_JIT", "WEFT_MODEL_CACHE",
+                      "WEFT_NUM_THREADS"))  # fmt: skip
+"""Settings that decide no code: tuned answers name their number of threads."""
+_OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
+"""Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
+_DEFAULT_LEVEL = 2
+
+
+def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> str | None:
+    """Return the key of compiled code; None where something takes part that a key cannot hold.
+
+    Parameters
+    ----------
+    kind : str
+        ``"model"``, or of kernels how they are linked.
+    what : sequence of str
+        What is compiled: fingerprints, digests, names, options.
+    target : Target or plain data
+        What it is compiled for.
+    answers : sequence of str
+        What tuning decided.
+    """
+    parts = ingredients(kind, what, target, answers)
+    return None if parts is None else json.dumps(parts, sort_keys=True)
+
+
+def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the parts of a key by name; arguments as for :func:`compile_key`."""
+    context = _context()
+    if context is None or _brings_code():
+        return None
+    return {
+        "kind": kind, "what": list(what), "target": _target(target), "answers": list(answers), "context": context,
+        "datatypes": _datatypes(), "sources": _sources(() if kind == "model" else KERNEL_SOURCES),
+        "versions": _versions(), "runtime": _runtime(), "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_") and k not in _NO_CODE},
+    }  # fmt: skip
+
+
+def is_plain() -> bool:
+    """Whether this process compiles kernels as a new one would: no settings of passes, nothing that users brought."""
+    return _context() == _DEFAULT_CONTEXT and not _brings_code() and not _datatypes()
+
+
+# ---- ingredients -----------------------------------------------------------------------------------------------------
+
+_DEFAULT_CONTEXT = {"opt_level": _DEFAULT_LEVEL, "required": [], "disabled": [], "config": {}}
+
+
+def _context() -> dict[str, Any] | None:
+    """Describe the current pass context; None where it holds what is no plain data."""
+    passes = sys.modules.get("weft.ir.passes")
+    if passes is None:
+        return _DEFAULT_CONTEXT
+    now = passes.PassContext.current()
+    config = {k: v for k, v in now.config.items() if k != "tune.database"}
+    if any(config.get(k) for k in _OWN_PARTS):
+        return None
+    try:
+        json.dumps(config)
+    except (TypeError, ValueError):
+        return None
+    return {"opt_level": now.opt_level, "required": sorted(now.required_pass), "disabled": sorted(now.disabled_pass),
+            "config": config}  # fmt: skip
+
+
+def _datatypes() -> list[tuple[str, int]]:
+    """List the types of numbers that were registered, with their codes."""
+    types = sys.modules.get("weft.tir.custom_datatype")
+    return [] if types is None else types.registered_types()
+
+
+def _brings_code() -> bool:
+    """Whether a function of the user's takes part in making kernels."""
+    rules, types = sys.modules.get("weft.ir.intrin_rules"), sys.modules.get("weft.tir.custom_datatype")
+    return (rules is not None and rules.has_own_rules()) or (types is not None and types.has_lowerings())
+
+
+def brings_models() -> bool:
+    """Whether something of the user's takes part in making models: converters, pipelines, an open database."""
+    tuned = sys.modules.get("weft.tune.tuned")
+    tables = [getattr(sys.modules[module], table) for module, table in
+              (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES"))
+              if module in sys.modules]  # fmt: skip
+    own = any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
+    return own or (tuned is not None and tuned.current_database() is not None)
+
+
+def _target(target: Any) -> Any:
+    """Describe a target by all that compilation asks it; plain data as it is."""
+    if not hasattr(target, "attribute_string"):
+        return target
+    host = [] if target.host is None else [_target(target.host)]
+    return [str(target), target.triple, target.cpu, target.attribute_string, target.vector_bits, target.num_cores, host]
+
+
+@lru_cache(maxsize=2)
+def _sources(parts: tuple[str, ...]) -> str:
+    """Hash sources of Weft: those of some packages and files, or all."""
+    root = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=32)
+    for path in sorted(_python_files([root / p for p in parts] or [root])):
+        text = path.read_bytes()
+        digest.update(f"{path.relative_to(root)} {len(text)}\n".encode() + text)
+    return digest.hexdigest()
+
+
+def _python_files(places: Iterable[Path]) -> list[Path]:
+    return [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+
+
+@lru_cache(maxsize=1)
+def _versions() -> list[str]:
+    """Name what Weft compiles with; LLVM by the size of its library, too, as builds of one version differ."""
+    found = [f"python {platform.python_version()}"]
+    for name in ("llvmlite", "onnx", "numpy", "ml_dtypes", "apache-tvm-ffi"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    spec = importlib.util.find_spec("llvmlite")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        found += [f"{f.name} {f.stat().st_size}" for f in sorted(Path(place, "binding").glob("*llvmlite*.*"))]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _runtime() -> str:
+    """Hash the native library, which kernels and executables call."""
+    return hashlib.blake2b(find_library().read_bytes(), digest_size=32).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    """What the compiler may ask about this machine."""
+    lines: set[str] = set()
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+        lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
+    return " ".join([platform.system(), platform.machine(), platform.processor(), *sorted(lines)])

@@ -1,0 +1,115 @@
+"""The options of ``PassContext(config={...})``: one registry of names with types, defaults and what they do.
+
+TVM's newer prefixes ``tirx.`` and ``s_tir.`` name the same options as ``tir.``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from weft.error import InvalidArgument
+
+__all__ = ["ConfigOption", "checked_config", "config_options", "near_names", "register_config_option"]
+
+
+class ConfigOption(NamedTuple):
+    """An option: ``type`` is a class, the fields of a mapping with their classes, or a tuple of all values allowed."""
+
+    type: Any
+    default: Any
+    doc: str
+
+
+_NOTHING = "accepted for TVM's programs; nothing here depends on it"
+_OPTIONS = {
+    "tir.LoopPartition": ConfigOption({"partition_const_loop": bool}, {}, "options of LoopPartition"),
+    "tir.InjectDoubleBuffer": ConfigOption({"split_loop": int}, {}, "options of InjectDoubleBuffer"),
+    "tir.UnrollLoop": ConfigOption(
+        {"auto_max_step": int, "auto_max_depth": int, "auto_max_extent": int, "explicit_unroll": bool}, {},
+        "options of UnrollLoop"),
+    "tir.add_lower_pass": ConfigOption(Collection, (), "pairs (phase, pass): passes of the user's, behind a phase"),
+    "tir.disable_cse_tir": ConfigOption(bool, True, "whether CommonSubexprElim is left out"),
+    "tir.disable_storage_rewrite": ConfigOption(bool, False, "whether StorageRewrite is left out"),
+    "tir.disable_vectorize": ConfigOption(bool, False, "whether vector loops become serial ones"),
+    "tir.instrument_bound_checkers": ConfigOption(bool, False, "whether kernels check their indices"),
+    "relay.FuseOps.max_depth": ConfigOption(int, 256, "the most operators of a fused function"),
+    "tir.noalias": ConfigOption((True,), True, "the buffers of different parameters do not overlap"),
+    "tune.database": ConfigOption(object, None, "a tuning database, or the path of one"),
+    **{name: ConfigOption(kind, None, _NOTHING) for kind, names in {
+        bool: """tir.detect_global_barrier tir.disable_assert tir.enable_debug tir.is_entry_func tir.ptx_ldg32
+            tir.enable_equiv_terms_in_cse_tir tir.debug_keep_trivial_loop tir.use_async_copy tir.merge_static_smem
+            tir.instrument_lwp tir.experimental_dma_bypass_cache tir.dma_bypass_cache tir.usmp.enable
+            tir.usmp.use_workspace_io tir.enable_buffer_level_predication relay.backend.use_auto_scheduler
+            relay.backend.use_meta_schedule relay.backend.disable_compile_engine_cache relay.frontend.fill_span
+            relay.backend.disable_memory_plan relay.FuseOps.link_params relax.backend.use_cuda_graph
+            relay.ToMixedPrecision.keep_orig_output_dtype relax.transform.apply_legalize_ops
+            relax.lift_transform_params.consume_params testing.immutable_module""",
+        int: """tir.vtcm_capacity relay.backend.use_meta_schedule_dispatch relay.fallback_device_type
+            relax.fallback_device_type relax.FuseOps.max_depth""",
+        str: "tir.usmp.algorithm relay.backend.tir_converter cuda.kernels_output_dir",
+        Mapping: "tir.HoistIfThenElse tir.HoistExpression tir.RemoveNoOp tir.Simplify",
+    }.items() for name in names.split()},
+}  # fmt: skip
+
+
+def register_config_option(name: str, type: Any, default: Any = None, doc: str = "") -> None:
+    """Add an option, for passes of the user's own to read from ``PassContext.current().config``."""
+    _OPTIONS[name] = ConfigOption(type, default, doc)
+
+
+def config_options() -> Mapping[str, ConfigOption]:
+    """Return all options by name."""
+    return dict(_OPTIONS)
+
+
+def checked_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a context's options under their names.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no such option, with near names, or a value is of another type.
+    """
+    found = {}
+    for given, value in (config or {}).items():
+        prefix, _, rest = str(given).partition(".")
+        name = f"tir.{rest}" if prefix in ("tirx", "s_tir") and given not in _OPTIONS else given
+        if name not in _OPTIONS:
+            raise InvalidArgument(
+                f"no pass has an option '{given}'", where="PassContext(config=...)",
+                help=f"{near_names(str(name), _OPTIONS)}, or weft.ir.register_config_option('{given}', type)",
+            )  # fmt: skip
+        found[name] = _checked(str(given), _OPTIONS[name].type, value)
+    return found
+
+
+def _checked(name: str, wanted: Any, value: Any) -> Any:
+    number = getattr(value, "value", value)  # of an IntImm, as TVM's programs may give
+    number = number.item() if hasattr(number, "item") else number
+    if isinstance(wanted, tuple):
+        if number in wanted:
+            return number
+        raise InvalidArgument(
+            f"'{name}' cannot be {value!r}", where="PassContext(config=...)", expected=", ".join(map(repr, wanted))
+        )
+    fields = wanted if isinstance(wanted, Mapping) else None
+    kinds: tuple[Any, ...] = (Mapping,) if fields is not None else (bool, int) if wanted is bool else (wanted,)
+    if wanted in (bool, int) and isinstance(number, kinds):
+        return wanted(number)
+    if not isinstance(value, kinds) or (wanted is Collection and isinstance(value, str)):
+        raise InvalidArgument(
+            f"the option '{name}' has a value of a wrong type", where="PassContext(config=...)",
+            expected=kinds[0].__name__, found=repr(value),
+        )  # fmt: skip
+    for key in (fields and set(value) - set(fields)) or ():
+        raise InvalidArgument(f"{name} has no option '{key}'", expected=", ".join(fields or ()))
+    return value if fields is None else {k: _checked(f"{name}.{k}", fields[k], v) for k, v in value.items()}
+
+
+def near_names(name: str, names: Collection[str]) -> str:
+    """Say which names are like one that is unknown."""
+    lower = {n.lower(): n for n in names}
+    found = difflib.get_close_matches(name.lower(), lower, 3, 0.5)
+    return f"near names: {', '.join(lower[n] for n in found)}" if found else f"known: {', '.join(sorted(names))}"

@@ -1,0 +1,259 @@
+"""CheckRelations: what operators demand of their operands is proved, refuted, or checked at run time."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from weft.arith import Analyzer
+from weft.error import WeftError
+from weft.ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    IRModule,
+    Op,
+    PrimExpr,
+    ShapeExpr,
+    ShapeType,
+    SizeVar,
+    Span,
+    TensorType,
+    TupleType,
+    Var,
+    equal,
+    function_pass,
+    shape_expr,
+    walk,
+)
+from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
+from weft.relax.core_ops import CORE_OPS, index_bounds
+from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
+from weft.relax.infer import infer_call
+from weft.relax.rewriter import rewrite_bindings
+
+__all__ = ["check_relations", "refuted_relation"]
+
+
+@function_pass(kind=Function, opt_level=0)
+def check_relations(func: Function, mod: IRModule, *, indices: bool = True) -> Function:
+    """Check what operators demand of their operands and types do not say.
+
+    Requires
+        ``relax.normalized``, with the operators that the program was written in.
+    Ensures
+        ``relax.normalized``. A relation between dimensions that cannot be proved is a ``match_cast`` of one scalar
+        against another: at the beginning of the function where the dimensions of its parameters decide it, else
+        before the call. Indices are data: their least and greatest are compared with the range that they are for.
+        Idempotent: what has been checked is known.
+    Example
+        Before::
+
+            @R.function
+            def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")):
+                y = R.matmul(x, w)
+                return y
+
+        After::
+
+            @R.function
+            def main(
+                x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", 4), "float32")
+            ) -> R.Tensor(("n", 4), "float32"):
+                n = T.int64()
+                k = T.int64()
+                m = T.int64()
+                check: R.Shape([k]) = R.match_cast(R.shape([m]), R.Shape([k]))
+                y: R.Tensor((n, 4), "float32") = R.matmul(x, w)
+                return y
+
+    Parameters
+    ----------
+        ``indices``: whether the values of indices are checked, too.
+
+    Raises
+    ------
+        ShapeMismatch, InvalidArgument
+            When a relation cannot hold, outside of branches.
+    Cost
+        Linear; one proof for each relation that constants do not decide.
+    Source
+        None: TVM checks the shapes of kernels' arguments only.
+    """
+    with ExitStack() as facts:
+        return _Checker(func, mod, facts, indices).run()
+
+
+def refuted_relation(func: Function, mod: IRModule) -> WeftError | None:
+    """Return the error of the first relation in a function that cannot hold, or None."""
+    try:
+        check_relations.transform(func, mod)
+    except WeftError as e:
+        return e
+    return None
+
+
+class _Checker:
+    """Checks one function: what is known so far, and the checks for its beginning."""
+
+    def __init__(self, func: Function, mod: IRModule, facts: ExitStack, indices: bool) -> None:
+        self.func, self.mod, self.facts, self.indices = func, mod, facts, indices
+        self.analyzer = Analyzer()
+        self.name = str(func.attrs.get("global_symbol", "function"))
+        self.first: list[MatchCast] = []
+        self.ranges: list[IndexRange] = []
+        self.bounds: dict[tuple[Expr, int], tuple[Var, ...]] = {}
+        self.given: set[Var] = set()
+        for p in func.params:
+            self.given.update(v for d in _dims(p.ty) for v in walk(d) if isinstance(v, Var))
+        for v in self.given:
+            self._is_size(v)
+        self.inside = _inside_branches(func)
+
+    def run(self) -> Function:
+        """Return the function with its checks; itself where there is none to add."""
+        func = rewrite_bindings(self.func, self.mod, self.rule)
+        if not self.first:
+            return func
+        body: Any = func.body
+        blocks = (BindingBlock(tuple(self.first)), *body.blocks)
+        if body.blocks and not isinstance(body.blocks[0], DataflowBlock):
+            blocks = (BindingBlock((*self.first, *body.blocks[0].bindings)), *body.blocks[1:])
+        return func.replace(body=SeqExpr(blocks, body.body, span=body.span, ty=body.ty))
+
+    def _is_size(self, v: Var) -> None:
+        if not isinstance(v, SizeVar):
+            self.analyzer.mark_global_non_neg(v)
+
+    def rule(self, binding: Any, value: Expr, bb: Any) -> None:
+        """Emit the checks of one binding before it."""
+        if isinstance(binding, MatchCast):
+            self._learn(binding, value)
+        if not (isinstance(value, Call) and isinstance(value.op, Op)) or _is_core(value):
+            return
+        with collect_relations() as relations:
+            infer_call(value, self.mod)
+        place = _place(binding, self.name)
+        for r in relations:
+            if isinstance(r, IndexRange):
+                if self.indices:
+                    self._indices(r, binding, place, bb)
+            else:
+                self._relation(r, binding, place, bb)
+
+    def _learn(self, binding: MatchCast, value: Expr) -> None:
+        """Take a cast's new dimensions as sizes, and what it compares as equal."""
+        found, wanted = _dims(getattr(value, "ty", None)), _dims(binding.ty)
+        if isinstance(value, ShapeExpr):
+            found = list(value.values)
+        for v in (d for d in wanted if isinstance(d, Var) and isinstance(binding.ty, TensorType)):
+            self._is_size(v)
+        if id(binding.var) not in self.inside and len(found) == len(wanted):
+            for f, w in zip(found, wanted, strict=True):
+                self._assume(f, w)
+
+    def _assume(self, a: PrimExpr, b: PrimExpr) -> None:
+        if a is not b:
+            self.facts.enter_context(self.analyzer.constraint_scope(equal(a, b)))
+
+    def _relation(self, r: Relation, binding: Any, place: str, bb: Any) -> None:
+        if self.analyzer.can_prove_equal(r.found, r.expected):
+            return
+        found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
+        if self.analyzer.can_prove(equal(found, expected)):
+            return
+        inside = id(binding.var) in self.inside
+        if not inside and (
+            self.analyzer.can_prove_less(found, expected) or self.analyzer.can_prove_less(expected, found)
+        ):
+            raise refused(Relation(r.what, found, expected, r.where or place, r.kind))
+        span = Span(origin=place, check=(r.kind, r.what))
+        variables = {v for e in (found, expected) for v in walk(e) if isinstance(v, Var)}
+        outer, bb.span = bb.span, span
+        if not inside and variables <= self.given:
+            with bb.scope() as scope:
+                bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+                self.first.extend(bb.bindings())
+                del scope
+        else:
+            bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+        bb.span = outer
+        if not inside:
+            self._assume(found, expected)
+
+    def _indices(self, r: IndexRange, binding: Any, place: str, bb: Any) -> None:
+        if any(self._same(r, other) for other in self.ranges):
+            return
+        inside, n = id(binding.var) in self.inside, len(r.ranges)
+        if not inside:
+            self.ranges.append(r)
+        if isinstance(r.indices, Constant):
+            bounds: Any = _bounds(r.indices.data.numpy(), n)
+        else:
+            bounds = self.bounds.get((r.indices, n))
+        if bounds is None:
+            bounds = tuple(Var(f"{end}_index", "int64") for _ in range(n) for end in ("least", "greatest"))
+            bb.match_cast(bb.emit(index_bounds(r.indices, n), "bounds"), ShapeType(bounds, 2 * n), "bounds")
+            if not inside:
+                self.bounds[r.indices, n] = bounds
+        with collect_relations() as relations:
+            for i, (low, high) in enumerate(r.ranges):
+                what = r.what if n == 1 else f"{r.what}, place {i}"
+                demand_at_least(what, bounds[2 * i], low, place, "IndexOutOfRange")
+                demand_at_most(what, bounds[2 * i + 1], high - 1, place, "IndexOutOfRange")
+        for relation in relations:
+            assert isinstance(relation, Relation)
+            self._relation(relation, binding, place, bb)
+
+    def _same(self, a: IndexRange, b: IndexRange) -> bool:
+        return a.indices is b.indices and len(a.ranges) == len(b.ranges) and all(
+            self.analyzer.can_prove_equal(x, y) for p, q in zip(a.ranges, b.ranges, strict=True)
+            for x, y in zip(p, q, strict=True)
+        )  # fmt: skip
+
+
+def _bounds(values: Any, n: int) -> list[int]:
+    """The least and the greatest of the constants in each of `n` places; 0 and -1 where there are none."""
+    rows = values.reshape(-1, n)
+    return [int(v) for i in range(n) for v in ((rows[:, i].min(), rows[:, i].max()) if len(rows) else (0, -1))]
+
+
+def _is_core(call: Call) -> bool:
+    assert isinstance(call.op, Op)
+    return call.op.name.removeprefix("relax.") in CORE_OPS
+
+
+def _place(binding: Any, function: str) -> str:
+    span = binding.span
+    if span is not None and (span.origin is not None or span.line):
+        return str(span)
+    return f"{function}: '{binding.var.name_hint}'"
+
+
+def _dims(ty: Any) -> list[PrimExpr]:
+    if isinstance(ty, TensorType):
+        return list(ty.shape or ())
+    if isinstance(ty, ShapeType):
+        return list(ty.values or ())
+    return [d for f in ty.fields for d in _dims(f)] if isinstance(ty, TupleType) else []
+
+
+def _inside_branches(func: Function) -> set[int]:
+    """Collect the variables that are bound inside of branches and nested functions, by ``id``."""
+    out: set[int] = set()
+
+    def visit(seq: Any, inner: bool) -> None:
+        for block in seq.blocks if isinstance(seq, SeqExpr) else ():
+            for b in block.bindings:
+                if inner:
+                    out.add(id(b.var))
+                if isinstance(b.value, If):
+                    visit(b.value.true_branch, True)
+                    visit(b.value.false_branch, True)
+                elif isinstance(b.value, Function):
+                    visit(b.value.body, True)
+
+    visit(func.body, False)
+    return out

@@ -1,0 +1,44 @@
+"""Opening a file that somebody named: a regular file or an error, and never a wait for a pipe, device or socket."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["open_regular", "read_regular"]
+
+_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
+          stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # fmt: skip
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened or is no regular file; ``strerror`` says what it is instead.
+    """
+    _check(Path(path).stat(), path)  # before it is opened: to open some devices is to use them
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _check(os.fstat(file), path)  # again: another may have taken its place
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Read all of a file; errors as of :func:`open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
+        raise OSError(errno.EINVAL, f"it is {kind}, and not a regular file", str(path))
