@@ -27,3 +27,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", derandomize=False)
 settings.load_profile("new" if os.environ.get("WEFT_RANDOM_TESTS") == "1" else "same")
+
+
+def _settings() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k.startswith("WEFT_")}
+
+
+_BEFORE = _settings()
+
+
+def pytest_collection_finish() -> None:
+    """Refuse test modules that change Weft's settings for every test after them."""
+    assert _settings() == _BEFORE, f"a module that was collected changed {_settings().items() ^ _BEFORE.items()}"

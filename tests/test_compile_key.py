@@ -14,7 +14,7 @@ import weft
 from weft import compile_key as module
 from weft import te
 from weft.compile_key import KERNEL_SOURCES, compile_key, ingredients
-from weft.ir import IRModule, PassContext, intrin_rules
+from weft.ir import DeepPool, IRModule, PassContext, intrin_rules, register_config_option
 from weft.relax import compile_kernels, vm_build
 from weft.relax.kernel_builder import schedule_kernel
 from weft.runtime import cache
@@ -102,7 +102,8 @@ def test_code_of_the_user_has_no_key(bring, monkeypatch):
 
 
 def test_passes_as_options_have_no_key():
-    for config in ({"tir.add_lower_pass": [(1, lambda f: f)]}, {"mine": object()}):
+    register_config_option("test.opaque", object)
+    for config in ({"tir.add_lower_pass": [(1, lambda f: f)]}, {"test.opaque": object()}):
         with PassContext(config=config):
             assert key() is None
 
@@ -181,7 +182,7 @@ def test_a_context_is_of_its_thread():
         thread = threading.Thread(target=lambda: seen.append(PassContext.current().opt_level))
         thread.start()
         thread.join()
-        with vm_build.deep_pool(2) as pool:
+        with DeepPool(2) as pool:
             seen += pool.map(lambda _: PassContext.current().opt_level, range(2))
     assert seen == [2, 3, 3]
 

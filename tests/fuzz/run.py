@@ -22,7 +22,8 @@ from pathlib import Path
 
 ENVIRONMENT = {"WEFT_NUM_THREADS": "1", "WEFT_COMPILE_PROCESSES": "1", "WEFT_JIT": "0", "WEFT_GUARD": "1"}
 """One core a job; kernels of a child do not change while it runs; reads outside of tensors are seen."""
-os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
+if __name__ == "__main__":  # a test that imports this module keeps its own
+    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
 
 import weft  # noqa: E402 - after the environment is set
 from tests.fuzz.driver import Report, Suite, group_of, run_subject  # noqa: E402

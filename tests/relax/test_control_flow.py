@@ -123,7 +123,9 @@ def test_recursion_that_is_no_tail_call_has_a_depth(exec_mode):
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
-    assert out.stdout.strip() == "main: more than 1000 nested calls of VM functions", out.stderr
+    message, place = out.stdout.splitlines()
+    assert message == "main: more than 1000 nested calls of VM functions", out.stderr
+    assert place.startswith("  --> <script "), place
 
 
 def test_groups_of_recursive_functions():

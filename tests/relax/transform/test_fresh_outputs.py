@@ -98,3 +98,47 @@ def test_private_functions_are_left_alone():
     main = mod["main"].without_attr("global_symbol")
     private = mod.with_functions({v: main for v, _ in mod.items()})
     assert relax.transform.FreshOutputs()(private)["main"] is main
+
+
+LOOP = f"""
+    @R.function
+    def main(n: R.Tensor((), "int64"), x: {V}) -> {V}:
+        done = R.equal(n, R.const(0, "int64"))
+        if done:
+            r = x
+        else:
+            r = Module.again(n, x)
+        return r
+
+    @R.function(private=True)
+    def again(n: R.Tensor((), "int64"), x: {V}) -> {V}:
+        odd = R.equal(R.mod(n, R.const(2, "int64")), R.const(1, "int64"))
+        if odd:
+            r = Module.main(R.subtract(n, R.const(1, "int64")), R.add(x, x))
+        else:
+            r = Module.other(R.subtract(n, R.const(2, "int64")), x)
+        return r
+
+    @R.function(private=True)
+    def other(n: R.Tensor((), "int64"), x: {V}) -> {V}:
+        stop = R.less(n, R.const(0, "int64"))
+        if stop:
+            r = R.const([1.0, 2.0, 3.0, 4.0], "float32")
+        else:
+            r = Module.main(n, x)
+        return r
+"""
+
+
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_calls_at_the_end_stay_there(exec_mode):
+    """Copies are made where a branch ends without a call: 30,000 calls deep is no depth at all."""
+    executable = weft.compile(from_source(HEAD + LOOP), "llvm", exec_mode=exec_mode)
+    run = relax.VirtualMachine(executable, weft.cpu())["main"]
+    x = weft.runtime.tensor(np.arange(4, dtype="float32"))
+    for n, expected in ((0, x.numpy()), (30_000, x.numpy()), (30_001, 2 * x.numpy()), (-2, np.float32([1, 2, 3, 4]))):
+        for _ in range(2):
+            out = run(weft.runtime.tensor(np.int64(n)), x).numpy()
+            np.testing.assert_array_equal(out, expected)
+            assert not np.shares_memory(out, x.numpy())
+            out.fill(9)

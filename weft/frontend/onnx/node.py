@@ -157,9 +157,10 @@ class Node:
     def distinct_axes(self, axes: Sequence[Any], ndim: int | None = None) -> list[Any]:
         """Bring axes into 0..ndim-1, none of them twice; those that are data are checked at run time."""
         found = self.graph.named([self.axis(a, ndim) for a in axes], sizes=False)
-        repeated: Any = False
-        for i, a in enumerate(found):
-            for b in found[:i]:
+        known, data = [a for a in found if s.is_known(a)], [a for a in found if not s.is_known(a)]
+        repeated: Any = len(set(known)) < len(known)
+        for i, a in enumerate(data):
+            for b in (*known, *data[:i]):
                 repeated = s.logic("Or", repeated, s.compare("Equal", a, b))
         self.require_equal("an axis is repeated", s.choose(repeated, 1, 0), 0, "InvalidArgument")
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -19,7 +20,7 @@ from weft.ir import (
     TupleGetItem,
     TupleType,
     Type,
-    function_pass,
+    module_pass,
 )
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
@@ -34,12 +35,14 @@ Memory = Any
 """What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""
 
 
-@function_pass(kind=Function, opt_level=0)
-def fresh_outputs(func: Function, mod: IRModule) -> Function:
+@module_pass(opt_level=0)
+def fresh_outputs(mod: IRModule) -> IRModule:
     """Copy results of public functions that share memory with an argument, a constant or another result.
 
     What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions,
-    of private functions and closures. Objects that are no tensors are left as they are.
+    of private functions and closures. Objects that are no tensors are left as they are. A copy stands at the end of
+    the branch that needs it; a private function whose call is a function's end makes its results fresh itself, so that
+    the call remains the end.
 
     Requires
         Plain blocks before CallTIRRewrite.
@@ -66,26 +69,95 @@ def fresh_outputs(func: Function, mod: IRModule) -> Function:
     Source
         The promise of ``docs/session.md``.
     """
-    if not func.attrs.get("global_symbol") or not isinstance(func.body, SeqExpr):
-        return func
-    memory = _Memory(mod)
+    functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and isinstance(f.body, SeqExpr)}
+    fresh = _giving_fresh(functions)
+    changed = {v: _with_copies(functions[v.name_hint], fresh) for v, _ in mod.items() if v.name_hint in fresh}
+    return mod.with_functions({**dict(mod.items()), **changed})
+
+
+def _giving_fresh(functions: Mapping[str, Function]) -> frozenset[str]:
+    """Name the functions whose results are made fresh: public ones, and private ones that those end in.
+
+    A private function that ends in a call of what is not known is none of them: a copy after it would use the stack.
+    """
+    ends = {name: list(map(_last_call, _ends(f.body))) for name, f in functions.items()}
+    public = [name for name, f in functions.items() if f.attrs.get("global_symbol")]
+    found, todo = set(public), list(public)
+    while todo:
+        called = {c.op.name_hint for c in ends[todo.pop()] if c is not None and isinstance(c.op, GlobalVar)}
+        todo += (new := (called & functions.keys()) - found)
+        found |= new
+    left_alone = True
+    while left_alone:
+        left_alone = {name for name in found.difference(public) for call in ends[name] if _is_unknown(call, found)}
+        found -= left_alone
+    return frozenset(found)
+
+
+def _is_unknown(call: Call | None, fresh: Collection[str]) -> bool:
+    """Whether a call is of a function whose results may not be fresh."""
+    if call is None or not _is_function_call(call):
+        return False
+    return not (isinstance(call.op, GlobalVar) and call.op.name_hint in fresh)
+
+
+def _ends(seq: Any) -> Iterator[SeqExpr]:
+    """Yield what a body may end with: itself, or the ends of the branches whose value it returns."""
+    chosen = _last_value(seq)
+    if isinstance(chosen, If):
+        yield from _ends(chosen.true_branch)
+        yield from _ends(chosen.false_branch)
+    elif isinstance(seq, SeqExpr):
+        yield seq
+
+
+def _last_value(seq: Any) -> Any:
+    """What a sequence returns, where that is the value of its last binding."""
+    if not isinstance(seq, SeqExpr) or not seq.blocks or not seq.blocks[-1].bindings:
+        return None
+    last = seq.blocks[-1].bindings[-1]
+    return last.value if last.var is seq.body else None
+
+
+def _last_call(seq: SeqExpr) -> Call | None:
+    value = _last_value(seq)
+    return value if isinstance(value, Call) else None
+
+
+def _with_copies(func: Function, fresh: Collection[str]) -> Function:
+    memory = _Memory(fresh)
     for p in func.params:
         memory.of_var[id(p)] = _FOREIGN
-    found = memory.of_seq(func.body)
+    memory.of_seq(func.body)
+    body = _copied_at_ends(func.body, memory)
+    return func if body is func.body else func.replace(body=body)
+
+
+def _copied_at_ends(seq: Any, memory: _Memory) -> Any:
+    chosen = _last_value(seq)
+    if isinstance(chosen, If):
+        branches = [_copied_at_ends(b, memory) for b in (chosen.true_branch, chosen.false_branch)]
+        if branches[0] is chosen.true_branch and branches[1] is chosen.false_branch:
+            return seq
+        *before, block = seq.blocks
+        *kept, last = block.bindings
+        choice = VarBinding(last.var, If(chosen.cond, *branches, span=chosen.span, ty=chosen.ty))
+        return SeqExpr((*before, BindingBlock((*kept, choice))), seq.body, span=seq.span, ty=seq.ty)
+    if not isinstance(seq, SeqExpr):
+        return seq
     results = _Results()
-    body = results.copied(func.body.body, results.shared(found, func.body.body.ty), func.body.body.ty)
-    if body is func.body.body:
-        return func
-    blocks = func.body.blocks
-    last = BindingBlock((*(blocks[-1].bindings if blocks else ()), *results.bindings))
-    return func.replace(body=SeqExpr((*blocks[:-1], last), body, span=func.body.span, ty=func.body.ty))
+    body = results.copied(seq.body, results.shared(memory.of(seq.body), seq.body.ty), seq.body.ty)
+    if body is seq.body:
+        return seq
+    last = BindingBlock((*(seq.blocks[-1].bindings if seq.blocks else ()), *results.bindings))
+    return SeqExpr((*seq.blocks[:-1], last), body, span=seq.span, ty=seq.ty)
 
 
 class _Memory:
     """What memory the values of a function may lie in."""
 
-    def __init__(self, mod: IRModule) -> None:
-        self.mod = mod
+    def __init__(self, fresh: Collection[str]) -> None:
+        self.fresh = fresh
         self.of_var: dict[int, Memory] = {}
         self._numbers = count(1)
 
@@ -110,15 +182,12 @@ class _Memory:
             return _either(self.of_seq(value.true_branch), self.of_seq(value.false_branch))
         if not isinstance(value, Call):
             return self._new()
-        if any(is_op(value, name) for name in _FRESH) or self._is_public(value.op) or _is_copy(value):
+        if any(is_op(value, name) for name in _FRESH) or _is_copy(value):
             return self._fresh(value.ty)
-        lasting = _FOREIGN if isinstance(value.op, (GlobalVar, ExprVar)) or _invokes(value) else frozenset[int]()
+        if _is_function_call(value) and not _is_unknown(value, self.fresh):
+            return self._fresh(value.ty)
+        lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
         return lasting.union(self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, Expr)))
-
-    def _is_public(self, callee: Any) -> bool:
-        """Whether a call is of a function whose results this pass makes fresh."""
-        target = self.mod[callee] if isinstance(callee, GlobalVar) and callee.name_hint in self.mod else None
-        return isinstance(target, Function) and bool(target.attrs.get("global_symbol"))
 
     def _fresh(self, ty: Type | None) -> Memory:
         return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, TupleType) else self._new()
@@ -131,8 +200,11 @@ def _is_copy(call: Call) -> bool:
     return is_op(call, "call_builtin") and getattr(call.args[0], "global_symbol", "") == "vm.builtin.fresh_tensor"
 
 
-def _invokes(call: Call) -> bool:
-    return is_op(call, "invoke_closure") or is_op(call, "invoke_pure_closure")
+def _is_function_call(call: Call) -> bool:
+    """Whether a call is of a function of the module, or of a closure."""
+    return isinstance(call.op, (GlobalVar, ExprVar)) or any(
+        is_op(call, name) for name in ("invoke_closure", "invoke_pure_closure")
+    )
 
 
 def _all(memory: Memory) -> frozenset[int]:
