@@ -53,15 +53,21 @@ def grammar() -> str:
 
 
 def operators() -> str:
-    """A table of the registry."""
-    rows = ["| operator | inputs | attributes | fusion |", "| --- | --- | --- | --- |"]
+    """A paragraph an operator, from its declaration."""
+    parts = [
+        "# Operators\n\nEach is declared once, in `weft/op/`: `relax.op.NAME(inputs, attributes)`. Behind the doc "
+        "stand how it may be fused, and what becomes of it where dimensions change their order (`own`: it needs the "
+        "order it was written for; `axes`: its attributes are renamed; `named`: its layout is).\n"
+    ]
     for name in sorted(list_ops()):
         definition = get_op_def(name)
-        inputs = " ".join(i.name + ("?" if i.optional else "") for i in definition.inputs)
-        attributes = ", ".join(f"{k}={v!r}" for k, v in definition.attrs.items())
+        inputs = ", ".join(i.name + ("?" if i.optional else "") for i in definition.inputs)
         fusion = getattr(definition.fusion, "name", "depends").lower()
-        rows.append(f"| `{definition.name}` | {inputs} | {_cell(attributes)} | {fusion} |")
-    return NOTE + "# Operators\n\nEach is declared once, in `weft/op/`.\n\n" + "\n".join(rows) + "\n"
+        rows = [f"- `{k}={kind.default!r}`: {kind.says}{', or None' if kind.optional else ''}"
+                for k, kind in definition.attrs.items()]  # fmt: skip
+        text = f"**`{name}({inputs})`** {definition.doc} ({fusion}, {definition.layout.name.lower()})\n"
+        parts.append(text + "".join(f"{row}\n" for row in ("", *rows) if rows))
+    return NOTE + "\n".join(parts)
 
 
 def relay_operators() -> str:

@@ -26,6 +26,7 @@ from weft.op import (
     slice,
     sort,
 )
+from weft.op.attributes import in_places
 from weft.op.infer import (
     broadcast_dims,
     equal_dims,
@@ -36,11 +37,11 @@ from weft.op.infer import (
     simplify,
     tensor_arg,
 )
-from weft.op.registry import Fusion, Input, OpDef, declare, get_op_def, list_ops, make_call
+from weft.op.registry import Fusion, Input, Layout, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
-    "elementwise", "equal_dims", "fields_of", "get_op_def", "index", "layout", "list_ops", "make_call", "manipulate",
-    "matmul", "multinomial", "nms", "norm", "normalize_axes", "normalize_axis", "pool", "product", "quant", "reduce",
-    "resize", "rnn", "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
+    "Fusion", "Input", "Layout", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
+    "elementwise", "equal_dims", "fields_of", "get_op_def", "in_places", "index", "layout", "list_ops", "make_call",
+    "manipulate", "matmul", "multinomial", "nms", "norm", "normalize_axes", "normalize_axis", "pool", "product",
+    "quant", "reduce", "resize", "rnn", "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
 ]  # fmt: skip

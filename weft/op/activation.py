@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Expr, TensorType, as_int
+from weft.op.attributes import axis, number
 from weft.op.infer import broadcast, normalize_axis, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_equal
@@ -41,7 +42,7 @@ def _activation(name: str, doc: str, reference: Any, rtol: float = 1e-5, **attrs
     declare(
         f"nn.{name}",
         "x",
-        attrs,
+        {k: number(v) for k, v in attrs.items()},
         infer=same_as(f"nn.{name}", only="" if any_type else "float"),
         lower=lambda x, **values: elementwise(lambda v: ACTIVATIONS[name](v, **values), x, name="T_" + name),
         reference=ref,
@@ -117,7 +118,7 @@ _activation(
 )
 
 
-def _prelu_infer(x: Expr, alpha: Expr, axis: int | None = 1) -> TensorType:
+def _prelu_infer(x: Expr, alpha: Expr, axis: int | None) -> TensorType:
     ty, slope = tensor_arg("nn.prelu", "x", x), tensor_arg("nn.prelu", "alpha", alpha)
     if axis is None or slope.ndim != 1 or slope.shape is None or as_int(slope.shape[0]) == 1:
         return broadcast("nn.prelu", x, alpha)
@@ -137,7 +138,7 @@ def _prelu_ref(x: Any, alpha: Any, axis: int | None) -> Any:
 declare(
     "nn.prelu",
     "x alpha",
-    {"axis": 1},
+    {"axis": axis(1, checked=False).or_none(1)},
     infer=_prelu_infer,
     lower=prelu,
     reference=_prelu_ref,
@@ -148,11 +149,11 @@ declare(
 declare(
     "nn.dropout",
     "x",
-    {"rate": 0.5},
+    {"rate": number(0.5)},
     infer=same_as("nn.dropout"),
-    lower=lambda x, rate=0.5: elementwise(lambda v: v, x, name="T_dropout"),
-    reference=lambda x, rate: x,
-    decompose=lambda x, rate=0.5: x,
+    lower=lambda x: elementwise(lambda v: v, x, name="T_dropout"),
+    reference=lambda x: x,
+    decompose=lambda x: x,
     fusion=Fusion.ELEMENTWISE,
     doc="Nothing, at inference.",
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
+from weft.op.attributes import integer, integers, number, word
 from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import (
@@ -21,13 +22,20 @@ from weft.topi.attention import attention, attention_heads, attention_past, atte
 
 __all__: list[str] = []
 
-_MASKS = (None, "TopLeft", "BottomRight")
+_MASKED = {
+    "scale": number().or_none(), "causal_mask": word("TopLeft", "TopLeft", "BottomRight").or_none(),
+    "window_size": integer(at_least=0).or_none(),
+}  # fmt: skip
+_HEADS = {
+    "num_heads": integer(1, at_least=1), "num_key_heads": integer(1, at_least=1), "size": integer(0, at_least=0),
+    "value_size": integer(0, at_least=0), "offsets": integers((0, 0, 0), 3),
+}  # fmt: skip
+_FILL = number().or_none()
 
 
 def _infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None,
-    window_size: Any = None
-) -> TensorType:  # fmt: skip
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, causal_mask: str | None, window_size: int | None
+) -> TensorType:
     types = [
         tensor_arg("nn.attention", n, a, ndim=4, kind="float")
         for n, a in (("query", query), ("key", key), ("value", value))
@@ -35,13 +43,8 @@ def _infer(
     dtype = same_dtype("nn.attention", query, key, value)
     if bias is not None:
         tensor_arg("nn.attention", "bias", bias, kind="float")
-    if causal_mask not in _MASKS or (window_size is not None and causal_mask is None):
-        raise InvalidArgument(
-            "nn.attention: unknown mask",
-            expected="causal_mask None, TopLeft or BottomRight; window_size only with one",
-            found=str(causal_mask),
-            where=query.span,
-        )
+    if window_size is not None and causal_mask is None:
+        raise InvalidArgument("nn.attention: a window needs a mask", expected="causal_mask", where=query.span)
     q, k, v = (t.shape for t in types)
     if q is None or k is None or v is None:
         return TensorType(None, dtype, 4)
@@ -65,14 +68,9 @@ def _demand_bias(name: str, bias: Expr | None, scores: tuple[Any, ...]) -> None:
 
 
 def _ref(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    scale: Any = None,
-    causal_mask: Any = None,
-    window_size: Any = None,
-) -> Any:
+    query: Any, key: Any, value: Any, bias: Any = None, *, scale: float | None = None, causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Any:  # fmt: skip
     q, k, v = (np.moveaxis(a.astype(np.float64), 2, 1) for a in (query, key, value))
     k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5) + (
@@ -88,8 +86,8 @@ def _ref(
 
 
 def _decompose(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, scale: Any = None, causal_mask: Any = None,
-    window_size: Any = None
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
+    window_size: int | None,
 ) -> Any:  # fmt: skip
     """Products over (batch, heads, sequence, size), whose kernels are tiled, around one softmax."""
     types = [a.ty for a in (query, key, value)]  # type: ignore[attr-defined]
@@ -109,20 +107,16 @@ def _decompose(
         scores = make_call("add")(scores, bias)
     if causal_mask is not None:
         offset = simplify(k[1] - q[1]) if causal_mask == "BottomRight" else int64(0)
-        seen = make_call("tril")(make_call("ones")(shape_expr((q[1], k[1])), dtype="bool"), k=_attribute(offset))
+        seen = make_call("tril")(make_call("ones")(shape_expr((q[1], k[1])), dtype="bool"), k=offset)
         if window_size is not None:
-            seen = make_call("triu")(seen, k=_attribute(simplify(offset - const(int(window_size) - 1, "int64"))))
+            seen = make_call("triu")(seen, k=simplify(offset - const(window_size - 1, "int64")))
         scores = make_call("where")(seen, scores, constant(np.asarray(-np.inf, dtype)))
     out = make_call("matmul")(make_call("nn.softmax")(scores, axis=-1), heads_first[2])
     return make_call("permute_dims")(out, axes=(0, 2, 1, 3))
 
 
-def _attribute(value: Any) -> Any:
-    return value if as_int(value) is None else as_int(value)
-
-
 declare(
-    "nn.attention", "query key value bias?", {"scale": None, "causal_mask": None, "window_size": None}, infer=_infer,
+    "nn.attention", "query key value bias?", _MASKED, infer=_infer,
     lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
     "(batch, heads, queries, keys), a causal mask and a window of past keys.",
@@ -130,9 +124,8 @@ declare(
 
 
 def _heads_infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, num_heads: int = 1, num_key_heads: int = 1,
-    size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None,
-    window_size: Any = None, fill: Any = None, name: str = "nn.attention_heads", past: Any = None,
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, num_heads: int, num_key_heads: int, size: int,
+    value_size: int, offsets: Any, name: str = "nn.attention_heads", past: Any = None,
 ) -> TensorType:  # fmt: skip
     dtype = same_dtype(name, query, key, value)
     widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
@@ -157,10 +150,10 @@ def _heads_infer(
         demand_equal(f"{name}: batch of `{label}`", ty.shape[0], query.ty.shape[0], arg.span)  # type: ignore[attr-defined]
         places.append(ty.shape[1 if ty.ndim == 3 else 2])
     demand_equal(f"{name}: length of `value`", places[2], places[1], value.span)
-    if num_key_heads < 1 or num_heads % num_key_heads or causal_mask not in _MASKS:
+    if num_heads % num_key_heads:
         raise InvalidArgument(
-            f"{name}: attributes do not fit", expected="num_heads a multiple of num_key_heads; a known causal_mask",
-            found=f"{num_heads}, {num_key_heads}, {causal_mask}", where=query.span,
+            f"{name}: attributes do not fit", expected="num_heads a multiple of num_key_heads",
+            found=f"{num_heads}, {num_key_heads}", where=query.span,
         )  # fmt: skip
     if bias is not None:
         tensor_arg(name, "bias", bias)
@@ -170,9 +163,9 @@ def _heads_infer(
 
 
 def _heads_ref(
-    query: Any, key: Any, value: Any, bias: Any = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0,
-    value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None, causal_mask: Any = None, window_size: Any = None,
-    fill: Any = None,
+    query: Any, key: Any, value: Any, bias: Any = None, *, num_heads: int, num_key_heads: int, size: int,
+    value_size: int, offsets: Any, scale: float | None, causal_mask: str | None = None, window_size: int | None = None,
+    fill: float | None,
 ) -> Any:  # fmt: skip
     def heads(x: Any, n: int, wide: int, begin: int) -> Any:
         rows = x[..., begin : begin + n * wide]
@@ -182,13 +175,12 @@ def _heads_ref(
     q, k, v = (heads(x, *s, o) for x, s, o in zip((query, key, value), shapes, offsets, strict=True))
     if bias is not None and bias.dtype == np.bool_:
         bias = np.where(bias, 0.0, -np.inf if fill is None else fill)
-    return _ref(q, k, v, bias, scale, causal_mask, window_size)
+    return _ref(q, k, v, bias, scale=scale, causal_mask=causal_mask, window_size=window_size)
 
 
 declare(
     "nn.attention_heads", "query key value bias?",
-    {"num_heads": 1, "num_key_heads": 1, "size": 0, "value_size": 0, "offsets": (0, 0, 0), "scale": None,
-     "causal_mask": None, "window_size": None, "fill": None},
+    {**_HEADS, **_MASKED, "fill": _FILL},
     infer=_heads_infer, lower=attention_heads, reference=_heads_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
     "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
@@ -197,9 +189,8 @@ declare(
 
 
 def _past_infer(
-    query: Expr, key: Expr, value: Expr, past_key: Expr, past_value: Expr, bias: Expr | None = None,
-    num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0),
-    scale: Any = None, fill: Any = None,
+    query: Expr, key: Expr, value: Expr, past_key: Expr, past_value: Expr, bias: Expr | None = None, *,
+    num_heads: int, num_key_heads: int, size: int, value_size: int, offsets: Any,
 ) -> TensorType:  # fmt: skip
     name = "nn.attention_past"
     same_dtype(name, query, past_key, past_value)
@@ -213,15 +204,14 @@ def _past_infer(
     if len(lengths) == 2:
         demand_equal(f"{name}: length of `past_value`", lengths[1], lengths[0], past_value.span)
     return _heads_infer(
-        query, key, value, bias, num_heads, num_key_heads, size, value_size, offsets, scale, fill=fill, name=name,
-        past=lengths[0] if lengths else None,
+        query, key, value, bias, num_heads=num_heads, num_key_heads=num_key_heads, size=size, value_size=value_size,
+        offsets=offsets, name=name, past=lengths[0] if lengths else None,
     )  # fmt: skip
 
 
 def _past_ref(
-    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, num_heads: int = 1,
-    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: Any = None,
-    fill: Any = None,
+    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, *, num_heads: int,
+    num_key_heads: int, size: int, value_size: int, offsets: Any, scale: float | None, fill: float | None,
 ) -> Any:  # fmt: skip
     def joined(past: Any, x: Any, wide: int, begin: int) -> Any:
         if x.ndim == 3:
@@ -230,14 +220,14 @@ def _past_ref(
 
     return _heads_ref(
         query, joined(past_key, key, size, offsets[1]), joined(past_value, value, value_size, offsets[2]), bias,
-        num_heads, num_key_heads, size, value_size, (offsets[0], 0, 0), scale, fill=fill,
+        num_heads=num_heads, num_key_heads=num_key_heads, size=size, value_size=value_size, offsets=(offsets[0], 0, 0),
+        scale=scale, fill=fill,
     )  # fmt: skip
 
 
 declare(
     "nn.attention_past", "query key value past_key past_value bias?",
-    {"num_heads": 1, "num_key_heads": 1, "size": 0, "value_size": 0, "offsets": (0, 0, 0), "scale": None,
-     "fill": None},
+    {**_HEADS, "scale": _MASKED["scale"], "fill": _FILL},
     infer=_past_infer, lower=attention_past, reference=_past_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
     "of `key` and `value`: a cache is read where it lies.",

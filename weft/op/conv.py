@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
 from weft.ir import Expr, TensorType, as_shape, ceildiv, int64
-from weft.op.infer import same_dtype, simplify, tensor_arg
+from weft.op.attributes import Attribute, data_layout, dtype, integer, padding, sizes, text
+from weft.op.infer import demand_same_layout, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal
 from weft.topi.conv import (
@@ -18,8 +18,6 @@ from weft.topi.conv import (
     conv_size,
     conv_transpose,
     dot_group,
-    paddings,
-    pair,
     spatial,
     transposed_size,
     weight_info,
@@ -33,15 +31,14 @@ def _conv_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-        data_layout: str = "", kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
-        channels: Any = None, pad_value: int = 0,
+        data: Expr, weight: Expr, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str,
+        kernel_layout: str, out_layout: str | None, out_dtype: str, channels: int | None,
     ) -> TensorType:  # fmt: skip
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight)
         dtype = out_dtype or same_dtype(name, data, weight)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
-        out_channels, kernel, kind = weight_info(w.shape, kernel_layout or "OI", rank, channels)
+        out_channels, kernel, kind = weight_info(w.shape, kernel_layout, rank, channels)
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         where = {"first": 1, "last": -2, "packed": -2}.get(kind)
@@ -53,8 +50,8 @@ def _conv_infer(rank: int) -> Any:
         else:
             demand_equal(f"{name}: channels of 'data'", c, groups, data.span)
         demand_divisible(f"{name}: output channels", out_channels, groups, data.span)
-        s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
-        outs = [conv_size(sizes[i], kernel[i], s[i], d[i], before[i], after[i]) for i in range(rank)]
+        before, after = padding[:rank], padding[rank:]
+        outs = [conv_size(sizes[i], kernel[i], strides[i], dilation[i], before[i], after[i]) for i in range(rank)]
         _demand_sizes(name, outs, data)
         return TensorType(
             conv_shape(x.shape, outs, out_channels, channels_last(out_layout or data_layout)), dtype, rank + 2
@@ -73,7 +70,7 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
     """Bring arrays to channels-first data and OI... weights."""
     if channels_last(data_layout):
         x = np.moveaxis(x, -1, 1)
-    kind = weight_info(as_shape(w.shape), kernel_layout or "OI", rank, channels)[2]
+    kind = weight_info(as_shape(w.shape), kernel_layout, rank, channels)[2]
     if kind == "packed":
         group = dot_group(kernel_layout)
         if group > 1:  # (O / panel, ..., I / group, panel * group) to (O / panel, ..., I, panel)
@@ -93,12 +90,12 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 def _conv_ref(rank: int) -> Any:
     def reference(
         x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str,
-        out_layout: Any, out_dtype: str, channels: Any, pad_value: int,
+        out_layout: str | None, out_dtype: str, channels: int | None, pad_value: int,
     ) -> Any:  # fmt: skip
         dtype = out_dtype or x.dtype
         x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
-        s, d, (before, after) = pair(strides, rank), pair(dilation, rank), paddings(padding, rank)
-        x = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)], constant_values=pad_value)
+        s, d = strides, dilation
+        x = np.pad(x, [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)], constant_values=pad_value)
         outs = [(x.shape[2 + i] - (w.shape[2 + i] - 1) * d[i] - 1) // s[i] + 1 for i in range(rank)]
         y = np.zeros((x.shape[0], w.shape[0], *outs))
         cg, og = x.shape[1] // groups, w.shape[0] // groups
@@ -116,15 +113,20 @@ def _conv_ref(rank: int) -> Any:
     return reference
 
 
-_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-_KERNELS = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+def _kernel_layout(rank: int) -> Attribute:
+    spatial = "DHW"[3 - rank :]
+    forms = f"OI{spatial}|{spatial}IO|{spatial}C|O{spatial}I\\d+o(\\d+i)?"
+    return text(f"OI{spatial}", forms, f"'OI{spatial}', '{spatial}IO', '{spatial}C' or 'O{spatial}I<n>o'")
+
 
 for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d", "data weight",
         {
-            "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank],
-            "kernel_layout": _KERNELS[_rank], "out_layout": None, "out_dtype": "", "channels": None, "pad_value": 0,
+            "strides": sizes(1, _rank), "padding": padding(_rank), "dilation": sizes(1, _rank),
+            "groups": integer(1, at_least=1), "data_layout": data_layout(_rank), "kernel_layout": _kernel_layout(_rank),
+            "out_layout": data_layout(_rank, optional=True), "out_dtype": dtype(),
+            "channels": integer(at_least=1).or_none(), "pad_value": integer(0),
         },
         infer=_conv_infer(_rank), lower=conv, reference=_conv_ref(_rank), fusion=Fusion.ANCHOR, rtol=1e-4,
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
@@ -139,23 +141,15 @@ def _transpose_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d_transpose"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1,
-        groups: int = 1, data_layout: str = "", kernel_layout: str = "", out_layout: Any = None, out_dtype: str = "",
+        data: Expr, weight: Expr, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int,
+        data_layout: str, out_layout: str | None, out_dtype: str,
     ) -> TensorType:  # fmt: skip
+        demand_same_layout(name, data_layout, out_layout, data.span)
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=rank + 2)
         dtype = out_dtype or same_dtype(name, data, weight)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
-        if not (kernel_layout or "IO").startswith("IO"):
-            raise InvalidArgument(
-                f"{name}: unknown kernel layout '{kernel_layout}'", expected="IO... (IOHW)", where=data.span
-            )
-        s, d, e, (before, after) = (
-            pair(strides, rank),
-            pair(dilation, rank),
-            pair(output_padding, rank),
-            paddings(padding, rank),
-        )
+        s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         demand_equal(f"{name}: channels of 'data'", c, w.shape[0], data.span)
@@ -170,14 +164,9 @@ def _transpose_infer(rank: int) -> Any:
 def _transpose_ref(rank: int) -> Any:
     def reference(
         x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str,
-        kernel_layout: str, out_layout: Any, out_dtype: str,
+        out_dtype: str,
     ) -> Any:  # fmt: skip
-        s, d, e, (before, after) = (
-            pair(strides, rank),
-            pair(dilation, rank),
-            pair(output_padding, rank),
-            paddings(padding, rank),
-        )
+        s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
         x = np.moveaxis(x, -1, 1) if channels_last(data_layout) else x
         full = [(x.shape[2 + i] - 1) * s[i] + (w.shape[2 + i] - 1) * d[i] + 1 + e[i] for i in range(rank)]
         og, cg = w.shape[1], x.shape[1] // groups
@@ -204,8 +193,10 @@ for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d_transpose", "data weight",
         {
-            "strides": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "data_layout": _LAYOUTS[_rank],
-            "kernel_layout": "IO", "out_layout": None, "out_dtype": "",
+            "strides": sizes(1, _rank), "padding": padding(_rank), "output_padding": sizes(0, _rank, at_least=0),
+            "dilation": sizes(1, _rank), "groups": integer(1, at_least=1), "data_layout": data_layout(_rank),
+            "kernel_layout": text("IO", f"IO({'DHW'[3 - _rank :]})?", f"'IO{'DHW'[3 - _rank :]}'"),
+            "out_layout": data_layout(_rank, optional=True), "out_dtype": dtype(),
         },
         infer=_transpose_infer(_rank), lower=conv_transpose, reference=_transpose_ref(_rank), fusion=Fusion.ANCHOR,
         rtol=1e-4,
@@ -216,21 +207,19 @@ for _rank in (1, 2, 3):
 # --- by Winograd's algorithm ---
 
 
-def _winograd_infer(data: Expr, weight: Expr, padding: Any = 0, tile: int = 4, channels: int = 0) -> TensorType:
+def _winograd_infer(data: Expr, weight: Expr, padding: Any, channels: int) -> TensorType:
     x, w = tensor_arg("nn.conv2d_winograd", "data", data, ndim=4), tensor_arg("nn.conv2d_winograd", "weight", weight)
     dtype = same_dtype("nn.conv2d_winograd", data, weight)
     if x.shape is None or w.shape is None:
         return TensorType(None, dtype, 4)
     demand_equal("nn.conv2d_winograd: channels of 'data'", x.shape[-1], w.shape[-2], data.span)
-    before, after = paddings(padding, 2)
-    outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, before[i], after[i]) for i in range(2)]
+    outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, padding[i], padding[2 + i]) for i in range(2)]
     return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)
 
 
 def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
     b, _, a = winograd_matrices(tile)
-    before, after = paddings(padding, 2)
-    x = np.pad(x.astype(np.float64), [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    x = np.pad(x.astype(np.float64), [(0, 0), *zip(padding[:2], padding[2:], strict=True), (0, 0)])
     rows, columns = x.shape[1] - 2, x.shape[2] - 2
     x = np.pad(x, [(0, 0), (0, -rows % tile), (0, -columns % tile), (0, 0)])
     u = np.moveaxis(u.astype(np.float64), -1, 3).reshape(*u.shape[:2], -1, u.shape[3])[:, :, :channels]
@@ -243,7 +232,8 @@ def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any
 
 
 declare(
-    "nn.conv2d_winograd", "data weight", {"padding": 0, "tile": 4, "channels": 0},
+    "nn.conv2d_winograd", "data weight",
+    {"padding": padding(2), "tile": integer(4, at_least=1), "channels": integer(0, at_least=0)},
     infer=_winograd_infer, lower=conv2d_winograd, reference=_winograd_ref, fusion=Fusion.ANCHOR, rtol=1e-3,
     doc="3x3 convolution of channels-last data by Winograd's algorithm, with weights from ``topi.winograd_weight``.",
 )  # fmt: skip

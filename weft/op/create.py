@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import DataType, Expr, TensorType, as_shape, numpy_dtype
+from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
@@ -24,7 +25,7 @@ def _shaped(shape: Expr, dtype: str) -> TensorType:
     )  # type: ignore[attr-defined]
 
 
-def _full_infer(shape: Expr, fill_value: Expr, dtype: str = "") -> TensorType:
+def _full_infer(shape: Expr, fill_value: Expr, dtype: str) -> TensorType:
     value = fill_value.ty  # type: ignore[attr-defined]
     if isinstance(value, TensorType):
         demand_equal("full: elements of 'fill_value'", product(value.shape or ()), 1, fill_value.span)
@@ -32,7 +33,7 @@ def _full_infer(shape: Expr, fill_value: Expr, dtype: str = "") -> TensorType:
 
 
 def _like(op: str) -> Any:
-    def infer(x: Expr, *rest: Any, dtype: str = "", **_: Any) -> TensorType:
+    def infer(x: Expr, *rest: Any, dtype: str) -> TensorType:
         ty = tensor_arg(op, "x", x)
         for value in rest:
             filled = tensor_arg(op, "fill_value", value)
@@ -43,7 +44,7 @@ def _like(op: str) -> Any:
 
 
 declare(
-    "full", "shape:shape fill_value", {"dtype": ""}, infer=_full_infer, lower=full,
+    "full", "shape:shape fill_value", {"dtype": dtype()}, infer=_full_infer, lower=full,
     reference=lambda shape, fill_value, dtype: np.full(
         [int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None
     ),
@@ -52,7 +53,7 @@ declare(
 )  # fmt: skip
 
 declare(
-    "full_like", "x fill_value", {"dtype": ""}, infer=_like("full_like"), lower=full_like,
+    "full_like", "x fill_value", {"dtype": dtype()}, infer=_like("full_like"), lower=full_like,
     reference=lambda x, fill_value, dtype: np.full(
         x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype
     ),
@@ -62,15 +63,15 @@ declare(
 
 for _name, _value in (("zeros", 0), ("ones", 1)):
     declare(
-        _name, "shape:shape", {"dtype": "float32"}, infer=lambda shape, dtype="float32": _shaped(shape, dtype),
-        lower=lambda shape, dtype="float32", _v=_value: full(shape, _v, dtype),
+        _name, "shape:shape", {"dtype": dtype("float32")}, infer=_shaped,
+        lower=lambda shape, dtype, _v=_value: full(shape, _v, dtype),
         reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)),
         fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}.",
     )  # fmt: skip
     declare(
-        _name + "_like", "x", {"dtype": ""}, infer=_like(_name + "_like"),
-        lower=lambda x, dtype="", _v=_value: full_like(x, _v, dtype),
+        _name + "_like", "x", {"dtype": dtype()}, infer=_like(_name + "_like"),
+        lower=lambda x, dtype, _v=_value: full_like(x, _v, dtype),
         reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype),
         fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}, shaped as another.",
@@ -83,8 +84,8 @@ def _number(value: Any) -> Any:
 
 
 declare(
-    "arange", "start:prim end:prim step:prim", {"dtype": "int64"},
-    infer=lambda start, end, step, dtype="int64": TensorType((arange_size(start, end, step),), DataType(dtype), 1),
+    "arange", "start:prim end:prim step:prim", {"dtype": dtype("int64")},
+    infer=lambda start, end, step, dtype: TensorType((arange_size(start, end, step),), DataType(dtype), 1),
     lower=arange,
     reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(
         numpy_dtype(dtype)
@@ -95,17 +96,16 @@ declare(
 
 
 def _matrices(op: str) -> Any:
-    def infer(x: Expr, k: Any = 0, **_: Any) -> TensorType:
-        ty = tensor_arg(op, "x", x)
-        tensor_arg(op, "x", x, min_ndim=2)
-        return ty
+    def infer(x: Expr) -> TensorType:
+        return tensor_arg(op, "x", x, min_ndim=2)
 
     return infer
 
 
 for _name, _fn in (("tril", np.tril), ("triu", np.triu)):
     declare(
-        _name, "x", {"k": 0}, infer=_matrices(_name), lower=lambda x, k=0, _upper=_name == "triu": trilu(x, k, _upper),
+        _name, "x", {"k": integer(0, symbolic=True)}, infer=_matrices(_name),
+        lower=lambda x, k, _upper=_name == "triu": trilu(x, k, _upper),
         reference=lambda x, k, _fn=_fn: _fn(x, int(k)), fusion=Fusion.INJECTIVE,
         doc="The triangle of each matrix, shifted by k.",
     )  # fmt: skip
@@ -116,15 +116,15 @@ def _eye_ref(n: Any, m: Any, k: Any, dtype: str) -> Any:
 
 
 declare(
-    "eye", "n:prim m:prim k:prim", {"dtype": "float32"},
-    infer=lambda n, m, k, dtype="float32": TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye,
+    "eye", "n:prim m:prim k:prim", {"dtype": dtype("float32")},
+    infer=lambda n, m, k, dtype: TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye,
     reference=_eye_ref, fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of an n by m matrix.",
 )  # fmt: skip
 
 declare(
-    "eye_like", "x", {"k": 0, "dtype": ""}, infer=lambda x, k=0, dtype="": _like("eye_like")(x, dtype=dtype),
-    lower=lambda x, k=0, dtype="": eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
+    "eye_like", "x", {"k": integer(0, symbolic=True), "dtype": dtype()}, infer=_like("eye_like"),
+    lower=lambda x, k, dtype: eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
     reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of a matrix shaped as another.",
 )  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.error import DTypeMismatch
 from weft.ir import DataType, Expr, TensorType, numpy_dtype
+from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.broadcast import elementwise
@@ -67,7 +68,7 @@ def _clip_ref(x: Any, min: Any, max: Any) -> Any:
 declare(
     "clip",
     "x",
-    {"min": None, "max": None},
+    {"min": number(None).or_none(), "max": number(None).or_none()},
     infer=same_as("clip"),
     lower=clip,
     reference=_clip_ref,
@@ -76,7 +77,7 @@ declare(
 )
 
 
-def _cast_infer(x: Expr, dtype: str = "float32") -> TensorType:
+def _cast_infer(x: Expr, dtype: str) -> TensorType:
     ty = tensor_arg("astype", "x", x)
     return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
 
@@ -89,7 +90,7 @@ def _cast_ref(x: Any, dtype: str) -> Any:
 declare(
     "astype",
     "x",
-    {"dtype": "float32"},
+    {"dtype": dtype("float32")},
     infer=_cast_infer,
     lower=astype,
     reference=_cast_ref,

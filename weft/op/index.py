@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, as_int, as_shape, int64, min_, numpy_dtype
+from weft.op.attributes import axis, dtype, integer, word
 from weft.op.infer import broadcast_dims, fields_of, index_arg, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import (
@@ -24,14 +25,12 @@ from weft.topi.index import gather_elements, gather_nd, index_tensor, one_hot, r
 __all__: list[str] = []
 
 
-def _take_infer(x: Expr, indices: Expr, axis: Any = None, mode: str = "fast") -> TensorType:
+def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorType:
     ty, it = tensor_arg("take", "x", x), index_arg("take", indices)
     if ty.ndim == 0:
         raise ShapeMismatch("take: 'x' has no dimensions", expected="at least 1", found="0", where=x.span)
     if axis is None and ty.ndim not in (-1, 1):
         raise InvalidArgument("take: 'axis' must be given for a tensor of several dimensions", where=x.span)
-    if mode not in ("fast", "clip", "wrap"):
-        raise InvalidArgument(f"take: unknown mode '{mode}'", expected="fast, clip or wrap", where=x.span)
     if ty.shape is None or it.shape is None:
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
@@ -49,7 +48,8 @@ def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
 
 
 declare(
-    "take", "x indices", {"axis": None, "mode": "fast"}, infer=_take_infer, lower=take,
+    "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap")}, infer=_take_infer,
+    lower=take,
     reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="raise" if mode == "fast" else mode),
     fusion=Fusion.OPAQUE,
     doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
@@ -57,7 +57,7 @@ declare(
 )  # fmt: skip
 
 
-def _gather_elements_infer(data: Expr, indices: Expr, axis: int = 0) -> TensorType:
+def _gather_elements_infer(data: Expr, indices: Expr, axis: int) -> TensorType:
     ty, it = tensor_arg("gather_elements", "data", data), index_arg("gather_elements", indices)
     if ty.ndim >= 0 and it.ndim >= 0 and ty.ndim != it.ndim:
         raise ShapeMismatch("gather_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span)
@@ -77,13 +77,13 @@ def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:
 
 
 declare(
-    "gather_elements", "data indices", {"axis": 0}, infer=_gather_elements_infer, lower=gather_elements,
+    "gather_elements", "data indices", {"axis": axis(0)}, infer=_gather_elements_infer, lower=gather_elements,
     reference=_gather_elements_ref, fusion=Fusion.OPAQUE,
     doc="One element for each index along an axis; negative indices count from the end.",
 )  # fmt: skip
 
 
-def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int = 0) -> TensorType:
+def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int) -> TensorType:
     ty, it = tensor_arg("gather_nd", "data", data), index_arg("gather_nd", indices)
     if ty.shape is None or it.shape is None or as_int(it.shape[-1]) is None:
         return TensorType(None, ty.dtype, -1)
@@ -112,8 +112,8 @@ def _gather_nd_ref(data: Any, indices: Any, batch_dims: int) -> Any:
 
 
 declare(
-    "gather_nd", "data indices", {"batch_dims": 0}, infer=_gather_nd_infer, lower=gather_nd, reference=_gather_nd_ref,
-    fusion=Fusion.OPAQUE,
+    "gather_nd", "data indices", {"batch_dims": integer(0, at_least=0)}, infer=_gather_nd_infer, lower=gather_nd,
+    reference=_gather_nd_ref, fusion=Fusion.OPAQUE,
     doc="Slices by tuples of indices; negative indices count from the end.",
 )  # fmt: skip
 
@@ -143,9 +143,7 @@ declare(
 )  # fmt: skip
 
 
-def _one_hot_infer(
-    indices: Expr, on_value: Any, off_value: Any, depth: Any = 1, axis: int = -1, dtype: str = "float32"
-) -> TensorType:
+def _one_hot_infer(indices: Expr, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str) -> TensorType:
     ty = index_arg("one_hot", indices)
     if ty.ndim < 0 or ty.shape is None:
         return TensorType(None, DataType(dtype), ty.ndim + 1 if ty.ndim >= 0 else -1)
@@ -162,9 +160,10 @@ def _one_hot_ref(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: 
 
 
 declare(
-    "one_hot", "indices on_value:prim off_value:prim", {"depth": 1, "axis": -1, "dtype": "float32"},
+    "one_hot", "indices on_value:prim off_value:prim",
+    {"depth": integer(1, symbolic=True), "axis": integer(-1), "dtype": dtype("float32")},
     infer=_one_hot_infer,
-    lower=lambda indices, on_value, off_value, depth=1, axis=-1, dtype="float32": one_hot(
+    lower=lambda indices, on_value, off_value, depth, axis, dtype: one_hot(
         indices, prim(on_value), prim(off_value), depth, axis, dtype
     ),
     reference=_one_hot_ref, fusion=Fusion.INJECTIVE,
@@ -172,7 +171,7 @@ declare(
 )  # fmt: skip
 
 
-def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axis: int = 0) -> TensorType:
+def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int, batch_axis: int) -> TensorType:
     ty = tensor_arg("reverse_sequence", "data", data)
     lengths = tensor_arg("reverse_sequence", "seq_lengths", seq_lengths, ndim=1)
     if lengths.dtype and not DataType(lengths.dtype).is_integer:
@@ -194,7 +193,7 @@ def _reverse_sequence_ref(data: Any, seq_lengths: Any, seq_axis: int, batch_axis
 
 
 declare(
-    "reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, infer=_reverse_sequence_infer,
-    lower=reverse_sequence, reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE,
+    "reverse_sequence", "data seq_lengths", {"seq_axis": axis(1), "batch_axis": axis(0)},
+    infer=_reverse_sequence_infer, lower=reverse_sequence, reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE,
     doc="Reverse the beginning of each sequence, up to its length.",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.error import DTypeMismatch, ShapeMismatch, TypeInferenceError
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, TypeInferenceError
 from weft.ir import (
     DataType,
     Expr,
@@ -25,8 +25,8 @@ from weft.op.relations import demand_broadcast
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
-    "broadcast", "broadcast_dims", "dims_of", "equal_dims", "fields_of", "index_arg", "normalize_axes",
-    "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of",
+    "broadcast", "broadcast_dims", "demand_same_layout", "dims_of", "equal_dims", "fields_of", "index_arg",
+    "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of",
 ]  # fmt: skip
 
 
@@ -86,6 +86,13 @@ def index_arg(op: str, arg: Expr, name: str = "indices") -> TensorType:
             f"{op}: '{name}' must be integers", expected="int32 or int64", found=ty.dtype, where=arg.span
         )
     return ty
+
+
+def demand_same_layout(op: str, layout: str, out_layout: str | None, where: Any) -> None:
+    """Refuse an operator whose result has another layout than its operand, where the operator cannot do that."""
+    if out_layout not in (None, layout):
+        raise InvalidArgument(f"{op}: the result has the layout of 'data'", expected=layout, found=out_layout,
+                              where=where, help="use layout_transform")  # fmt: skip
 
 
 def fields_of(op: str, name: str, arg: Expr) -> tuple[Expr, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
 from weft.ir import Expr, TensorType, TupleType, floordiv, int64
+from weft.op.attributes import integer, text, word
 from weft.op.infer import fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_divisible, demand_equal
@@ -17,12 +17,16 @@ from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform,
 __all__: list[str] = []
 
 
+_BLOCK = integer(1, at_least=1)
+_PATTERN, _SAYS = r"([A-Z]|[1-9]\d*[a-z])+", "letters for dimensions and numbers before those of blocks, as NCHW16c"
+
+
 def _divided(op: str, dim: Any, by: int, where: Any) -> Any:
     demand_divisible(f"{op}: a dimension that is taken apart", dim, by, where)
     return simplify(floordiv(dim, int64(by)))
 
 
-def _space_to_depth_infer(data: Expr, block_size: int = 1) -> TensorType:
+def _space_to_depth_infer(data: Expr, block_size: int) -> TensorType:
     ty = tensor_arg("space_to_depth", "data", data, ndim=4)
     if ty.shape is None:
         return TensorType(None, ty.dtype, 4)
@@ -44,16 +48,14 @@ def _space_to_depth_ref(data: Any, block_size: int) -> Any:
 
 
 declare(
-    "space_to_depth", "data", {"block_size": 1}, infer=_space_to_depth_infer, lower=space_to_depth,
+    "space_to_depth", "data", {"block_size": _BLOCK}, infer=_space_to_depth_infer, lower=space_to_depth,
     reference=_space_to_depth_ref, fusion=Fusion.INJECTIVE,
     doc="Move blocks of the two spatial axes of (n, c, h, w) into channels.",
 )  # fmt: skip
 
 
-def _depth_to_space_infer(data: Expr, block_size: int = 1, mode: str = "DCR", op: str = "depth_to_space") -> TensorType:
+def _depth_to_space_infer(data: Expr, block_size: int, op: str = "depth_to_space") -> TensorType:
     ty = tensor_arg(op, "data", data, ndim=4)
-    if mode not in ("DCR", "CRD"):
-        raise InvalidArgument(f"depth_to_space: unknown mode '{mode}'", expected="DCR or CRD", where=data.span)
     if ty.shape is None:
         return TensorType(None, ty.dtype, 4)
     n, c, h, w = ty.shape
@@ -73,27 +75,25 @@ def _depth_to_space_ref(data: Any, block_size: int, mode: str) -> Any:
 
 
 declare(
-    "depth_to_space", "data", {"block_size": 1, "mode": "DCR"}, infer=_depth_to_space_infer, lower=depth_to_space,
-    reference=_depth_to_space_ref, fusion=Fusion.INJECTIVE,
+    "depth_to_space", "data", {"block_size": _BLOCK, "mode": word("DCR", "DCR", "CRD")},
+    infer=_depth_to_space_infer, lower=depth_to_space, reference=_depth_to_space_ref, fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes.",
 )  # fmt: skip
 
 declare(
-    "nn.pixel_shuffle", "data", {"upscale_factor": 1},
-    infer=lambda data, upscale_factor=1: _depth_to_space_infer(data, upscale_factor, "CRD", "nn.pixel_shuffle"),
-    lower=lambda data, upscale_factor=1: depth_to_space(data, upscale_factor, "CRD"),
+    "nn.pixel_shuffle", "data", {"upscale_factor": _BLOCK},
+    infer=lambda data, upscale_factor: _depth_to_space_infer(data, upscale_factor, "nn.pixel_shuffle"),
+    lower=lambda data, upscale_factor: depth_to_space(data, upscale_factor, "CRD"),
     reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"), fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
 )  # fmt: skip
 
 
-def _meshgrid_infer(tensors: Expr, indexing: str = "ij") -> TupleType:
+def _meshgrid_infer(tensors: Expr, indexing: str) -> TupleType:
     types = [
         tensor_arg("meshgrid", f"tensor {i}", f, ndim=1)
         for i, f in enumerate(fields_of("meshgrid", "tensors", tensors))
     ]
-    if indexing not in ("ij", "xy"):
-        raise InvalidArgument(f"meshgrid: unknown indexing '{indexing}'", expected="ij or xy", where=tensors.span)
     if any(t.shape is None for t in types):
         return TupleType(tuple(TensorType(None, t.dtype, len(types)) for t in types))
     dims = [t.shape[0] for t in types]  # type: ignore[index]
@@ -103,14 +103,14 @@ def _meshgrid_infer(tensors: Expr, indexing: str = "ij") -> TupleType:
 
 
 declare(
-    "meshgrid", "tensors:tensors", {"indexing": "ij"}, infer=_meshgrid_infer, lower=meshgrid,
+    "meshgrid", "tensors:tensors", {"indexing": word("ij", "ij", "xy")}, infer=_meshgrid_infer, lower=meshgrid,
     reference=lambda tensors, indexing: tuple(map(np.ascontiguousarray, np.meshgrid(*tensors, indexing=indexing))),
     fusion=Fusion.OPAQUE,
     doc="Vectors repeated over the grid that they span.",
 )  # fmt: skip
 
 
-def _layout_infer(x: Expr, src_layout: str = "", dst_layout: str = "") -> TensorType:
+def _layout_infer(x: Expr, src_layout: str, dst_layout: str) -> TensorType:
     ty = tensor_arg("layout_transform", "x", x)
     if ty.shape is None:
         return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else sum(c.isalpha() for c in dst_layout))
@@ -147,7 +147,7 @@ def _layout_ref(x: Any, src_layout: str, dst_layout: str) -> Any:
 
 
 declare(
-    "layout_transform", "x", {"src_layout": "", "dst_layout": ""}, infer=_layout_infer, lower=layout_transform,
-    reference=_layout_ref, fusion=Fusion.INJECTIVE,
+    "layout_transform", "x", {"src_layout": text("", _PATTERN, _SAYS), "dst_layout": text("", _PATTERN, _SAYS)},
+    infer=_layout_infer, lower=layout_transform, reference=_layout_ref, fusion=Fusion.INJECTIVE,
     doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``); blocks must divide their axes.",
 )  # fmt: skip

@@ -16,8 +16,9 @@ from weft.ir import (
     floordiv,
     int64,
 )
-from weft.op.infer import fields_of, normalize_axis, product, same_dtype, simplify, tensor_arg, values_of
-from weft.op.registry import Fusion, declare
+from weft.op.attributes import Attribute, axes, axis, integer, integers
+from weft.op.infer import fields_of, normalize_axis, product, same_as, same_dtype, simplify, tensor_arg, values_of
+from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
 from weft.topi.manipulate import (
@@ -97,7 +98,7 @@ declare(
 )  # fmt: skip
 
 
-def _permute_infer(x: Expr, axes: Any = None) -> TensorType:
+def _permute_infer(x: Expr, axes: Any) -> TensorType:
     ty = tensor_arg("permute_dims", "x", x)
     if ty.ndim < 0:
         return ty
@@ -106,7 +107,7 @@ def _permute_infer(x: Expr, axes: Any = None) -> TensorType:
 
 
 declare(
-    "permute_dims", "x", {"axes": None}, infer=_permute_infer, lower=transpose,
+    "permute_dims", "x", {"axes": axes(ordered=True)}, infer=_permute_infer, lower=transpose,
     reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)), fusion=Fusion.INJECTIVE,
     doc="Reorder dimensions; reversed when `axes` is None.",
 )  # fmt: skip
@@ -121,14 +122,14 @@ def _expand_infer(x: Expr, axis: Any) -> TensorType:
 
 
 declare(
-    "expand_dims", "x", {"axis": 0}, infer=_expand_infer,
+    "expand_dims", "x", {"axis": integers((0,))}, infer=_expand_infer,
     lower=lambda x, axis: view(x, expanded_shape(x.shape, axis), "T_expand_dims"),
-    reference=lambda x, axis: np.expand_dims(x, axis), fusion=Fusion.INJECTIVE,
+    reference=np.expand_dims, fusion=Fusion.INJECTIVE,
     doc="Insert dimensions of extent 1.",
 )  # fmt: skip
 
 
-def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
+def _squeeze_infer(x: Expr, axis: Any) -> TensorType:
     ty = tensor_arg("squeeze", "x", x)
     if ty.shape is None:
         return TensorType(None, ty.dtype, -1)
@@ -140,11 +141,11 @@ def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
 
 
 declare(
-    "squeeze", "x", {"axis": None}, infer=_squeeze_infer,
+    "squeeze", "x", {"axis": axes()}, infer=_squeeze_infer,
     lower=lambda x, axis: view(
         x, [d for i, d in enumerate(x.shape) if i not in squeezed_axes(x.shape, axis)], "T_squeeze"
     ),
-    reference=lambda x, axis: np.squeeze(x, axis if axis is None or isinstance(axis, int) else tuple(axis)),
+    reference=np.squeeze,
     fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",
 )  # fmt: skip
@@ -177,14 +178,14 @@ def _common(op: str, types: list[TensorType], skip: int | None, where: Any) -> l
     return dims
 
 
-def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
+def _concat_infer(tensors: Expr, axis: int) -> TensorType:
     types, dtype = _joined("concat", tensors)
     ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
         return TensorType(None, dtype, ndim)
     if ndim == 0:
         raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
-    a = normalize_axis("concat", axis or 0, ndim)
+    a = normalize_axis("concat", axis, ndim)
     dims = _common("concat", types, a, tensors.span)
     dims[a] = int64(0)
     for t in types:
@@ -194,13 +195,22 @@ def _concat_infer(tensors: Expr, axis: int = 0) -> TensorType:
 
 
 declare(
-    "concat", "tensors:tensors", {"axis": 0}, infer=_concat_infer, lower=concatenate,
-    reference=lambda tensors, axis: np.concatenate(tensors, axis or 0), fusion=Fusion.INJECTIVE,
+    "concat", "tensors:tensors", {"axis": axis(0)}, infer=_concat_infer, lower=concatenate,
+    reference=np.concatenate, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
     doc="Join along an axis.",
 )  # fmt: skip
 
 
-def _split_infer(x: Expr, indices_or_sections: Any, axis: int = 0) -> TupleType:
+def _sections(value: Any) -> Any:
+    whole = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0)
+    return (integers(symbolic=True) if whole else integer(at_least=1, at_most=_MOST_SECTIONS)).normal(value)
+
+
+_MOST_SECTIONS = 1 << 16
+_SECTIONS = Attribute(2, f"an integer of at least 1 and at most {_MOST_SECTIONS}, or where to cut", _sections)
+
+
+def _split_infer(x: Expr, indices_or_sections: Any, axis: int) -> TupleType:
     ty = tensor_arg("split", "x", x)
     if ty.shape is None:
         n = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
@@ -222,13 +232,13 @@ def _split_ref(x: Any, indices_or_sections: Any, axis: int) -> Any:
 
 
 declare(
-    "split", "x", {"indices_or_sections": 2, "axis": 0}, infer=_split_infer, lower=split, reference=_split_ref,
-    fusion=Fusion.OPAQUE,
+    "split", "x", {"indices_or_sections": _SECTIONS, "axis": axis(0)}, infer=_split_infer, lower=split,
+    reference=_split_ref, fusion=Fusion.OPAQUE, layout=Layout.AXES,
     doc="Cut along an axis into equal parts, or at indices.",
 )  # fmt: skip
 
 
-def _stack_infer(tensors: Expr, axis: int = 0) -> TensorType:
+def _stack_infer(tensors: Expr, axis: int) -> TensorType:
     types, dtype = _joined("stack", tensors)
     ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
@@ -239,8 +249,8 @@ def _stack_infer(tensors: Expr, axis: int = 0) -> TensorType:
 
 
 declare(
-    "stack", "tensors:tensors", {"axis": 0}, infer=_stack_infer, lower=stack,
-    reference=lambda tensors, axis: np.stack(tensors, axis), fusion=Fusion.INJECTIVE,
+    "stack", "tensors:tensors", {"axis": integer(0)}, infer=_stack_infer, lower=stack,
+    reference=np.stack, fusion=Fusion.INJECTIVE,
     doc="Join along a new axis.",
 )  # fmt: skip
 
@@ -279,8 +289,7 @@ declare(
 def _tile_infer(x: Expr, repeats: Any) -> TensorType:
     ty = tensor_arg("tile", "x", x)
     if ty.shape is None:
-        count = len(repeats) if isinstance(repeats, (tuple, list)) else 1
-        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, count))
+        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, len(repeats)))
     dims, reps = tile_dims(ty.shape, repeats)
     for r in reps:
         demand_at_least("tile: a number of repeats", r, 0, x.span, "InvalidArgument")
@@ -288,13 +297,14 @@ def _tile_infer(x: Expr, repeats: Any) -> TensorType:
 
 
 declare(
-    "tile", "x", {"repeats": (1,)}, infer=_tile_infer, lower=tile, reference=lambda x, repeats: np.tile(x, repeats),
+    "tile", "x", {"repeats": integers((1,), symbolic=True)}, infer=_tile_infer, lower=tile,
+    reference=lambda x, repeats: np.tile(x, repeats),
     fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
 )  # fmt: skip
 
 
-def _repeat_infer(x: Expr, repeats: int, axis: Any = None) -> TensorType:
+def _repeat_infer(x: Expr, repeats: Any, axis: int | None) -> TensorType:
     ty = tensor_arg("repeat", "x", x)
     demand_at_least("repeat: repeats", repeats, 0, x.span, "InvalidArgument")
     if ty.shape is None:
@@ -306,21 +316,14 @@ def _repeat_infer(x: Expr, repeats: int, axis: Any = None) -> TensorType:
 
 
 declare(
-    "repeat", "x", {"repeats": 1, "axis": None}, infer=_repeat_infer, lower=repeat,
+    "repeat", "x", {"repeats": integer(1, symbolic=True), "axis": axis(None)}, infer=_repeat_infer, lower=repeat,
     reference=lambda x, repeats, axis: np.repeat(x, repeats, axis), fusion=Fusion.OPAQUE,
     doc="Repeat each element along an axis.",
 )  # fmt: skip
 
 
-def _same_type(op: str) -> Any:
-    def infer(x: Expr, *_: Any, **__: Any) -> TensorType:
-        return tensor_arg(op, "x", x)
-
-    return infer
-
-
 declare(
-    "flip", "x", {"axis": 0}, infer=_same_type("flip"), lower=flip,
+    "flip", "x", {"axis": axis(0)}, infer=same_as("flip"), lower=flip,
     reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)), fusion=Fusion.INJECTIVE,
     doc="Reverse along an axis.",
 )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from weft import te
 from weft.error import ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, ceildiv, floordiv, int64, numpy_dtype
+from weft.op.attributes import dtype, integer, text
 from weft.op.infer import broadcast_dims, equal_dims, fields_of, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_indices, demand_same_shape
@@ -18,7 +19,7 @@ from weft.topi.matmul import einsum, einsum_dims, linear, matmul, matmul_packed
 __all__: list[str] = []
 
 
-def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
+def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str) -> TensorType:
     a, b = tensor_arg("matmul", "x1", x1), tensor_arg("matmul", "x2", x2)
     dtype = out_dtype or same_dtype("matmul", x1, x2)
     if a.ndim == 0 or b.ndim == 0:
@@ -47,7 +48,7 @@ def _matmul_infer(x1: Expr, x2: Expr, out_dtype: str = "") -> TensorType:
     return TensorType(dims, dtype, len(dims))
 
 
-def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
+def _matmul_ref(a: Any, b: Any, out_dtype: str) -> Any:
     wide = np.float64 if a.dtype.kind in "fV" else numpy_dtype(out_dtype or str(a.dtype))
     return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(
         numpy_dtype(out_dtype) if out_dtype else a.dtype
@@ -55,13 +56,13 @@ def _matmul_ref(a: Any, b: Any, out_dtype: str = "") -> Any:
 
 
 declare(
-    "matmul", "x1 x2", {"out_dtype": ""}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref,
+    "matmul", "x1 x2", {"out_dtype": dtype()}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref,
     fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="Matrix product with NumPy's rules for ranks and batches.",
 )  # fmt: skip
 
 
-def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str = "") -> TensorType:
+def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, *, out_dtype: str) -> TensorType:
     a, w = tensor_arg("linear", "x", x, min_ndim=1), tensor_arg("linear", "weight", weight, ndim=2)
     dtype = out_dtype or same_dtype("linear", x, weight)
     b = tensor_arg("linear", "bias", bias, ndim=1) if bias is not None else None
@@ -73,13 +74,13 @@ def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, out_dtype: st
     return TensorType((*a.shape[:-1], w.shape[0]), dtype, a.ndim)
 
 
-def _linear_ref(x: Any, weight: Any, bias: Any = None, out_dtype: str = "") -> Any:
+def _linear_ref(x: Any, weight: Any, bias: Any = None, *, out_dtype: str) -> Any:
     y = np.matmul(x.astype(np.float64), weight.astype(np.float64).T) + (0 if bias is None else bias)
     return y.astype(numpy_dtype(out_dtype) if out_dtype else x.dtype)
 
 
 declare(
-    "linear", "x weight bias?", {"out_dtype": ""}, infer=_linear_infer, lower=linear, reference=_linear_ref,
+    "linear", "x weight bias?", {"out_dtype": dtype()}, infer=_linear_infer, lower=linear, reference=_linear_ref,
     fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ weight.T + bias``, with weight (outputs, inputs).",
 )  # fmt: skip
@@ -99,7 +100,7 @@ declare(
 )  # fmt: skip
 
 
-def _packed_infer(x: Expr, w: Expr, n: int, group: int = 1, out_dtype: str = "") -> TensorType:
+def _packed_infer(x: Expr, w: Expr, n: int, group: int, out_dtype: str) -> TensorType:
     a = tensor_arg("nn.matmul_packed", "x", x)
     panels = tensor_arg("nn.matmul_packed", "w", w, ndim=3)
     dtype = out_dtype or a.dtype
@@ -121,8 +122,8 @@ def _packed_ref(x: Any, w: Any, n: int, group: int, out_dtype: str) -> Any:
 
 
 declare(
-    "nn.matmul_packed", "x w", {"n": 0, "group": 1, "out_dtype": ""}, infer=_packed_infer, lower=matmul_packed,
-    reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "nn.matmul_packed", "x w", {"n": integer(0, at_least=0), "group": integer(1, at_least=1), "out_dtype": dtype()},
+    infer=_packed_infer, lower=matmul_packed, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), ceil(k / group), panel * group), "
     "padded with zeros; `group` neighbouring rows of a column lie together.",
 )  # fmt: skip
@@ -164,7 +165,7 @@ def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: An
 
 
 declare(
-    "nn.matmul_compressed", "x w base rows lanes values", {"n": 0}, infer=_compressed_infer,
+    "nn.matmul_compressed", "x w base rows lanes values", {"n": integer(0, at_least=0)}, infer=_compressed_infer,
     lower=matmul_compressed, reference=_compressed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of "
     "each column in place (panels, panel), and rows, lanes and values (panels, entries) of weights too small for that.",
@@ -191,7 +192,7 @@ def _einsum_ref(operands: Any, subscripts: str) -> Any:
 
 
 declare(
-    "einsum", "operands:tensors", {"subscripts": ""}, infer=_einsum_infer, lower=einsum,
+    "einsum", "operands:tensors", {"subscripts": text("")}, infer=_einsum_infer, lower=einsum,
     reference=_einsum_ref,
     fusion=Fusion.ANCHOR, rtol=1e-4, doc="Einstein summation.",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
+from weft.op.attributes import dtype
 from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
@@ -17,7 +18,7 @@ __all__: list[str] = []
 _NAME = "multinomial_from_uniform"
 
 
-def _infer(prob: Expr, uniform_sample: Expr, sample_indices: Expr | None = None, dtype: str = "int64") -> TensorType:
+def _infer(prob: Expr, uniform_sample: Expr, sample_indices: Expr | None = None, *, dtype: str) -> TensorType:
     p = tensor_arg(_NAME, "prob", prob, ndim=2, kind="float")
     u = tensor_arg(_NAME, "uniform_sample", uniform_sample, ndim=2, kind="float")
     columns = [u]
@@ -37,7 +38,7 @@ def _infer(prob: Expr, uniform_sample: Expr, sample_indices: Expr | None = None,
     return TensorType((u.shape[0], int64(1)) if u.shape is not None else None, DataType(dtype), 2)
 
 
-def _ref(prob: Any, uniform_sample: Any, sample_indices: Any = None, dtype: str = "int64") -> Any:
+def _ref(prob: Any, uniform_sample: Any, sample_indices: Any = None, *, dtype: str) -> Any:
     total = np.cumsum(prob, 1)
     rows = total if sample_indices is None else total[sample_indices[:, 0]]
     held = (uniform_sample >= rows).sum(1, keepdims=True)
@@ -45,7 +46,7 @@ def _ref(prob: Any, uniform_sample: Any, sample_indices: Any = None, dtype: str 
 
 
 declare(
-    _NAME, "prob uniform_sample sample_indices?", {"dtype": "int64"}, infer=_infer, lower=multinomial_from_uniform,
-    reference=_ref, fusion=Fusion.OPAQUE,
+    _NAME, "prob uniform_sample sample_indices?", {"dtype": dtype("int64")}, infer=_infer,
+    lower=multinomial_from_uniform, reference=_ref, fusion=Fusion.OPAQUE,
     doc="The first index at which the probabilities of a row add up to more than a sample.",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import DataType, Expr, TensorType
+from weft.op.attributes import flag
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
@@ -17,9 +18,7 @@ __all__: list[str] = []
 _NAME = "vision.suppressed"
 
 
-def _infer(
-    boxes: Expr, scores: Expr, order: Expr, limit: Expr, overlap: Expr, least: Expr, center: bool = False
-) -> TensorType:
+def _infer(boxes: Expr, scores: Expr, order: Expr, limit: Expr, overlap: Expr, least: Expr) -> TensorType:
     ty = tensor_arg(_NAME, "boxes", boxes, ndim=3, kind="float")
     for name, x in (("limit", limit), ("overlap", overlap), ("least", least)):
         demand_same_shape(f"{_NAME}: '{name}'", tensor_arg(_NAME, name, x, ndim=1).shape, (1,), boxes.span)
@@ -56,7 +55,7 @@ def _ref(boxes: Any, scores: Any, order: Any, limit: Any, overlap: Any, least: A
 
 
 declare(
-    _NAME, "boxes scores order limit overlap least", {"center": False}, infer=_infer, lower=suppressed,
+    _NAME, "boxes scores order limit overlap least", {"center": flag(False)}, infer=_infer, lower=suppressed,
     reference=_ref, fusion=Fusion.OPAQUE,
     doc="The boxes of each class that overlap none with a greater score too much, in order, then -1.",
 )  # fmt: skip

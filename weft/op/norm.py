@@ -8,8 +8,9 @@ import numpy as np
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import DataType, Expr, TensorType, TupleType
+from weft.op.attributes import axes, axis, flag, integer, number
 from weft.op.infer import normalize_axes, normalize_axis, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_divisible, demand_same_shape
 from weft.topi.norm import batch_norm, group_norm, instance_norm, layer_norm, log_softmax, lrn, rms_norm, softmax
 
@@ -19,11 +20,8 @@ __all__: list[str] = []
 def _along(op: str) -> Any:
     """The rule of an operator along one axis of floating-point data."""
 
-    def infer(data: Expr, axis: Any = -1, **_: Any) -> TensorType:
-        ty = _floats(op, "data", data)
-        if ty.ndim >= 0:
-            normalize_axis(op, axis, ty.ndim)
-        return ty
+    def infer(data: Expr) -> TensorType:
+        return _floats(op, "data", data)
 
     return infer
 
@@ -68,29 +66,23 @@ def _softmax_ref(x: Any, axis: int) -> Any:
 
 
 declare(
-    "nn.softmax", "data", {"axis": -1}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref,
-    fusion=Fusion.REDUCTION,
+    "nn.softmax", "data", {"axis": axis(-1)}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref,
+    fusion=Fusion.REDUCTION, layout=Layout.AXES,
     doc="``exp(x) / sum(exp(x))`` along an axis.",
 )  # fmt: skip
 
 
 declare(
-    "nn.log_softmax", "data", {"axis": -1}, infer=_along("nn.log_softmax"), lower=log_softmax,
+    "nn.log_softmax", "data", {"axis": axis(-1)}, infer=_along("nn.log_softmax"), lower=log_softmax,
     reference=lambda x, axis: (lambda y: (y - np.log(np.exp(y).sum(axis, keepdims=True))).astype(x.dtype))(
         x.astype(np.float64) - x.astype(np.float64).max(axis, keepdims=True, initial=-np.inf)
     ),
-    fusion=Fusion.REDUCTION, rtol=1e-4, doc="The logarithm of softmax.",
+    fusion=Fusion.REDUCTION, rtol=1e-4, layout=Layout.AXES, doc="The logarithm of softmax.",
 )  # fmt: skip
 
 
 def _layer_norm_ref(
-    x: Any,
-    gamma: Any,
-    beta: Any = None,
-    axes: Any = (-1,),
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    x: Any, gamma: Any, beta: Any = None, *, axes: Any, epsilon: float, center: bool, scale: bool
 ) -> Any:
     over = normalize_axes("nn.layer_norm", axes, x.ndim)
     y = x.astype(np.float64)
@@ -98,8 +90,10 @@ def _layer_norm_ref(
     return (y * (gamma if scale else 1) + (beta if center and beta is not None else 0)).astype(x.dtype)
 
 
+_AFFINE = {"center": flag(True), "scale": flag(True)}
+
 declare(
-    "nn.layer_norm", "data gamma beta?", {"axes": (-1,), "epsilon": 1e-5, "center": True, "scale": True},
+    "nn.layer_norm", "data gamma beta?", {"axes": axes((-1,)), "epsilon": number(1e-5), **_AFFINE},
     infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)), lower=layer_norm, reference=_layer_norm_ref,
     fusion=Fusion.REDUCTION, rtol=1e-4,
     doc="Normalise over trailing axes, then scale and shift.",
@@ -107,8 +101,8 @@ declare(
 
 
 declare(
-    "nn.rms_norm", "data weight", {"axes": (-1,), "epsilon": 1e-5}, infer=_scaled("nn.rms_norm", "weight", axes=(-1,)),
-    lower=rms_norm,
+    "nn.rms_norm", "data weight", {"axes": axes((-1,)), "epsilon": number(1e-5)},
+    infer=_scaled("nn.rms_norm", "weight", axes=(-1,)), lower=rms_norm,
     reference=lambda x, weight, axes, epsilon: (
         x
         / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon)
@@ -125,23 +119,17 @@ def _instance_norm_ref(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 declare(
-    "nn.instance_norm", "data gamma beta", {"epsilon": 1e-5}, infer=_scaled("nn.instance_norm", "gamma", "beta"),
+    "nn.instance_norm", "data gamma beta", {"epsilon": number(1e-5)},
+    infer=_scaled("nn.instance_norm", "gamma", "beta"),
     lower=instance_norm, reference=_instance_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4,
     doc="Normalise each channel of each sample over its spatial axes.",
 )  # fmt: skip
 
 
 def _group_norm_ref(
-    x: Any,
-    gamma: Any,
-    beta: Any,
-    num_groups: int,
-    channel_axis: int,
-    axes: Any,
-    epsilon: float,
-    center: bool,
+    x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float, center: bool,
     scale: bool,
-) -> Any:
+) -> Any:  # fmt: skip
     c = channel_axis % x.ndim
     y = np.moveaxis(x.astype(np.float64), c, 1)
     over = (
@@ -164,7 +152,7 @@ def _after_split(axes: Any, channel: int) -> tuple[int, ...]:
 
 declare(
     "nn.group_norm", "data gamma beta",
-    {"num_groups": 1, "channel_axis": 1, "axes": None, "epsilon": 1e-5, "center": True, "scale": True},
+    {"num_groups": integer(1, at_least=1), "channel_axis": axis(1), "axes": axes(), "epsilon": number(1e-5), **_AFFINE},
     infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm, reference=_group_norm_ref,
     fusion=Fusion.REDUCTION, rtol=1e-4,
     doc="Normalise groups of channels over channels and space.",
@@ -174,8 +162,8 @@ declare(
 # --- batch norm -------------------------------------------------------------------------------------------------------
 
 
-def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int = 1, training: bool = False, **_: Any) -> TupleType:
-    ty = _along("nn.batch_norm")(data, axis)
+def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int, training: bool) -> TupleType:
+    ty = _floats("nn.batch_norm", "data", data)
     names = ("gamma", "beta", "moving_mean", "moving_var")
     types = [_floats("nn.batch_norm", name, v, ndim=1) for name, v in zip(names, vectors, strict=True)]
     if ty.shape is not None:
@@ -190,7 +178,7 @@ def _batch_norm_infer(data: Expr, *vectors: Expr, axis: int = 1, training: bool 
 
 
 def _batch_norm_ref(
-    x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool, scale: bool, **_: Any
+    x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     shape = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
     y = (x.astype(np.float64) - mean.reshape(shape)) / np.sqrt(var.astype(np.float64).reshape(shape) + epsilon)
@@ -200,7 +188,7 @@ def _batch_norm_ref(
 
 declare(
     "nn.batch_norm", "data gamma beta moving_mean moving_var",
-    {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True, "momentum": 0.1, "training": False},
+    {"axis": axis(1), "epsilon": number(1e-5), **_AFFINE, "momentum": number(0.1), "training": flag(False)},
     infer=_batch_norm_infer, lower=batch_norm, reference=_batch_norm_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Batch normalisation with given statistics; returns (output, mean, variance).",
 )  # fmt: skip
@@ -219,8 +207,10 @@ def _lrn_ref(x: Any, size: int, axis: int, bias: float, alpha: float, beta: floa
 
 
 declare(
-    "nn.lrn", "data", {"size": 5, "axis": 1, "bias": 1.0, "alpha": 1e-4, "beta": 0.75},
-    infer=lambda data, size=5, axis=1, **_: _along("nn.lrn")(data, axis), lower=lrn, reference=_lrn_ref,
+    "nn.lrn", "data",
+    {"size": integer(5, at_least=1), "axis": axis(1), "bias": number(1.0), "alpha": number(1e-4),
+     "beta": number(0.75)},
+    infer=_along("nn.lrn"), lower=lrn, reference=_lrn_ref,
     fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Local response normalisation across channels.",
 )  # fmt: skip

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.ir import Expr, TensorType, TupleType, int64, min_
-from weft.op.infer import tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.attributes import Attribute, data_layout, flag, integer, padding, sizes
+from weft.op.infer import demand_same_layout, tensor_arg
+from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
 from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.pool import adaptive_pool, adaptive_sizes, max_pool_with_indices, pool, pool_shape, pool_size_of, window
 
 __all__: list[str] = []
 
-_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+def _windows_of(rank: int | None) -> dict[str, Attribute]:
+    """The attributes of windows; where the rank is None, the data decides it."""
+    return {
+        "pool_size": sizes(1, rank), "strides": sizes(1, rank), "padding": padding(rank), "dilation": sizes(1, rank),
+        "ceil_mode": flag(False),
+    }  # fmt: skip
+
+
+def _layouts(rank: int) -> dict[str, Attribute]:
+    return {"layout": data_layout(rank), "out_layout": data_layout(rank, optional=True)}
 
 
 def _infer(rank: int, op: str) -> Any:
     def infer(
-        data: Expr, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-        count_include_pad: bool = False, layout: str = "", out_layout: Any = None,
+        data: Expr, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str,
+        out_layout: str | None,
     ) -> TensorType:  # fmt: skip
         ty = tensor_arg(op, "data", data, ndim=rank + 2)
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
+        demand_same_layout(op, layout, out_layout, data.span)
         dims = pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
         _demand_sizes(op, dims, data)
         return TensorType(dims, ty.dtype, rank + 2)
@@ -58,16 +71,9 @@ def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mod
 
 def _reference(rank: int, kind: str) -> Any:
     def reference(
-        x: Any,
-        pool_size: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        count_include_pad: bool,
+        x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, count_include_pad: bool,
         layout: str,
-        out_layout: Any,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         last = layout.endswith("C")
         k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
         y = np.moveaxis(x, -1, 1) if last else x
@@ -94,19 +100,29 @@ for _rank in (1, 2, 3):
     for _kind in ("max", "avg"):
         declare(
             f"nn.{_kind}_pool{_rank}d", "data",
-            {
-                "pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False,
-                "count_include_pad": False, "layout": _LAYOUTS[_rank], "out_layout": None,
-            },
+            {**_windows_of(_rank), "count_include_pad": flag(False), **_layouts(_rank)},
             infer=_infer(_rank, f"nn.{_kind}_pool{_rank}d"), lower=partial(pool, _kind),
-            reference=_reference(_rank, _kind), fusion=Fusion.ANCHOR, rtol=1e-4,
+            reference=_reference(_rank, _kind), fusion=Fusion.ANCHOR, rtol=1e-4, layout=Layout.NAMED,
             doc=f"{_kind} pooling over {_rank}-D windows.",
         )  # fmt: skip
 
 
+def _output_size(rank: int) -> Attribute:
+    """Sizes of the result; None keeps all of the data's, and in a tuple one of them."""
+    kind = sizes(1, rank)
+
+    def normal(value: Any) -> Any:
+        values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+        known = kind.normal([1 if v is None else v for v in values])
+        return tuple(None if v is None else n for v, n in zip(values * (rank // len(values)), known, strict=True))
+
+    return replace(kind, default=None, optional=True, normal=normal)
+
+
 def _adaptive_infer(op: str, rank: int) -> Any:
-    def infer(data: Expr, output_size: Any = None, layout: str = "", out_layout: Any = None) -> TensorType:
+    def infer(data: Expr, output_size: Any, layout: str, out_layout: str | None) -> TensorType:
         ty = tensor_arg(op, "data", data, ndim=rank + 2)
+        demand_same_layout(op, layout, out_layout, data.span)
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
         last = channels_last(layout)
@@ -119,7 +135,7 @@ def _adaptive_infer(op: str, rank: int) -> Any:
 
 
 def _adaptive_ref(kind: str) -> Any:
-    def reference(x: Any, output_size: Any, layout: str, out_layout: Any) -> Any:
+    def reference(x: Any, output_size: Any, layout: str) -> Any:
         y = np.moveaxis(x, -1, 1) if channels_last(layout) else x
         outs = [int(v) for v in adaptive_sizes([int64(d) for d in x.shape], output_size, layout)]
         out = np.empty((*y.shape[:2], *outs), x.dtype)
@@ -138,9 +154,9 @@ for _rank in (1, 2, 3):
     for _kind in ("max", "avg"):
         declare(
             f"nn.adaptive_{_kind}_pool{_rank}d", "data",
-            {"output_size": None, "layout": _LAYOUTS[_rank], "out_layout": None},
+            {"output_size": _output_size(_rank), **_layouts(_rank)},
             infer=_adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), lower=partial(adaptive_pool, _kind),
-            reference=_adaptive_ref(_kind), fusion=Fusion.OPAQUE, rtol=1e-4,
+            reference=_adaptive_ref(_kind), fusion=Fusion.OPAQUE, rtol=1e-4, layout=Layout.NAMED,
             doc="Pool to a given output size; None keeps a size.",
         )  # fmt: skip
 
@@ -148,15 +164,7 @@ for _rank in (1, 2, 3):
 # --- max pooling that also returns where ------------------------------------------------------------------------------
 
 
-def _indices_infer(
-    data: Expr,
-    pool_size: Any = 1,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    storage_order: int = 0,
-) -> TupleType:
+def _indices_infer(data: Expr, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool) -> TupleType:
     ty = tensor_arg("nn.max_pool_with_indices", "data", data)
     dims = None if ty.shape is None else pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
     _demand_sizes("nn.max_pool_with_indices", dims or (), data)
@@ -190,7 +198,7 @@ def _indices_ref(
 
 declare(
     "nn.max_pool_with_indices", "data",
-    {"pool_size": 1, "strides": 1, "padding": 0, "dilation": 1, "ceil_mode": False, "storage_order": 0},
+    {**_windows_of(None), "storage_order": integer(0, at_least=0)},
     infer=_indices_infer, lower=max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, numpy_dtype
+from weft.op.attributes import axis, dtype, integer
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_broadcast_to, demand_same_shape
@@ -16,8 +17,12 @@ from weft.topi.quant import dequantize, quantize, requantize, requantize_sum
 __all__: list[str] = []
 
 
+_AXIS = axis(-1, checked=False)
+_BYTES = {"low": integer(0), "out_dtype": dtype("uint8")}
+
+
 def _infer(op: str, to_integer: bool) -> Any:
-    def infer(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "") -> TensorType:
+    def infer(data: Expr, scale: Expr, zero_point: Expr, axis: int, out_dtype: str) -> TensorType:
         ty = tensor_arg(op, "data", data, kind="float" if to_integer else "integer")
         factor, shift = tensor_arg(op, "scale", scale, kind="float"), tensor_arg(op, "zero_point", zero_point)
         for name, parameter in (("scale", factor), ("zero_point", shift)):
@@ -31,7 +36,7 @@ def _infer(op: str, to_integer: bool) -> Any:
                 demand_same_shape(f"{op}: '{name}'", parameter.shape, along, data.span)
         if ty.ndim > 0:
             normalize_axis(op, axis, ty.ndim)
-        dtype = DataType(out_dtype or ("int8" if to_integer else "float32"))
+        dtype = DataType(out_dtype)
         if dtype.is_integer != to_integer or (to_integer and dtype.bits > 16):
             raise DTypeMismatch(
                 f"{op}: the result has a wrong data type",
@@ -55,15 +60,15 @@ def _quantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, out_dtype: 
 
 
 declare(
-    "quantize", "data scale zero_point", {"axis": -1, "out_dtype": "int8"}, infer=_infer("quantize", True),
+    "quantize", "data scale zero_point", {"axis": _AXIS, "out_dtype": dtype("int8")}, infer=_infer("quantize", True),
     lower=quantize, reference=_quantize_ref, fusion=Fusion.BROADCAST,
     doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along "
     "`axis`.",
 )  # fmt: skip
 
 declare(
-    "dequantize", "data scale zero_point", {"axis": -1, "out_dtype": "float32"}, infer=_infer("dequantize", False),
-    lower=dequantize,
+    "dequantize", "data scale zero_point", {"axis": _AXIS, "out_dtype": dtype("float32")},
+    infer=_infer("dequantize", False), lower=dequantize,
     reference=lambda data, scale, zero_point, axis, out_dtype: (
         (data.astype(np.int32) - _spread(zero_point, data, axis).astype(np.int32)) * _spread(scale, data, axis)
     ).astype(numpy_dtype(out_dtype)),
@@ -75,7 +80,7 @@ declare(
 def _requantize_infer(name: str, n: int) -> Any:
     """The rule for `n` tensors of integers, then a factor for each and an offset."""
 
-    def infer(*args: Any, low: int = 0, out_dtype: str = "uint8") -> TensorType:
+    def infer(*args: Any, out_dtype: str) -> TensorType:
         first = tensor_arg(name, "data", args[0])
         for i, other in enumerate(args[1:n], 1):
             ty = tensor_arg(name, f"data {i}", other)
@@ -103,13 +108,13 @@ def _requantize_ref(*args: Any, low: int, out_dtype: str) -> Any:
 
 
 declare(
-    "requantize", "data scale offset", {"low": 0, "out_dtype": "uint8"}, infer=_requantize_infer("requantize", 1),
+    "requantize", "data scale offset", _BYTES, infer=_requantize_infer("requantize", 1),
     lower=requantize, reference=_requantize_ref, fusion=Fusion.BROADCAST,
     doc="``round(data * scale + offset)`` as bytes not less than `low`; scale and offset are broadcast to the data.",
 )  # fmt: skip
 
 declare(
-    "requantize_sum", "a b a_scale b_scale offset", {"low": 0, "out_dtype": "uint8"},
+    "requantize_sum", "a b a_scale b_scale offset", _BYTES,
     infer=_requantize_infer("requantize_sum", 2), lower=requantize_sum, reference=_requantize_ref,
     fusion=Fusion.BROADCAST,
     doc="``round(a * a_scale + b * b_scale + offset)`` as bytes not less than `low`; factors and offset are broadcast.",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir import Expr, TensorType, numpy_dtype
+from weft.op.attributes import axes, axis, dtype, flag
 from weft.op.infer import dims_of, normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least
@@ -19,7 +20,7 @@ __all__: list[str] = []
 
 
 def _infer(op: str, dtype: str | None = None) -> Any:
-    def infer(x: Expr, axis: Any = None, keepdims: bool = False, **_: Any) -> TensorType:
+    def infer(x: Expr, axis: Any, keepdims: bool) -> TensorType:
         ty = tensor_arg(op, "x", x)
         if ty.ndim < 0:
             return TensorType(None, dtype or ty.dtype, -1)
@@ -32,18 +33,17 @@ def _infer(op: str, dtype: str | None = None) -> Any:
     return infer
 
 
-def _axis(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, (tuple, list)) else axis
+_OVER = {"axis": axes(), "keepdims": flag(False)}
 
 
 def _reduction(name: str, kind: str, reference: Any, dtype: str | None = None) -> None:
     declare(
         name,
         "x",
-        {"axis": None, "keepdims": False},
+        _OVER,
         infer=_infer(name, dtype),
         lower=lambda x, axis, keepdims: topi.reduce(kind, x, normalize_axes(name, axis, x.ndim), keepdims),
-        reference=lambda x, axis, keepdims: np.asarray(reference(x, axis=_axis(axis), keepdims=keepdims)).astype(
+        reference=lambda x, axis, keepdims: np.asarray(reference(x, axis=axis, keepdims=keepdims)).astype(
             numpy_dtype(dtype) if dtype else x.dtype
         ),
         fusion=Fusion.REDUCTION,
@@ -88,7 +88,7 @@ def _exact(fn: Any) -> Any:
     def reference(x: Any, axis: Any, keepdims: bool) -> Any:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the mean of nothing
-            return np.asarray(fn(x.astype(np.float64), axis=_axis(axis), keepdims=keepdims)).astype(x.dtype)
+            return np.asarray(fn(x.astype(np.float64), axis=axis, keepdims=keepdims)).astype(x.dtype)
 
     return reference
 
@@ -99,16 +99,14 @@ for _name, _fn, _ref, _doc in (
     ("std", topi.std, np.std, "The standard deviation over axes."),
 ):
     declare(
-        _name, "x", {"axis": None, "keepdims": False}, infer=_infer(_name), lower=_fn, reference=_exact(_ref),
+        _name, "x", _OVER, infer=_infer(_name), lower=_fn, reference=_exact(_ref),
         fusion=Fusion.REDUCTION, rtol=1e-4,
         doc=_doc,
     )  # fmt: skip
 
 
 def _arg_infer(op: str) -> Any:
-    def infer(
-        x: Expr, axis: Any = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
-    ) -> TensorType:
+    def infer(x: Expr, axis: int | None, keepdims: bool, dtype: str) -> TensorType:
         result = _infer(op, dtype)(x, axis, keepdims)
         dims = dims_of(x)
         if dims is not None:
@@ -136,7 +134,7 @@ for _name, _kind, _fn in (("argmax", "max", np.argmax), ("argmin", "min", np.arg
     declare(
         _name,
         "x",
-        {"axis": None, "keepdims": False, "select_last_index": False, "dtype": "int64"},
+        {"axis": axis(None), "keepdims": flag(False), "select_last_index": flag(False), "dtype": dtype("int64")},
         infer=_arg_infer(_name),
         lower=lambda x, axis, keepdims, select_last_index, dtype, _kind=_kind: topi.arg_reduce(
             _kind,
@@ -153,12 +151,10 @@ for _name, _kind, _fn in (("argmax", "max", np.argmax), ("argmin", "min", np.arg
 
 
 def _scan_infer(op: str) -> Any:
-    def infer(x: Expr, axis: Any = None, dtype: str = "", exclusive: bool = False, reverse: bool = False) -> TensorType:
+    def infer(x: Expr, axis: int | None, dtype: str) -> TensorType:
         ty = tensor_arg(op, "x", x)
         if axis is None:
             return TensorType(None if ty.shape is None else (product(ty.shape),), dtype or ty.dtype, 1)
-        if ty.ndim >= 0:
-            normalize_axis(op, axis, ty.ndim)
         return TensorType(ty.shape, dtype or ty.dtype, ty.ndim)
 
     return infer
@@ -183,7 +179,7 @@ for _name, _kind, _fn, _identity in (("cumsum", "sum", np.cumsum, 0), ("cumprod"
     declare(
         _name,
         "x",
-        {"axis": None, "dtype": "", "exclusive": False, "reverse": False},
+        {"axis": axis(None), "dtype": dtype(), "exclusive": flag(False), "reverse": flag(False)},
         infer=_scan_infer(_name),
         lower=partial(cumulative, _kind),
         reference=_scan_ref(_fn, _identity),

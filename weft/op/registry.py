@@ -1,15 +1,17 @@
 """The operator registry: each operator is declared once, for every dialect.
 
 A declaration says what an operator's inputs and attributes are, how its type follows from theirs (``infer``), how it
-is computed (``lower``, to tensor expressions), what it means (``reference``, in NumPy), and how it may be fused.
-Constructors, printing, constant folding, legalization and the contract test are derived from it.
+is computed (``lower``, to tensor expressions), what it means (``reference``, in NumPy), how it may be fused, and what
+happens to the order of dimensions. Constructors, printing, constant folding, legalization, layout passes, Relay's
+macros of the same name, the documentation and the contract test are derived from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,9 @@ from weft.ir import (
     prim_value,
     shape_expr,
 )
+from weft.op.attributes import Attribute, checked_axes, normal_values
 
-__all__ = ["Fusion", "Input", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
+__all__ = ["Fusion", "Input", "Layout", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
 
 
 class Fusion(IntEnum):
@@ -42,6 +45,19 @@ class Fusion(IntEnum):
     REDUCTION = 3
     ANCHOR = 4
     OPAQUE = 8
+
+
+class Layout(Enum):
+    """What becomes of an operator where the dimensions of its first operand come in another order.
+
+    OWN: it needs the order that it was written for. AXES: its result has the operand's dimensions, and attributes name
+    the new places of those that it treats. NAMED: its attribute of kind :func:`~weft.op.attributes.data_layout` says
+    which order it is.
+    """
+
+    OWN = 0
+    AXES = 1
+    NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -65,13 +81,14 @@ class OpDef:
 
     ``infer(*args, **attrs)`` takes expressions with types and returns a type; ``lower`` takes te tensors (tuples of
     them, tuples of scalar expressions for shapes) and returns te tensors; ``reference`` takes and returns NumPy
-    arrays; ``decompose`` takes expressions and returns one made of simpler operators, or None. ``rtol`` is the
-    relative tolerance that the contract test allows.
+    arrays; ``decompose`` takes expressions and returns one made of simpler operators, or None. All of them take any of
+    the attributes, in any form that a constructor takes. ``rtol`` is the relative tolerance that the contract test
+    allows.
     """
 
     name: str
     inputs: tuple[Input, ...]
-    attrs: dict[str, Any]
+    attrs: dict[str, Attribute]
     fusion: Fusion | Callable[[Call], Fusion]
     infer: Callable[..., Any]
     lower: Callable[..., Any] | None
@@ -81,11 +98,35 @@ class OpDef:
     rtol: float = 1e-5
     doc: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
+    layout: Layout = Layout.OWN
 
     @property
     def op(self) -> Op:
         """The operator's node."""
         return Op.get("relax." + self.name)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The attributes' defaults."""
+        return {name: kind.default for name, kind in self.attrs.items()}
+
+
+class _WithAttributes:
+    """A function of a declaration: it gets its inputs, and by name the attributes that it names, all in their forms."""
+
+    def __init__(self, op: str, kinds: Mapping[str, Attribute], fn: Callable[..., Any], checks: bool = False) -> None:
+        parameters = inspect.signature(fn).parameters
+        takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        self.op, self.kinds, self.fn, self.checks = op, kinds, fn, checks
+        self.names = [name for name in kinds if takes_all or name in parameters]
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        values = normal_values(self.op, self.kinds, attrs)
+        if self.checks:
+            ndim = getattr(getattr(args[0], "ty", None), "ndim", -1) if args else -1
+            if ndim >= 0:
+                checked_axes(self.op, self.kinds, values, ndim)
+        return self.fn(*args, **{name: values[name] for name in self.names})
 
 
 _OPS: dict[str, OpDef] = {}
@@ -94,7 +135,7 @@ _OPS: dict[str, OpDef] = {}
 def declare(
     name: str,
     inputs: str,
-    attrs: dict[str, Any] | None = None,
+    attrs: dict[str, Attribute] | None = None,
     *,
     infer: Callable[..., Any],
     lower: Callable[..., Any] | None,
@@ -105,6 +146,7 @@ def declare(
     rtol: float = 1e-5,
     tags: Sequence[str] = (),
     doc: str = "",
+    layout: Layout | None = None,
 ) -> OpDef:
     """Declare an operator.
 
@@ -115,26 +157,26 @@ def declare(
     inputs : str
         Names separated by spaces, each as :meth:`Input.parse` reads it.
     attrs : dict
-        Attribute names and defaults, in the order in which the constructor takes them after the inputs.
+        Attribute names and their kinds, in the order in which the constructor takes them after the inputs.
+    infer, lower, reference, decompose : callable
+        They name those attributes that they need.
+    layout : Layout, optional
+        By default AXES for element-wise operators, else OWN.
     """
     if name in _OPS:
         raise InvalidArgument(f"operator '{name}' is declared twice")
-    definition = OpDef(
-        name,
-        tuple(Input.parse(i) for i in inputs.split()),
-        dict(attrs or {}),
-        fusion,
-        infer,
-        lower,
-        reference,
-        decompose,
-        pure,
-        rtol,
-        doc,
-        frozenset(tags),
-    )
-    _OPS[name] = definition
-    return definition
+    kinds = dict(attrs or {})
+
+    def bound(fn: Callable[..., Any] | None) -> Any:
+        return None if fn is None else _WithAttributes(name, kinds, fn)
+
+    if layout is None:
+        layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
+    parsed = tuple(Input.parse(i) for i in inputs.split())
+    made = OpDef(name, parsed, kinds, fusion, _WithAttributes(name, kinds, infer, True), bound(lower), bound(reference),
+                 bound(decompose), pure, rtol, doc, frozenset(tags), layout)  # fmt: skip
+    _OPS[name] = made
+    return made
 
 
 def get_op_def(op: Op | str) -> OpDef:
@@ -200,13 +242,8 @@ def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
                 raise InvalidArgument(f"{definition.name}: missing input '{spec.name}'")
             break
         inputs.append(_convert(spec, value, like))
-    attrs = {k: _attribute(values.get(k, default), default) for k, default in definition.attrs.items()}
-    return tuple(inputs), attrs
-
-
-def _attribute(value: Any, default: Any) -> Any:
-    """An attribute's value; data types that are left open have one spelling."""
-    return "" if default == "" and (value is None or value == "void") else value
+    attrs = {k: v for k, v in values.items() if k in definition.attrs}
+    return tuple(inputs), normal_values(definition.name, definition.attrs, attrs)
 
 
 def _dtype(value: Any) -> str | None:

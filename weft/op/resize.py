@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
-from weft.op.conv import pair
+from weft.op.attributes import data_layout, dtype, flag, number, numbers, word
 from weft.op.infer import tensor_arg, values_of
-from weft.op.registry import Fusion, declare
+from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
 from weft.topi.resize import full_size, resize, resize2d, spread, spread_roi
 
@@ -29,21 +29,8 @@ _MODES = (
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "round", "")
 
 
-def _resize_infer(
-    data: Expr, size: Expr, scales: Any = None, roi: Any = None, method: str = "linear", **attrs: Any
-) -> TensorType:
+def _resize_infer(data: Expr, size: Expr) -> TensorType:
     ty = tensor_arg("image.resize", "data", data)
-    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    if (
-        method not in ("nearest", "nearest_neighbor", "linear", "cubic")
-        or mode not in _MODES
-        or attrs.get("rounding_method", "") not in _ROUNDING
-    ):
-        raise InvalidArgument(
-            "image.resize: unknown method or mode",
-            found=f"{method}, {mode}, {attrs.get('rounding_method', '')}",
-            where=data.span,
-        )
     values = values_of(size)
     _demand_sizes("image.resize", ty.shape, values, data)
     return TensorType(values, ty.dtype, ty.ndim)
@@ -137,8 +124,9 @@ def _resize_ref(
 
 
 _ATTRS = {
-    "scales": None, "roi": None, "method": "linear", "coordinate_transformation_mode": "half_pixel",
-    "rounding_method": "", "cubic_alpha": -0.75, "cubic_exclude": False, "extrapolation_value": 0.0,
+    "scales": numbers(), "roi": numbers(), "method": word("linear", "nearest", "nearest_neighbor", "linear", "cubic"),
+    "coordinate_transformation_mode": word("half_pixel", *_MODES), "rounding_method": word("", *_ROUNDING),
+    "cubic_alpha": number(-0.75), "cubic_exclude": flag(False), "extrapolation_value": number(0.0),
 }  # fmt: skip
 
 declare(
@@ -148,10 +136,7 @@ declare(
 )  # fmt: skip
 
 
-def _resize2d_infer(
-    data: Expr, size: Expr, scales: Any = None, roi: Any = None, layout: str = "NCHW", out_dtype: str = "",
-    **_: Any
-) -> TensorType:  # fmt: skip
+def _resize2d_infer(data: Expr, size: Expr, layout: str, out_dtype: str) -> TensorType:
     ty = tensor_arg("image.resize2d", "data", data, ndim=4)
     values, dtype = values_of(size), DataType(out_dtype) if out_dtype else ty.dtype
     if ty.shape is None or values is None:
@@ -162,7 +147,7 @@ def _resize2d_infer(
 
 
 def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_dtype: str, **attrs: Any) -> Any:
-    size = pair([int(s) for s in size], 2)
+    size = [int(s) for s in size] * (2 // len(size))
     out = _resize_ref(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs
     )
@@ -172,9 +157,10 @@ def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_
 declare(
     "image.resize2d", "data size:shape",
     {
-        "scales": None, "roi": None, "layout": "NCHW",
-        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": "",
+        "scales": numbers(), "roi": numbers(), "layout": data_layout(2),
+        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(),
     },
     infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    layout=Layout.NAMED,
     doc="Resize the two spatial axes.",
 )  # fmt: skip

@@ -12,16 +12,23 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, Call, Expr, Op, TensorType, TupleType, as_int, ceildiv, int64
+from weft.op.attributes import Attribute, flag, number, word, words
 from weft.op.infer import dims_of, index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
-from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
+from weft.topi.rnn import ACTIVATIONS, UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
 
 __all__: list[str] = []
 
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
-_DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+def _layer_attrs(*activations: str) -> dict[str, Attribute]:
+    return {
+        "direction": word("forward", "forward", "reverse", "bidirectional"),
+        "activations": words(activations, *ACTIVATIONS), "clip": number(0.0),
+    }  # fmt: skip
 
 
 def _result(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str, n_states: int) -> TupleType:
@@ -43,8 +50,6 @@ def _check(
             tensor_arg(op, name, arg, ndim=3 if name.startswith("initial") or name == "w" else 2)
     if ty.shape is not None and rt.shape is not None:
         _demand(op, ty.shape, rt.shape, rest, direction, x.span)
-    if direction not in _DIRECTIONS:
-        raise InvalidArgument(f"{op}: unknown direction '{direction}'", expected=", ".join(_DIRECTIONS), where=x.span)
     return ty, rt
 
 
@@ -74,7 +79,7 @@ def _demand(op: str, x: Any, r: Any, rest: dict[str, Expr], direction: str, wher
 def _infer(kind: str, names: tuple[str, ...]) -> Any:
     """The rule of a whole layer, x (steps, batch, inputs) and r (directions, gates, hidden)."""
 
-    def infer(x: Expr, w: Expr, r: Expr, *rest: Expr, direction: str = "forward", **_: Any) -> TupleType:
+    def infer(x: Expr, w: Expr, r: Expr, *rest: Expr, direction: str) -> TupleType:
         ty, rt = _check(f"nn.{kind}", x, r, {"w": w, **dict(zip(names, rest, strict=True))}, direction)
         xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 3
         return _result(xs[0], xs[1], rs[2], rs[0], ty.dtype, len(_STATES[kind]))
@@ -85,7 +90,7 @@ def _infer(kind: str, names: tuple[str, ...]) -> Any:
 def _recurrence_infer(kind: str, names: tuple[str, ...]) -> Any:
     """The rule of the steps alone, xw (steps, batch, directions * gates) and r in panels."""
 
-    def infer(xw: Expr, r: Expr, *rest: Expr, direction: str = "forward", **_: Any) -> TupleType:
+    def infer(xw: Expr, r: Expr, *rest: Expr, direction: str) -> TupleType:
         ty, rt = _check(f"nn.{kind}_recurrence", xw, r, dict(zip(names, rest, strict=True)), direction, 4)
         xs, rs = ty.shape or (None,) * 3, rt.shape or (None,) * 4
         return _result(xs[0], xs[1], rs[2], rs[0], ty.dtype, len(_STATES[kind]))
@@ -137,7 +142,7 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
     """As the others, but the candidate's recurrent bias stays apart where the reset gate comes after it."""
     first, second = _parts(b, 2)
     update, reset, candidate = _parts(b, 6)[3:]
-    if attrs.get("linear_before_reset"):
+    if attrs["linear_before_reset"]:
         second = make_call("concat")((update, reset, make_call("zeros_like")(candidate)), axis=1)
     projected, recurrent = _project("gru", x, w, r, make_call("add")(first, second))  # type: ignore[misc]
     return Call(
@@ -256,7 +261,7 @@ def _gru_ref(x: Any, w: Any, r: Any, b: Any, *rest: Any, **attrs: Any) -> Any:
 def _layer(
     kind: str,
     names: tuple[str, ...],
-    attrs: dict[str, Any],
+    attrs: dict[str, Attribute],
     lower: Any,
     refs: tuple[Any, Any],
     decompose: Any,
@@ -279,17 +284,17 @@ def _layer(
 
 _layer(
     "lstm", ("sequence_lens", "initial_h", "initial_c", "p"),
-    {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"), "clip": 0.0, "input_forget": False},
+    {**_layer_attrs("sigmoid", "tanh", "tanh"), "input_forget": flag(False)},
     lstm_recurrence, (_lstm_ref, _of_panels("lstm", _lstm_steps)), _decompose("lstm"),
     "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
 )  # fmt: skip
 _layer(
     "gru", ("rb", "sequence_lens", "initial_h"),
-    {"direction": "forward", "activations": ("sigmoid", "tanh"), "clip": 0.0, "linear_before_reset": False},
+    {**_layer_attrs("sigmoid", "tanh"), "linear_before_reset": flag(False)},
     gru_recurrence, (_gru_ref, _of_panels("gru", _gru_steps)), _gru_decompose,
     "GRU with gates in the order update, reset, candidate",
 )  # fmt: skip
 _layer(
-    "rnn", ("sequence_lens", "initial_h"), {"direction": "forward", "activations": ("tanh",), "clip": 0.0},
+    "rnn", ("sequence_lens", "initial_h"), _layer_attrs("tanh"),
     rnn_recurrence, (_rnn_ref, _of_panels("rnn", _rnn_steps)), _decompose("rnn"), "A plain recurrent layer",
 )  # fmt: skip

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument, ShapeMismatch
+from weft.error import ShapeMismatch
 from weft.ir import Expr, TensorType
+from weft.op.attributes import flag, word
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
@@ -17,10 +18,7 @@ from weft.topi.sample import grid_sample
 __all__: list[str] = []
 
 
-def _infer(
-    data: Expr, grid: Expr, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
-    align_corners: bool = True
-) -> TensorType:  # fmt: skip
+def _infer(data: Expr, grid: Expr) -> TensorType:
     ty, gt = (
         tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float"),
         tensor_arg("image.grid_sample", "grid", grid, kind="float"),
@@ -30,16 +28,6 @@ def _infer(
             "image.grid_sample: data and grid have different ranks",
             expected=str(ty.ndim),
             found=str(gt.ndim),
-            where=data.span,
-        )
-    if (
-        method not in ("bilinear", "nearest", "bicubic")
-        or padding_mode not in ("zeros", "border", "reflection")
-        or layout not in ("NCHW", "NCDHW", "NCW")
-    ):
-        raise InvalidArgument(
-            "image.grid_sample: unknown method, padding or layout",
-            found=f"{method}, {padding_mode}, {layout}",
             where=data.span,
         )
     if ty.shape is None or gt.shape is None:
@@ -97,8 +85,9 @@ def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, alig
 
 declare(
     "image.grid_sample", "data grid",
-    {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True}, infer=_infer,
-    lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
+    {"method": word("bilinear", "bilinear", "nearest", "bicubic"), "layout": word("NCHW", "NCHW", "NCDHW", "NCW"),
+     "padding_mode": word("zeros", "zeros", "border", "reflection"), "align_corners": flag(True)},
+    infer=_infer, lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
     doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the "
     "horizontal one first.",
 )  # fmt: skip

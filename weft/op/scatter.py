@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
+from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int
+from weft.op.attributes import axis, flag, word
 from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import (
@@ -21,25 +22,21 @@ from weft.topi.scatter import index_put, scatter_elements, scatter_nd
 
 __all__: list[str] = []
 
-_KINDS = ("update", "none", "add", "mul", "mean", "max", "min")
+_REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
 _NUMPY = {"add": np.add, "mean": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _written(op: str, data: Expr, updates: Expr, reduction: str = "update") -> TensorType:
+def _written(op: str, data: Expr, updates: Expr) -> TensorType:
     ty, ut = tensor_arg(op, "data", data), tensor_arg(op, "updates", updates)
     if ty.dtype and ut.dtype and ty.dtype != ut.dtype:
         raise DTypeMismatch(
             f"{op}: 'updates' has another data type", expected=ty.dtype, found=ut.dtype, where=data.span
         )
-    if reduction not in _KINDS:
-        raise InvalidArgument(f"{op}: unknown reduction '{reduction}'", expected=", ".join(_KINDS), where=data.span)
     return ty
 
 
-def _scatter_elements_infer(
-    data: Expr, indices: Expr, updates: Expr, axis: int = 0, reduction: str = "update"
-) -> TensorType:
-    ty, it = _written("scatter_elements", data, updates, reduction), index_arg("scatter_elements", indices)
+def _scatter_elements_infer(data: Expr, indices: Expr, updates: Expr, axis: int) -> TensorType:
+    ty, it = _written("scatter_elements", data, updates), index_arg("scatter_elements", indices)
     if ty.ndim >= 0:
         a = normalize_axis("scatter_elements", axis, ty.ndim)
         if it.ndim not in (-1, ty.ndim):
@@ -55,8 +52,8 @@ def _scatter_elements_infer(
     return ty
 
 
-def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr, reduction: str = "update") -> TensorType:
-    it, ty = index_arg("scatter_nd", indices), _written("scatter_nd", data, updates, reduction)
+def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr) -> TensorType:
+    it, ty = index_arg("scatter_nd", indices), _written("scatter_nd", data, updates)
     depth = as_int(it.shape[-1]) if it.shape else None
     if it.ndim == 0 or (depth is not None and 0 <= ty.ndim < depth):
         raise ShapeMismatch(
@@ -87,13 +84,13 @@ def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, redu
 
 
 declare(
-    "scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, infer=_scatter_elements_infer,
-    lower=scatter_elements, reference=_scatter_elements_ref, fusion=Fusion.OPAQUE,
+    "scatter_elements", "data indices updates", {"axis": axis(0), "reduction": _REDUCTION},
+    infer=_scatter_elements_infer, lower=scatter_elements, reference=_scatter_elements_ref, fusion=Fusion.OPAQUE,
     doc="Write one element for each index along an axis; negative indices count from the end.",
 )  # fmt: skip
 
 declare(
-    "scatter_nd", "data indices updates", {"reduction": "update"}, infer=_scatter_nd_infer, lower=scatter_nd,
+    "scatter_nd", "data indices updates", {"reduction": _REDUCTION}, infer=_scatter_nd_infer, lower=scatter_nd,
     reference=lambda data, indices, updates, reduction: _apply(
         data, ((tuple(indices[i]), updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
     ),
@@ -102,7 +99,7 @@ declare(
 )  # fmt: skip
 
 
-def _index_put_infer(data: Expr, indices: Expr, values: Expr, accumulate: bool = False) -> TensorType:
+def _index_put_infer(data: Expr, indices: Expr, values: Expr) -> TensorType:
     fields = fields_of("index_put", "indices", indices)
     types = [index_arg("index_put", f) for f in fields]
     ty = _written("index_put", data, values)
@@ -135,7 +132,7 @@ def _index_put_ref(data: Any, indices: Any, values: Any, accumulate: bool) -> An
 
 
 declare(
-    "index_put", "data indices:tensors values", {"accumulate": False}, infer=_index_put_infer, lower=index_put,
+    "index_put", "data indices:tensors values", {"accumulate": flag(False)}, infer=_index_put_infer, lower=index_put,
     reference=_index_put_ref, fusion=Fusion.OPAQUE,
     doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
 )  # fmt: skip

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
 from weft.ir import Expr, TensorType, int64, max_, min_
+from weft.op.attributes import axes, each_axis, flag, integers, number, word
 from weft.op.infer import simplify, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_at_most
 from weft.topi.slice import pad, pad_pairs, slice_plan, strided_slice
 
 __all__: list[str] = []
 
 
-def _slice_infer(
-    x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
-) -> TensorType:
+def _slice_infer(x: Expr, axes: Any, begin: Any, end: Any, strides: Any, assume_inbound: bool) -> TensorType:
     ty = tensor_arg("strided_slice", "x", x)
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
@@ -26,7 +24,7 @@ def _slice_infer(
     return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
 
 
-def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inbound: bool) -> Any:
+def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
     plan = slice_plan([int64(d) for d in x.shape], axes, begin, end, strides)
     for a, (first, length, step) in plan.items():
         x = np.take(x, [int(first) + step * i for i in range(int(length))], a)
@@ -34,8 +32,10 @@ def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any, assume_inb
 
 
 declare(
-    "strided_slice", "x", {"axes": (), "begin": (), "end": (), "strides": None, "assume_inbound": False},
-    infer=_slice_infer, lower=strided_slice, reference=_slice_ref, fusion=Fusion.INJECTIVE,
+    "strided_slice", "x",
+    {"axes": axes((), ordered=True), "begin": integers(symbolic=True), "end": integers(symbolic=True),
+     "strides": integers().or_none(), "assume_inbound": flag(False)},
+    infer=_slice_infer, lower=strided_slice, reference=_slice_ref, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
     doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with "
     "`assume_inbound` all lie inside.",
 )  # fmt: skip
@@ -44,12 +44,11 @@ declare(
 # --- padding ----------------------------------------------------------------------------------------------------------
 
 
-def _pad_infer(data: Expr, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> TensorType:
+_PAD_MODES = ("constant", "reflect", "edge", "replicate", "wrap", "circular")
+
+
+def _pad_infer(data: Expr, pad_width: Any, pad_mode: str) -> TensorType:
     ty = tensor_arg("nn.pad", "data", data)
-    if pad_mode not in ("constant", "reflect", "edge", "replicate", "wrap", "circular"):
-        raise InvalidArgument(
-            f"nn.pad: unknown mode '{pad_mode}'", expected="constant, reflect, edge or wrap", where=data.span
-        )
     if ty.shape is None:
         return ty
     pairs = pad_pairs(ty.ndim, pad_width)
@@ -72,7 +71,8 @@ def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
 
 
 declare(
-    "nn.pad", "data", {"pad_width": (), "pad_mode": "constant", "pad_value": 0.0}, infer=_pad_infer, lower=pad,
-    reference=_pad_ref, fusion=Fusion.INJECTIVE,
+    "nn.pad", "data",
+    {"pad_width": each_axis(), "pad_mode": word("constant", *_PAD_MODES), "pad_value": number(0.0)},
+    infer=_pad_infer, lower=pad, reference=_pad_ref, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
     doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
 )  # fmt: skip

@@ -15,6 +15,7 @@ from weft.ir import (
     as_shape,
     numpy_dtype,
 )
+from weft.op.attributes import axis, dtype, flag, integer, word
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_between
@@ -28,15 +29,7 @@ def _count(k: Any, dim: Any) -> Any:
     return dim if getattr(value, "value", None) == -1 else value
 
 
-def _topk_infer(
-    data: Expr,
-    k: Any = 1,
-    axis: int = -1,
-    ret_type: str = "both",
-    largest: bool = True,
-    dtype: str = "int32",
-    op: str = "topk",
-) -> Any:
+def _topk_infer(data: Expr, k: Any, axis: int, ret_type: str, dtype: str, op: str = "topk") -> Any:
     ty = tensor_arg(op, "data", data)
     dims = None
     if ty.shape is not None:
@@ -47,9 +40,7 @@ def _topk_infer(
     return TupleType((values, indices)) if ret_type == "both" else values if ret_type == "values" else indices
 
 
-def _topk_lower(
-    data: Any, k: Any = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
-) -> Any:
+def _topk_lower(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
     count = _count(k, data.shape[normalize_axis("topk", axis, data.ndim)])
     return topk(data, count, axis, ret_type, not largest, dtype)
 
@@ -69,26 +60,26 @@ def _topk_ref(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype:
 
 
 declare(
-    "topk", "data", {"k": 1, "axis": -1, "ret_type": "both", "largest": True, "dtype": "int32"}, infer=_topk_infer,
-    lower=_topk_lower, reference=_topk_ref, fusion=Fusion.OPAQUE,
+    "topk", "data",
+    {"k": integer(1, at_least=-1, symbolic=True), "axis": axis(-1),
+     "ret_type": word("both", "both", "values", "indices"), "largest": flag(True), "dtype": dtype("int32")},
+    infer=_topk_infer, lower=_topk_lower, reference=_topk_ref, fusion=Fusion.OPAQUE,
     doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
 )  # fmt: skip
 
 declare(
-    "sort", "data", {"axis": -1, "descending": False},
-    infer=lambda data, axis=-1, descending=False: tensor_arg("sort", "data", data),
-    lower=lambda data, axis=-1, descending=False: sort(data, axis, not descending),
+    "sort", "data", {"axis": axis(-1), "descending": flag(False)},
+    infer=lambda data: tensor_arg("sort", "data", data),
+    lower=lambda data, axis, descending: sort(data, axis, not descending),
     reference=lambda data, axis, descending: np.take_along_axis(data, _order(data, axis, descending), axis),
     fusion=Fusion.OPAQUE,
     doc="Sort along an axis.",
 )  # fmt: skip
 
 declare(
-    "argsort", "data", {"axis": -1, "descending": False, "dtype": "int32"},
-    infer=lambda data, axis=-1, descending=False, dtype="int32": _topk_infer(
-        data, -1, axis, "indices", descending, dtype, "argsort"
-    ),
-    lower=lambda data, axis=-1, descending=False, dtype="int32": argsort(data, axis, not descending, dtype),
+    "argsort", "data", {"axis": axis(-1), "descending": flag(False), "dtype": dtype("int32")},
+    infer=lambda data, axis, dtype: _topk_infer(data, -1, axis, "indices", dtype, "argsort"),
+    lower=lambda data, axis, descending, dtype: argsort(data, axis, not descending, dtype),
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",

@@ -81,7 +81,7 @@ def _value(expr: Any, known: dict[int, Any]) -> Any:
             raise EvaluationError(f"'{definition.name}' has no reference")
         args = [compute(a, known) for a in expr.args]
         with np.errstate(all="ignore"):
-            return _typed(definition.reference(*args, **{**definition.attrs, **dict(expr.attrs.items)}), expr.ty)
+            return _typed(definition.reference(*args, **dict(expr.attrs.items)), expr.ty)
     if isinstance(expr, ir.Constant):
         return expr.data.numpy()
     if isinstance(expr, ir.Tuple):

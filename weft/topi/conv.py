@@ -20,6 +20,8 @@ __all__ = [
 def pair(value: Any, rank: int) -> tuple[int, ...]:
     """One number for each spatial axis."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(values) not in (1, rank):
+        raise ShapeMismatch("wrong number of sizes", expected=f"1 or {rank}", found=str(len(values)))
     return tuple(int(v) for v in (values if len(values) == rank else values * rank))
 
 

@@ -156,7 +156,7 @@ def _op_call(node: Call, name: str, p: Printer) -> Doc:
         return _generic(node, p)
     if set(node.attrs.keys()) != set(definition.attrs) or len(args) > len(definition.inputs):
         return _generic(node, p)
-    defaults = Attrs.of(definition.attrs)
+    defaults = Attrs.of(definition.defaults)
     given = [(k, node.attrs[k]) for k in definition.attrs]
     return call(f"R.{name}", args, [(k, any_literal(v, p)) for k, v in given if not structural_equal(v, defaults[k])])
 

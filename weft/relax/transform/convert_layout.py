@@ -8,7 +8,6 @@ emitted then, once.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from weft.ir import (
     TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
     Var,
     as_int,
     const,
@@ -41,7 +41,7 @@ from weft.ir import (
     substitute,
     walk,
 )
-from weft.op import Fusion, get_op_def, make_call
+from weft.op import Layout, OpDef, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
@@ -54,6 +54,8 @@ from weft.tune import Tuned
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_PLACES = _TO_FIRST
+"""Where each dimension of channels first lies in channels last."""
 
 
 @function_pass(kind=Function, opt_level=2)
@@ -137,11 +139,10 @@ class _Layouts:
         name = value.op.name.removeprefix("relax.")
         if name in CORE_OPS:
             return None
-        rule = _RULES.get(name)
-        new = rule(self, value, bb) if rule is not None else self.elementwise(value, bb)
+        new = _RULES[name](self, value, bb) if name in _RULES else self.by_declaration(value, bb)
         if new is None:
             return None
-        if name == "split":
+        if isinstance(value.ty, TupleType):
             self.parts[id(binding.var)] = bb.emit(new)
             return None
         if isinstance(new, ExprVar) or getattr(new, "layout_kept", False):
@@ -224,27 +225,39 @@ class _Layouts:
         self.alive += [expr, twin]
         return twin
 
-    def elementwise(self, call: Call, bb: Any) -> Expr | None:
-        """Carry the layout through an element-wise or broadcasting operation, if any operand has it."""
+    def by_declaration(self, call: Call, bb: Any) -> Expr | None:
+        """Carry the layout as the operator's declaration says, if any operand has it."""
         assert isinstance(call.op, Op)
         definition = get_op_def(call.op)
-        if (
-            definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST)
-            or not isinstance(call.ty, TensorType)
-            or call.ty.ndim != 4
-        ):
+        if definition.layout is Layout.AXES:
+            return self._along_axes(call, definition, bb)
+        layouts = [name for name, kind in definition.attrs.items() if kind.is_layout]
+        if definition.layout is Layout.OWN or not self.has_last(call.args[0]):
             return None
-        if not any(self.has_last(a) for a in call.args):
+        if any(call.attrs.get(name) not in (None, "", "NCHW") for name in layouts):
             return None
-        phased = self._phases(call, bb)
-        if phased is not None:
-            return phased
-        args = [self._operand(a, bb) for a in call.args]
-        return None if any(a is None for a in args) else Call(call.op, tuple(args), call.attrs, span=call.span)  # type: ignore[arg-type]
+        attrs = call.attrs.with_(**dict.fromkeys(layouts, "NHWC"))
+        return Call(call.op, (self.to_last(call.args[0], bb), *call.args[1:]), attrs, span=call.span)
 
-    def _operand(self, arg: Any, bb: Any) -> Expr | None:
+    def _along_axes(self, call: Call, definition: OpDef, bb: Any) -> Expr | None:
+        """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
+        operands = [f for a in call.args for f in (a.fields if isinstance(a, Tuple) else (a,))]
+        if not any(map(self.has_last, operands)) or getattr(call.ty, "ndim", 4) != 4:
+            return None
+        names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
+        vectors = names and any(getattr(f.ty, "ndim", -1) == 1 for f in operands)  # type: ignore[attr-defined]
+        if not names and (phased := self._phases(call, bb)) is not None:
+            return phased
+        args = tuple(self._operand(a, bb, vectors) for a in call.args)
+        attrs = in_places(definition.attrs, call.attrs, _PLACES, 4)
+        return None if any(a is None for a in args) else Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
+
+    def _operand(self, arg: Any, bb: Any, vectors: bool) -> Expr | None:
+        if isinstance(arg, Tuple):
+            fields = tuple(self._operand(f, bb, vectors) for f in arg.fields)
+            return None if any(f is None for f in fields) else Tuple(fields)  # type: ignore[arg-type]
         ty = arg.ty
-        if not isinstance(ty, TensorType) or ty.ndim == 0:
+        if not isinstance(ty, TensorType) or ty.ndim == 0 or (ty.ndim == 1 and vectors):
             return arg
         if ty.ndim == 4:
             return self.to_last(arg, bb)
@@ -324,36 +337,6 @@ def _with_padding(s: _Layouts, call: Call) -> tuple[Call, Attrs]:
     both = [int(a) + int(b) for a, b in zip(own * (4 // len(own)), width, strict=True)]
     attrs = attrs.with_(padding=tuple(both))
     return Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
-
-
-@_on("nn.pad")
-def _pad(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    """Pad the twin, whose axes lie in another order; convolutions pad by themselves."""
-    data, width = call.args[0], call.attrs.get("pad_width", ())
-    if not s.has_last(data) or len(width) != 8:
-        return None
-    pairs = [width[2 * d : 2 * d + 2] for d in _TO_LAST]
-    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(pad_width=tuple(itertools.chain(*pairs))))
-
-
-@_on("strided_slice")
-def _slice(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    """Take the part of the twin whose axes have other places."""
-    data, axes = call.args[0], call.attrs.get("axes")
-    if not s.has_last(data) or axes is None or len(call.args) > 1:
-        return None
-    axes = tuple(_TO_LAST.index(a % 4) for a in axes)
-    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(axes=axes), span=call.span)
-
-
-@_on("split")
-def _split(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    """Cut the twin: parts have the axes of what they are parts of."""
-    data = call.args[0]
-    if not s.has_last(data):
-        return None
-    axis = _TO_LAST.index(call.attrs.get("axis", 0) % 4)
-    return Call(call.op, (s.to_last(data, bb),), call.attrs.with_(axis=axis), span=call.span)
 
 
 @_on("nn.conv2d_transpose")
@@ -499,29 +482,6 @@ class _Kept(Call):
     layout_kept = True
 
 
-@_on("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d")
-def _pool(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    if not s.has_last(call.args[0]) or not isinstance(call.ty, TensorType) or _layout(call) != "NCHW":
-        return None
-    return Call(
-        call.op,
-        (s.to_last(call.args[0], bb), *call.args[1:]),
-        call.attrs.with_(layout="NHWC", out_layout="NHWC"),
-        span=call.span,
-    )
-
-
-def _layout(call: Call) -> str:
-    return call.attrs.get("layout", "NCHW") or "NCHW"
-
-
-@_on("image.resize2d")
-def _resize(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    if not s.has_last(call.args[0]) or _layout(call) != "NCHW":
-        return None
-    return Call(call.op, (s.to_last(call.args[0], bb), *call.args[1:]), call.attrs.with_(layout="NHWC"), span=call.span)
-
-
 @_on("image.resize")
 def _resize_all(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
@@ -547,51 +507,17 @@ def _broadcast_to(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     return Call(call.op, (s.to_last(data, bb), shape_expr([shape.values[d] for d in _TO_LAST])), span=call.span)
 
 
-@_on("nn.prelu", "quantize", "dequantize")
-def _along_axis(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    """Numbers for each place of an axis stay a vector, whose axis is named anew."""
-    data, axis = call.args[0], call.attrs.get("axis")
-    vectors = [getattr(a.ty, "ndim", -1) for a in call.args[1:]]  # type: ignore[attr-defined]
-    if axis is None or not any(n == 1 for n in vectors):
-        return s.elementwise(call, bb)
-    if not s.has_last(data) or any(n not in (0, 1) for n in vectors):
-        return None
-    attrs = call.attrs.with_(axis=_TO_LAST.index(axis % 4))
-    return Call(call.op, (s.to_last(data, bb), *call.args[1:]), attrs, span=call.span)
-
-
-@_on("concat")
-def _concat(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    fields = call.args[0]
-    if not isinstance(fields, Tuple) or call.ty.ndim != 4 or not any(s.has_last(f) for f in fields.fields):  # type: ignore[union-attr]
-        return None
-    axis = call.attrs.get("axis", 0) or 0
-    twins = Tuple(tuple(s.to_last(f, bb) for f in fields.fields))
-    return Call(call.op, (twins, *call.args[1:]), call.attrs.with_(axis=_TO_LAST.index(axis % 4)), span=call.span)
-
-
 @_on("sum", "mean", "max", "min")
 def _reduce(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    data = call.args[0]
-    axis = call.attrs.get("axis")
+    data, axis = call.args[0], call.attrs.get("axis")
     if not s.has_last(data) or axis is None:
         return None
-    axes = tuple(a % 4 for a in (axis if isinstance(axis, tuple) else (axis,)))
-    mapped = tuple(sorted(_TO_LAST.index(a) for a in axes))
-    attrs = call.attrs.with_(axis=mapped)
+    attrs = in_places(get_op_def(call.op).attrs, call.attrs, _PLACES, 4)  # type: ignore[arg-type]
     if call.attrs.get("keepdims", False):
         return Call(call.op, (s.to_last(data, bb),), attrs, span=call.span)
-    if set(axes) == {2, 3}:
+    if attrs["axis"] == (1, 2):
         return _Kept(call.op, (s.to_last(data, bb),), attrs, span=call.span)
     return None
-
-
-@_on("nn.softmax", "nn.log_softmax")
-def _softmax(s: _Layouts, call: Call, bb: Any) -> Expr | None:
-    if not s.has_last(call.args[0]):
-        return None
-    axis = _TO_LAST.index(call.attrs.get("axis", -1) % 4)
-    return Call(call.op, (s.to_last(call.args[0], bb),), call.attrs.with_(axis=axis), span=call.span)
 
 
 @_on("permute_dims")

@@ -23,7 +23,7 @@ from weft.ir import (
     function_pass,
     shape_expr,
 )
-from weft.op import Fusion, get_op_def, make_call
+from weft.op import Layout, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 from weft.runtime import aligned
@@ -92,14 +92,14 @@ class _Wide:
         if isinstance(value, TupleGetItem) and id(value.tuple_value) in self.parts:
             return self._bind(TupleGetItem(self.parts[id(value.tuple_value)], value.index), value.ty, bb)
         if is_op(value, "split") and self.has(value.args[0]):  # type: ignore[attr-defined]
-            self.parts[id(binding.var)] = bb.emit(_split(self, value, bb))
+            self.parts[id(binding.var)] = bb.emit(_along_axes(self, value, bb))  # type: ignore[arg-type]
             return None
         if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
             return None
         name = value.op.name.removeprefix("relax.")
         if value.ty.ndim != 3 or value.ty.shape is None or name in CORE_OPS:
             return None
-        made = _RULES.get(name, _elementwise)(self, value, bb)
+        made = _RULES.get(name, _along_axes)(self, value, bb)
         if made is None:
             return None
         if name == "permute_dims":
@@ -180,47 +180,25 @@ def _conv1d(s: _Wide, call: Call, bb: Any) -> Call | None:
     )
 
 
-def _elementwise(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _along_axes(s: _Wide, call: Call, bb: Any) -> Call | None:
+    """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
     assert isinstance(call.op, Op)
-    fusion = get_op_def(call.op).fusion
-    if fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST) or not any(map(s.has, call.args)):
+    definition = get_op_def(call.op)
+    operands = [f for a in call.args for f in (a.fields if isinstance(a, Tuple) else (a,))]
+    if definition.layout is not Layout.AXES or call.op.name == "relax.broadcast_to" or not any(map(s.has, operands)):
         return None
-    if call.op.name == "relax.broadcast_to" or "axis" in call.attrs:
+    names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
+
+    def operand(arg: Any) -> Any:
+        if isinstance(arg, Tuple):
+            fields = tuple(map(operand, arg.fields))
+            return None if any(f is None for f in fields) else Tuple(fields)
+        return arg if names and getattr(arg.ty, "ndim", -1) == 1 else s.of(arg, bb)
+
+    args = tuple(map(operand, call.args))
+    if any(a is None for a in args):
         return None
-    args = tuple(s.of(a, bb) for a in call.args)
-    return None if any(a is None for a in args) else Call(call.op, args, call.attrs, span=call.span)
-
-
-@_on("concat")
-def _concat(s: _Wide, call: Call, bb: Any) -> Call | None:
-    fields = call.args[0]
-    if not isinstance(fields, Tuple) or not any(map(s.has, fields.fields)):
-        return None
-    axis = (call.attrs.get("axis", 0) or 0) % 3
-    twins = Tuple(tuple(s.of(f, bb) for f in fields.fields))
-    return Call(call.op, (twins,), call.attrs.with_(axis=axis + axis // 2), span=call.span)
-
-
-def _split(s: _Wide, call: Any, bb: Any) -> Call:
-    axis = call.attrs.get("axis", 0) % 3
-    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(axis=axis + axis // 2), span=call.span)
-
-
-@_on("strided_slice")
-def _slice(s: _Wide, call: Any, bb: Any) -> Call | None:
-    axes = call.attrs.get("axes")
-    if not s.has(call.args[0]) or axes is None or len(call.args) > 1:
-        return None
-    axes = tuple(a % 3 + a % 3 // 2 for a in axes)
-    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(axes=axes), span=call.span)
-
-
-@_on("nn.pad")
-def _pad(s: _Wide, call: Call, bb: Any) -> Call | None:
-    width = tuple(call.attrs.get("pad_width", ()))
-    if not s.has(call.args[0]) or len(width) != 6:
-        return None
-    return Call(call.op, (s.of(call.args[0], bb),), call.attrs.with_(pad_width=(*width[:4], 0, 0, *width[4:])))
+    return Call(call.op, args, in_places(definition.attrs, call.attrs, (0, 1, 3), 4), span=call.span)
 
 
 @_on("permute_dims")

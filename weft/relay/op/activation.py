@@ -11,5 +11,5 @@ declare("nn.relu", "data", expand="nn.relu", doc="``max(data, 0)``.")
 declare("nn.leaky_relu", "data", {"alpha": 0.01},
         expand=lambda data, alpha: shared("nn.leakyrelu", data, alpha=float(alpha)),
         doc="``data`` where it is positive, else ``alpha * data``.")  # fmt: skip
-declare("nn.prelu", "data alpha", {"axis": 1}, expand="nn.prelu", completes=vectors(1),
+declare("nn.prelu", "data alpha", expand="nn.prelu", completes=vectors(1),
         doc="``data`` where it is positive, else ``alpha * data``, with an alpha for each channel.")  # fmt: skip

@@ -82,7 +82,7 @@ declare("gather", "data indices", {"axis": REQUIRED},
         doc="One element for each index along an axis.")  # fmt: skip
 declare("gather_nd", "data indices", {"batch_dims": 0, "index_rank": None}, expand=_gather_nd,
         doc="Slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
-declare("reverse_sequence", "data seq_lengths", {"seq_axis": 1, "batch_axis": 0}, expand="reverse_sequence",
+declare("reverse_sequence", "data seq_lengths", expand="reverse_sequence",
         doc="Reverse the beginning of each sequence, up to its length.")  # fmt: skip
 
 

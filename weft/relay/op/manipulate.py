@@ -212,7 +212,7 @@ declare("reverse", "data", {"axis": 0}, expand=lambda data, axis: shared("flip",
 
 declare("concatenate", "data:tensors", {"axis": 0}, expand=lambda data, axis: shared("concat", data, axis=axis),
         doc="Join along an axis.")  # fmt: skip
-declare("stack", "data:tensors", {"axis": 0}, expand="stack", doc="Join along a new axis.")
+declare("stack", "data:tensors", expand="stack", doc="Join along a new axis.")
 
 
 def _split(data: ir.Expr, indices_or_sections: Any, axis: int = 0) -> ir.Expr:

@@ -103,7 +103,7 @@ def _l2_normalize(data: ir.Expr, eps: float, axis: Any = None) -> ir.Expr:
 
 declare("nn.l2_normalize", "data", {"eps": 1e-12, "axis": None}, expand=_l2_normalize,
         doc="Divide by the root of the sum of squares over axes, which is at least ``sqrt(eps)``.")  # fmt: skip
-declare("nn.lrn", "data", {"size": 5, "axis": 1, "bias": 2.0, "alpha": 1e-5, "beta": 0.75}, expand="nn.lrn",
+declare("nn.lrn", "data", {"bias": 2.0, "alpha": 1e-5}, expand="nn.lrn",
         doc="Local response normalisation across channels.")  # fmt: skip
 
 

@@ -89,12 +89,13 @@ def declare(
     attrs : dict
         Attribute names and defaults, in the order in which the constructor takes them; ``REQUIRED`` has no default.
     expand : callable or str
-        The expansion; a str is the shared operator that takes the same inputs and attributes.
+        The expansion; a str is the shared operator of the same inputs and attributes, where `attrs` are those whose
+        defaults differ.
     """
     if name in _OPS:
         raise InvalidArgument(f"operator '{name}' is declared twice")
     if isinstance(expand, str):
-        expand = _same(expand)
+        attrs, expand = {**get_op_def(expand).defaults, **(attrs or {})}, _same(expand)
     made = _OPS[name] = RelayOp(
         name,
         tuple(Input.parse(i) for i in inputs.split()),

@@ -150,9 +150,8 @@ declare("nn.upsampling3d", "data",
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
-declare("image.grid_sample", "data grid",
-        {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True},
-        expand="image.grid_sample", doc="Sample images at the points of a grid.")  # fmt: skip
+declare("image.grid_sample", "data grid", expand="image.grid_sample",
+        doc="Sample images at the points of a grid.")  # fmt: skip
 
 
 def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
