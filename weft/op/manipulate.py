@@ -13,8 +13,10 @@ from weft.ir import (
     TensorType,
     TupleType,
     as_int,
+    equal,
     floordiv,
     int64,
+    select,
 )
 from weft.op.infer import fields_of, normalize_axis, product, same_dtype, simplify, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
@@ -135,6 +137,9 @@ def _squeeze_infer(x: Expr, axis: Any = None) -> TensorType:
     axes = squeezed_axes(ty.shape, axis)
     for a in axes:
         demand_equal(f"squeeze: dimension {a}", ty.shape[a], 1, x.span)
+    for i, d in enumerate(ty.shape if axis is None else ()):
+        if i not in axes:  # the rank says that it stays
+            demand_equal(f"squeeze: dimension {i}, which no axis names (not 1)", d, select(equal(d, 1), 2, d), x.span)
     dims = tuple(d for i, d in enumerate(ty.shape) if i not in axes)
     return TensorType(dims, ty.dtype, len(dims))
 

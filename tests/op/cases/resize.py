@@ -93,6 +93,7 @@ def _bytes(s: Sizes) -> Case | None:
         s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"),
         Shape((s.a, 1, 6, 6)),
         coordinate_transformation_mode="asymmetric",
+        steps=1,
     )
 
 
