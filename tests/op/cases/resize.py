@@ -97,6 +97,16 @@ def _bytes(s: Sizes) -> Case | None:
     )
 
 
+@cases("image.resize")
+def _beyond_the_scale(s: Sizes) -> Case | None:
+    if 0 in (s.b, s.c):
+        return None
+    return call(
+        s.integer(s.a, s.b, s.c), Shape((s.a, 2 * s.b + 3, s.c)), scales=(1.0, 2.0, 1.0), method="nearest",
+        rounding_method="floor", coordinate_transformation_mode="asymmetric", symbolic=False,
+    )  # fmt: skip
+
+
 @cases("image.resize2d")
 def _resize2d(s: Sizes) -> Case | None:
     return None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR)
