@@ -60,6 +60,8 @@ FINITE = {
 """Operators (patterns) of which infinity and NaN are not compared, and why they spread differently."""
 GREAT = 1e18
 """About the root of the greatest float32: squares and products of more than that may overflow."""
+EXPONENT = 120
+"""Products of elements whose exponents are of so great a sum may leave the range of float32 on their way."""
 REFUSALS = (WeftError, ValueError, TypeError, IndexError, MemoryError)
 
 
@@ -115,6 +117,12 @@ def leaves_of(value: Any) -> Any:
 def flat(nested: Any) -> Iterator[Leaf]:
     for leaf in nested:
         yield from flat(leaf) if isinstance(leaf, tuple) else (leaf,)
+
+
+def exponents(values: np.ndarray) -> np.ndarray:
+    """By how many powers of two each element moves a product."""
+    regular = np.isfinite(values) & (values != 0)
+    return np.log2(np.abs(values[regular].astype(np.float64)))
 
 
 def numbers_of(nested: Any) -> list[int]:
@@ -292,6 +300,8 @@ class Call:
 
     def may_overflow(self, values: list[Any]) -> bool:
         """Whether finite inputs are so great that it hangs on the order of sums and products what becomes infinite."""
+        if self.name in ("prod", "cumprod"):
+            return any(v.dtype.kind == "f" and np.abs(exponents(v)).sum() > EXPONENT for v in values)
         great = [
             v for v in values if getattr(v, "dtype", None) == np.float32 and np.isfinite(v[np.abs(v) > GREAT]).any()
         ]
