@@ -11,12 +11,6 @@ import pytest
 
 SECONDS = {"calls": 5, "onnx": 5, "graphs": 5, "files": 5, "programs": 5}
 KNOWN: dict[str, tuple[str, ...]] = {
-    "calls": (
-        "gather_nd:", "image.resize2d:", "image.resize:", "layout_transform:", "mean:", "nn.attention_past:",
-        "nn.conv1d_transpose:", "nn.conv3d:", "nn.conv3d_transpose:", "nn.group_norm:", "nn.instance_norm:",
-        "nn.layer_norm:", "nn.matmul_compressed:", "nn.matmul_packed:", "power:", "prod:", "requantize_sum:",
-        "std:", "take:",
-    ),
     "onnx": (
         "AffineGrid:", "Attention:", "Conv:", "CumProd:", "DequantizeLinear:", "DynamicQuantizeLinear:",
         "Expand:", "FlexAttention:", "Gemm:", "GlobalAveragePool:", "GlobalMaxPool:", "GridSample:",

@@ -121,10 +121,14 @@ class Case:
     rtol: float | None = None
     atol: float = 2e-6
     symbolic: bool = True
+    steps: int = 0
+    """By how many an integer may differ, where it is rounded from a sum that may lie between two."""
 
 
-def call(*inputs: Any, rtol: float | None = None, atol: float = 2e-6, symbolic: bool = True, **attrs: Any) -> Case:
-    return Case(inputs, attrs, rtol, atol, symbolic)
+def call(
+    *inputs: Any, rtol: float | None = None, atol: float = 2e-6, symbolic: bool = True, steps: int = 0, **attrs: Any
+) -> Case:
+    return Case(inputs, attrs, rtol, atol, symbolic, steps)
 
 
 TARGET = Target("llvm")
@@ -300,13 +304,15 @@ def run(name: str, case: Case, program: Program, sizes: dict[str, int]) -> None:
     program.kernel(*inputs, *found, *scalars)
     definition = get_op_def(name)
     for f, e in zip(found, expected, strict=True):
-        compare(f.numpy(), e, case.rtol or definition.rtol, case.atol)
+        compare(f.numpy(), e, case.rtol or definition.rtol, case.atol, case.steps)
 
 
-def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> None:
-    if expected.dtype.kind in "biu":
+def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, steps: int = 0) -> None:
+    if expected.dtype.kind in "biu" and not steps:
         np.testing.assert_array_equal(found, expected)
         return
+    if expected.dtype.kind in "biu":
+        rtol, atol = 0.0, steps
     if expected.dtype.itemsize == 2:
         rtol, atol = max(rtol, 1e-2 if expected.dtype.name == "bfloat16" else 2e-3), max(atol, 1e-2)
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)

@@ -50,6 +50,8 @@ def _infer(
         return TensorType(None, dtype, 4)
     for i, a, b in ((0, q[0], k[0]), (3, q[3], k[3]), (1, k[1], v[1]), (2, k[2], v[2])):
         demand_equal(f"nn.attention: dimension {i} of query, key and value", b, a, query.span)
+    if scale is None:
+        demand_at_least("nn.attention: size of a head, whose root is the scale", q[3], 1, query.span)
     demand_equal("nn.attention: batch of 'value'", v[0], k[0], query.span)
     demand_divisible("nn.attention: query heads", q[2], k[2], query.span)
     _demand_bias("nn.attention", bias, (q[0], q[2], q[1], k[1]))
@@ -81,7 +83,8 @@ def _ref(
     seen = (j <= i + offset if causal_mask else j >= 0) & (
         j > i + offset - window_size if window_size is not None else j >= 0
     )
-    e = np.exp(np.where(seen, scores, -np.inf) - np.where(seen, scores, -np.inf).max(-1, keepdims=True))
+    scores = np.where(seen, scores, -np.inf)
+    e = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
     return np.ascontiguousarray(np.moveaxis((e / e.sum(-1, keepdims=True)) @ v, 1, 2)).astype(query.dtype)
 
 

@@ -18,6 +18,7 @@ from weft.topi.conv import (
     conv_size,
     conv_transpose,
     dot_group,
+    panel_size,
     spatial,
     transposed_size,
     weight_info,
@@ -41,6 +42,8 @@ def _conv_infer(rank: int) -> Any:
         out_channels, kernel, kind = weight_info(w.shape, kernel_layout, rank, channels)
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
+        if kind == "packed":
+            _demand_panels(name, w, kernel_layout, out_channels, data)
         where = {"first": 1, "last": -2, "packed": -2}.get(kind)
         if where is not None and dot_group(kernel_layout) == 1:
             demand_equal(f"{name}: channels of 'data'", c, w.shape[where] * int64(groups), data.span)
@@ -66,6 +69,14 @@ def _demand_sizes(name: str, outs: list[Any], data: Expr) -> None:
         demand_at_least(f"{name}: size of the result in spatial dimension {i}", out, 0, data.span)
 
 
+def _demand_panels(name: str, weight: TensorType, layout: str, channels: Any, data: Expr) -> None:
+    """Demand panels as wide as the layout says, and as many as hold all output channels."""
+    shape, wide, group = weight.shape, panel_size(layout), dot_group(layout)
+    demand_equal(f"{name}: width of the panels of 'weight'", shape[-1], wide, data.span)  # type: ignore[index]
+    held = shape[0] * int64(wide // group)  # type: ignore[index]
+    demand_at_least(f"{name}: output channels in 'weight'", held, channels, data.span)
+
+
 def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, channels: Any) -> tuple[Any, Any]:
     """Bring arrays to channels-first data and OI... weights."""
     if channels_last(data_layout):
@@ -79,7 +90,9 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
             )
             w = w[..., : x.shape[1], :]
         w = np.moveaxis(w, -1, 1)
-        w = np.moveaxis(w.reshape(-1, *w.shape[2:])[: int(channels) if channels is not None else None], -1, 1)
+        w = np.moveaxis(
+            w.reshape(w.shape[0] * w.shape[1], *w.shape[2:])[: int(channels) if channels is not None else None], -1, 1
+        )
     elif kind == "last":
         w = np.moveaxis(w, (-1, -2), (0, 1))
     elif kind == "depthwise":
@@ -173,7 +186,9 @@ def _transpose_ref(rank: int) -> Any:
         y = np.zeros((x.shape[0], og * groups, *full))
         for g in range(groups):
             for t in np.ndindex(*w.shape[2:]):
-                at = tuple(slice(t[i] * d[i], t[i] * d[i] + (x.shape[2 + i] - 1) * s[i] + 1, s[i]) for i in range(rank))
+                at = tuple(
+                    slice(t[i] * d[i], t[i] * d[i] + max((x.shape[2 + i] - 1) * s[i] + 1, 0), s[i]) for i in range(rank)
+                )
                 part = np.einsum(
                     "nc...,co->no...",
                     x[:, g * cg : (g + 1) * cg].astype(np.float64),
@@ -207,13 +222,18 @@ for _rank in (1, 2, 3):
 # --- by Winograd's algorithm ---
 
 
-def _winograd_infer(data: Expr, weight: Expr, padding: Any, channels: int) -> TensorType:
-    x, w = tensor_arg("nn.conv2d_winograd", "data", data, ndim=4), tensor_arg("nn.conv2d_winograd", "weight", weight)
-    dtype = same_dtype("nn.conv2d_winograd", data, weight)
+def _winograd_infer(data: Expr, weight: Expr, padding: Any, tile: int, channels: int) -> TensorType:
+    name = "nn.conv2d_winograd"
+    x, w = tensor_arg(name, "data", data, ndim=4), tensor_arg(name, "weight", weight, ndim=5)
+    dtype = same_dtype(name, data, weight)
     if x.shape is None or w.shape is None:
         return TensorType(None, dtype, 4)
-    demand_equal("nn.conv2d_winograd: channels of 'data'", x.shape[-1], w.shape[-2], data.span)
+    demand_equal(f"{name}: channels of 'data'", x.shape[-1], w.shape[-2], data.span)
+    for i in range(2):
+        demand_equal(f"{name}: dimension {i} of 'weight'", w.shape[i], tile + 2, data.span)
+    demand_at_least(f"{name}: output channels in 'weight'", w.shape[2] * w.shape[4], channels, data.span)
     outs = [conv_size(x.shape[1 + i], int64(3), 1, 1, padding[i], padding[2 + i]) for i in range(2)]
+    _demand_sizes(name, outs, data)
     return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)
 
 
@@ -226,9 +246,15 @@ def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any
     y = np.zeros((x.shape[0], x.shape[1] - 2, x.shape[2] - 2, channels))
     for i, j in np.ndindex(y.shape[1] // tile, y.shape[2] // tile):
         d = x[:, i * tile : i * tile + tile + 2, j * tile : j * tile + tile + 2]
-        m = np.einsum("ab,nbdc,ed,aeoc->naeo", b, d, b, u)
-        y[:, i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = np.einsum("ia,naeo,je->nijo", a, m, a)
+        m = np.einsum("naec,aeoc->naeo", _rows(b, _rows(b, d, 1), 2), u)
+        y[:, i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = _rows(a, _rows(a, m, 1), 2)
     return y[:, :rows, :columns].astype(np.float32)
+
+
+def _rows(matrix: Any, x: Any, axis: int) -> Any:
+    """A constant matrix times the vectors along an axis, where terms without a factor are left out, be they NaN."""
+    moved = np.moveaxis(x, axis, 0)
+    return np.stack([sum(f * moved[r] for r, f in enumerate(row) if f) for row in matrix], axis)
 
 
 declare(

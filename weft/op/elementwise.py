@@ -115,7 +115,10 @@ def _truncated(a: Any, b: Any) -> Any:
 
 
 def _power_ref(a: Any, b: Any) -> Any:
-    return np.power(a.astype(np.float64), b.astype(np.float64)) if a.dtype.kind in "fV" else np.power(a, b)
+    if a.dtype.kind in "fV":
+        return np.power(a.astype(np.float64), b.astype(np.float64))
+    small = np.where(a == 1, 1, np.where((a == -1) & (b < 0), 1 - 2 * (b % 2), 0)).astype(a.dtype)
+    return np.where(b < 0, small, np.power(a, np.maximum(b, 0)))
 
 
 _BINARY_REFERENCES: dict[str, Any] = {

@@ -47,11 +47,15 @@ def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
     demand_at_least(f"{op}: elements to take from", extent, min_(product(picked), int64(1)), where.span)
 
 
+def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+    if mode == "wrap" and np.size(x):  # NumPy's own counts one length of the axis at a time
+        mode, indices = "clip", indices % (x.size if axis is None else x.shape[axis])
+    return np.take(x, indices, axis, mode="raise" if mode == "fast" else mode)
+
+
 declare(
     "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap")}, infer=_take_infer,
-    lower=take,
-    reference=lambda x, indices, axis, mode: np.take(x, indices, axis, mode="raise" if mode == "fast" else mode),
-    fusion=Fusion.OPAQUE,
+    lower=take, reference=_take_ref, fusion=Fusion.OPAQUE,
     doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
     "``clip`` all are clamped, with ``wrap`` counted round the axis.",
 )  # fmt: skip

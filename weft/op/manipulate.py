@@ -13,11 +13,15 @@ from weft.ir import (
     TensorType,
     TupleType,
     as_int,
+    equal,
     floordiv,
     int64,
+    select,
 )
 from weft.op.attributes import Attribute, axes, axis, integer, integers
-from weft.op.infer import fields_of, normalize_axis, product, same_as, same_dtype, simplify, tensor_arg, values_of
+from weft.op.infer import (
+    equal_dims, fields_of, normalize_axis, product, same_as, same_dtype, simplify, tensor_arg, values_of,
+)  # fmt: skip
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
 from weft.topi.broadcast import broadcast_to
@@ -59,6 +63,15 @@ def _reshape_dims(ty: TensorType, values: tuple[PrimExpr, ...]) -> tuple[PrimExp
     return tuple(dims)
 
 
+def _demand_rest(count: PrimExpr, dims: tuple[PrimExpr, ...], values: tuple[PrimExpr, ...], x: Expr) -> None:
+    """Demand that -1 stands for one size: the other dimensions divide the number of elements, or are not empty."""
+    for i, v in enumerate(values):
+        if as_int(v) == -1:
+            others = product([d for n, d in enumerate(dims) if n != i])
+            if as_int(others) is None and not equal_dims(dims[i] * others, count):
+                demand_at_least("reshape: elements for each of the dimension that is -1", others, 1, x.span)
+
+
 def _has_zero(shape: tuple[PrimExpr, ...]) -> bool:
     return any(as_int(d) == 0 for d in shape)
 
@@ -75,6 +88,7 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
         demand_equal(f"reshape: number of elements, from ({shown})", new, old, x.span)
         for d in dims:
             demand_at_least("reshape: a dimension", d, 0, x.span)
+        _demand_rest(old, dims, values, x)
     return TensorType(dims, ty.dtype, len(dims))
 
 
@@ -136,6 +150,9 @@ def _squeeze_infer(x: Expr, axis: Any) -> TensorType:
     axes = squeezed_axes(ty.shape, axis)
     for a in axes:
         demand_equal(f"squeeze: dimension {a}", ty.shape[a], 1, x.span)
+    for i, d in enumerate(ty.shape if axis is None else ()):
+        if i not in axes:  # the rank says that it stays
+            demand_equal(f"squeeze: dimension {i}, which no axis names (not 1)", d, select(equal(d, 1), 2, d), x.span)
     dims = tuple(d for i, d in enumerate(ty.shape) if i not in axes)
     return TensorType(dims, ty.dtype, len(dims))
 

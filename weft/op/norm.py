@@ -137,7 +137,7 @@ def _group_norm_ref(
         if axes is None
         else _after_split(normalize_axes("nn.group_norm", axes, x.ndim), c)
     )
-    grouped = y.reshape(y.shape[0], num_groups, -1, *y.shape[2:])
+    grouped = y.reshape(y.shape[0], num_groups, y.shape[1] // num_groups, *y.shape[2:])
     grouped = (grouped - grouped.mean(over, keepdims=True)) / np.sqrt(grouped.var(over, keepdims=True) + epsilon)
     column = (1, -1, *[1] * (x.ndim - 2))
     y = grouped.reshape(y.shape) * (gamma.reshape(column) if scale else 1) + (beta.reshape(column) if center else 0)

@@ -64,7 +64,7 @@ def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mod
             (
                 slice(None),
                 slice(None),
-                *(slice(t[i] * d[i], t[i] * d[i] + (outs[i] - 1) * s[i] + 1, s[i]) for i in range(rank)),
+                *(slice(t[i] * d[i], t[i] * d[i] + max((outs[i] - 1) * s[i] + 1, 0), s[i]) for i in range(rank)),
             )
         ]
 

@@ -47,38 +47,40 @@ def _demand_sizes(name: str, old: Any, new: Any, data: Expr) -> None:
         demand_at_least(f"{name}: dimension {i} of 'data'", d, min_(n, int64(1)), data.span)
 
 
-# --- the reference, in float64 over each axis in turn -----------------------------------------------------------------
+# --- the reference: coordinates in float32, as in the kernels and in ONNX Runtime, values in float64, axis by axis ---
+
+_F = np.float32
 
 
-def _source_ref(o: Any, size: int, out: int, scale: float, mode: str, roi: Any) -> Any:
+def _source_ref(o: Any, size: int, out: int, scale: Any, mode: str, roi: Any) -> Any:
+    """Input coordinates of the output indices `o`."""
+    last, half = _F(size - 1), _F(0.5)
     if mode == "asymmetric":
         return o / scale
     if mode == "align_corners":
-        return o * (size - 1) / (out - 1) if out > 1 else o * 0.0
+        return o * last / _F(max(out - 1, 1))
     if mode == "tf_half_pixel_for_nn":
-        return (o + 0.5) / scale
+        return (o + half) / scale
     if mode == "tf_crop_and_resize":
-        return (
-            roi[0] * (size - 1) + o * (roi[1] - roi[0]) * (size - 1) / (out - 1)
-            if out > 1
-            else 0.5 * (roi[0] + roi[1]) * (size - 1) + o * 0
-        )
-    half = (o + 0.5) / scale - 0.5
+        start, end = _F(roi[0]), _F(roi[1])
+        return start * last + o * (end - start) * last / _F(out - 1) if out > 1 else half * (start + end) * last + o
+    centred = (o + half) / scale - half
     if mode == "pytorch_half_pixel":
-        return half if out > 1 else half * 0
+        return centred if out > 1 else centred * 0
     if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - out / (size * scale)) + half
-    return half
+        return _F(size) * half * (1 - _F(out) / (_F(size) * scale)) + centred
+    return centred
 
 
-def _weights_ref(x: float, size: int, method: str, rounding: str, a: float, exclude: bool) -> dict[int, float]:
+def _taps_ref(x: Any, size: int, method: str, rounding: str, a: float, exclude: bool) -> list[tuple[int, float]]:
+    """The input elements that make an output element, each with its weight, which may be 0."""
     if method.startswith("nearest"):
-        i = {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_ceil": math.floor(x + 0.5)}.get(
-            rounding, math.ceil(x - 0.5)
+        i = {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_ceil": math.floor(x + _F(0.5))}.get(
+            rounding, math.ceil(x - _F(0.5))
         )
-        return {min(max(i, 0), size - 1): 1.0}
+        return [(min(max(i, 0), size - 1), 1.0)]
     base = math.floor(x)
-    t = x - base
+    t = float(x - _F(base))
     if method == "linear":
         pairs = [(base, 1 - t), (base + 1, t)]
     else:
@@ -91,11 +93,7 @@ def _weights_ref(x: float, size: int, method: str, rounding: str, a: float, excl
         pairs = [(i, w if 0 <= i < size else 0.0) for i, w in pairs]
         total = sum(w for _, w in pairs)
         pairs = [(i, w / total) for i, w in pairs]
-    out: dict[int, float] = {}
-    for i, w in pairs:
-        i = min(max(i, 0), size - 1)
-        out[i] = out.get(i, 0.0) + w
-    return out
+    return [(min(max(i, 0), size - 1), w) for i, w in pairs]
 
 
 def _resize_ref(
@@ -104,21 +102,19 @@ def _resize_ref(
 ) -> Any:  # fmt: skip
     mode, rank, y = coordinate_transformation_mode, data.ndim, data.astype(np.float64)
     outside = np.zeros([int(d) for d in size], bool)
+    if not outside.size:
+        return np.zeros(outside.shape, data.dtype)
     for d in range(rank):
         n, m = data.shape[d], int(size[d])
-        scale = scales[d] if scales is not None and scales[d] else m / n
-        if n == m and scale == 1.0 and mode != "tf_crop_and_resize":
+        scale = _F(scales[d]) if scales is not None and scales[d] else _F(m) / _F(n)
+        if n == m and scale == 1 and mode != "tf_crop_and_resize":
             continue
-        x = _source_ref(np.arange(m), n, m, scale, mode, (roi[d], roi[d + rank]) if roi else (0, 1))
-        matrix = np.zeros((m, n))
-        for o in range(m):
-            for i, w in _weights_ref(
-                float(np.float32(x[o])), n, method, rounding_method, cubic_alpha, cubic_exclude
-            ).items():
-                matrix[o, i] += w
-        y = np.moveaxis(np.tensordot(matrix, y, (1, d)), 0, d)
+        x = _source_ref(np.arange(m, dtype=_F), n, m, scale, mode, (roi[d], roi[d + rank]) if roi else (0, 1))
+        taps = np.array([_taps_ref(v, n, method, rounding_method, cubic_alpha, cubic_exclude) for v in x])
+        along = [-1 if i == d else 1 for i in range(rank)]
+        y = sum(np.take(y, t[:, 0].astype(int), d) * t[:, 1].reshape(along) for t in taps.swapaxes(0, 1))
         if mode == "tf_crop_and_resize":
-            outside |= ((x < 0) | (x > n - 1)).reshape([-1 if i == d else 1 for i in range(rank)])
+            outside |= ((x < 0) | (x > n - 1)).reshape(along)
     y = np.where(outside, extrapolation_value, y)
     return (np.rint(y) if data.dtype.kind in "iu" and not method.startswith("nearest") else y).astype(data.dtype)
 

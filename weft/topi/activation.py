@@ -33,8 +33,8 @@ def _gelu_tanh(x: Any) -> Any:
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scaled = x if beta == 1.0 else x * _c(x, beta)
-    value = tir.max(scaled, _c(x, 0)) + tir.log(_c(x, 1) + tir.exp(-tir.abs(scaled)))
-    return value if beta == 1.0 else value * _c(x, 1 / beta)
+    rest = tir.log(_c(x, 1) + tir.exp(-tir.abs(scaled)))
+    return tir.max(x, _c(x, 0)) + (rest if beta == 1.0 else rest * _c(x, 1 / beta))
 
 
 def _hard_sigmoid(x: Any, alpha: float = 1 / 6, beta: float = 0.5) -> Any:

@@ -13,7 +13,7 @@ from weft.topi.shape import simplify
 
 __all__ = [
     "channels_last", "conv", "conv_shape", "conv_size", "conv_transpose", "dot_group", "pad_spatial", "paddings",
-    "pair", "spatial", "transposed_size", "weight_info", "whole_groups",
+    "pair", "panel_size", "spatial", "transposed_size", "weight_info", "whole_groups",
 ]  # fmt: skip
 
 
@@ -70,6 +70,11 @@ def dot_group(layout: str) -> int:
     """How many neighbouring input channels of one output channel lie together: 4 in ``OHWI32o4i``, mostly 1."""
     packed = _PACKED.match(layout)
     return int(packed[2] or 1) if packed else 1
+
+
+def panel_size(layout: str) -> int:
+    """How long the last dimension of packed weights is: 128 in ``OHWI32o4i``."""
+    return int(_PACKED.match(layout)[1]) * dot_group(layout)  # type: ignore[index]
 
 
 def weight_info(shape: Any, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:

@@ -98,9 +98,7 @@ _EXPONENTS: dict[float, Scalar] = {
 
 
 def _power(a: Any, b: Any) -> Any:
-    """A constant exponent becomes products or roots; integers are raised in float64."""
-    if not DataType(a.dtype).is_float:
-        return cast(a.dtype, tir.round(tir.power(cast("float64", a), cast("float64", b))))
+    """A constant exponent becomes products or roots."""
     if isinstance(b, FloatImm) and b.value in _EXPONENTS:
         return _EXPONENTS[b.value](a)
     return tir.power(a, b)

@@ -84,7 +84,9 @@ def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:
             and exact % 2 == 0
         )
     ):
-        return floordiv(o, int64(exact))
+        i = floordiv(o, int64(exact))
+        # sizes may ask for more than the scale gives
+        return i if equal_dims(axis.size * int64(exact), axis.out) else _clamp(i, axis.size)
     x = axis.source(o)
     if rounding == "floor":
         i = tir.floor(x)

@@ -221,6 +221,11 @@ def _power_integer(s: Sizes) -> Case:
     return call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=0, high=6))
 
 
+@cases("power")
+def _power_of_integers_beyond_float64(s: Sizes) -> Case:
+    return call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-5, high=23))
+
+
 @cases("atan2")
 def _atan2(s: Sizes) -> Case:
     return call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4)

@@ -93,7 +93,18 @@ def _bytes(s: Sizes) -> Case | None:
         s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"),
         Shape((s.a, 1, 6, 6)),
         coordinate_transformation_mode="asymmetric",
+        steps=1,
     )
+
+
+@cases("image.resize")
+def _beyond_the_scale(s: Sizes) -> Case | None:
+    if 0 in (s.b, s.c):
+        return None
+    return call(
+        s.integer(s.a, s.b, s.c), Shape((s.a, 2 * s.b + 3, s.c)), scales=(1.0, 2.0, 1.0), method="nearest",
+        rounding_method="floor", coordinate_transformation_mode="asymmetric", symbolic=False,
+    )  # fmt: skip
 
 
 @cases("image.resize2d")
