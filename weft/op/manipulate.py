@@ -20,7 +20,15 @@ from weft.ir import (
 )
 from weft.op.attributes import Attribute, axes, axis, integer, integers
 from weft.op.infer import (
-    equal_dims, fields_of, normalize_axis, product, same_as, same_dtype, simplify, tensor_arg, values_of,
+    equal_dims,
+    fields_of,
+    normalize_axis,
+    product,
+    same_as,
+    same_dtype,
+    simplify,
+    tensor_arg,
+    values_of,
 )  # fmt: skip
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal

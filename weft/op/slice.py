@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, int64, max_, min_
+from weft.ir import Expr, TensorType, as_int, as_shape, int64, max_, min_
 from weft.op.attributes import axes, each_axis, flag, integers, number, word
 from weft.op.infer import simplify, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
-from weft.op.relations import demand_at_least, demand_at_most
-from weft.topi.slice import pad, pad_pairs, slice_plan, strided_slice
+from weft.op.relations import demand_at_least, demand_at_most, demand_between
+from weft.topi.slice import FAR, pad, pad_pairs, slice_plan, strided_slice
 
 __all__: list[str] = []
 
@@ -21,7 +21,22 @@ def _slice_infer(x: Expr, axes: Any, begin: Any, end: Any, strides: Any, assume_
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
     plan = slice_plan(ty.shape, axes, begin, end, strides, assume_inbound)
+    for axis, first, stop, step in zip(plan, as_shape(begin), as_shape(end), (p[2] for p in plan.values())):
+        _demand_bounds(axis, ty.shape[axis], first, stop, step, assume_inbound, x.span)
     return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
+
+
+def _demand_bounds(axis: int, size: Any, begin: Any, end: Any, step: int, inside: bool, where: Any) -> None:
+    """Demand that symbolic bounds are not negative, and with `inside` that all lie in the dimension."""
+    what = f"strided_slice: {{}} of axis {axis}"
+    for name, bound in (("begin", begin), ("end", end)):
+        if as_int(bound) is None:
+            demand_at_least(what.format(name), bound, 0 if step > 0 or name == "begin" else -1, where)
+    if inside and step > 0:
+        low, high = (size + b if (as_int(b) or 0) < 0 else b for b in (begin, end))
+        high = size if (as_int(end) or 0) >= FAR else high
+        demand_between(what.format("begin"), low, 0, high, where)
+        demand_at_most(what.format("end"), high, size, where)
 
 
 def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:

@@ -21,10 +21,11 @@ from weft.ir import (
 )
 from weft.topi.shape import normalize_axis, simplify
 
-__all__ = ["pad", "pad_between", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
+__all__ = ["FAR", "pad", "pad_between", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
 
 
-_FAR = 2**31 - 1  # a constant bound from here on means the end
+FAR = 2**31 - 1
+"""A constant bound from here on means the end."""
 
 
 def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int, inside: bool = False) -> tuple[PrimExpr, PrimExpr]:
@@ -41,7 +42,7 @@ def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int, inside: bool 
         start, stop, _ = slice(low, high, step).indices(size)
         return int64(start), int64(len(range(start, stop, step)))
     first = _bound(dim, b, step, inside)
-    stop_at = int64(-1) if step < 0 and high is not None and high < -_FAR else _bound(dim, e, step, inside)
+    stop_at = int64(-1) if step < 0 and high is not None and high < -FAR else _bound(dim, e, step, inside)
     length = ceildiv(stop_at - first, int64(step)) if step > 0 else ceildiv(first - stop_at, int64(-step))
     length = simplify(length if step != 1 else stop_at - first)
     if not inside and not (step > 0 and as_int(first) == 0):
@@ -55,7 +56,7 @@ def _bound(dim: PrimExpr, value: PrimExpr, step: int, inside: bool) -> PrimExpr:
     known = as_int(value)
     if known is None:
         return value if inside else simplify(tir.min(value, last))
-    if known >= _FAR:
+    if known >= FAR:
         return last
     if known < 0:
         return dim + value if inside else simplify(tir.max(dim + value, int64(0 if step > 0 else -1)))

@@ -12,8 +12,8 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     elementwise,
     generator,
     index,
+    inlined,
     loop,
-    loss,
     manipulate,
     matmul,
     norm,
@@ -31,6 +31,6 @@ from weft.frontend.onnx.registry import supported_operators
 
 __all__ = [
     "WEIGHT_FILES", "choose", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index",
-    "loop", "loss", "manipulate",
+    "inlined", "loop", "manipulate",
     "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scan", "sort", "supported_operators",
 ]  # fmt: skip

@@ -118,11 +118,11 @@ class Node:
     def ints(self, i: int, *, sizes: bool = False) -> list[Dim]:
         """Return the elements of integer input `i`, as run-time variables where they are known only then.
 
-        `sizes` are not negative.
+        `sizes` are not negative: checked at run time where they are computed from dimensions.
         """
         values = self.graph.ints(self.value(i), sizes=sizes)
-        if sizes and any(isinstance(v, int) and v < 0 for v in values):
-            self.error(f"{self.op_type}: a size in input {i} is negative", expected="at least 0", found=str(values))
+        for v in values if sizes else ():
+            self.require_between(f"a size in input {i}", v, 0, None)
         return values
 
     def one(self, i: int, *, sizes: bool = False) -> Dim:
