@@ -113,6 +113,11 @@ def rng_of(subject: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(subject.encode())])
 
 
+def seed_of(rng: np.random.Generator) -> int:
+    """The seed of a check, from its random numbers: checks whose seeds are neighbours may share what they draw."""
+    return int(rng.bit_generator.seed_seq.entropy[0])  # type: ignore[attr-defined]
+
+
 def probe(check: Callable[[Any], Outcome], drawn: Any, seconds: float) -> Outcome:
     """Run a check in a fork of this process."""
     readable, writable = os.pipe()

@@ -2,6 +2,9 @@
 
 Values are tensors of float32 or int64 whose dimensions are numbers, ``n`` or ``m``. Outputs may be several, may be
 views of one value and may be inputs. Weights, branches and shapes that the graph computes all occur.
+
+Most of the time that a compiled graph takes is that of its kernels. Where numbers are from a palette, kernels are
+those of other graphs, which the cache has.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ INTEGER = {"unary", "binary", "broadcast", "transpose", "concat", "slice", "gath
 """Makers that take integers; for others a value becomes a float first."""
 MAX_ELEMENTS = 6000
 SIZES = ({"n": 2, "m": 5}, {"n": 1, "m": 1}, {"n": 3, "m": 17})
+PALETTES = ((1, 2, 4, 8), (1, 3, 6, 12))
+SCALARS = (-1.5, -0.25, 0.5, 2.0)
 TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
@@ -35,12 +40,15 @@ class Value(NamedTuple):
 class Graph:
     """A graph under construction, from a seed."""
 
-    def __init__(self, seed: int, steps: int) -> None:
+    def __init__(self, seed: int, steps: int, palette: tuple[int, ...] = ()) -> None:
         self.rng = np.random.default_rng(seed)
+        self.palette = palette
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.known: dict[str, Value] = {}
-        shapes = [("n", "m"), ("n", 6), ("n", 4, "m"), (3, "m", 8), ("n", 3, "m", 4), ("m",), ("n", 1), (1, "m"), ()]
+        few, some, many = palette[1:] or (3, 4, 8)
+        shapes = [("n", "m"), ("n", some), ("n", few, "m"), (few, "m", many), ("n", few, "m", some), ("m",), ("n", 1),
+                  (1, "m"), ()]  # fmt: skip
         self.flag = Value("flag", (), "bool")
         self.inputs = [Value(f"x{i}", shapes[int(self.rng.integers(5 if i < 2 else len(shapes)))]) for i in range(3)]
         self.inputs.append(Value("k", shapes[int(self.rng.integers(len(shapes)))], "int64"))
@@ -51,8 +59,16 @@ class Graph:
             if value.dtype != "float32" and maker not in INTEGER:
                 value = self.node("Cast", [value.name], value.shape, to=TensorProto.FLOAT)
             result = getattr(self, "make_" + maker)(value)
-            if result is not None and self.elements(result) <= MAX_ELEMENTS:
+            if result is not None and self.fits(result):
                 self.values.append(result)
+
+    def allowed(self, d: int | str) -> bool:
+        """Whether a dimension may be in the graph."""
+        return isinstance(d, str) or not self.palette or d in self.palette
+
+    def fits(self, value: Value) -> bool:
+        """Whether later steps may take a value."""
+        return self.elements(value) <= MAX_ELEMENTS and all(self.allowed(d) for d in value.shape)
 
     def elements(self, value: Value) -> int:
         """The number of elements at the largest sizes."""
@@ -165,7 +181,8 @@ class Graph:
 
     def make_binary_constant(self, v: Value) -> Value:
         last = v.shape[-1] if v.shape and isinstance(v.shape[-1], int) and self.rng.random() < 0.7 else 1
-        w = self.weight(self.rng.standard_normal(last).astype(np.float32))
+        drawn = self.rng.standard_normal(last) if last > 1 or not self.palette else [self.one_of(SCALARS)]
+        w = self.weight(np.array(drawn, np.float32))  # of one element it becomes part of a kernel
         shape = v.shape or (1,)
         return self.node(self.one_of(BINARY), [v.name, w] if self.rng.random() < 0.5 else [w, v.name], shape)
 
@@ -191,7 +208,7 @@ class Graph:
     def make_matmul(self, v: Value) -> Value | None:
         if len(v.shape) < 2 or not isinstance(v.shape[-1], int):
             return None
-        k, n = v.shape[-1], int(self.rng.integers(1, 9))
+        k, n = v.shape[-1], self.one_of([d for d in range(1, 9) if self.allowed(d)])
         w = self.weight((self.rng.standard_normal((k, n)) / np.sqrt(k)).astype(np.float32))
         return self.node("MatMul", [v.name, w], (*v.shape[:-1], n))
 
@@ -220,7 +237,8 @@ class Graph:
             return None
         axis = self.one_of(fixed)
         size = v.shape[axis]
-        start, step = int(self.rng.integers(size)), int(self.rng.integers(1, 3))
+        choices = [(a, b) for a in range(size) for b in (1, 2) if self.allowed(len(range(a, size, b)))]
+        start, step = self.one_of(choices)
         bounds = [self.weight(np.array([x], np.int64)) for x in (start, size, axis, step)]
         shape = list(v.shape)
         shape[axis] = len(range(start, size, step))
@@ -231,8 +249,9 @@ class Graph:
         if not fixed:
             return None
         axis = self.one_of(fixed)
-        indices = self.rng.integers(-v.shape[axis], v.shape[axis], 3)
-        shape = (*v.shape[:axis], 3, *v.shape[axis + 1 :])
+        count = self.one_of([d for d in range(2, 5) if self.allowed(d)])
+        indices = self.rng.integers(-v.shape[axis], v.shape[axis], count)
+        shape = (*v.shape[:axis], count, *v.shape[axis + 1 :])
         return self.node("Gather", [v.name, self.weight(indices.astype(np.int64))], shape, v.dtype, axis=axis)
 
     def make_unsqueeze(self, v: Value) -> Value | None:
@@ -247,7 +266,8 @@ class Graph:
         if not fixed:
             return None
         axis, pads, shape = self.one_of(fixed), np.zeros(2 * len(v.shape), np.int64), list(v.shape)
-        pads[axis], pads[len(v.shape) + axis] = self.rng.integers(0, 3, 2)
+        choices = [(a, b) for a in range(3) for b in range(3) if self.allowed(v.shape[axis] + a + b)]
+        pads[axis], pads[len(v.shape) + axis] = self.one_of(choices)
         shape[axis] += int(pads.sum())
         return self.node("Pad", [v.name, self.weight(pads)], tuple(shape), v.dtype)
 
@@ -281,14 +301,46 @@ class Graph:
         return self.node("Where", [larger.name, v.name, other.name], v.shape, v.dtype)
 
     def model(self) -> onnx.ModelProto:
-        """The graph; its outputs are some of its values, rather late ones, at times an input or one value twice."""
-        made = self.values[len(self.inputs) :]
-        outputs = {v.name: v for v in [made[-1], *(self.pick() for _ in range(int(self.rng.integers(4))))]}
-        results = []
-        for v in outputs.values():  # an output of its own name, so that inputs and views may be given back
-            plain = v in made and self.rng.random() < 0.7
-            results.append(v if plain else self.node("Identity", [v.name], v.shape, v.dtype))
-        return model_of(self.nodes, [*self.inputs, self.flag], results, self.weights)
+        """A model of these steps."""
+        return self.ended(self.nodes, self.rng)
+
+    def variant(self, rng: np.random.Generator) -> onnx.ModelProto:
+        """Another model of these steps: up to two nodes read other values of the same types. It shares most kernels."""
+        changed = set(rng.integers(len(self.nodes), size=int(rng.integers(3))).tolist())
+        nodes, before = [], list(self.inputs)
+        for at, node in enumerate(self.nodes):
+            nodes.append(rewired(node, before, rng) if at in changed else node)
+            before += [self.known[o] for o in node.output if self.known[o] in self.values]
+        return self.ended(nodes, rng)
+
+    def ended(self, nodes: list[onnx.NodeProto], rng: np.random.Generator) -> onnx.ModelProto:
+        """A model with some values as outputs, rather late ones, at times an input or one value twice."""
+        late = [self.values[-1 - min(int(rng.exponential(5.0)), len(self.values) - 1)] for _ in range(4)]
+        picked = {v.name: v for v in late[int(rng.integers(4)) :]}
+        if picked.keys() <= {v.name for v in self.inputs}:
+            picked = {self.values[-1].name: self.values[-1]}
+        results, ends = [], []
+        for at, v in enumerate(
+            picked.values()
+        ):  # an output of its own name, so that inputs and views may be given back
+            if v in self.inputs or rng.random() < 0.3:
+                ends.append(helper.make_node("Identity", [v.name], [f"o{at}"], name=f"/Identity_o{at}"))
+                v = self.known[f"o{at}"] = Value(f"o{at}", *v[1:])
+            results.append(v)
+        return model_of([*nodes, *ends], [*self.inputs, self.flag], results, self.weights)
+
+
+def rewired(node: onnx.NodeProto, before: list[Value], rng: np.random.Generator) -> onnx.NodeProto:
+    """A node of which an input is another value. Values that choose between others, and shapes, stay what they are."""
+    types = {v.name: v[1:] for v in before}
+    places = [i for i, name in enumerate(node.input) if name in types and node.op_type not in ("Greater", "Where")]
+    if not places:
+        return node
+    place = places[int(rng.integers(len(places)))]
+    same = [v.name for v in before if v[1:] == types[node.input[place]]]
+    copy = onnx.NodeProto.FromString(node.SerializeToString())
+    copy.input[place] = same[int(rng.integers(len(same)))]
+    return copy
 
 
 def broadcast(a: Any, b: Any) -> tuple[int | str, ...]:

@@ -16,8 +16,10 @@ import multiprocessing
 import os
 import random
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 ENVIRONMENT = {"WEFT_NUM_THREADS": "1", "WEFT_COMPILE_PROCESSES": "1", "WEFT_JIT": "0", "WEFT_GUARD": "1"}
@@ -32,6 +34,7 @@ from weft.runtime import VirtualMachine  # noqa: E402
 
 ROUND = 1_000_000
 """Between the seeds of one round of all subjects and the next."""
+SLICE_SECONDS = 1.0
 SUITES = {
     "calls": ("tests.fuzz.calls", "Calls"),
     "onnx": ("tests.fuzz.onnx_calls", "OnnxCalls"),
@@ -46,7 +49,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--seconds", type=float, default=60.0, help="for the whole run")
-    parser.add_argument("--slice", type=float, default=1.0, help="seconds for a subject before the next has its turn")
+    parser.add_argument("--slice", type=float, help="seconds for a subject before the next has its turn")
     parser.add_argument("--seed", type=int, default=0, help="the first seed of each subject, and the subjects' order")
     parser.add_argument("--count", type=int, help="seeds of each subject, instead of --slice and --seconds")
     parser.add_argument("--jobs", type=int, default=1)
@@ -78,7 +81,7 @@ def run(suite: Suite, options: argparse.Namespace) -> Report:
     rounds = ((options.seed + n * ROUND, name) for n in itertools.count() for name in chosen(suite, options))
     if options.count:
         rounds, until = iter([(options.seed, name) for name in chosen(suite, options)]), math.inf
-    seconds = math.inf if options.count else options.slice
+    seconds = math.inf if options.count else options.slice or getattr(suite, "slice_seconds", SLICE_SECONDS)
     with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork")) as pool:
         running: set[concurrent.futures.Future[Report]] = set()
         while True:
@@ -104,7 +107,21 @@ def warm_up() -> None:
 def main() -> int:
     options = parse()
     module, name = SUITES[options.suite]
-    suite = getattr(importlib.import_module(module), name)()
+    chosen_suite = getattr(importlib.import_module(module), name)
+    with cache_folder() if getattr(chosen_suite, "own_cache", False) else nullcontext():
+        return run_suite(chosen_suite(), options)
+
+
+@contextmanager
+def cache_folder() -> Iterator[None]:
+    """Let the kernels of a run be where they are gone after it: they are many, and of no use to anybody else."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="weft-fuzz-", dir=memory if memory.is_dir() else None) as folder:
+        os.environ.setdefault("WEFT_CACHE_DIR", folder)
+        yield
+
+
+def run_suite(suite: Suite, options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(suite.subjects()))
         return 0

@@ -156,8 +156,8 @@ def _check_injective(image: list[PrimExpr], sources: list[Var], old: Buffer, nam
         places = [_values(e, dict(zip(sources, points, strict=True))) for e in image]
         if any(p is None for p in places):
             return
-        table = np.stack([np.broadcast_to(p, points.shape[1:]) for p in places if p is not None], axis=1)
-        if len(np.unique(table, axis=0)) == len(table):
+        numbers = np.sort(_numbered([p for p in places if p is not None], points.shape[1]))
+        if (numbers[1:] != numbers[:-1]).all():
             return
     elif not lost:
         return
@@ -167,6 +167,18 @@ def _check_injective(image: list[PrimExpr], sources: list[Var], old: Buffer, nam
         block=name,
         help="each index must be found again from the new indices, as i is from (i // 4, i % 4)",
     )
+
+
+def _numbered(places: list[np.ndarray], count: int) -> np.ndarray:
+    """One number for each of `count` points, equal where all indices are: rows are slow to sort."""
+    numbers, bound = np.zeros(count, np.int64), 1
+    for index in places:
+        within = index - index.min()
+        extent = int(within.max()) + 1
+        if bound * extent > 1 << 62:
+            numbers, bound = np.unique(numbers, return_inverse=True)[1], count
+        numbers, bound = numbers * extent + within, bound * extent
+    return numbers
 
 
 def _values(expr: PrimExpr, points: dict[Var, np.ndarray]) -> np.ndarray | None:
