@@ -34,8 +34,9 @@ _FILL = number().or_none()
 
 
 def _infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, causal_mask: str | None, window_size: int | None
-) -> TensorType:
+    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
+    window_size: int | None,
+) -> TensorType:  # fmt: skip
     types = [
         tensor_arg("nn.attention", n, a, ndim=4, kind="float")
         for n, a in (("query", query), ("key", key), ("value", value))

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.error import InvalidArgument, WeftError
 from weft.ir import Attrs, DataType, IntImm, PrimExpr, PrimValue, as_int
-from weft.topi.shape import normalize_axis
+from weft.topi.shape import normalize_axes
 
 __all__ = [
     "Attribute", "axes", "axis", "checked_axes", "data_layout", "dtype", "each_axis", "flag", "in_places", "integer",
@@ -308,14 +308,13 @@ def in_places(kinds: Mapping[str, Attribute], attrs: Attrs, places: Sequence[int
 
 
 def checked_axes(op: str, kinds: Mapping[str, Attribute], values: Mapping[str, Any], ndim: int) -> None:
-    """Refuse attributes that name dimensions which an operand does not have.
+    """Refuse attributes that name dimensions which an operand does not have, or one twice.
 
     Raises
     ------
     ShapeMismatch
-        When one is out of range.
+        When one is out of range or repeated.
     """
     for name, kind in kinds.items():
         if kind.checked and kind.names_axes in ("one", "some", "each") and values[name] is not None:
-            for a in values[name] if isinstance(values[name], tuple) else (values[name],):
-                normalize_axis(op, a, ndim)
+            normalize_axes(op, values[name], ndim)
