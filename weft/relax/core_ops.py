@@ -396,7 +396,7 @@ def _index_bounds_type(call: Call) -> Type:
     ty = call.args[0].ty
     if isinstance(ty, TensorType) and ty.dtype and not DataType(ty.dtype).is_integer:
         raise TypeInferenceError("index_bounds: needs a tensor of integers", expected="integers", found=str(ty.dtype))
-    places = call.args[1].value
+    places: Any = call.args[1].value
     return ShapeType(None, 2 * places.value if isinstance(places, IntImm) else -1)
 
 

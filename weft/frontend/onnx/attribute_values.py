@@ -60,7 +60,7 @@ def value_errors(node: Any) -> Iterator[ModelImportError]:
             what = f"{node.op_type}: attribute '{a.name}' has a wrong value"
             yield ModelImportError(what, expected=text, found=str(value))
         elif a.name == "pads" and node.op_type in _POOLS:
-            yield from _pool_errors(node, value)
+            yield from _pool_errors(node, list(a.ints))
 
 
 _RANGES = {"0 or 1": lambda v: v in (0, 1), "at least 1": lambda v: v >= 1, "at least 0": lambda v: v >= 0}

@@ -50,6 +50,7 @@ class PatternContext:
     @staticmethod
     def current() -> PatternContext:
         """Return the innermost context that is open."""
+        assert OPEN_CONTEXTS.current is not None
         return OPEN_CONTEXTS.current
 
     def match_dfb(self, dfb: DataflowBlock) -> dict[DFPattern, ExprVar] | None:
