@@ -61,7 +61,7 @@ FINITE = {
 GREAT = 1e18
 """About the root of the greatest float32: squares and products of more than that may overflow."""
 EXPONENT = 120
-"""Products of elements whose exponents are of so great a sum may leave the range of float32 on their way."""
+"""Products of greater exponents may leave the range of float32 on their way, in whatever order."""
 REFUSALS = (WeftError, ValueError, TypeError, IndexError, MemoryError)
 
 
@@ -119,10 +119,10 @@ def flat(nested: Any) -> Iterator[Leaf]:
         yield from flat(leaf) if isinstance(leaf, tuple) else (leaf,)
 
 
-def exponents(values: np.ndarray) -> np.ndarray:
-    """By how many powers of two each element moves a product."""
-    regular = np.isfinite(values) & (values != 0)
-    return np.log2(np.abs(values[regular].astype(np.float64)))
+def furthest(values: np.ndarray) -> float:
+    """The greatest exponent, up or down, that a product of some of the elements may have."""
+    moves = np.log2(np.abs(values[np.isfinite(values) & (values != 0)].astype(np.float64)))
+    return max(moves[moves > 0].sum(), -moves[moves < 0].sum())
 
 
 def numbers_of(nested: Any) -> list[int]:
@@ -299,7 +299,7 @@ class Call:
     def may_overflow(self, values: list[Any]) -> bool:
         """Whether finite inputs are so great that it hangs on the order of sums and products what becomes infinite."""
         if self.name in ("prod", "cumprod"):
-            return any(v.dtype.kind == "f" and np.abs(exponents(v)).sum() > EXPONENT for v in values)
+            return any(v.dtype.kind == "f" and furthest(v) > EXPONENT for v in values)
         great = [
             v for v in values if getattr(v, "dtype", None) == np.float32 and np.isfinite(v[np.abs(v) > GREAT]).any()
         ]

@@ -13,6 +13,7 @@ from weft.ir import DataType, Expr, TensorType, numpy_dtype
 from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
+from weft.tir import INTRINSICS
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where
 
@@ -115,10 +116,8 @@ def _truncated(a: Any, b: Any) -> Any:
 
 
 def _power_ref(a: Any, b: Any) -> Any:
-    if a.dtype.kind in "fV":
-        return np.power(a.astype(np.float64), b.astype(np.float64))
-    small = np.where(a == 1, 1, np.where((a == -1) & (b < 0), 1 - 2 * (b % 2), 0)).astype(a.dtype)
-    return np.where(b < 0, small, np.power(a, np.maximum(b, 0)))
+    wide = np.float64 if a.dtype.kind in "fV" else a.dtype
+    return INTRINSICS["pow"].reference(a.astype(wide), b.astype(wide))
 
 
 _BINARY_REFERENCES: dict[str, Any] = {
@@ -137,6 +136,7 @@ _BINARY_DOCS = {
     "fmod": "Remainder with the sign of the dividend, as C's fmod.",
     "log_add_exp": "``log(exp(lhs) + exp(rhs))`` without overflow.",
     "mod": "Remainder with the sign of the divisor.",
+    "power": "Power; an integer to a negative one is the quotient 1 / lhs**-rhs, rounded towards zero (0 for 0).",
 }
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")

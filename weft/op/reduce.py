@@ -83,12 +83,13 @@ _reduction("any", "any", np.any, "bool")
 
 
 def _exact(fn: Any) -> Any:
-    """A statistic in float64, converted to the type of the data."""
+    """A statistic in float64, converted to the type of the data; of no integers it is 0."""
 
     def reference(x: Any, axis: Any, keepdims: bool) -> Any:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the mean of nothing
-            return np.asarray(fn(x.astype(np.float64), axis=axis, keepdims=keepdims)).astype(x.dtype)
+            value = np.asarray(fn(x.astype(np.float64), axis=axis, keepdims=keepdims))
+        return (value if x.dtype.kind in "fV" else np.nan_to_num(value)).astype(x.dtype)
 
     return reference
 

@@ -49,10 +49,11 @@ def _reflect(v: float, size: int, align_corners: bool) -> float:
 
 def _pixel(plane: Any, at: Any, padding_mode: str, align_corners: bool) -> Any:
     if padding_mode == "reflection":
-        at = [round(_reflect(p, n, align_corners)) for p, n in zip(at, plane.shape[1:], strict=True)]
+        at = [np.rint(_reflect(p, n, align_corners)) for p, n in zip(at, plane.shape[1:], strict=True)]
     if padding_mode == "zeros" and any(not 0 <= p < n for p, n in zip(at, plane.shape[1:], strict=True)):
         return np.zeros(plane.shape[0])
-    return plane[(slice(None), *(int(min(max(p, 0), n - 1)) for p, n in zip(at, plane.shape[1:], strict=True)))]
+    at = [int(min(max(p, 0), n - 1)) if p == p else 0 for p, n in zip(at, plane.shape[1:], strict=True)]
+    return plane[(slice(None), *at)]
 
 
 def _weights(t: float, method: str) -> dict[int, float]:
@@ -67,7 +68,7 @@ def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, alig
     for n, *o in np.ndindex(data.shape[0], *grid.shape[2:]):
         points = []
         for v, size in zip(grid[(n, slice(None), *o)][::-1].astype(np.float32), data.shape[2:], strict=True):
-            p = float((v + 1) / 2 * (size - 1) if align_corners else ((v + 1) * size - 1) / 2)
+            p = (v + 1) / 2 * (size - 1) if align_corners else ((v + 1) * size - 1) / 2
             if method != "bicubic" and padding_mode != "zeros":
                 p = min(max(_reflect(p, size, align_corners) if padding_mode == "reflection" else p, 0.0), size - 1.0)
             points.append(p)

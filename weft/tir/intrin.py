@@ -63,6 +63,15 @@ def _round_half_even(x: Any) -> Any:
     return np.rint(x)
 
 
+def _power(a: Any, n: Any) -> Any:
+    """``a ** n``; of integers, a negative exponent gives the truncated quotient ``1 / a ** -n``, and 0 for 0."""
+    a, n = np.asarray(a), np.asarray(n)
+    if a.dtype.kind not in "iu":
+        return np.power(a, n)
+    inverse = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (n % 2), 0)).astype(a.dtype)
+    return np.where(n < 0, inverse, np.power(a, np.maximum(n, 0)))
+
+
 def _dot_accumulate(total: Any, a: Any, b: Any) -> Any:
     """Add to each lane the products of its group of neighbours."""
     total = np.asarray(total)
@@ -118,7 +127,7 @@ INTRINSICS: dict[str, Intrinsic] = {
         Intrinsic("bitwise_xor", 2, np.bitwise_xor, "same"),
         Intrinsic("shift_left", 2, np.left_shift, "same"),
         Intrinsic("shift_right", 2, np.right_shift, "same"),
-        Intrinsic("pow", 2, np.power, "same"),
+        Intrinsic("pow", 2, _power, "same"),
         Intrinsic("fmod", 2, np.fmod, "same"),
         Intrinsic("atan2", 2, np.arctan2, "float"),
         Intrinsic("hypot", 2, np.hypot, "float"),

@@ -26,8 +26,7 @@ def _reflected(v: Any, size: Any, align_corners: bool) -> Any:
     low = zero if align_corners else const(-0.5, v.dtype)
     span = n - const(1, v.dtype) if align_corners else n
     period = tir.max(span * two, const(1e-6, v.dtype))
-    x = tir.abs(v - low)
-    x = x - tir.floor(x / period) * period
+    x = tir.fmod(tir.abs(v - low), period)
     return select(span <= zero, zero, tir.min(x, period - x) + low)
 
 
@@ -53,8 +52,8 @@ def grid_sample(
         for p, size in zip(at, sizes, strict=True):
             if padding_mode == "reflection":
                 p = tir.round(_reflected(p, size, align_corners))
-            i = cast("int64", p)
-            inside = tir.all(inside, i >= int64(0), i < size)
+            i = cast("int64", p)  # what is no number lies outside
+            inside = tir.all(inside, p >= const(0, p.dtype), p < cast(p.dtype, size))
             safe.append(tir.max(tir.min(i, size - int64(1)), int64(0)))
         value = data(n, c, *safe)
         return value if padding_mode != "zeros" else if_then_else(inside, value, const(0, data.dtype))
