@@ -89,6 +89,8 @@ RELAX = [
     ("y = R.call_tir(R.ExternFunc('f'), (x,))", 5, "the type of the result is missing"),
     ("x.y = 3", 1, "a name must stand before '='"),
     ("y = R.Prim()", 5, "a dtype or a value is needed"),
+    ("y = R", 5, "no value"),
+    ("return R", 8, "no value"),
     ("def inner(z: R.Tensor): return z", 1, "inner function 'inner' is no Relax function"),
 ]
 
@@ -110,6 +112,7 @@ SIGNATURES = [
     ("@R.function\ndef f(x: R.Tensor(('n +',))): return x", 2, 10, "the dimension 'n +' is no expression"),
     ("@R.function\ndef f(x: R.Tensor((2,), 'flot')): return x", 2, 10, "unknown data type 'flot'"),
     ("@R.function\ndef f(x: R.Tensor((2,), ndim=3)): return x", 2, 10, "ndim differs from the shape"),
+    ("@R.function\ndef f(x: R.Tensor(('n', R))): return x", 2, 10, "'"),
     ("@R.function\ndef f(x: R.Tensor): pass", 2, 1, "function 'f' returns nothing"),
     ("@R.function\ndef f(*x: R.Tensor): pass", 2, 1, "parameters of a program have no defaults"),
     ("def f(): pass", 1, 1, "function 'f' has no decorator that names its dialect"),

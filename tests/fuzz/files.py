@@ -260,10 +260,10 @@ def stored_file() -> File:
     return File(data, read)
 
 
-def library_file(suffix: str) -> File:
-    """An exported library; what it loads is not run, for its machine code may be anything."""
-    path = folder() / f"model{suffix}"
-    weft.Session(onnx_models.linear()[0]).executable.export_library(str(path))
+def library_file(container: bool) -> File:
+    """An exported library; what it loads is not run, for where its digest is lost its machine code may be anything."""
+    path = folder() / "model.so"
+    weft.Session(onnx_models.linear()[0]).executable.export_library(str(path), container=container)
     data = path.read_bytes()
 
     def read(bad: bytes) -> None:
@@ -304,7 +304,8 @@ FILES: dict[str, Callable[[], File]] = {
     "cache": cache_file,
     "stored model": stored_file,
     "tuning": tuning_file,
-    "library": lambda: library_file(".so"),
+    "library:linked": lambda: library_file(container=False),
+    "library:container": lambda: library_file(container=True),
 }
 
 

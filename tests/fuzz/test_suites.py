@@ -19,8 +19,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "RotaryEmbedding:", "Scan:", "Scatter:", "Slice:", "SoftmaxCrossEntropyLoss:", "Split:", "Squeeze:",
         "SwiGLU:", "Unsqueeze:",
     ),
-    "files": ("library", "tuning"),
-    "programs": ("relay text", "script:damaged"),
 }  # fmt: skip
 """Subjects, or beginnings of them, whose failures are known and not yet mended."""
 

@@ -7,6 +7,7 @@ rule gets the call, whose arguments already have types.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from weft.error import InvalidArgument, TypeInferenceError
@@ -77,6 +78,8 @@ def as_relax(value: Any) -> Expr:
         return ExprStringImm(value, ty=AnyType())
     if isinstance(value, (list, tuple)):
         return Tuple(tuple(as_relax(v) for v in value))
+    if callable(value) or isinstance(value, ModuleType):  # some have attributes that arrays have
+        raise InvalidArgument("no value", expected="an expression, array, number, string or tuple", found=repr(value))
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return constant(value)
     return prim_value(value)

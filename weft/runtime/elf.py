@@ -13,7 +13,7 @@ from typing import BinaryIO
 from weft.error import ExecutableError
 from weft.runtime.regular_file import open_regular
 
-__all__ = ["check_complete"]
+__all__ = ["check_complete", "find_section"]
 
 _MAGIC = b"\x7fELF"
 _HEADER_BYTES = {1: 52, 2: 64}
@@ -52,6 +52,31 @@ def check_complete(path: Path) -> None:
     for index, entry in enumerate(sections):
         if struct.unpack_from(order + "I", entry, 4)[0] != _NOBITS:
             _check_extent(path, size, f"section {index}", entry, _SECTION[width], order)
+
+
+def find_section(path: Path, name: str) -> tuple[int, int] | None:
+    """Return offset and size of a section of an ELF file, or None where the file is another or has no such section."""
+    with open_regular(path) as file:
+        start = file.read(64)
+        if not start.startswith(_MAGIC) or start[4] not in _HEADER_BYTES:
+            return None
+        width, order = start[4], ">" if start[5] == 2 else "<"
+        fields = struct.unpack_from(order + _HEADER[width], start, _HEADER_AT[width])
+        _, sections_at, _, _, _, _, section_bytes, n_sections, names_index = fields
+        sections = _table(
+            file, path, path.stat().st_size, "the section headers", sections_at, section_bytes, n_sections
+        )
+        offset_at, size_at, kind = _SECTION[width]
+        extents = [tuple(struct.unpack_from(order + kind, s, at)[0] for at in (offset_at, size_at)) for s in sections]
+        if names_index >= len(sections):
+            return None
+        file.seek(extents[names_index][0])
+        names = file.read(extents[names_index][1])
+    for entry, (offset, size) in zip(sections, extents, strict=True):
+        at = struct.unpack_from(order + "I", entry)[0]
+        if names[at : names.find(b"\0", at)] == name.encode():
+            return offset, size
+    return None
 
 
 def _table(file: BinaryIO, path: Path, size: int, what: str, offset: int, entry_bytes: int, count: int) -> list[bytes]:

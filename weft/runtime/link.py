@@ -22,7 +22,9 @@ from typing import Any
 
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.data_object import write_data_object
+from weft.runtime.elf import find_section
 from weft.runtime.regular_file import open_regular
+from weft.runtime.seal import damaged, seal
 
 __all__ = [
     "Blob",
@@ -34,7 +36,7 @@ __all__ = [
     "register_object_loader",
 ]
 
-CONTAINER_MAGIC = b"WEFTLIB\x01"
+CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
 _SYMBOL = "__tvm_ffi__library_bin"
 
 ObjectLoader = Callable[[list[bytes], list[str]], Any]
@@ -175,6 +177,7 @@ def link_library(
             with _finished(path) as out:
                 message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
                 if message is None:
+                    _seal_library(out)
                     return path
             tried.append(f"{shlex.join(command)}: {message}")
     if tried:
@@ -188,6 +191,14 @@ def link_library(
             help="pip install 'weft[cross]'",
         )
     return _write_container(path, objects, names, blob)
+
+
+def _seal_library(path: Path) -> None:
+    """Seal what the linker wrote. Other systems' loaders may not like bytes behind a library, so it has to be ELF."""
+    with path.open("rb") as file:
+        is_elf = file.read(4) == b"\x7fELF"
+    if is_elf:
+        seal(path, find_section(path, ".weft"))
 
 
 def join_objects(path: Path, objects: Sequence[bytes]) -> None:
@@ -298,23 +309,35 @@ def _write_container(path: Path, objects: Sequence[bytes], names: Sequence[str],
         for part in parts:
             slot.write(part)
     finished = Path(slot.name)
+    size = finished.stat().st_size
     if blob is not None:
         blob.append_to(finished)
+    seal(finished, (size, finished.stat().st_size - size))
     finished.chmod(0o644)
     return finished.replace(path)
 
 
-def read_container(path: Path) -> tuple[list[bytes], list[str], bytes | None] | None:
+def read_container(path: Path, *, sealed: bool) -> tuple[list[bytes], list[str], bytes | None] | None:
     """Objects, names of their functions and blob of a container file, or None when the file is something else.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    sealed : bool
+        Whether it has a digest, which has been compared. Containers of early versions have none.
 
     Raises
     ------
     ExecutableError
-        When the container is cut short.
+        When the container is cut short, or has lost its digest.
     """
     with open_regular(path) as file:
-        if file.read(len(CONTAINER_MAGIC)) != CONTAINER_MAGIC:
+        magic = file.read(len(CONTAINER_MAGIC))
+        if magic not in (CONTAINER_MAGIC, UNSEALED_MAGIC):
             return None
+        if magic == CONTAINER_MAGIC and not sealed:
+            raise damaged(path, "a file without a digest, which is its end")
         data = file.read()
     at = 0
 

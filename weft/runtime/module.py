@@ -17,6 +17,7 @@ from weft.runtime import link
 from weft.runtime.device import device
 from weft.runtime.elf import check_complete
 from weft.runtime.place import NotPlaced, place_objects
+from weft.runtime.seal import check_seal
 from weft.runtime.timing import BenchmarkResult, time_function
 
 __all__ = ["Module", "enabled", "jit_module", "load_module", "object_code", "placed_module", "system_lib"]
@@ -408,7 +409,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     """
     file = Path(path)
     try:
-        container = link.read_container(file)
+        container = link.read_container(file, sealed=check_seal(file))
     except OSError as e:
         what = "there is no such library" if isinstance(e, FileNotFoundError) else "cannot read the library"
         raise ExecutableError(what, where=str(file), found=e.strerror or str(e)) from e

@@ -166,3 +166,15 @@ def test_long_programs():
 def test_malformed_nodes_are_still_printed():
     assert str(relay.Call(None, (None,))) and str(relay.Match(None, ())) and str(relay.Function([], None))
     assert str(relay.TensorType((2,), "float32")) == "Tensor[(2), float32]"
+
+
+@pytest.mark.parametrize("text", ["(64).0", "(1f).1", "(@main).0", "(add).2", "(%x).0", "(%x, %x).1"])
+def test_an_item_of_an_atom_is_no_number_and_no_name(text):
+    mod = parse(f'#[version = "0.0.5"]\ndef @main(%x: int32) {{\n  let %f = fn () {{ {text} }};\n  %x\n}}')
+    ir.assert_structural_equal(parse(mod.astext()), mod)
+
+
+def test_a_program_without_functions_is_read_back():
+    empty = parse('#[version = "0.0.5"]\n')
+    assert not empty.functions and ir.structural_equal(parse(empty.astext()), empty)
+    assert "@I.ir_module" in str(empty)

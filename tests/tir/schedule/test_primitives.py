@@ -191,6 +191,16 @@ def test_compute_at_symbolic(m):
     check_matmul(sch.func, m, 8, 5)
 
 
+@pytest.mark.parametrize("factors", [[2, None, 2], [1, 3], [None, 1]])
+def test_compute_at_leaves_the_conditions_of_unit_loops_behind(factors):
+    """A loop of one iteration, split into more, runs its block under a condition of loops that the block loses."""
+    sch = Schedule(matmul(4, 6, 5))
+    d, c = sch.get_block("D"), sch.get_block("C")
+    sch.split(sch.add_unit_loop(c), factors)
+    sch.compute_at(c, sch.get_loops(d)[0], preserve_unit_loops=True)
+    check_matmul(sch.func, 4, 6, 5)
+
+
 def test_compute_at_refusals():
     sch = Schedule(matmul(8, 8, 4))
     d, c = sch.get_block("D"), sch.get_block("C")

@@ -10,7 +10,8 @@ import ast
 import builtins
 import difflib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from weft.error import ParseError, WeftError
@@ -110,6 +111,18 @@ class Evaluator:
     def define(self, name: str, value: Any) -> None:
         """Let a name stand for a value in the innermost scope."""
         self.scopes[-1][name] = value
+
+    @contextmanager
+    def placed(self, node: ast.AST) -> Generator[None]:
+        """Give errors the place of a node; what Python raises over a program that makes no sense is one."""
+        try:
+            yield
+        except WeftError as e:
+            if e.where is None:
+                e.where = self.span(node)
+            raise
+        except (AttributeError, TypeError, ValueError, AssertionError) as e:
+            raise self.fail(node, str(e) or f"this makes no sense ({type(e).__name__})") from e
 
     def evaluate(self, node: ast.AST) -> Any:
         """Return the value of an expression; errors carry its place."""

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from weft.error import TypeInferenceError, WeftError
+from weft.error import TypeInferenceError
 from weft.ir import (
     AnyType,
     Attrs,
@@ -151,12 +151,8 @@ def _type(p: Parser, node: Any, value: Any, declared: dict[str, tuple[str, bool 
             p.scopes.pop()
         return as_shape((dim,))[0]
 
-    try:
+    with p.placed(node):
         return as_type(value, resolve)
-    except WeftError as e:
-        if e.where is None:
-            e.where = p.span(node)
-        raise
 
 
 def _symbol(p: Parser, name: str, declared: dict[str, tuple[str, bool | None]]) -> ScalarVar:
@@ -220,13 +216,11 @@ def _statement(p: Parser, node: ast.stmt) -> None:
     if rule is None:
         raise p.fail(node, f"a Relax program has no '{type(node).__name__.lower()}' statement")
     bb = p.state.bb
-    before, bb.span = bb.span, p.span(getattr(node, "value", None) or node)
+    place = getattr(node, "value", None) or node
+    before, bb.span = bb.span, p.span(place)
     try:
-        rule(p, node)
-    except WeftError as e:
-        if e.where is None:
-            e.where = bb.span
-        raise
+        with p.placed(place):
+            rule(p, node)
     finally:
         bb.span = before
 

@@ -41,7 +41,8 @@ def text_of(node: Any, *, show_meta: bool = False, annotate: Any = None, whole: 
     whole : bool
         Whether the text is a program, with a version line, and declares a variable that stands alone.
     """
-    if not is_relay(node):
+    empty = whole and isinstance(node, IRModule) and not node.functions
+    if not (is_relay(node) or empty):  # an empty module is of any dialect, and as a program it is one of Relay
         return script(node, show_meta=show_meta, **options)
     try:
         return with_deep_stack(lambda: _text(node, show_meta, annotate, whole))

@@ -267,7 +267,9 @@ def _tuple(node: ir.Tuple, p: Printer) -> str:
 
 @EXPR.on(ir.TupleGetItem)
 def _item(node: ir.TupleGetItem, p: Printer) -> str:
-    return f"{p.expr(node.tuple_value)}.{node.index}"
+    whole = p.expr(node.tuple_value)
+    plain = isinstance(node.tuple_value, ir.ExprVar) or not is_atom(node.tuple_value)
+    return f"{whole}.{node.index}" if plain else f"({whole}).{node.index}"  # 64.0 is a number, @main.0 a name
 
 
 @EXPR.on(ir.Call)

@@ -392,7 +392,7 @@ def _move(
                     predicate = logical_and(predicate, analyzer.simplify(value < end))
                 else:
                     padded[iv.var] = larger
-    predicate = logical_and(predicate, _carry_predicate(realize, values, analyzer))
+    predicate = logical_and(predicate, _carry_predicate(realize, values, _left_loops(state, realize, loop), analyzer))
     body: Stmt = BlockRealize(tuple(values), predicate, block)
     for v, extent in reversed(new_loops):
         body = For(v, const(0, v.dtype), extent, ForKind.SERIAL, body)
@@ -404,15 +404,31 @@ def _move(
     return [v for v, _ in new_loops]
 
 
-def _carry_predicate(realize: BlockRealize, values: list[PrimExpr], analyzer: Analyzer) -> PrimExpr:
-    """Express the old predicate in the new values; conditions that only kept variables in their domain are dropped."""
+def _left_loops(state: ScheduleState, realize: BlockRealize, loop: For) -> dict[Var, For]:
+    """The loops around a block that are not around it any more under `loop`."""
+    kept = {s.loop_var for s in state.path_to_loop(loop.loop_var) if isinstance(s, For)}
+    around = state.path_to_block(realize.block.name_hint)
+    return {s.loop_var: s for s in around if isinstance(s, For) and s.loop_var not in kept}
+
+
+def _carry_predicate(
+    realize: BlockRealize, values: list[PrimExpr], left: dict[Var, For], analyzer: Analyzer
+) -> PrimExpr:
+    """Express the old predicate in the new values; conditions that only kept variables in their domain are dropped.
+
+    So are those of loops that no value uses, such as parts of a loop of one iteration: the block runs once without
+    them, as in their first iteration.
+    """
     plain = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
     result: PrimExpr = TRUE
     for c in conjuncts(realize.predicate):
         if _is_domain_guard(c, realize):
             continue
         free = {v for v in used_vars(c) if v not in plain}
-        if any(v in used_vars(realize.iter_values) for v in free):
+        used = free & used_vars(*realize.iter_values)
+        if not used and free & left.keys() and analyzer.can_prove(substitute(c, {v: f.min for v, f in left.items()})):
+            continue
+        if used or free & left.keys():
             raise refuse(
                 "compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint
             )

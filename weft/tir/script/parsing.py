@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.error import DTypeMismatch, ParseError, WeftError
+from weft.error import DTypeMismatch, ParseError
 from weft.ir import (
     TRUE,
     Attrs,
@@ -235,14 +235,8 @@ def _statement(p: Parser, node: ast.stmt) -> None:
     rule = _STATEMENTS.get(type(node))
     if rule is None:
         raise p.fail(node, f"a TIR program has no '{type(node).__name__.lower()}' statement")
-    try:
+    with p.placed(node):
         rule(p, node)
-    except WeftError as e:
-        if e.where is None:
-            e.where = p.span(node)
-        raise
-    except (AttributeError, TypeError, ValueError, AssertionError) as e:  # of a program that makes no sense
-        raise p.fail(node, str(e) or f"the statement makes no sense ({type(e).__name__})") from e
 
 
 def _emit(p: Parser, stmt: Any) -> None:

@@ -1,0 +1,98 @@
+"""Libraries carry a digest: what was damaged is refused before its code is mapped; what has none is loaded as ever."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import weft
+from tests.runtime.programs import add_twice
+from weft.error import ExecutableError
+from weft.runtime import seal
+from weft.runtime.elf import find_section
+from weft.runtime.link import CONTAINER_MAGIC, UNSEALED_MAGIC
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["library", "container"])
+def exported(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sealed") / "model.so"
+    add_twice(2).export_library(path, container=request.param)
+    return path.read_bytes()
+
+
+def test_damage_anywhere_is_refused(exported, tmp_path):
+    rng = random.Random(0)
+    for at in [*rng.sample(range(len(exported)), 60), len(exported) - 1, len(exported) - 90]:
+        data = bytearray(exported)
+        data[at] ^= 1 << rng.randrange(8)
+        path = tmp_path / f"{at}.so"
+        path.write_bytes(data)
+        if at in range(len(exported) - 64, len(exported) - 48):  # zeros that mean nothing
+            continue
+        with pytest.raises(ExecutableError, match="damaged"):
+            weft.runtime.load_module(path)
+
+
+def test_pieces_put_together_are_refused(exported, tmp_path):
+    path = tmp_path / "model.so"
+    for at, other in ((4096, 4097), (5000, 4000), (0, 8)):
+        path.write_bytes(exported[:at] + exported[other:])
+        with pytest.raises(ExecutableError, match="damaged"):
+            weft.runtime.load_module(path)
+
+
+def test_a_library_without_a_digest_is_loaded(exported, tmp_path):
+    path = tmp_path / "model.so"
+    path.write_bytes(exported[:-96])
+    if exported.startswith(CONTAINER_MAGIC):
+        with pytest.raises(ExecutableError, match="damaged"):
+            weft.runtime.load_module(path)
+        path.write_bytes(exported[:-96].replace(CONTAINER_MAGIC, UNSEALED_MAGIC))
+    assert weft.runtime.load_module(path) is not None
+
+
+def test_the_digest_leaves_large_weights_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(seal, "_LARGE", 1000)
+    path = tmp_path / "model.so"
+    weights = np.arange(5000, dtype=np.float32)
+    weft.Session(model_with(weights)).executable.export_library(path)
+    start, length = find_section(path, ".weft")
+    data, pattern = bytearray(path.read_bytes()), weights[1000:1100].tobytes()
+    at = bytes(data).index(pattern)
+    assert start <= at < start + length
+    data[at] ^= 1
+    path.write_bytes(data)
+    weft.runtime.load_module(path)
+    data[start - 1] ^= 1
+    os.remove(path)
+    path.write_bytes(data)
+    with pytest.raises(ExecutableError, match="damaged"):
+        weft.runtime.load_module(path)
+
+
+def model_with(weights):
+    from onnx import TensorProto, helper, numpy_helper
+
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [weights.size]) for n in "xy"]
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [numpy_helper.from_array(weights, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sections of ELF files")
+def test_sections_are_found_by_name(exported, tmp_path):
+    path = tmp_path / "model.so"
+    path.write_bytes(exported)
+    if not exported.startswith(b"\x7fELF"):
+        assert find_section(path, ".weft") is None
+        return
+    listing = subprocess.run(["readelf", "-SW", path], capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in listing.splitlines() if " .weft " in line]
+    offset, size = line.split(".weft")[1].split()[2:4]
+    assert find_section(path, ".weft") == (int(offset, 16), int(size, 16))
+    assert find_section(path, ".no_such") is None
