@@ -23,7 +23,9 @@ def _slice_infer(
     if ty.shape is None:
         return TensorType(None, ty.dtype, ty.ndim)
     plan = slice_plan(ty.shape, axes, begin, end, strides, assume_inbound)
-    for axis, first, stop, step in zip(plan, as_shape(begin), as_shape(end), (p[2] for p in plan.values())):
+    for axis, first, stop, step in zip(
+        plan, as_shape(begin), as_shape(end), (p[2] for p in plan.values()), strict=True
+    ):
         _demand_bounds(axis, ty.shape[axis], first, stop, step, assume_inbound, x.span)
     return TensorType(tuple(plan[i][1] if i in plan else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
 
