@@ -17,14 +17,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "nn.layer_norm:", "nn.matmul_compressed:", "nn.matmul_packed:", "power:", "prod:", "requantize_sum:",
         "std:", "take:",
     ),
-    "onnx": (
-        "AffineGrid:", "Attention:", "Conv:", "CumProd:", "DequantizeLinear:", "DynamicQuantizeLinear:",
-        "Expand:", "FlexAttention:", "Gemm:", "GlobalAveragePool:", "GlobalMaxPool:", "GridSample:",
-        "GroupNormalization:", "Loop:", "MaxPool:", "NegativeLogLikelihoodLoss:", "Pad:", "Pow:",
-        "QuantizeLinear:", "Range:", "ReduceL1:", "ReduceL2:", "ReduceMax:", "ReduceMin:", "ReduceSumSquare:",
-        "RotaryEmbedding:", "Scan:", "Scatter:", "Slice:", "SoftmaxCrossEntropyLoss:", "Split:", "Squeeze:",
-        "SwiGLU:", "Unsqueeze:",
-    ),
     "files": ("library", "tuning"),
     "programs": ("relay text", "script:damaged"),
 }  # fmt: skip
