@@ -229,6 +229,11 @@ class VMModuleObj final : public ModuleObj, public WatchedModule {
       auto* entry = static_cast<Entry*>(self);
       try {
         return entry->vm->run_from_outside(entry->index, args, n, ret);
+      } catch (const tvm::ffi::Error& e) {  // of a kind of its own, such as OutOfMemory
+        tvm::ffi::detail::SetSafeCallRaised(e);
+        return -1;
+      } catch (const std::bad_alloc& e) {
+        return fail("MemoryError", "%s", e.what());
       } catch (const std::exception& e) {
         return fail("InternalError", "%s", e.what());
       }

@@ -78,8 +78,21 @@ def _pow(node: Node) -> Any:
             return node.op("sqrt", x)
     if node.is_float():
         return node.op("power", x, node.astype(node.x(1), dtype))
-    wide = node.op("power", node.astype(x, "float64"), node.astype(node.x(1), "float64"))
-    return node.astype(wide, dtype)
+    return _integer_pow(node, x, node.x(1))
+
+
+def _integer_pow(node: Node, x: Any, exponent: Any) -> Any:
+    """Compute as ONNX Runtime: by floats, what leaves the type becomes its least number; squares and cubes wrap."""
+    dtype = node.dtype()
+    wide = node.op("power", node.astype(x, "float64"), node.astype(exponent, "float64"))
+    limit = 2.0 ** (DataType(dtype).bits - 1)
+    least = node.scalar(-limit if DataType(dtype).code == "int" else 0, "float64")
+    fits = node.op("less", node.op("abs", wide), node.scalar(limit, "float64"))
+    out = node.astype(node.op("where", fits, wide, least), dtype)
+    square = node.op("multiply", x, x)
+    for number, product in ((2, square), (3, node.op("multiply", square, x))):
+        out = node.op("where", node.op("equal", exponent, node.scalar(number, exponent.ty.dtype)), product, out)
+    return out
 
 
 @converter("Mod")

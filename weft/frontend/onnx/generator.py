@@ -119,7 +119,8 @@ def _float_range(node: Node, dtype: str) -> Any:
     start, limit, delta = (node.reshape(node.x(i), ()) for i in range(3))
     span = node.op("divide", node.op("subtract", limit, start), delta)
     length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, dtype)), dtype="int64")
-    length = node.op("where", node.op("isnan", span), node.scalar(-1, "int64"), length)  # which is refused as a size
+    wrong = node.op("logical_or", node.op("isnan", span), node.op("equal", delta, node.scalar(0, dtype)))
+    length = node.op("where", wrong, node.scalar(-1, "int64"), length)  # which is refused as a size
     (count,) = node.graph.ints(Value.of_expr(node.op("reshape", length, shape_expr((1,)))), sizes=True)
     steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), dtype)
     return node.op("add", node.op("multiply", steps, delta), start)

@@ -172,8 +172,9 @@ class _Recursion:
         inner = [[first.get(d, d) for d in shape] for shape, _ in rows]
         known = [[d if self._is_outside(d) else None for d in shape] for shape in inner]
         dtypes = [dtype for _, dtype in rows]
+        declared = node.attr("body").output[len(node.attr("body").output) - len(rows) :]
         empty = [
-            node.full([0, *(0 if d is None else d for d in ds)], 0, t) for ds, t in zip(known, dtypes, strict=True)
+            node.full([0, *_known_or_declared(ds, o)], 0, t) for ds, t, o in zip(known, dtypes, declared, strict=True)
         ]
         test = node.astype(node.reshape(graph.expr(go_on), []), "bool")
         found = graph.fields(graph.emit(Call(loop, (node.scalar(0, "int64"), test, *start, *empty))))[2:]
@@ -263,6 +264,13 @@ class _Recursion:
     def _open(self, ty: Any) -> TensorType:
         """Return the type of a result, without dimensions that are known only inside."""
         return ty if ty.shape is None or all(map(self._is_outside, ty.shape)) else TensorType(None, ty.dtype, ty.ndim)
+
+
+def _known_or_declared(dims: Sequence[Dim | None], info: Any) -> list[Dim]:
+    """Return the dimensions of what an iteration puts out, should there be none: those that the body declares, or 0."""
+    given = info.type.tensor_type.shape.dim
+    numbers = [d.dim_value for d in given] if len(given) == len(dims) else [0] * len(dims)
+    return [n if d is None else d for d, n in zip(dims, numbers, strict=True)]
 
 
 _TRUE = Value.of_array(np.array(True))

@@ -320,9 +320,9 @@ def _expand(node: Node) -> Any:
 def _broadcast(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and a == 1:
         return b
-    if (isinstance(b, int) and b == 1) or isinstance(a, int):
+    if (isinstance(b, int) and b == 1) or isinstance(a, int) or s.provably_equal(a, b):
         return a
-    return b if isinstance(b, int) or s.provably_equal(a, b) else s.maximum(a, b)
+    return b if isinstance(b, int) else s.choose(s.compare("Equal", a, 1), b, a)
 
 
 @converter("Tile")
@@ -368,7 +368,7 @@ def _pad(node: Node) -> Any:
 def padded(
     node: Node, x: Any, before: Sequence[Dim], after: Sequence[Dim], mode: str = "constant", value: Any = 0
 ) -> Any:
-    """Pad; negative widths cut.
+    """Pad; negative widths cut, before anything is copied from the edges.
 
     Parameters
     ----------
@@ -377,11 +377,8 @@ def padded(
     value : number or expression of shape ()
         The fill of mode ``constant``.
     """
-    cut = [
-        i
-        for i, (b, a) in enumerate(zip(before, after, strict=True))
-        if any(isinstance(p, int) and p < 0 for p in (b, a))
-    ]
+    copies = mode != "constant"
+    cut = [i for i, widths in enumerate(zip(before, after, strict=True)) if any(_may_cut(p, copies) for p in widths)]
     if cut:
         dims = node.dims(x)
         begin = [s.maximum(s.negate(before[i]), 0) for i in cut]
@@ -389,14 +386,18 @@ def padded(
         for b, e in zip(begin, end, strict=True):
             node.require_between("padding cuts more than there is", e, b, None)
         x = node.slice(x, cut, begin, end)
-        before = [s.maximum(b, 0) if isinstance(b, int) else b for b in before]
-        after = [s.maximum(a, 0) if isinstance(a, int) else a for a in after]
+        before, after = ([s.maximum(p, 0) if i in cut else p for i, p in enumerate(side)] for side in (before, after))
     widths = [p for b, a in zip(before, after, strict=True) for p in (b, a)]
     if all(isinstance(p, int) and p == 0 for p in widths):
         return x
     if isinstance(value, (bool, int, float)):
         return node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=value)
     return _pad_by_joining(node, x, before, after, value)
+
+
+def _may_cut(width: Dim, copies: bool) -> bool:
+    """Whether to cut beforehand: `copies` says that what is copied depends on it, so that a width must not be data."""
+    return width < 0 if isinstance(width, int) else copies and not s.non_negative(width)
 
 
 def _pad_by_joining(node: Node, x: Any, before: Sequence[Dim], after: Sequence[Dim], value: Any) -> Any:

@@ -22,8 +22,13 @@ __all__: list[str] = []
 def _global_pool(node: Node) -> Any:
     axes = tuple(range(2, node.ndim()))
     for d in node.shape()[2:]:
-        node.require_between("size of a spatial dimension", d, 1, None)
+        _require_some(node, d)
     return node.op("mean" if node.op_type == "GlobalAveragePool" else "max", node.x(), axis=axes, keepdims=True)
+
+
+def _require_some(node: Node, size: Dim) -> None:
+    """Require that there is something to pool: nothing has no maximum and no mean."""
+    node.require_between("size of a spatial dimension", size, 1, None)
 
 
 def _output_sizes(node: Node, window: Window, ceil_mode: bool) -> list[Dim]:
@@ -81,6 +86,8 @@ def _window(node: Node) -> Window:
     """Read the window; it fits into the padded input, where that is known."""
     window = read_window(node, node.attr("kernel_shape"))
     for size, extent, low, high in zip(node.shape()[2:], window.extents, window.before, window.after, strict=True):
+        if not (s.is_known(low, high) and low <= 0 and high <= 0):  # else there are no windows of padding alone
+            _require_some(node, size)
         if s.is_known(size, low, high) and size > 0 and size + low + high < extent:
             node.error(
                 f"{node.op_type}: the window is larger than the padded input",

@@ -18,6 +18,7 @@ from weft.ir import (
     PrimExpr,
     Range,
     Var,
+    as_int,
     int64,
     is_const_int,
     logical_not,
@@ -197,8 +198,8 @@ class ScheduleState:
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
         """Return an analyzer that knows the loops and conditions around the end of a path (`inside`: and its own)."""
         analyzer = Analyzer()
-        for v in self._dimensions():
-            analyzer.mark_global_non_neg(v)
+        for d in self._dimensions():
+            analyzer.mark_global_non_neg(d)
         for outer, inner in zip(path, [*path[1:], path[-1]] if inside else path[1:], strict=False):
             if isinstance(outer, For):
                 analyzer.bind(outer.loop_var, Range.from_min_extent(outer.min, outer.extent))
@@ -216,9 +217,10 @@ class ScheduleState:
                         analyzer.bind(iv.var, iv.dom)
         return analyzer
 
-    def _dimensions(self) -> list[Var]:
-        found = (n for _, b in self.func.buffer_map for n in walk(b.shape) if isinstance(n, Var))
-        return [v for v in dict.fromkeys(found) if DataType(v.dtype).is_integer]  # in order: facts order the terms
+    def _dimensions(self) -> list[PrimExpr]:
+        """Return what is not negative: dimensions, but not each variable in one, which may be data."""
+        found = (d for _, b in self.func.buffer_map for d in b.shape if as_int(d) is None)
+        return list(dict.fromkeys(found))  # in order: facts order the terms
 
     # --- changing ---
 
