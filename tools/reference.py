@@ -106,7 +106,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 def _type_text(hint: Any) -> str:
     text = hint if isinstance(hint, str) else getattr(hint, "__name__", str(hint))
-    return re.sub(r"\b(?:typing|weft\.\w+(?:\.\w+)*)\.", "", text)
+    return re.sub(r"\b(?:typing|ir|weft\.\w+(?:\.\w+)*)\.", "", text)
 
 
 def _cell(text: str) -> str:

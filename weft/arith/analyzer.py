@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from weft import ir
 from weft.arith.bounds import ConstIntBound, ModularSet, bound_of, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import expr_key, is_pure, poly_of
@@ -13,27 +14,6 @@ from weft.arith.int_set import eval_interval
 from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
 from weft.error import InvalidArgument
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    And,
-    CallIntrin,
-    IntImm,
-    Not,
-    Or,
-    PrimExpr,
-    Range,
-    Var,
-    as_expr,
-    children,
-    const,
-    floormod,
-    is_const_int,
-)
 
 __all__ = ["Analyzer"]
 
@@ -55,7 +35,7 @@ class Analyzer:
 
     # --- facts ---
 
-    def bind(self, var: Var, value: Any, allow_override: bool = False) -> None:
+    def bind(self, var: ir.Var, value: Any, allow_override: bool = False) -> None:
         """State the range of a variable, or what it equals.
 
         Parameters
@@ -72,15 +52,15 @@ class Analyzer:
         InvalidArgument
             When `var` has another range and `allow_override` is False.
         """
-        if isinstance(value, Range):
-            if is_const_int(value.extent, 1):
+        if isinstance(value, ir.Range):
+            if ir.is_const_int(value.extent, 1):
                 self._bind_value(var, value.min, allow_override)
             else:
                 self._bind_range(var, value, allow_override)
         else:
-            self._bind_value(var, as_expr(value, var.dtype), allow_override)
+            self._bind_value(var, ir.as_expr(value, var.dtype), allow_override)
 
-    def _bind_range(self, var: Var, dom: Range, allow_override: bool) -> None:
+    def _bind_range(self, var: ir.Var, dom: ir.Range, allow_override: bool) -> None:
         cx = self.context
         fresh = not cx.knows_var(var)
         first, extent = poly_of(cx, dom.min), poly_of(cx, dom.extent)
@@ -99,7 +79,7 @@ class Analyzer:
             cx.witnesses = None
             cx.clear_memos()
 
-    def _bind_value(self, var: Var, value: PrimExpr, allow_override: bool) -> None:
+    def _bind_value(self, var: ir.Var, value: ir.PrimExpr, allow_override: bool) -> None:
         cx = self.context
         p = poly_of(cx, simplify(self, value))
         if p is None:
@@ -118,38 +98,40 @@ class Analyzer:
             cx.witnesses = None
             cx.clear_memos()
 
-    def bind_bounds(self, var: Var, value: PrimExpr) -> None:
+    def bind_bounds(self, var: ir.Var, value: ir.PrimExpr) -> None:
         """State that a variable stands for `value`, but keep writing the variable where it is used."""
         p = poly_of(self.context, value)
         if p is not None:
             self.context.ranges[self.context.var_atom(var)] = (p, p)
             self.context.witnesses = None
 
-    def _check_override(self, var: Var, allow_override: bool) -> None:
+    def _check_override(self, var: ir.Var, allow_override: bool) -> None:
         if not allow_override:
             raise InvalidArgument(
                 f"variable '{var.name}' is bound to a different range already",
                 help="pass allow_override=True where the new range is meant to replace the old one",
             )
 
-    def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
+    def update(self, var: ir.Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
         """Learn constant limits or the residue class of a variable; `override` replaces what was known."""
         if isinstance(info, ModularSet):
             if info.coeff > 1:
-                self._assume(floormod(var, info.coeff) == info.base % info.coeff)
+                self._assume(ir.floormod(var, info.coeff) == info.base % info.coeff)
             elif info.coeff == 0:
-                self.bind(var, const(info.base, var.dtype), allow_override=override)
+                self.bind(var, ir.const(info.base, var.dtype), allow_override=override)
             self.context.clear_memos()
             return
         low, high = info
         if low > NEG_INF and high < POS_INF:
-            start = const(low, var.dtype)
-            self.bind(var, Range.from_min_extent(start, const(high - low + 1, var.dtype)), allow_override=override)
+            start = ir.const(low, var.dtype)
+            self.bind(
+                var, ir.Range.from_min_extent(start, ir.const(high - low + 1, var.dtype)), allow_override=override
+            )
         elif low > NEG_INF or high < POS_INF:
-            self._assume(var >= const(low, var.dtype) if low > NEG_INF else var <= const(high, var.dtype))
+            self._assume(var >= ir.const(low, var.dtype) if low > NEG_INF else var <= ir.const(high, var.dtype))
             self.context.clear_memos()
 
-    def mark_global_non_neg(self, var: PrimExpr) -> None:
+    def mark_global_non_neg(self, var: ir.PrimExpr) -> None:
         """State that a variable, or another expression, is never negative."""
         p = poly_of(self.context, var)
         if p is not None:
@@ -157,7 +139,7 @@ class Analyzer:
             self.context.clear_memos()
 
     @contextmanager
-    def constraint_scope(self, condition: PrimExpr) -> Generator[None, None, None]:
+    def constraint_scope(self, condition: ir.PrimExpr) -> Generator[None, None, None]:
         """Take `condition` as true inside a ``with`` block."""
         cx = self.context
         saved = cx.snapshot()
@@ -172,19 +154,19 @@ class Analyzer:
         """Add what a condition says to the facts."""
         kind = type(condition)
         cx = self.context
-        if kind is And:
+        if kind is ir.And:
             self._assume(condition.a)
             self._assume(condition.b)
             return
-        if kind is CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
+        if kind is ir.CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
             self._assume(condition.args[0])
             return
-        if kind is IntImm or not _is_stable(condition):
+        if kind is ir.IntImm or not _is_stable(condition):
             return
-        if kind is Not:
+        if kind is ir.Not:
             self._assume_not(condition.a)
             return
-        if kind not in (LT, LE, GT, GE, EQ, NE):
+        if kind not in (ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE):
             cx.truth[expr_key(cx, condition)] = True
             return
         a, b = poly_of(cx, condition.a), poly_of(cx, condition.b)
@@ -195,11 +177,11 @@ class Analyzer:
 
     def _assume_not(self, condition: Any) -> None:
         kind = type(condition)
-        if kind is Or:
+        if kind is ir.Or:
             self._assume_not(condition.a)
             self._assume_not(condition.b)
             return
-        if kind is Not:
+        if kind is ir.Not:
             self._assume(condition.a)
             return
         cx = self.context
@@ -214,11 +196,11 @@ class Analyzer:
     def _assume_comparison(self, kind: type, d: Poly) -> None:
         """Add ``d <kind> 0`` to the facts."""
         cx = self.context
-        if kind in (LT, LE):
-            self._add_fact(add(scale(d, -1), constant(-1 if kind is LT else 0)))
-        elif kind in (GT, GE):
-            self._add_fact(add(d, constant(-1 if kind is GT else 0)))
-        elif kind is NE:
+        if kind in (ir.LT, ir.LE):
+            self._add_fact(add(scale(d, -1), constant(-1 if kind is ir.LT else 0)))
+        elif kind in (ir.GT, ir.GE):
+            self._add_fact(add(d, constant(-1 if kind is ir.GT else 0)))
+        elif kind is ir.NE:
             cx.nonzero = cx.nonzero | {key(d)}
             lo, hi = bound_of(cx, d)
             if lo == 0:
@@ -274,8 +256,8 @@ class Analyzer:
         steps : int
             How many times to go over it (TVM's parameter; one step reaches a fixed point nearly always).
         """
-        if not isinstance(expr, PrimExpr):
-            expr = as_expr(expr)
+        if not isinstance(expr, ir.PrimExpr):
+            expr = ir.as_expr(expr)
         self.context.trim()
         result = simplify(self, expr)
         for _ in range(steps - 1):
@@ -293,13 +275,13 @@ class Analyzer:
         if isinstance(condition, bool):
             return condition
         result = self.simplify(condition)
-        return isinstance(result, IntImm) and result.value != 0
+        return isinstance(result, ir.IntImm) and result.value != 0
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
         """Whether two expressions are equal for all values that the facts allow."""
         if a is b:
             return True
-        a, b = as_expr(a), as_expr(b)
+        a, b = ir.as_expr(a), ir.as_expr(b)
         pa, pb = poly_of(self.context, a), poly_of(self.context, b)
         if pa is None or pb is None:
             return a.dtype == b.dtype and self.same(self.simplify(a), self.simplify(b))
@@ -314,7 +296,7 @@ class Analyzer:
         return self._proves_sign(a, b, 0)
 
     def _proves_sign(self, a: Any, b: Any, offset: int) -> bool:
-        pa, pb = poly_of(self.context, as_expr(a)), poly_of(self.context, as_expr(b))
+        pa, pb = poly_of(self.context, ir.as_expr(a)), poly_of(self.context, ir.as_expr(b))
         if pa is None or pb is None:
             return False
         return holds_nonneg(self.context, add(add(pa, pb, -1), constant(offset)))
@@ -325,19 +307,19 @@ class Analyzer:
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Return inclusive constant limits of an integer expression."""
-        p = poly_of(self.context, as_expr(expr))
+        p = poly_of(self.context, ir.as_expr(expr))
         if p is None:
-            value = expr.value if isinstance(expr, IntImm) else None
+            value = expr.value if isinstance(expr, ir.IntImm) else None
             return ConstIntBound(value, value) if value is not None else ConstIntBound(*_type_limits(expr.dtype))
         lo, hi = bound_of(self.context, p)
         return ConstIntBound(lo, hi)
 
     def modular_set(self, expr: Any) -> ModularSet:
         """Return the residue class of an integer expression."""
-        p = poly_of(self.context, as_expr(expr))
+        p = poly_of(self.context, ir.as_expr(expr))
         return ModularSet(1, 0) if p is None else modular_of(self.context, p)
 
-    def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, Any] | None = None) -> Any:
+    def int_set(self, expr: ir.PrimExpr, dom_map: Mapping[Any, Any] | None = None) -> Any:
         """Return the interval of an expression while variables run over their domains.
 
         Parameters
@@ -348,17 +330,17 @@ class Analyzer:
         return eval_interval(expr, dom_map or {}, self)
 
 
-_OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
+_OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}
 
 
-def _is_stable(condition: PrimExpr) -> bool:
+def _is_stable(condition: ir.PrimExpr) -> bool:
     """Whether a condition stays true while statements run: it reads no memory and calls nothing impure."""
     stack: list[Any] = [condition]
     while stack:
         e = stack.pop()
-        if type(e).__name__ in ("BufferLoad", "ProducerLoad") or (isinstance(e, CallIntrin) and not is_pure(e)):
+        if type(e).__name__ in ("BufferLoad", "ProducerLoad") or (isinstance(e, ir.CallIntrin) and not is_pure(e)):
             return False
-        stack.extend(children(e))
+        stack.extend(ir.children(e))
     return True
 
 

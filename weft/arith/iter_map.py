@@ -11,28 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from weft import ir
 from weft.arith.analyzer import Analyzer
 from weft.arith.form import poly_of, to_expr
 from weft.arith.int_set import inequalities
 from weft.arith.linear import Poly, add, atoms_of, key
-from weft.ir import (
-    TRUE,
-    Add,
-    FloorDiv,
-    FloorMod,
-    Mul,
-    Node,
-    PrimExpr,
-    Range,
-    Sub,
-    Var,
-    as_expr,
-    const,
-    floordiv,
-    floormod,
-    is_const_int,
-    walk,
-)
 
 __all__ = [
     "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
@@ -41,27 +24,27 @@ __all__ = [
 ]  # fmt: skip
 
 
-class IterMark(Node):
+class IterMark(ir.Node):
     """A range of values ``0 .. extent - 1``: an input variable (counted from zero) or a sum of splits."""
 
     source: Any
-    extent: PrimExpr
+    extent: ir.PrimExpr
 
 
-class IterSplitExpr(Node):
+class IterSplitExpr(ir.Node):
     """``((source // lower_factor) % extent) * scale``."""
 
     source: IterMark
-    lower_factor: PrimExpr
-    extent: PrimExpr
-    scale: PrimExpr
+    lower_factor: ir.PrimExpr
+    extent: ir.PrimExpr
+    scale: ir.PrimExpr
 
 
-class IterSumExpr(Node):
+class IterSumExpr(ir.Node):
     """The sum of `args` and `base`; the splits stand by falling scale."""
 
     args: tuple[IterSplitExpr, ...]
-    base: PrimExpr
+    base: ir.PrimExpr
 
 
 class IterMapLevel(IntEnum):
@@ -88,7 +71,7 @@ class IterMapResult:
     __slots__ = ("errors", "indices", "padding_predicate")
 
     def __init__(self, indices: Sequence[IterSumExpr], errors: Sequence[str] = ()) -> None:
-        self.indices, self.errors, self.padding_predicate = list(indices), list(errors), as_expr(False)
+        self.indices, self.errors, self.padding_predicate = list(indices), list(errors), ir.as_expr(False)
 
 
 class _NoMap(Exception):
@@ -98,17 +81,17 @@ class _NoMap(Exception):
 class _Detector:
     """Reads indices over one set of input iterators."""
 
-    def __init__(self, input_iters: Mapping[Var, Range], predicate: PrimExpr, an: Analyzer) -> None:
+    def __init__(self, input_iters: Mapping[ir.Var, ir.Range], predicate: ir.PrimExpr, an: Analyzer) -> None:
         self.an = an
         self.cx = an.context
-        self.inputs: dict[int, tuple[IterMark, PrimExpr]] = {}
+        self.inputs: dict[int, tuple[IterMark, ir.PrimExpr]] = {}
         for var, dom in input_iters.items():
             an.bind(var, dom, allow_override=True)
             self.inputs[self.cx.var_atom(var)] = (
-                IterMark(var if is_const_int(dom.min, 0) else var - dom.min, dom.extent),
+                IterMark(var if ir.is_const_int(dom.min, 0) else var - dom.min, dom.extent),
                 dom.min,
             )
-        self.running: dict[int, tuple[PrimExpr, bool]] = {}
+        self.running: dict[int, tuple[ir.PrimExpr, bool]] = {}
         self.fused: dict[Any, IterMark] = {}
         self.limits: dict[Any, Poly] = {}
         for d in inequalities(self.cx, predicate):
@@ -122,69 +105,72 @@ class _Detector:
             return True
         return any(self._moves(a) for p in info.args if isinstance(p, dict) for a in atoms_of(p))
 
-    def index(self, e: PrimExpr) -> IterSumExpr:
+    def index(self, e: ir.PrimExpr) -> IterSumExpr:
         """Read an expression as a sum of splits, as written: normal forms would mix the parts of a remainder."""
         splits: list[IterSplitExpr] = []
-        base = self._collect(e, const(1, e.dtype), splits)
+        base = self._collect(e, ir.const(1, e.dtype), splits)
         return self._normalize(splits, self.an.simplify(base), e)
 
-    def _collect(self, e: PrimExpr, scale: PrimExpr, out: list[IterSplitExpr]) -> PrimExpr:
+    def _collect(self, e: ir.PrimExpr, scale: ir.PrimExpr, out: list[IterSplitExpr]) -> ir.PrimExpr:
         """Add the splits of ``scale * e`` to `out`; return what is left of it."""
         kind = type(e)
         if not self._runs(e):
             return scale * e
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             mark, low = self.inputs[self.cx.var_atom(e)]
-            if is_const_int(mark.extent, 1):
+            if ir.is_const_int(mark.extent, 1):
                 return scale * low
-            out.append(IterSplitExpr(mark, const(1, e.dtype), mark.extent, self.an.simplify(scale)))
+            out.append(IterSplitExpr(mark, ir.const(1, e.dtype), mark.extent, self.an.simplify(scale)))
             return scale * low
-        if kind in (Add, Sub):
+        if kind in (ir.Add, ir.Sub):
             left = self._collect(e.a, scale, out)  # type: ignore[attr-defined]
-            return left + self._collect(e.b, scale if kind is Add else scale * -1, out)  # type: ignore[attr-defined]
-        if isinstance(e, Mul) and not (self._runs(e.a) and self._runs(e.b)):
+            return left + self._collect(e.b, scale if kind is ir.Add else scale * -1, out)  # type: ignore[attr-defined]
+        if isinstance(e, ir.Mul) and not (self._runs(e.a) and self._runs(e.b)):
             moving, still = (e.a, e.b) if self._runs(e.a) else (e.b, e.a)
             return self._collect(moving, self.an.simplify(scale * still), out)
-        if isinstance(e, (FloorDiv, FloorMod)) and not self._runs(e.b):
+        if isinstance(e, (ir.FloorDiv, ir.FloorMod)) and not self._runs(e.b):
             out.append(self._with_scale(self._split_of(e), scale))
-            return const(0, e.dtype)
+            return ir.const(0, e.dtype)
         raise _NoMap(f"'{e}' is not a sum of scaled iterators, quotients and remainders")
 
-    def _runs(self, e: PrimExpr) -> bool:
+    def _runs(self, e: ir.PrimExpr) -> bool:
         known = self.running.get(id(e))
         if known is None:
-            inside = any(isinstance(v, Var) and self.cx.var_atom(v) in self.inputs for v in walk(e))
+            inside = any(isinstance(v, ir.Var) and self.cx.var_atom(v) in self.inputs for v in ir.walk(e))
             known = self.running[id(e)] = (e, inside)
         return known[1]
 
-    def _with_scale(self, split: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
+    def _with_scale(self, split: IterSplitExpr, scale: ir.PrimExpr) -> IterSplitExpr:
         return IterSplitExpr(split.source, split.lower_factor, split.extent, self.an.simplify(split.scale * scale))
 
-    def _split_of(self, e: FloorDiv | FloorMod) -> IterSplitExpr:
+    def _split_of(self, e: ir.FloorDiv | ir.FloorMod) -> IterSplitExpr:
         dtype, an = e.dtype, self.an
         whole = self._fuse(self.index(e.a), dtype)
-        divisor, one = an.simplify(e.b), const(1, dtype)
+        divisor, one = an.simplify(e.b), ir.const(1, dtype)
         if an.can_prove(divisor >= whole.extent):
             return (
                 whole
-                if isinstance(e, FloorMod)
+                if isinstance(e, ir.FloorMod)
                 else IterSplitExpr(whole.source, an.simplify(whole.lower_factor * whole.extent), one, one)
             )
-        if not an.can_prove_equal(floormod(whole.extent, divisor), 0):
+        if not an.can_prove_equal(ir.floormod(whole.extent, divisor), 0):
             raise _NoMap(f"extent {whole.extent} is not divisible by {divisor}")
-        if isinstance(e, FloorMod):
+        if isinstance(e, ir.FloorMod):
             return IterSplitExpr(whole.source, whole.lower_factor, divisor, one)
         return IterSplitExpr(
-            whole.source, an.simplify(whole.lower_factor * divisor), an.simplify(floordiv(whole.extent, divisor)), one
+            whole.source,
+            an.simplify(whole.lower_factor * divisor),
+            an.simplify(ir.floordiv(whole.extent, divisor)),
+            one,
         )
 
     def _fuse(self, total: IterSumExpr, dtype: str) -> IterSplitExpr:
         """Return a compact sum as one split with scale 1."""
-        if not is_const_int(total.base, 0):
+        if not ir.is_const_int(total.base, 0):
             raise _NoMap(f"a sum with offset {total.base} is divided")
-        if len(total.args) == 1 and is_const_int(total.args[0].scale, 1):
+        if len(total.args) == 1 and ir.is_const_int(total.args[0].scale, 1):
             return total.args[0]
-        if not total.args or not is_const_int(total.args[-1].scale, 1):
+        if not total.args or not ir.is_const_int(total.args[-1].scale, 1):
             raise _NoMap("the innermost iterator of a divided sum has a stride")
         self._check_compact(total)
         extent = self.an.simplify(total.args[0].scale * total.args[0].extent)
@@ -195,16 +181,16 @@ class _Detector:
             if not self.an.can_prove_equal(outer.scale, inner.scale * inner.extent):
                 raise _NoMap(f"stride {outer.scale} does not follow extent {inner.extent} with stride {inner.scale}")
 
-    def _mark(self, total: IterSumExpr, extent: PrimExpr, dtype: str) -> IterSplitExpr:
+    def _mark(self, total: IterSumExpr, extent: ir.PrimExpr, dtype: str) -> IterSplitExpr:
         p = poly_of(self.cx, normalize_iter_map_to_expr(total))
         assert p is not None
         mark = self.fused.get(key(p))
         if mark is None:
             mark = self.fused[key(p)] = IterMark(total, extent)
-        one = const(1, dtype)
+        one = ir.const(1, dtype)
         return IterSplitExpr(mark, one, mark.extent, one)
 
-    def _normalize(self, splits: list[IterSplitExpr], base: PrimExpr, e: PrimExpr) -> IterSumExpr:
+    def _normalize(self, splits: list[IterSplitExpr], base: ir.PrimExpr, e: ir.PrimExpr) -> IterSumExpr:
         """Sort splits by falling scale, join neighbours of one mark, and apply a limit from the predicate."""
         ordered: list[IterSplitExpr] = []
         for s in splits:
@@ -220,15 +206,15 @@ class _Detector:
         total = IterSumExpr(tuple(joined), base)
         p = poly_of(self.cx, e) or {}
         limit = self.limits.get(key({m: c for m, c in p.items() if any(self._moves(a) for a in m)}))
-        if limit is not None and joined and is_const_int(base, 0) and is_const_int(joined[-1].scale, 1):
+        if limit is not None and joined and ir.is_const_int(base, 0) and ir.is_const_int(joined[-1].scale, 1):
             return IterSumExpr((self._mark(total, to_expr(self.cx, limit, e.dtype), e.dtype),), base)
         return total
 
     def _larger(self, a: IterSplitExpr, b: IterSplitExpr) -> bool:
         if self.an.can_prove_equal(a.scale, b.scale):
-            return is_const_int(b.extent, 1)
+            return ir.is_const_int(b.extent, 1)
         return self.an.can_prove(a.scale > b.scale) or self.an.can_prove(
-            floordiv(a.scale, b.scale) * b.scale >= b.scale * 2
+            ir.floordiv(a.scale, b.scale) * b.scale >= b.scale * 2
         )
 
     def _continues(self, outer: IterSplitExpr, inner: IterSplitExpr) -> bool:
@@ -255,11 +241,11 @@ class _Detector:
             self._check_mark(mark, splits, level)
         if level is IterMapLevel.BIJECTIVE:
             for mark, _ in self.inputs.values():
-                if id(mark) not in used and not is_const_int(mark.extent, 1):
+                if id(mark) not in used and not ir.is_const_int(mark.extent, 1):
                     raise _NoMap(f"iterator {mark.source} is not used")
 
     def _check_mark(self, mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
-        expected: PrimExpr = const(1, mark.extent.dtype)
+        expected: ir.PrimExpr = ir.const(1, mark.extent.dtype)
         left = list(splits)
         while left:
             match = next((s for s in left if self.an.can_prove_equal(s.lower_factor, expected)), None)
@@ -270,7 +256,7 @@ class _Detector:
                     (
                         s
                         for s in left
-                        if self.an.can_prove_equal(floormod(s.lower_factor, expected), 0)
+                        if self.an.can_prove_equal(ir.floormod(s.lower_factor, expected), 0)
                         and self.an.can_prove(s.lower_factor >= expected)
                     ),
                     None,
@@ -286,9 +272,9 @@ class _Detector:
 
 
 def detect_iter_map(
-    indices: Iterable[PrimExpr],
-    input_iters: Mapping[Var, Range],
-    predicate: Any = TRUE,
+    indices: Iterable[ir.PrimExpr],
+    input_iters: Mapping[ir.Var, ir.Range],
+    predicate: Any = ir.TRUE,
     check_level: Any = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
 ) -> IterMapResult:
@@ -313,8 +299,8 @@ def detect_iter_map(
     an = Analyzer()
     level = IterMapLevel.of(check_level)
     try:
-        detector = _Detector(input_iters, as_expr(predicate), an)
-        sums = [detector.index(as_expr(index)) for index in indices]
+        detector = _Detector(input_iters, ir.as_expr(predicate), an)
+        sums = [detector.index(ir.as_expr(index)) for index in indices]
         if level is not IterMapLevel.NO_CHECK:
             detector.check(sums, level)
     except _NoMap as e:
@@ -322,40 +308,42 @@ def detect_iter_map(
     return IterMapResult(sums)
 
 
-def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
+def normalize_iter_map_to_expr(expr: Any) -> ir.PrimExpr:
     """Write a sum, split or mark as an ordinary expression."""
     if isinstance(expr, IterSumExpr):
-        result: PrimExpr | None = None
+        result: ir.PrimExpr | None = None
         for s in expr.args:
             term = normalize_iter_map_to_expr(s)
             result = term if result is None else result + term
         return expr.base if result is None else result + expr.base
     if isinstance(expr, IterSplitExpr):
         source = normalize_iter_map_to_expr(expr.source)
-        quotient = floordiv(source, expr.lower_factor)
+        quotient = ir.floordiv(source, expr.lower_factor)
         whole = Analyzer().can_prove_equal(expr.lower_factor * expr.extent, expr.source.extent)
-        return (quotient if whole else floormod(quotient, expr.extent)) * expr.scale
+        return (quotient if whole else ir.floormod(quotient, expr.extent)) * expr.scale
     if isinstance(expr, IterMark):
         return normalize_iter_map_to_expr(expr.source)
     return expr
 
 
 def iter_map_simplify(
-    indices: Iterable[PrimExpr],
-    input_iters: Mapping[Var, Range],
-    predicate: Any = TRUE,
+    indices: Iterable[ir.PrimExpr],
+    input_iters: Mapping[ir.Var, ir.Range],
+    predicate: Any = ir.TRUE,
     check_level: Any = "surjective",
-) -> list[PrimExpr]:
+) -> list[ir.PrimExpr]:
     """Simplify indices knowing the ranges of their iterators and a predicate."""
     listed = list(indices)
     an = Analyzer()
     for var, dom in input_iters.items():
         an.bind(var, dom)
-    with an.constraint_scope(as_expr(predicate)):
+    with an.constraint_scope(ir.as_expr(predicate)):
         return [an.simplify(i) for i in listed]
 
 
-def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+def inverse_affine_iter_map(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[ir.PrimExpr]
+) -> dict[ir.Var, ir.PrimExpr]:
     """Return the value of each input variable from the values of the indices.
 
     Parameters
@@ -366,15 +354,15 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[P
         One value per index.
     """
     an = Analyzer()
-    values: dict[int, tuple[IterMark, PrimExpr]] = {}
-    inputs: dict[Var, PrimExpr] = {}
+    values: dict[int, tuple[IterMark, ir.PrimExpr]] = {}
+    inputs: dict[ir.Var, ir.PrimExpr] = {}
 
-    def spread(total: IterSumExpr, value: PrimExpr) -> None:
+    def spread(total: IterSumExpr, value: ir.PrimExpr) -> None:
         value = value - total.base
         for position, s in enumerate(total.args):
-            part = floordiv(value, s.scale)
+            part = ir.floordiv(value, s.scale)
             if position:
-                part = floormod(part, s.extent)
+                part = ir.floormod(part, s.extent)
             old = values.get(id(s.source))
             part = part * s.lower_factor
             values[id(s.source)] = (s.source, part if old is None else old[1] + part)
@@ -388,7 +376,7 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[P
             mark, value = values.pop(k)
             if isinstance(mark.source, IterSumExpr):
                 spread(mark.source, value)
-            elif isinstance(mark.source, Var):
+            elif isinstance(mark.source, ir.Var):
                 inputs[mark.source] = an.simplify(value)
             else:  # a variable less its least value
                 inputs[mark.source.a] = an.simplify(value + mark.source.b)

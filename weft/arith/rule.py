@@ -12,52 +12,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.error import InternalError
-from weft.ir import (
-    EQ,
-    FALSE,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    TRUE,
-    Add,
-    And,
-    Broadcast,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    Sub,
-    add,
-    as_expr,
-    equal,
-    floordiv,
-    floormod,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    max_,
-    min_,
-    mul,
-    not_equal,
-    select,
-    sub,
-)
 
 __all__ = ["RuleTable"]
 
@@ -66,17 +22,18 @@ Matcher = Callable[[Any, Env, Any], bool]
 Builder = Callable[[Env, Any], Any]
 
 _BINARY: dict[type, tuple[type, Callable[..., Any]]] = {
-    ast.Add: (Add, add), ast.Sub: (Sub, sub), ast.Mult: (Mul, mul),
-    ast.FloorDiv: (FloorDiv, floordiv), ast.Mod: (FloorMod, floormod),
-    ast.Div: (Div, lambda a, b: a / b),
-    ast.Lt: (LT, less), ast.LtE: (LE, less_equal), ast.Gt: (GT, greater), ast.GtE: (GE, greater_equal),
-    ast.Eq: (EQ, equal),
-    ast.NotEq: (NE, not_equal), ast.And: (And, logical_and), ast.Or: (Or, logical_or),
+    ast.Add: (ir.Add, ir.add), ast.Sub: (ir.Sub, ir.sub), ast.Mult: (ir.Mul, ir.mul),
+    ast.FloorDiv: (ir.FloorDiv, ir.floordiv), ast.Mod: (ir.FloorMod, ir.floormod),
+    ast.Div: (ir.Div, lambda a, b: a / b),
+    ast.Lt: (ir.LT, ir.less), ast.LtE: (ir.LE, ir.less_equal), ast.Gt: (ir.GT, ir.greater),
+    ast.GtE: (ir.GE, ir.greater_equal),
+    ast.Eq: (ir.EQ, ir.equal),
+    ast.NotEq: (ir.NE, ir.not_equal), ast.And: (ir.And, ir.logical_and), ast.Or: (ir.Or, ir.logical_or),
 }  # fmt: skip
 _CALLS: dict[str, tuple[type, Callable[..., Any]]] = {
-    "min": (Min, min_), "max": (Max, max_), "select": (Select, select),
-    "ramp": (Ramp, lambda b, s, n: Ramp(b, s, n) if n > 1 else b),
-    "broadcast": (Broadcast, lambda x, n: Broadcast(as_expr(x), n)),
+    "min": (ir.Min, ir.min_), "max": (ir.Max, ir.max_), "select": (ir.Select, ir.select),
+    "ramp": (ir.Ramp, lambda b, s, n: ir.Ramp(b, s, n) if n > 1 else b),
+    "broadcast": (ir.Broadcast, lambda x, n: ir.Broadcast(ir.as_expr(x), n)),
 }  # fmt: skip
 
 
@@ -94,7 +51,7 @@ class RuleTable:
         self._rules: list[tuple[type, tuple[type | None, ...], Callable[[Any, Any], Any]]] | None = None
         self._by_kind: dict[tuple[type, ...], list[Callable[[Any, Any], Any]]] = {}
 
-    def apply(self, node: PrimExpr, analyzer: Any) -> PrimExpr | None:
+    def apply(self, node: ir.PrimExpr, analyzer: Any) -> ir.PrimExpr | None:
         """Return the result of the first rule that matches `node`, or None."""
         kind: Any = type(node)
         fields = [getattr(node, f) for f in kind.__match_args__[: _ARITY.get(kind, 2)]]
@@ -118,7 +75,7 @@ class RuleTable:
         ]
 
 
-_ARITY = {Not: 1, Select: 3, Ramp: 2, Broadcast: 1}
+_ARITY = {ir.Not: 1, ir.Select: 3, ir.Ramp: 2, ir.Broadcast: 1}
 
 
 def _compile(line: str) -> tuple[type, tuple[type | None, ...], Callable[[Any, Any], Any]]:
@@ -151,7 +108,7 @@ def _shape(p: ast.AST) -> tuple[type | None, list[ast.expr]]:
     if isinstance(p, ast.BoolOp):
         return _BINARY[type(p.op)][0], list(p.values)
     if isinstance(p, ast.UnaryOp):
-        return (Not, [p.operand]) if isinstance(p.op, ast.Not) else (None, [])
+        return (ir.Not, [p.operand]) if isinstance(p.op, ast.Not) else (None, [])
     if isinstance(p, ast.Call):
         assert isinstance(p.func, ast.Name)
         return _CALLS[p.func.id][0], list(p.args)
@@ -166,11 +123,11 @@ def _pattern(p: ast.AST) -> Matcher:
     if isinstance(p, ast.Name):
         name = p.id
         if _is_const_name(name):
-            return lambda e, env, an: isinstance(e, IntImm) and _bind(name, e, env, an)
+            return lambda e, env, an: isinstance(e, ir.IntImm) and _bind(name, e, env, an)
         return lambda e, env, an: _bind(name, e, env, an)
     literal = _literal(p)
     if literal is not None:
-        kind = FloatImm if isinstance(literal, float) else IntImm
+        kind = ir.FloatImm if isinstance(literal, float) else ir.IntImm
         return lambda e, env, an: type(e) is kind and e.value == literal
     root, parts = _shape(p)
     assert root is not None
@@ -200,15 +157,15 @@ def _template(p: ast.AST) -> Builder:
         return lambda env, an: env[p.id]
     literal = _literal(p)
     if isinstance(literal, bool):
-        return lambda env, an: TRUE if literal else FALSE
+        return lambda env, an: ir.TRUE if literal else ir.FALSE
     if literal is not None:
         return lambda env, an: literal
     root, parts = _shape(p)
     assert root is not None
     make = (
         next(fn for table in (_BINARY, _CALLS) for cls, fn in table.values() if cls is root)
-        if root is not Not
-        else logical_not
+        if root is not ir.Not
+        else ir.logical_not
     )
     builders = [_template(part) for part in parts]
 
@@ -222,7 +179,7 @@ def _template(p: ast.AST) -> Builder:
 
 
 def _fold(root: type, a: int, b: int) -> int:
-    return {Add: a + b, Sub: a - b, Mul: a * b}[root]
+    return {ir.Add: a + b, ir.Sub: a - b, ir.Mul: a * b}[root]
 
 
 def _condition(p: ast.AST) -> Callable[[Env, Any], bool]:
@@ -236,7 +193,7 @@ def _condition(p: ast.AST) -> Callable[[Env, Any], bool]:
     code = compile(ast.Expression(p), "<rule condition>", "eval")  # type: ignore[arg-type]
 
     def check(env: Env, _: Any) -> bool:
-        values = {k: v.value if isinstance(v, IntImm) else v for k, v in env.items()}
+        values = {k: v.value if isinstance(v, ir.IntImm) else v for k, v in env.items()}
         return bool(eval(code, {"__builtins__": {}}, values))
 
     return check

@@ -9,82 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
 from weft.arith.bounds import bound_of
 from weft.arith.form import cost, expr_key, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
-from weft.ir import (
-    EQ,
-    FALSE,
-    GE,
-    GT,
-    IS_EXPR,
-    LE,
-    LT,
-    NE,
-    TRUE,
-    Add,
-    And,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    Dispatch,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    SizeVar,
-    StringImm,
-    Sub,
-    Var,
-    cast,
-    div,
-    equal,
-    floordiv,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    max_,
-    min_,
-    not_equal,
-    rebuild,
-    sub,
-    substitute,
-    truncmod,
-)
-from weft.ir import add as add_expr
-from weft.ir import (
-    floormod as floormod_expr,
-)
-from weft.ir import (
-    mul as mul_expr,
-)
-from weft.ir import (
-    select as select_expr,
-)
 
 __all__ = ["holds_nonneg", "simplify"]
 
-rules = Dispatch("simplifier", (PrimExpr,))
+rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
 
-def simplify(an: Any, e: PrimExpr) -> PrimExpr:
+def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     """Simplify one expression under the facts of an analyzer."""
     memo = an.context.simplified
     hit = memo.get(id(e))
@@ -98,8 +36,8 @@ def simplify(an: Any, e: PrimExpr) -> PrimExpr:
     return result
 
 
-@rules.on(Var, SizeVar)
-def _var(e: Var, an: Any) -> PrimExpr:
+@rules.on(ir.Var, ir.SizeVar)
+def _var(e: ir.Var, an: Any) -> ir.PrimExpr:
     cx = an.context
     if e.dtype == "bool":
         return _known(e, an) or e
@@ -111,15 +49,15 @@ def _var(e: Var, an: Any) -> PrimExpr:
     return replaced
 
 
-@rules.on(IntImm, FloatImm, StringImm)
-def _leaf(e: PrimExpr, an: Any) -> PrimExpr:
+@rules.on(ir.IntImm, ir.FloatImm, ir.StringImm)
+def _leaf(e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     return e
 
 
-@rules.on(PrimExpr)
-def _generic(e: PrimExpr, an: Any) -> PrimExpr:
+@rules.on(ir.PrimExpr)
+def _generic(e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     """Simplify the scalar operands of loads and other nodes; buffers stay as they are."""
-    new = rebuild(e, lambda x: simplify(an, x) if IS_EXPR[type(x)] else x)
+    new = ir.rebuild(e, lambda x: simplify(an, x) if ir.IS_EXPR[type(x)] else x)
     p = poly_of(an.context, new)
     if p is not None:
         _remember(an.context, p, new)
@@ -128,25 +66,26 @@ def _generic(e: PrimExpr, an: Any) -> PrimExpr:
     return new
 
 
-_BUILD: dict[type, Callable[[Any, Any], PrimExpr]] = {
-    Add: add_expr, Sub: sub, Mul: mul_expr, FloorDiv: floordiv, FloorMod: floormod_expr, Div: div, Mod: truncmod,
-    Min: min_, Max: max_,
-    LT: less, LE: less_equal, EQ: equal, NE: not_equal,
+_BUILD: dict[type, Callable[[Any, Any], ir.PrimExpr]] = {
+    ir.Add: ir.add, ir.Sub: ir.sub, ir.Mul: ir.mul, ir.FloorDiv: ir.floordiv, ir.FloorMod: ir.floormod,
+    ir.Div: ir.div, ir.Mod: ir.truncmod,
+    ir.Min: ir.min_, ir.Max: ir.max_,
+    ir.LT: ir.less, ir.LE: ir.less_equal, ir.EQ: ir.equal, ir.NE: ir.not_equal,
 }  # fmt: skip
 _TABLES = {
-    **dict.fromkeys((Add, Sub, Mul), rules_add.RULES),
-    **dict.fromkeys((FloorDiv, FloorMod, Div, Mod), rules_div.RULES),
-    **dict.fromkeys((LT, LE, GT, GE, EQ, NE), rules_cmp.RULES),
-    **dict.fromkeys((Min, Max), rules_minmax.RULES),
+    **dict.fromkeys((ir.Add, ir.Sub, ir.Mul), rules_add.RULES),
+    **dict.fromkeys((ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod), rules_div.RULES),
+    **dict.fromkeys((ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE), rules_cmp.RULES),
+    **dict.fromkeys((ir.Min, ir.Max), rules_minmax.RULES),
 }
 
 
-def _operands(e: Any, an: Any) -> PrimExpr:
+def _operands(e: Any, an: Any) -> ir.PrimExpr:
     """Return `e` with simplified operands, folded where both are constants."""
     a, b = simplify(an, e.a), simplify(an, e.b)
     kind = type(e)
     if type(a) in _IMMEDIATE or type(b) in _IMMEDIATE:
-        if kind in _DIVISIONS and isinstance(b, IntImm) and b.value == 0:
+        if kind in _DIVISIONS and isinstance(b, ir.IntImm) and b.value == 0:
             return e if a is e.a and b is e.b else kind(a, b)
         built: Any = _BUILD[kind](a, b)
         if type(built) is not kind or built.a is not a or built.b is not b:
@@ -154,35 +93,35 @@ def _operands(e: Any, an: Any) -> PrimExpr:
     return e if a is e.a and b is e.b else kind(a, b)
 
 
-_IMMEDIATE = (IntImm, FloatImm)
-_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+_IMMEDIATE = (ir.IntImm, ir.FloatImm)
+_DIVISIONS = (ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod)
 
 
-def _apply(table: Any, e: PrimExpr, an: Any) -> PrimExpr:
+def _apply(table: Any, e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     """Apply the rules of a table; what they return is simplified again."""
     result = table.apply(e, an)
     return e if result is None else simplify(an, result)
 
 
-@rules.on(Add, Sub, Mul)
-def _linear(e: Any, an: Any) -> PrimExpr:
+@rules.on(ir.Add, ir.Sub, ir.Mul)
+def _linear(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
-    if kind not in (Add, Sub, Mul):
+    if kind not in (ir.Add, ir.Sub, ir.Mul):
         return simplify(an, keep) if keep is not e else e
     p = poly_of(cx, keep)
     if p is None:
         return _apply(_TABLES[kind], keep, an)
-    if kind is not Sub and type(keep.a) is IntImm:
+    if kind is not ir.Sub and type(keep.a) is ir.IntImm:
         keep = kind(keep.b, keep.a)
         p = poly_of(cx, keep)
         assert p is not None
     pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
     assert pa is not None and pb is not None
-    size = len(pa) * len(pb) if kind is Mul else len(pa) + len(pb)
+    size = len(pa) * len(pb) if kind is ir.Mul else len(pa) + len(pb)
     best = keep
-    if len(p) < size or (kind is Mul and type(keep.b) is IntImm):
+    if len(p) < size or (kind is ir.Mul and type(keep.b) is ir.IntImm):
         best = _cheaper(cx, keep, p)
     if len(p) > 1 and _may_collect(cx, p):
         best = _cheaper(cx, best, _collect(cx, expand(cx, p)))
@@ -201,10 +140,10 @@ def _may_collect(cx: Any, p: Poly) -> bool:
     return False
 
 
-_CHOICES = (Min, Max, Select)
+_CHOICES = (ir.Min, ir.Max, ir.Select)
 
 
-def _cheaper(cx: Any, e: PrimExpr, p: Poly) -> PrimExpr:
+def _cheaper(cx: Any, e: ir.PrimExpr, p: Poly) -> ir.PrimExpr:
     new = to_expr(cx, p, e.dtype)
     return new if cost(cx, new) < cost(cx, e) else e
 
@@ -229,8 +168,8 @@ def _collect(cx: Any, p: Poly) -> Poly:
     return p
 
 
-@rules.on(FloorDiv, FloorMod, Div, Mod)
-def _division(e: Any, an: Any) -> PrimExpr:
+@rules.on(ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod)
+def _division(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     if type(keep) not in _DIVISIONS:
@@ -249,7 +188,7 @@ def _division(e: Any, an: Any) -> PrimExpr:
     return best
 
 
-def _remember(cx: Any, p: Poly, e: PrimExpr) -> None:
+def _remember(cx: Any, p: Poly, e: ir.PrimExpr) -> None:
     """Let the atom that is exactly `e` be written as `e`."""
     if len(p) != 1:
         return
@@ -260,17 +199,17 @@ def _remember(cx: Any, p: Poly, e: PrimExpr) -> None:
             info.node = e
 
 
-@rules.on(Min, Max)
-def _minmax(e: Any, an: Any) -> PrimExpr:
+@rules.on(ir.Min, ir.Max)
+def _minmax(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
-    if type(keep) not in (Min, Max):
+    if type(keep) not in (ir.Min, ir.Max):
         return keep
     p = poly_of(cx, keep)
     if p is None:
         if keep.a is keep.b:
             return keep.a
-        return _apply(rules_minmax.RULES, keep, an) if DataType(keep.dtype).is_integer else keep
+        return _apply(rules_minmax.RULES, keep, an) if ir.DataType(keep.dtype).is_integer else keep
     best = _cheaper(cx, keep, p)
     if best is keep:
         best = _apply(rules_minmax.RULES, keep, an)
@@ -289,30 +228,30 @@ def holds_nonneg(cx: Any, p: Poly) -> bool:
     return False
 
 
-@rules.on(GT, GE)
-def _swapped(e: Any, an: Any) -> PrimExpr:
-    return simplify(an, (LT if type(e) is GT else LE)(e.b, e.a))
+@rules.on(ir.GT, ir.GE)
+def _swapped(e: Any, an: Any) -> ir.PrimExpr:
+    return simplify(an, (ir.LT if type(e) is ir.GT else ir.LE)(e.b, e.a))
 
 
-@rules.on(LT, LE)
-def _order(e: Any, an: Any) -> PrimExpr:
+@rules.on(ir.LT, ir.LE)
+def _order(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
-    if kind not in (LT, LE):
+    if kind not in (ir.LT, ir.LE):
         return keep
     pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
     if pa is None or pb is None:
-        if keep.a is keep.b and DataType(keep.a.dtype).is_integer:
-            return _truth(kind is LE, keep.dtype)
+        if keep.a is keep.b and ir.DataType(keep.a.dtype).is_integer:
+            return _truth(kind is ir.LE, keep.dtype)
         return _known(keep, an) or _apply(rules_cmp.RULES, keep, an)
     d = add(pb, pa, -1)
-    if kind is LT:
+    if kind is ir.LT:
         d = add(d, constant(-1))
     if holds_nonneg(cx, d):
-        return TRUE
+        return ir.TRUE
     if holds_nonneg(cx, add(scale(d, -1), constant(-1))):
-        return FALSE
+        return ir.FALSE
     g = content(d, with_constant=False)
     if g > 1 or len(d) < len(pa) + len(pb):
         new = _write_order(cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
@@ -321,45 +260,45 @@ def _order(e: Any, an: Any) -> PrimExpr:
     return _apply(rules_cmp.RULES, keep, an)
 
 
-def _truth(value: bool, dtype: str) -> PrimExpr:
-    lanes = DataType(dtype).lanes
-    result = TRUE if value else FALSE
-    return result if lanes == 1 else Broadcast(result, lanes)
+def _truth(value: bool, dtype: str) -> ir.PrimExpr:
+    lanes = ir.DataType(dtype).lanes
+    result = ir.TRUE if value else ir.FALSE
+    return result if lanes == 1 else ir.Broadcast(result, lanes)
 
 
-def _write_order(cx: Any, d: Poly, dtype: str) -> PrimExpr:
+def _write_order(cx: Any, d: Poly, dtype: str) -> ir.PrimExpr:
     """Write ``d >= 0`` as a comparison without negative terms on either side."""
     above = {m: c for m, c in d.items() if m and c > 0}
     below = {m: -c for m, c in d.items() if m and c < 0}
     k = d.get((), 0)
     if not below:
-        return LT(to_expr(cx, constant(-k - 1), dtype), to_expr(cx, above, dtype))
+        return ir.LT(to_expr(cx, constant(-k - 1), dtype), to_expr(cx, above, dtype))
     if not above:
-        return LT(to_expr(cx, below, dtype), to_expr(cx, constant(k + 1), dtype))
+        return ir.LT(to_expr(cx, below, dtype), to_expr(cx, constant(k + 1), dtype))
     if k < 0:
-        return LT(to_expr(cx, add(below, constant(-k - 1)), dtype), to_expr(cx, above, dtype))
+        return ir.LT(to_expr(cx, add(below, constant(-k - 1)), dtype), to_expr(cx, above, dtype))
     if k == 0:
-        return LE(to_expr(cx, below, dtype), to_expr(cx, above, dtype))
-    return LT(to_expr(cx, below, dtype), to_expr(cx, add(above, constant(k + 1)), dtype))
+        return ir.LE(to_expr(cx, below, dtype), to_expr(cx, above, dtype))
+    return ir.LT(to_expr(cx, below, dtype), to_expr(cx, add(above, constant(k + 1)), dtype))
 
 
-@rules.on(EQ, NE)
-def _equality(e: Any, an: Any) -> PrimExpr:
+@rules.on(ir.EQ, ir.NE)
+def _equality(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
-    if kind not in (EQ, NE):
+    if kind not in (ir.EQ, ir.NE):
         return keep
     pa, pb = poly_of(cx, keep.a), poly_of(cx, keep.b)
     if pa is None or pb is None:
-        if keep.a is keep.b and not DataType(keep.a.dtype).is_float:
-            return _truth(kind is EQ, keep.dtype)
+        if keep.a is keep.b and not ir.DataType(keep.a.dtype).is_float:
+            return _truth(kind is ir.EQ, keep.dtype)
         return _known(keep, an) or _apply(rules_cmp.RULES, keep, an)
     d = add(pa, pb, -1)
     if proves_zero(cx, d):
-        return _truth(kind is EQ, keep.dtype)
+        return _truth(kind is ir.EQ, keep.dtype)
     if prove_nonzero(cx, d):
-        return _truth(kind is NE, keep.dtype)
+        return _truth(kind is ir.NE, keep.dtype)
     if len(d) < len(pa) + len(pb):
         g = content(d)
         d = {m: c // g for m, c in d.items()}
@@ -387,7 +326,7 @@ def proves_zero(cx: Any, d: Poly) -> bool:
     return holds_nonneg(cx, d) and holds_nonneg(cx, scale(d, -1))
 
 
-def _known(e: PrimExpr, an: Any) -> PrimExpr | None:
+def _known(e: ir.PrimExpr, an: Any) -> ir.PrimExpr | None:
     """Return the truth of a condition that a constraint in scope states literally."""
     truth = an.context.truth
     if not truth:
@@ -396,45 +335,45 @@ def _known(e: PrimExpr, an: Any) -> PrimExpr | None:
     return None if value is None else _truth(value, e.dtype)
 
 
-@rules.on(And, Or)
-def _connective(e: Any, an: Any) -> PrimExpr:
-    kind, build = (And, logical_and) if type(e) is And else (Or, logical_or)
+@rules.on(ir.And, ir.Or)
+def _connective(e: Any, an: Any) -> ir.PrimExpr:
+    kind, build = (ir.And, ir.logical_and) if type(e) is ir.And else (ir.Or, ir.logical_or)
     a = simplify(an, e.a)
-    if isinstance(a, IntImm):
+    if isinstance(a, ir.IntImm):
         return build(a, simplify(an, e.b))
-    with an.constraint_scope(a if kind is And else logical_not(a)):
+    with an.constraint_scope(a if kind is ir.And else ir.logical_not(a)):
         b = simplify(an, e.b)
-    if isinstance(b, IntImm):
+    if isinstance(b, ir.IntImm):
         return build(a, b)
-    with an.constraint_scope(b if kind is And else logical_not(b)):
+    with an.constraint_scope(b if kind is ir.And else ir.logical_not(b)):
         again = simplify(an, a)
-    if isinstance(again, IntImm):
+    if isinstance(again, ir.IntImm):
         return build(again, b)
     keep = e if a is e.a and b is e.b else kind(a, b)
     return _known(keep, an) or _apply(rules_cmp.LOGIC, keep, an)
 
 
-@rules.on(Not)
-def _not(e: Not, an: Any) -> PrimExpr:
+@rules.on(ir.Not)
+def _not(e: ir.Not, an: Any) -> ir.PrimExpr:
     a = simplify(an, e.a)
-    if isinstance(a, IntImm):
-        return logical_not(a)
-    keep = e if a is e.a else Not(a)
+    if isinstance(a, ir.IntImm):
+        return ir.logical_not(a)
+    keep = e if a is e.a else ir.Not(a)
     inner = a
-    if isinstance(inner, (LT, LE, GT, GE)) and DataType(inner.a.dtype).is_float:
+    if isinstance(inner, (ir.LT, ir.LE, ir.GT, ir.GE)) and ir.DataType(inner.a.dtype).is_float:
         return keep  # with NaN, neither a < b nor b <= a holds
     return _apply(rules_cmp.LOGIC, keep, an)
 
 
-@rules.on(Select)
-def _select(e: Select, an: Any) -> PrimExpr:
+@rules.on(ir.Select)
+def _select(e: ir.Select, an: Any) -> ir.PrimExpr:
     condition, a, b = _choice(e.condition, e.true_value, e.false_value, an)
     if b is None:
         return a
     keep = e
     if condition is not e.condition or a is not e.true_value or b is not e.false_value:
-        built = select_expr(condition, a, b)
-        if not isinstance(built, Select):
+        built = ir.select(condition, a, b)
+        if not isinstance(built, ir.Select):
             return built
         keep = built
     p = poly_of(an.context, keep)
@@ -443,14 +382,16 @@ def _select(e: Select, an: Any) -> PrimExpr:
     return _apply(rules_minmax.SELECT, keep, an)
 
 
-def _choice(condition: PrimExpr, a: PrimExpr, b: PrimExpr, an: Any) -> tuple[PrimExpr, PrimExpr, PrimExpr | None]:
+def _choice(
+    condition: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr, an: Any
+) -> tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr | None]:
     """Simplify a condition, and each side where it holds; a decided choice is ``(_, value, None)``."""
     condition = simplify(an, condition)
     value = _uniform(condition)
     if value is not None:
         return condition, simplify(an, a if value else b), None
-    if DataType(condition.dtype).lanes == 1:
-        a, b = _under(an, condition, a), _under(an, logical_not(condition), b)
+    if ir.DataType(condition.dtype).lanes == 1:
+        a, b = _under(an, condition, a), _under(an, ir.logical_not(condition), b)
     else:
         a, b = simplify(an, a), simplify(an, b)
     if an.same(a, b):
@@ -458,64 +399,64 @@ def _choice(condition: PrimExpr, a: PrimExpr, b: PrimExpr, an: Any) -> tuple[Pri
     return condition, a, b
 
 
-def _uniform(condition: PrimExpr) -> bool | None:
-    if isinstance(condition, Broadcast):
+def _uniform(condition: ir.PrimExpr) -> bool | None:
+    if isinstance(condition, ir.Broadcast):
         condition = condition.value
-    return bool(condition.value) if isinstance(condition, IntImm) else None
+    return bool(condition.value) if isinstance(condition, ir.IntImm) else None
 
 
-def _under(an: Any, condition: PrimExpr, e: PrimExpr) -> PrimExpr:
-    if isinstance(e, (IntImm, FloatImm, Var)):
+def _under(an: Any, condition: ir.PrimExpr, e: ir.PrimExpr) -> ir.PrimExpr:
+    if isinstance(e, (ir.IntImm, ir.FloatImm, ir.Var)):
         return simplify(an, e)
     with an.constraint_scope(condition):
         return simplify(an, e)
 
 
-@rules.on(Let)
-def _let(e: Let, an: Any) -> PrimExpr:
+@rules.on(ir.Let)
+def _let(e: ir.Let, an: Any) -> ir.PrimExpr:
     value = simplify(an, e.value)
-    if isinstance(value, (IntImm, FloatImm, Var)):
-        return simplify(an, substitute(e.body, {e.var: value}))
+    if isinstance(value, (ir.IntImm, ir.FloatImm, ir.Var)):
+        return simplify(an, ir.substitute(e.body, {e.var: value}))
     if poly_of(an.context, value) is not None and not an.context.knows_var(e.var):
         an.bind_bounds(e.var, value)
     body = simplify(an, e.body)
-    return e if value is e.value and body is e.body else Let(e.var, value, body)
+    return e if value is e.value and body is e.body else ir.Let(e.var, value, body)
 
 
-@rules.on(Cast)
-def _cast(e: Cast, an: Any) -> PrimExpr:
+@rules.on(ir.Cast)
+def _cast(e: ir.Cast, an: Any) -> ir.PrimExpr:
     cx = an.context
     value = simplify(an, e.value)
-    keep = e if value is e.value else cast(e.dtype, value)
-    if not isinstance(keep, Cast):
+    keep = e if value is e.value else ir.cast(e.dtype, value)
+    if not isinstance(keep, ir.Cast):
         return keep
     p = poly_of(cx, keep)
     if p is None:
         return keep
     best = _cheaper(cx, keep, p)
-    if best is keep and isinstance(keep.value, Cast) and poly_of(cx, keep.value) is p:
-        best = cast(keep.dtype, keep.value.value)
+    if best is keep and isinstance(keep.value, ir.Cast) and poly_of(cx, keep.value) is p:
+        best = ir.cast(keep.dtype, keep.value.value)
     return best
 
 
-@rules.on(Ramp)
-def _ramp(e: Ramp, an: Any) -> PrimExpr:
+@rules.on(ir.Ramp)
+def _ramp(e: ir.Ramp, an: Any) -> ir.PrimExpr:
     base, stride = simplify(an, e.base), simplify(an, e.stride)
     if e.lanes == 1:
         return base
-    if isinstance(stride, IntImm) and stride.value == 0:
-        return Broadcast(base, e.lanes)
-    return e if base is e.base and stride is e.stride else Ramp(base, stride, e.lanes)
+    if isinstance(stride, ir.IntImm) and stride.value == 0:
+        return ir.Broadcast(base, e.lanes)
+    return e if base is e.base and stride is e.stride else ir.Ramp(base, stride, e.lanes)
 
 
-@rules.on(Broadcast)
-def _broadcast(e: Broadcast, an: Any) -> PrimExpr:
+@rules.on(ir.Broadcast)
+def _broadcast(e: ir.Broadcast, an: Any) -> ir.PrimExpr:
     value = simplify(an, e.value)
-    return value if e.lanes == 1 else e if value is e.value else Broadcast(value, e.lanes)
+    return value if e.lanes == 1 else e if value is e.value else ir.Broadcast(value, e.lanes)
 
 
-@rules.on(CallIntrin)
-def _call(e: CallIntrin, an: Any) -> PrimExpr:
+@rules.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, an: Any) -> ir.PrimExpr:
     name = getattr(e.op, "name", "")
     if name == "tir.if_then_else":
         given, yes, no = e.args
@@ -524,12 +465,12 @@ def _call(e: CallIntrin, an: Any) -> PrimExpr:
             return a
         if condition is e.args[0] and a is e.args[1] and b is e.args[2]:
             return e
-        return CallIntrin(e.dtype, e.op, (condition, a, b), e.attrs)
+        return ir.CallIntrin(e.dtype, e.op, (condition, a, b), e.attrs)
     if name == "tir.likely":
         inner = simplify(an, e.args[0])
-        if isinstance(inner, IntImm):
+        if isinstance(inner, ir.IntImm):
             return inner
-        return e if inner is e.args[0] else CallIntrin(e.dtype, e.op, (inner,), e.attrs)
+        return e if inner is e.args[0] else ir.CallIntrin(e.dtype, e.op, (inner,), e.attrs)
     new = _generic(e, an)
     p = poly_of(an.context, new)
     return new if p is None else _cheaper(an.context, new, p)

@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, TypeInferenceError
-from weft.ir import (
-    DataType,
-    Expr,
-    PrimExpr,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    as_int,
-    equal,
-    int64,
-    select,
-)
 from weft.op.relations import demand_broadcast
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
@@ -31,8 +17,14 @@ __all__ = [
 
 
 def tensor_arg(
-    op: str, name: str, arg: Expr, ndim: int | None = None, dtype: str | None = None, min_ndim: int = 0, kind: str = ""
-) -> TensorType:
+    op: str,
+    name: str,
+    arg: ir.Expr,
+    ndim: int | None = None,
+    dtype: str | None = None,
+    min_ndim: int = 0,
+    kind: str = "",
+) -> ir.TensorType:
     """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`.
 
     "float", "integer").
@@ -45,7 +37,7 @@ def tensor_arg(
         When its rank or data type is wrong.
     """
     ty = arg.ty  # type: ignore[attr-defined]
-    if not isinstance(ty, TensorType):
+    if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError(f"{op}: '{name}' must be a tensor", found=str(ty), where=arg.span)
     if ndim is not None and ty.ndim not in (-1, ndim):
         raise ShapeMismatch(
@@ -58,7 +50,7 @@ def tensor_arg(
             found=f"{ty.ndim}",
             where=arg.span,
         )
-    if kind and ty.dtype and DataType(ty.dtype).is_float != (kind == "float"):
+    if kind and ty.dtype and ir.DataType(ty.dtype).is_float != (kind == "float"):
         expected = "a floating-point type" if kind == "float" else "an integer type or bool"
         raise DTypeMismatch(
             f"{op}: '{name}' has the wrong data type",
@@ -72,7 +64,7 @@ def tensor_arg(
     return ty
 
 
-def index_arg(op: str, arg: Expr, name: str = "indices") -> TensorType:
+def index_arg(op: str, arg: ir.Expr, name: str = "indices") -> ir.TensorType:
     """Return the type of a tensor of indices, which must be integers.
 
     Raises
@@ -81,7 +73,7 @@ def index_arg(op: str, arg: Expr, name: str = "indices") -> TensorType:
         When it has another data type.
     """
     ty = tensor_arg(op, name, arg)
-    if ty.dtype and not DataType(ty.dtype).is_integer:
+    if ty.dtype and not ir.DataType(ty.dtype).is_integer:
         raise DTypeMismatch(
             f"{op}: '{name}' must be integers", expected="int32 or int64", found=ty.dtype, where=arg.span
         )
@@ -95,7 +87,7 @@ def demand_same_layout(op: str, layout: str, out_layout: str | None, where: Any)
                               where=where, help="use layout_transform")  # fmt: skip
 
 
-def fields_of(op: str, name: str, arg: Expr) -> tuple[Expr, ...]:
+def fields_of(op: str, name: str, arg: ir.Expr) -> tuple[ir.Expr, ...]:
     """Return the tensors of an argument that is a tuple; where it is a variable, as references to its fields.
 
     Raises
@@ -103,44 +95,44 @@ def fields_of(op: str, name: str, arg: Expr) -> tuple[Expr, ...]:
     TypeInferenceError
         When it is no tuple.
     """
-    if isinstance(arg, Tuple):
+    if isinstance(arg, ir.Tuple):
         return arg.fields
-    if not isinstance(getattr(arg, "ty", None), TupleType):
+    if not isinstance(getattr(arg, "ty", None), ir.TupleType):
         raise TypeInferenceError(
             f"{op}: '{name}' must be a tuple of tensors", found=str(getattr(arg, "ty", None)), where=arg.span
         )
-    return tuple(TupleGetItem(arg, i, ty=t) for i, t in enumerate(arg.ty.fields))  # type: ignore[attr-defined]
+    return tuple(ir.TupleGetItem(arg, i, ty=t) for i, t in enumerate(arg.ty.fields))  # type: ignore[attr-defined]
 
 
-def dims_of(expr: Expr) -> tuple[PrimExpr, ...] | None:
+def dims_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
     """Return the dimensions of a tensor, or None where they are unknown."""
     ty = expr.ty  # type: ignore[attr-defined]
-    return ty.shape if isinstance(ty, TensorType) else None
+    return ty.shape if isinstance(ty, ir.TensorType) else None
 
 
-def values_of(expr: Any) -> tuple[PrimExpr, ...] | None:
+def values_of(expr: Any) -> tuple[ir.PrimExpr, ...] | None:
     """Return the values of a shape argument, or None where they are unknown."""
-    if isinstance(expr, ShapeExpr):
+    if isinstance(expr, ir.ShapeExpr):
         return expr.values
-    return expr.ty.values if isinstance(getattr(expr, "ty", None), ShapeType) else None
+    return expr.ty.values if isinstance(getattr(expr, "ty", None), ir.ShapeType) else None
 
 
-def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., TensorType]:
+def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., ir.TensorType]:
     """Make the rule of an operator whose result has the type of its first argument, or another data type.
 
     `only` restricts the argument to a kind of data type, "float" or "integer".
     """
 
-    def infer(x: Expr, *_: Any, **__: Any) -> TensorType:
+    def infer(x: ir.Expr, *_: Any, **__: Any) -> ir.TensorType:
         ty = tensor_arg(op, "x", x, kind=only)
-        return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice) if dtype is not None else ty
+        return ir.TensorType(ty.shape, dtype, ty.ndim, ty.vdevice) if dtype is not None else ty
 
     return infer
 
 
-def same_dtype(op: str, *args: Expr) -> str:
+def same_dtype(op: str, *args: ir.Expr) -> str:
     """Check that tensors have one data type and return it ("" when unknown)."""
-    known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, TensorType) and a.ty.dtype]  # type: ignore[attr-defined]
+    known = [(i, a.ty.dtype) for i, a in enumerate(args) if isinstance(a.ty, ir.TensorType) and a.ty.dtype]  # type: ignore[attr-defined]
     for _i, d in known[1:]:
         if d != known[0][1]:
             raise DTypeMismatch(
@@ -152,7 +144,7 @@ def same_dtype(op: str, *args: Expr) -> str:
     return known[0][1] if len(known) == len(args) else ""
 
 
-def broadcast_dims(op: str, *shapes: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
     """Broadcast shapes by NumPy's rule; of two dimensions that may or may not be 1, a choice is made at run time.
 
     Raises
@@ -161,31 +153,31 @@ def broadcast_dims(op: str, *shapes: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ..
         When two constant dimensions differ and neither is 1.
     """
     rank = max((len(s) for s in shapes), default=0)
-    out: list[PrimExpr] = []
+    out: list[ir.PrimExpr] = []
     for i in range(-rank, 0):
-        result: PrimExpr = int64(1)
+        result: ir.PrimExpr = ir.int64(1)
         for s in shapes:
             if len(s) < -i:
                 continue
             d = s[i]
-            if as_int(d) == 1 or equal_dims(d, result):
+            if ir.as_int(d) == 1 or equal_dims(d, result):
                 continue
-            if as_int(result) == 1:
+            if ir.as_int(result) == 1:
                 result = d
-            elif as_int(d) is not None and as_int(result) is not None:
+            elif ir.as_int(d) is not None and ir.as_int(result) is not None:
                 shown = " and ".join("(" + ", ".join(map(str, s)) + ")" for s in shapes)
                 raise ShapeMismatch(f"{op}: shapes do not broadcast", expected=f"dimension {i} equal or 1", found=shown)
             else:
                 demand_broadcast(f"{op}: dimension {i} of operands that broadcast", d, result)
-                if as_int(d) is not None:
+                if ir.as_int(d) is not None:
                     result = d  # the other side is 1 or this
-                elif as_int(result) is None:
-                    result = select(equal(result, 1), d, result)
+                elif ir.as_int(result) is None:
+                    result = ir.select(ir.equal(result, 1), d, result)
         out.append(result)
     return tuple(out)
 
 
-def broadcast(op: str, *args: Expr, dtype: str | None = None) -> TensorType:
+def broadcast(op: str, *args: ir.Expr, dtype: str | None = None) -> ir.TensorType:
     """Infer an element-wise operation of several tensors of one data type."""
     types = [tensor_arg(op, f"argument {i}", a) for i, a in enumerate(args)]
     result = dtype if dtype is not None else same_dtype(op, *args)
@@ -195,6 +187,6 @@ def broadcast(op: str, *args: Expr, dtype: str | None = None) -> TensorType:
         except ShapeMismatch as e:
             e.where = args[0].span
             raise
-        return TensorType(dims, result, len(dims))
+        return ir.TensorType(dims, result, len(dims))
     ndim = max(t.ndim for t in types) if all(t.ndim >= 0 for t in types) else -1
-    return TensorType(None, result, ndim)
+    return ir.TensorType(None, result, ndim)

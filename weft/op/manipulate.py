@@ -6,18 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import (
-    Expr,
-    PrimExpr,
-    TensorType,
-    TupleType,
-    as_int,
-    equal,
-    floordiv,
-    int64,
-    select,
-)
 from weft.op.attributes import Attribute, axes, axis, integer, integers
 from weft.op.infer import (
     equal_dims,
@@ -56,39 +46,43 @@ __all__: list[str] = []
 # --- shape ------------------------------------------------------------------------------------------------------------
 
 
-def _reshape_dims(ty: TensorType, values: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+def _reshape_dims(ty: ir.TensorType, values: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
     """Resolve 0 (copy) and -1 (the rest) in a target shape."""
     dims = [
-        ty.shape[i] if as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and not _has_zero(ty.shape) else v
+        ty.shape[i]
+        if ir.as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and not _has_zero(ty.shape)
+        else v
         for i, v in enumerate(values)
     ]
-    unknown = [i for i, v in enumerate(dims) if as_int(v) == -1]
+    unknown = [i for i, v in enumerate(dims) if ir.as_int(v) == -1]
     if len(unknown) > 1:
         raise ShapeMismatch("reshape: more than one dimension is -1", found=", ".join(map(str, values)))
     if unknown and ty.shape is not None:
         rest = product([d for i, d in enumerate(dims) if i != unknown[0]])
-        dims[unknown[0]] = simplify(floordiv(product(ty.shape), rest)) if as_int(rest) != 0 else int64(0)
+        dims[unknown[0]] = simplify(ir.floordiv(product(ty.shape), rest)) if ir.as_int(rest) != 0 else ir.int64(0)
     return tuple(dims)
 
 
-def _demand_rest(count: PrimExpr, dims: tuple[PrimExpr, ...], values: tuple[PrimExpr, ...], x: Expr) -> None:
+def _demand_rest(
+    count: ir.PrimExpr, dims: tuple[ir.PrimExpr, ...], values: tuple[ir.PrimExpr, ...], x: ir.Expr
+) -> None:
     """Demand that -1 stands for one size: the other dimensions divide the number of elements, or are not empty."""
     for i, v in enumerate(values):
-        if as_int(v) == -1:
+        if ir.as_int(v) == -1:
             others = product([d for n, d in enumerate(dims) if n != i])
-            if as_int(others) is None and not equal_dims(dims[i] * others, count):
+            if ir.as_int(others) is None and not equal_dims(dims[i] * others, count):
                 demand_at_least("reshape: elements for each of the dimension that is -1", others, 1, x.span)
 
 
-def _has_zero(shape: tuple[PrimExpr, ...]) -> bool:
-    return any(as_int(d) == 0 for d in shape)
+def _has_zero(shape: tuple[ir.PrimExpr, ...]) -> bool:
+    return any(ir.as_int(d) == 0 for d in shape)
 
 
-def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
+def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
     ty = tensor_arg("reshape", "x", x)
     values = values_of(shape)
     if values is None:
-        return TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+        return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     dims = _reshape_dims(ty, values)
     if ty.shape is not None:
         old, new = product(ty.shape), product(dims)
@@ -97,20 +91,20 @@ def _reshape_infer(x: Expr, shape: Expr) -> TensorType:
         for d in dims:
             demand_at_least("reshape: a dimension", d, 0, x.span)
         _demand_rest(old, dims, values, x)
-    return TensorType(dims, ty.dtype, len(dims))
+    return ir.TensorType(dims, ty.dtype, len(dims))
 
 
 declare(
     "reshape", "x shape:shape", infer=_reshape_infer,
-    lower=lambda x, shape: view(x, _reshape_dims(TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
+    lower=lambda x, shape: view(x, _reshape_dims(ir.TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
     reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]), fusion=Fusion.INJECTIVE,
     doc="The same elements in row-major order under another shape; one dimension may be -1.",
 )  # fmt: skip
 
 
-def _flatten_infer(x: Expr) -> TensorType:
+def _flatten_infer(x: ir.Expr) -> ir.TensorType:
     ty = tensor_arg("flatten", "x", x)
-    return TensorType(None if ty.shape is None else (product(ty.shape),), ty.dtype, 1)
+    return ir.TensorType(None if ty.shape is None else (product(ty.shape),), ty.dtype, 1)
 
 
 declare(
@@ -120,12 +114,12 @@ declare(
 )  # fmt: skip
 
 
-def _permute_infer(x: Expr, axes: Any) -> TensorType:
+def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
     ty = tensor_arg("permute_dims", "x", x)
     if ty.ndim < 0:
         return ty
     order = permutation(axes, ty.ndim)
-    return TensorType(None if ty.shape is None else tuple(ty.shape[a] for a in order), ty.dtype, ty.ndim)
+    return ir.TensorType(None if ty.shape is None else tuple(ty.shape[a] for a in order), ty.dtype, ty.ndim)
 
 
 declare(
@@ -135,12 +129,12 @@ declare(
 )  # fmt: skip
 
 
-def _expand_infer(x: Expr, axis: Any) -> TensorType:
+def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
     ty = tensor_arg("expand_dims", "x", x)
     if ty.shape is None:
-        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else ty.ndim + len(expanded_axes(axis, ty.ndim)))
+        return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else ty.ndim + len(expanded_axes(axis, ty.ndim)))
     dims = expanded_shape(ty.shape, axis)
-    return TensorType(dims, ty.dtype, len(dims))
+    return ir.TensorType(dims, ty.dtype, len(dims))
 
 
 declare(
@@ -151,18 +145,20 @@ declare(
 )  # fmt: skip
 
 
-def _squeeze_infer(x: Expr, axis: Any) -> TensorType:
+def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
     ty = tensor_arg("squeeze", "x", x)
     if ty.shape is None:
-        return TensorType(None, ty.dtype, -1)
+        return ir.TensorType(None, ty.dtype, -1)
     axes = squeezed_axes(ty.shape, axis)
     for a in axes:
         demand_equal(f"squeeze: dimension {a}", ty.shape[a], 1, x.span)
     for i, d in enumerate(ty.shape if axis is None else ()):
         if i not in axes:  # the rank says that it stays
-            demand_equal(f"squeeze: dimension {i}, which no axis names (not 1)", d, select(equal(d, 1), 2, d), x.span)
+            demand_equal(
+                f"squeeze: dimension {i}, which no axis names (not 1)", d, ir.select(ir.equal(d, 1), 2, d), x.span
+            )
     dims = tuple(d for i, d in enumerate(ty.shape) if i not in axes)
-    return TensorType(dims, ty.dtype, len(dims))
+    return ir.TensorType(dims, ty.dtype, len(dims))
 
 
 declare(
@@ -179,7 +175,7 @@ declare(
 # --- joining and splitting --------------------------------------------------------------------------------------------
 
 
-def _joined(op: str, tensors: Expr) -> tuple[list[TensorType], str]:
+def _joined(op: str, tensors: ir.Expr) -> tuple[list[ir.TensorType], str]:
     """The types of the tensors of a tuple, at least one and of one rank, and their data type."""
     fields = fields_of(op, "tensors", tensors)
     types = [tensor_arg(op, f"tensor {i}", f) for i, f in enumerate(fields)]
@@ -191,7 +187,7 @@ def _joined(op: str, tensors: Expr) -> tuple[list[TensorType], str]:
     return types, same_dtype(op, *fields)
 
 
-def _common(op: str, types: list[TensorType], skip: int | None, where: Any) -> list[PrimExpr]:
+def _common(op: str, types: list[ir.TensorType], skip: int | None, where: Any) -> list[ir.PrimExpr]:
     """The dimensions that all tensors share: constants where any tensor knows them."""
     dims = list(types[0].shape or ())
     for n, t in enumerate(types[1:], 1):
@@ -199,24 +195,24 @@ def _common(op: str, types: list[TensorType], skip: int | None, where: Any) -> l
             if i == skip:
                 continue
             demand_equal(f"{op}: dimension {i} of tensor {n}", d, dims[i], where)
-            dims[i] = d if as_int(dims[i]) is None and as_int(d) is not None else dims[i]
+            dims[i] = d if ir.as_int(dims[i]) is None and ir.as_int(d) is not None else dims[i]
     return dims
 
 
-def _concat_infer(tensors: Expr, axis: int) -> TensorType:
+def _concat_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
     types, dtype = _joined("concat", tensors)
     ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
-        return TensorType(None, dtype, ndim)
+        return ir.TensorType(None, dtype, ndim)
     if ndim == 0:
         raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
     a = normalize_axis("concat", axis, ndim)
     dims = _common("concat", types, a, tensors.span)
-    dims[a] = int64(0)
+    dims[a] = ir.int64(0)
     for t in types:
         dims[a] = dims[a] + t.shape[a]  # type: ignore[index]
     dims[a] = simplify(dims[a])
-    return TensorType(tuple(dims), dtype, ndim)
+    return ir.TensorType(tuple(dims), dtype, ndim)
 
 
 declare(
@@ -235,24 +231,25 @@ _MOST_SECTIONS = 1 << 16
 _SECTIONS = Attribute(2, f"an integer of at least 1 and at most {_MOST_SECTIONS}, or where to cut", _sections)
 
 
-def _split_infer(x: Expr, indices_or_sections: Any, axis: int) -> TupleType:
+def _split_infer(x: ir.Expr, indices_or_sections: Any, axis: int) -> ir.TupleType:
     ty = tensor_arg("split", "x", x)
     if ty.shape is None:
         n = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
-        return TupleType((TensorType(None, ty.dtype, ty.ndim),) * n)
+        return ir.TupleType((ir.TensorType(None, ty.dtype, ty.ndim),) * n)
     a = normalize_axis("split", axis, ty.ndim)
     parts = split_points(ty.shape[a], indices_or_sections)
     for i, (_, extent) in enumerate(parts):
         demand_at_least(f"split: size of part {i}", extent, 0, x.span)
-    return TupleType(
+    return ir.TupleType(
         tuple(
-            TensorType(tuple(e if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim) for _, e in parts
+            ir.TensorType(tuple(e if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
+            for _, e in parts
         )
     )
 
 
 def _split_ref(x: Any, indices_or_sections: Any, axis: int) -> Any:
-    parts = split_points(int64(x.shape[axis]), indices_or_sections)
+    parts = split_points(ir.int64(x.shape[axis]), indices_or_sections)
     return tuple(np.take(x, range(int(b), int(b) + int(e)), axis) for b, e in parts)
 
 
@@ -263,14 +260,14 @@ declare(
 )  # fmt: skip
 
 
-def _stack_infer(tensors: Expr, axis: int) -> TensorType:
+def _stack_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
     types, dtype = _joined("stack", tensors)
     ndim = max(t.ndim for t in types)
     if any(t.shape is None for t in types):
-        return TensorType(None, dtype, -1 if ndim < 0 else ndim + 1)
+        return ir.TensorType(None, dtype, -1 if ndim < 0 else ndim + 1)
     a = normalize_axis("stack", axis, ndim + 1)
     dims = _common("stack", types, None, tensors.span)
-    return TensorType((*dims[:a], int64(len(types)), *dims[a:]), dtype, ndim + 1)
+    return ir.TensorType((*dims[:a], ir.int64(len(types)), *dims[a:]), dtype, ndim + 1)
 
 
 declare(
@@ -283,11 +280,11 @@ declare(
 # --- repeating --------------------------------------------------------------------------------------------------------
 
 
-def _broadcast_to_infer(x: Expr, shape: Expr) -> TensorType:
+def _broadcast_to_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
     ty = tensor_arg("broadcast_to", "x", x)
     values = values_of(shape)
     if values is None:
-        return TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+        return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     if ty.shape is not None:
         if len(ty.shape) > len(values):
             raise ShapeMismatch(
@@ -300,7 +297,7 @@ def _broadcast_to_infer(x: Expr, shape: Expr) -> TensorType:
             demand_broadcast_to("broadcast_to: a dimension that is not 1", d, v, x.span)
     for v in values:
         demand_at_least("broadcast_to: a dimension of the target", v, 0, x.span)
-    return TensorType(values, ty.dtype, len(values))
+    return ir.TensorType(values, ty.dtype, len(values))
 
 
 declare(
@@ -311,14 +308,14 @@ declare(
 )  # fmt: skip
 
 
-def _tile_infer(x: Expr, repeats: Any) -> TensorType:
+def _tile_infer(x: ir.Expr, repeats: Any) -> ir.TensorType:
     ty = tensor_arg("tile", "x", x)
     if ty.shape is None:
-        return TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, len(repeats)))
+        return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, len(repeats)))
     dims, reps = tile_dims(ty.shape, repeats)
     for r in reps:
         demand_at_least("tile: a number of repeats", r, 0, x.span, "InvalidArgument")
-    return TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
+    return ir.TensorType(tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
 
 
 declare(
@@ -329,15 +326,17 @@ declare(
 )  # fmt: skip
 
 
-def _repeat_infer(x: Expr, repeats: Any, axis: int | None) -> TensorType:
+def _repeat_infer(x: ir.Expr, repeats: Any, axis: int | None) -> ir.TensorType:
     ty = tensor_arg("repeat", "x", x)
     demand_at_least("repeat: repeats", repeats, 0, x.span, "InvalidArgument")
     if ty.shape is None:
-        return TensorType(None, ty.dtype, 1 if axis is None else ty.ndim)
+        return ir.TensorType(None, ty.dtype, 1 if axis is None else ty.ndim)
     if axis is None:
-        return TensorType((simplify(product(ty.shape) * repeats),), ty.dtype, 1)
+        return ir.TensorType((simplify(product(ty.shape) * repeats),), ty.dtype, 1)
     a = normalize_axis("repeat", axis, ty.ndim)
-    return TensorType(tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim)
+    return ir.TensorType(
+        tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(ty.shape)), ty.dtype, ty.ndim
+    )
 
 
 declare(

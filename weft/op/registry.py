@@ -16,21 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.ir import (
-    Attrs,
-    Call,
-    Expr,
-    Op,
-    PrimExpr,
-    PrimValue,
-    TensorType,
-    Tuple,
-    constant,
-    numpy_dtype,
-    prim_value,
-    shape_expr,
-)
 from weft.op.attributes import Attribute, checked_axes, normal_values
 
 __all__ = ["Fusion", "Input", "Layout", "OpDef", "declare", "get_op_def", "list_ops", "make_call"]
@@ -89,7 +76,7 @@ class OpDef:
     name: str
     inputs: tuple[Input, ...]
     attrs: dict[str, Attribute]
-    fusion: Fusion | Callable[[Call], Fusion]
+    fusion: Fusion | Callable[[ir.Call], Fusion]
     infer: Callable[..., Any]
     lower: Callable[..., Any] | None
     reference: Callable[..., Any] | None
@@ -101,9 +88,9 @@ class OpDef:
     layout: Layout = Layout.OWN
 
     @property
-    def op(self) -> Op:
+    def op(self) -> ir.Op:
         """The operator's node."""
-        return Op.get("relax." + self.name)
+        return ir.Op.get("relax." + self.name)
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -140,7 +127,7 @@ def declare(
     infer: Callable[..., Any],
     lower: Callable[..., Any] | None,
     reference: Callable[..., Any] | None,
-    fusion: Fusion | Callable[[Call], Fusion] = Fusion.OPAQUE,
+    fusion: Fusion | Callable[[ir.Call], Fusion] = Fusion.OPAQUE,
     decompose: Callable[..., Any] | None = None,
     pure: bool = True,
     rtol: float = 1e-5,
@@ -179,7 +166,7 @@ def declare(
     return made
 
 
-def get_op_def(op: Op | str) -> OpDef:
+def get_op_def(op: ir.Op | str) -> OpDef:
     """Return the declaration of an operator.
 
     Raises
@@ -187,7 +174,7 @@ def get_op_def(op: Op | str) -> OpDef:
     UnsupportedOperator
         When there is none.
     """
-    name = (op.name if isinstance(op, Op) else op).removeprefix("relax.")
+    name = (op.name if isinstance(op, ir.Op) else op).removeprefix("relax.")
     definition = _OPS.get(name)
     if definition is None:
         near = sorted(n for n in _OPS if n.rsplit(".", 1)[-1][:4] == name.rsplit(".", 1)[-1][:4])
@@ -202,7 +189,7 @@ def list_ops() -> list[str]:
     return sorted(_OPS)
 
 
-def make_call(name: str) -> Callable[..., Call]:
+def make_call(name: str) -> Callable[..., ir.Call]:
     """Return the constructor of an operator: ``make_call("nn.softmax")(x, axis=-1)``.
 
     Positional arguments are the inputs, then attributes in order. Python numbers become constants of the other
@@ -210,16 +197,18 @@ def make_call(name: str) -> Callable[..., Call]:
     """
     definition = get_op_def(name)
 
-    def construct(*args: Any, **kwargs: Any) -> Call:
+    def construct(*args: Any, **kwargs: Any) -> ir.Call:
         inputs, attrs = _bind(definition, args, kwargs)
-        return Call(definition.op, inputs, Attrs.of(attrs))
+        return ir.Call(definition.op, inputs, ir.Attrs.of(attrs))
 
     construct.__name__ = name.rsplit(".", 1)[-1]
     construct.__doc__ = definition.doc
     return construct
 
 
-def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Expr, ...], dict[str, Any]]:
+def _bind(
+    definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[ir.Expr, ...], dict[str, Any]]:
     """Distribute arguments over inputs and attributes."""
     names = [i.name for i in definition.inputs] + list(definition.attrs)
     if len(args) > len(names):
@@ -234,7 +223,7 @@ def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             raise InvalidArgument(f"{definition.name}: argument '{key}' is given twice")
         values[key] = value
     like = next((_dtype(v) for v in values.values() if _dtype(v)), None)
-    inputs: list[Expr] = []
+    inputs: list[ir.Expr] = []
     for spec in definition.inputs:
         value = values.get(spec.name)
         if value is None:
@@ -248,20 +237,20 @@ def _bind(definition: OpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
 
 def _dtype(value: Any) -> str | None:
     ty = getattr(value, "ty", None)
-    return ty.dtype if isinstance(value, Expr) and isinstance(ty, TensorType) and ty.dtype else None
+    return ty.dtype if isinstance(value, ir.Expr) and isinstance(ty, ir.TensorType) and ty.dtype else None
 
 
-def _convert(spec: Input, value: Any, like: str | None) -> Expr:
-    if isinstance(value, Expr):
+def _convert(spec: Input, value: Any, like: str | None) -> ir.Expr:
+    if isinstance(value, ir.Expr):
         return value
     if spec.kind == "shape":
-        return shape_expr(value if isinstance(value, (list, tuple)) else (value,))
+        return ir.shape_expr(value if isinstance(value, (list, tuple)) else (value,))
     if spec.kind == "prim":
-        return prim_value(value)
+        return ir.prim_value(value)
     if spec.kind == "tensors":
-        return Tuple(tuple(_convert(Input(spec.name), v, like) for v in value))
-    if isinstance(value, PrimExpr):
-        return PrimValue(value)
+        return ir.Tuple(tuple(_convert(Input(spec.name), v, like) for v in value))
+    if isinstance(value, ir.PrimExpr):
+        return ir.PrimValue(value)
     if isinstance(value, (bool, int, float)) and like is not None:
-        return constant(np.asarray(value, numpy_dtype(like)))
-    return constant(value)
+        return ir.constant(np.asarray(value, ir.numpy_dtype(like)))
+    return ir.constant(value)

@@ -6,15 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import (
-    DataType,
-    Expr,
-    PrimValue,
-    TensorType,
-    TupleType,
-    as_shape,
-    numpy_dtype,
-)
+from weft import ir
 from weft.op.attributes import axis, dtype, flag, integer, word
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
@@ -25,19 +17,19 @@ __all__: list[str] = []
 
 
 def _count(k: Any, dim: Any) -> Any:
-    value = as_shape((k.value if isinstance(k, PrimValue) else k,))[0]
+    value = ir.as_shape((k.value if isinstance(k, ir.PrimValue) else k,))[0]
     return dim if getattr(value, "value", None) == -1 else value
 
 
-def _topk_infer(data: Expr, k: Any, axis: int, ret_type: str, dtype: str, op: str = "topk") -> Any:
+def _topk_infer(data: ir.Expr, k: Any, axis: int, ret_type: str, dtype: str, op: str = "topk") -> Any:
     ty = tensor_arg(op, "data", data)
     dims = None
     if ty.shape is not None:
         a = normalize_axis("topk", axis, ty.ndim)
         demand_between("topk: k", _count(k, ty.shape[a]), 0, ty.shape[a], data.span, "InvalidArgument")
         dims = tuple(_count(k, d) if i == a else d for i, d in enumerate(ty.shape))
-    values, indices = TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, DataType(dtype), ty.ndim)
-    return TupleType((values, indices)) if ret_type == "both" else values if ret_type == "values" else indices
+    values, indices = ir.TensorType(dims, ty.dtype, ty.ndim), ir.TensorType(dims, ir.DataType(dtype), ty.ndim)
+    return ir.TupleType((values, indices)) if ret_type == "both" else values if ret_type == "values" else indices
 
 
 def _topk_lower(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
@@ -55,7 +47,7 @@ def _order(x: Any, axis: int, largest: bool) -> Any:
 def _topk_ref(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
     n = data.shape[axis] if int(k) == -1 else int(k)
     order = np.take(_order(data, axis, largest), range(n), axis)
-    values, indices = np.take_along_axis(data, order, axis), order.astype(numpy_dtype(dtype))
+    values, indices = np.take_along_axis(data, order, axis), order.astype(ir.numpy_dtype(dtype))
     return (values, indices) if ret_type == "both" else values if ret_type == "values" else indices
 
 
@@ -80,7 +72,7 @@ declare(
     "argsort", "data", {"axis": axis(-1), "descending": flag(False), "dtype": dtype("int32")},
     infer=lambda data, axis, dtype: _topk_infer(data, -1, axis, "indices", dtype, "argsort"),
     lower=lambda data, axis, descending, dtype: argsort(data, axis, not descending, dtype),
-    reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(numpy_dtype(dtype)),
+    reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(ir.numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
 )  # fmt: skip

@@ -9,32 +9,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+from weft import ir
 from weft.error import InvalidArgument, WeftError, own_errors
-from weft.ir import (
-    Ambient,
-    Attrs,
-    Call,
-    Constant,
-    DataTypeImm,
-    Dispatch,
-    Expr,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    IRModule,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    Span,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    fingerprint,
-)
 from weft.relax.core_ops import as_relax, call_tir
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
@@ -44,7 +20,16 @@ from weft.tir import PrimFunc
 
 __all__ = ["BlockBuilder"]
 
-_ATOMS = (ExprVar, Constant, GlobalVar, ShapeExpr, PrimValue, ExprStringImm, DataTypeImm, ExternFunc)
+_ATOMS = (
+    ir.ExprVar,
+    ir.Constant,
+    ir.GlobalVar,
+    ir.ShapeExpr,
+    ir.PrimValue,
+    ir.ExprStringImm,
+    ir.DataTypeImm,
+    ir.ExternFunc,
+)
 
 
 class _Frame:
@@ -69,7 +54,7 @@ class _Scope:
         self.name, self.params, self.attrs, self.is_pure, self.private = name, tuple(params), attrs, is_pure, private
         self.blocks: list[BindingBlock] = []
         self.frame: _Frame | None = None
-        self.result: Expr | None = None
+        self.result: ir.Expr | None = None
 
 
 class BlockBuilder:
@@ -91,14 +76,14 @@ class BlockBuilder:
     >>> mod = bb.get()
     """
 
-    _open: Ambient[BlockBuilder] = Ambient("BlockBuilder")
+    _open: ir.Ambient[BlockBuilder] = ir.Ambient("BlockBuilder")
 
-    def __init__(self, mod: IRModule | None = None) -> None:
-        self.module = mod.copy() if mod is not None else IRModule()
+    def __init__(self, mod: ir.IRModule | None = None) -> None:
+        self.module = mod.copy() if mod is not None else ir.IRModule()
         self._scopes: list[_Scope] = []
         self._names: dict[str, int] = {}
-        self._funcs_by_fingerprint: dict[str, GlobalVar] = {}
-        self.span: Span | None = None
+        self._funcs_by_fingerprint: dict[str, ir.GlobalVar] = {}
+        self.span: ir.Span | None = None
 
     # --- functions and blocks --------------------------------------------------------------------------------------
 
@@ -112,7 +97,7 @@ class BlockBuilder:
         self, name: str, params: Any = None, attrs: Any = None, pure: bool = True, private: bool = False
     ) -> Generator[BlockBuilder, None, None]:
         """Build a function; call :meth:`emit_func_output` before the end of the ``with``."""
-        params = [params] if isinstance(params, ExprVar) else list(params or ())
+        params = [params] if isinstance(params, ir.ExprVar) else list(params or ())
         BlockBuilder._open.enter(self)
         depth = len(self._scopes)
         self._scopes.append(_Scope(name, params, attrs, pure, private))
@@ -132,10 +117,10 @@ class BlockBuilder:
         self._close_block(scope)
         assert scope.result is not None and scope.name is not None
         body = SeqExpr(tuple(scope.blocks), scope.result, ty=type_of(scope.result))
-        attrs = Attrs.of(scope.attrs)
+        attrs = ir.Attrs.of(scope.attrs)
         if not scope.private:
             attrs = attrs.with_(global_symbol=scope.name)
-        func = Function(scope.params, body, body.ty, scope.is_pure, attrs)
+        func = ir.Function(scope.params, body, body.ty, scope.is_pure, attrs)
         self.module[scope.name] = func.replace(ty=function_type(func))
 
     @contextmanager
@@ -191,7 +176,7 @@ class BlockBuilder:
         """The bindings of the block under construction."""
         return self._frame().bindings
 
-    def finish(self, scope: _Scope, result: Expr) -> SeqExpr:
+    def finish(self, scope: _Scope, result: ir.Expr) -> SeqExpr:
         """Make a sequence of what `scope` collected, with an atom as result."""
         self._close_block(scope)
         return SeqExpr(tuple(scope.blocks), result, ty=type_of(result))
@@ -224,12 +209,12 @@ class BlockBuilder:
         """Bind `expr` to a variable that is visible outside of the dataflow block."""
         return self._bind(self.normalize(as_relax(expr), atom=False), name_hint, False)
 
-    def _bind(self, value: Expr, hint: str, dataflow: bool) -> Var:
+    def _bind(self, value: ir.Expr, hint: str, dataflow: bool) -> Var:
         var = (DataflowVar if dataflow else Var)(self.fresh_name(hint), value.ty, span=self.span)  # type: ignore[attr-defined]
         self._frame().bindings.append(VarBinding(var, value, span=self.span))
         return var
 
-    def match_cast(self, value: Any, ty: Type, name_hint: str = "lv") -> Var:
+    def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "lv") -> Var:
         """Check at run time that `value` has type `ty` and name its new symbolic variables."""
         source = self.normalize(as_relax(value))
         dataflow = self._frame().dataflow
@@ -246,11 +231,13 @@ class BlockBuilder:
         """Set the result of the function."""
         scope = self._scope()
         if params is not None:
-            scope.params = (params,) if isinstance(params, ExprVar) else tuple(params)
+            scope.params = (params,) if isinstance(params, ir.ExprVar) else tuple(params)
         self._close_block(scope)
         result = self.normalize(as_relax(output), atom=False)
         scope.result = (
-            result if isinstance(result, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)) else self.emit(result, "gv")
+            result
+            if isinstance(result, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue))
+            else self.emit(result, "gv")
         )
 
     def emit_te(
@@ -266,18 +253,18 @@ class BlockBuilder:
         primfunc_name_hint: str | None = None,
         primfunc_attrs: Mapping[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Call:
+    ) -> ir.Call:
         """Make the call of :meth:`emit_te` without binding it; the TIR function gets `primfunc_attrs`."""
-        atoms = [self.normalize(a) if isinstance(a, Expr) else a for a in args]
+        atoms = [self.normalize(a) if isinstance(a, ir.Expr) else a for a in args]
         prim, inputs, out_types, extra = prim_func_from_te(func, atoms, kwargs)
         if primfunc_attrs:
             prim = prim.replace(attrs=prim.attrs.with_(**primfunc_attrs))
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
         return call_tir(gvar, list(inputs), list(out_types), list(extra) or None)
 
-    def add_func(self, func: Any, name_hint: str) -> GlobalVar:
+    def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""
-        key = fingerprint(func.without_attr("global_symbol"))
+        key = ir.fingerprint(func.without_attr("global_symbol"))
         known = self._funcs_by_fingerprint.get(key)
         if known is not None and known in self.module:
             return known
@@ -289,11 +276,11 @@ class BlockBuilder:
         self._funcs_by_fingerprint[key] = gvar
         return gvar
 
-    def update_func(self, gvar: GlobalVar, func: Any) -> None:
+    def update_func(self, gvar: ir.GlobalVar, func: Any) -> None:
         """Replace a function."""
         self.module[gvar] = func
 
-    def get(self) -> IRModule:
+    def get(self) -> ir.IRModule:
         """Return the module built so far."""
         return self.module.copy()
 
@@ -301,7 +288,7 @@ class BlockBuilder:
 
     # --- normal form -----------------------------------------------------------------------------------------------
 
-    def normalize(self, expr: Expr, *, atom: bool = True) -> Expr:
+    def normalize(self, expr: ir.Expr, *, atom: bool = True) -> ir.Expr:
         """Return the normal form of `expr` with types, binding what is nested.
 
         Parameters
@@ -310,79 +297,79 @@ class BlockBuilder:
             Whether the result must be an atom; otherwise it may be an operation on atoms, ready to be bound.
         """
         result: Any = _NORMALIZE(expr, self)
-        if atom and not isinstance(result, (*_ATOMS, Tuple, Op)):
+        if atom and not isinstance(result, (*_ATOMS, ir.Tuple, ir.Op)):
             return self._bind(result, "lv" if self._frame().dataflow else "gv", self._frame().dataflow)
-        return cast(Expr, result)
+        return cast(ir.Expr, result)
 
 
 # Functions of TIR belong to the module.
-_NORMALIZE = Dispatch("normalize", (Expr,), leaves_out=(PrimFunc,))
+_NORMALIZE = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(PrimFunc,))
 
 
-@_NORMALIZE.on(*_ATOMS, Op)
-def _atom(expr: Expr, bb: BlockBuilder) -> Expr:
-    if isinstance(expr, Op) or expr.ty is not None or isinstance(expr, GlobalVar):  # type: ignore[attr-defined]
+@_NORMALIZE.on(*_ATOMS, ir.Op)
+def _atom(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+    if isinstance(expr, ir.Op) or expr.ty is not None or isinstance(expr, ir.GlobalVar):  # type: ignore[attr-defined]
         return expr
-    return _with_type(expr, type_of(expr)) if not isinstance(expr, ExprVar) else expr
+    return _with_type(expr, type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
 
 
-def _with_type(expr: Any, ty: Type) -> Any:
+def _with_type(expr: Any, ty: ir.Type) -> Any:
     fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
     return type(expr)(**{**fields, "ty": ty})
 
 
-@_NORMALIZE.on(Call)
-def _call(expr: Call, bb: BlockBuilder) -> Expr:
-    op = expr.op if isinstance(expr.op, (Op, ExternFunc, GlobalVar)) else bb.normalize(expr.op)
+@_NORMALIZE.on(ir.Call)
+def _call(expr: ir.Call, bb: BlockBuilder) -> ir.Expr:
+    op = expr.op if isinstance(expr.op, (ir.Op, ir.ExternFunc, ir.GlobalVar)) else bb.normalize(expr.op)
     args = tuple([bb.normalize(a) for a in expr.args])
     if expr.ty is not None and op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
         return expr
     span = expr.span or bb.span
-    call = Call(op, args, expr.attrs, expr.ty_args, span=span)
+    call = ir.Call(op, args, expr.attrs, expr.ty_args, span=span)
     try:
         ty = infer_call(call, bb.module)
     except WeftError as e:
         if span is not None:  # the call, rather than the operand that does not fit it
             e.where = span
         raise
-    return Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
+    return ir.Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
 
 
-@_NORMALIZE.on(Tuple)
-def _tuple(expr: Tuple, bb: BlockBuilder) -> Expr:
+@_NORMALIZE.on(ir.Tuple)
+def _tuple(expr: ir.Tuple, bb: BlockBuilder) -> ir.Expr:
     fields = tuple([bb.normalize(f) for f in expr.fields])
     if expr.ty is not None and all(a is b for a, b in zip(fields, expr.fields, strict=True)):
         return expr
-    return Tuple(fields, span=expr.span, ty=TupleType(tuple(type_of(f) for f in fields)))
+    return ir.Tuple(fields, span=expr.span, ty=ir.TupleType(tuple(type_of(f) for f in fields)))
 
 
-@_NORMALIZE.on(TupleGetItem)
-def _tuple_get_item(expr: TupleGetItem, bb: BlockBuilder) -> Expr:
+@_NORMALIZE.on(ir.TupleGetItem)
+def _tuple_get_item(expr: ir.TupleGetItem, bb: BlockBuilder) -> ir.Expr:
     value = bb.normalize(expr.tuple_value)
-    if isinstance(value, Tuple):
+    if isinstance(value, ir.Tuple):
         return value.fields[expr.index]
     if value is expr.tuple_value and expr.ty is not None:
         return expr
-    new = TupleGetItem(value, expr.index, span=expr.span)
+    new = ir.TupleGetItem(value, expr.index, span=expr.span)
     return _with_type(new, type_of(new))
 
 
-@_NORMALIZE.on(If)
-def _if(expr: If, bb: BlockBuilder) -> Expr:
+@_NORMALIZE.on(ir.If)
+def _if(expr: ir.If, bb: BlockBuilder) -> ir.Expr:
     cond = bb.normalize(expr.cond)
     true_branch, false_branch = _branch(expr.true_branch, bb), _branch(expr.false_branch, bb)
     if expr.ty is not None and (cond, true_branch, false_branch) == (expr.cond, expr.true_branch, expr.false_branch):
         return expr
     ty = merge_types(type_of(true_branch), type_of(false_branch))
-    return If(cond, true_branch, false_branch, span=expr.span, ty=ty)
+    return ir.If(cond, true_branch, false_branch, span=expr.span, ty=ty)
 
 
-def _branch(expr: Expr, bb: BlockBuilder) -> SeqExpr:
+def _branch(expr: ir.Expr, bb: BlockBuilder) -> SeqExpr:
     """Normalize a sequence of its own, keeping its blocks; the same object when it is in normal form."""
     with bb.scope() as inner:
         if not isinstance(expr, SeqExpr):
             return bb.finish(inner, bb.normalize(expr))
-        renamed: dict[int, Expr] = {}
+        renamed: dict[int, ir.Expr] = {}
         for block in expr.blocks:
             bb.open_block(inner, isinstance(block, DataflowBlock))
             for b in block.bindings:
@@ -398,18 +385,18 @@ def _same_block(new: BindingBlock, old: BindingBlock) -> bool:
     return type(new) is type(old) and new.bindings == old.bindings
 
 
-def _inline_seq(expr: Expr, bb: BlockBuilder) -> Expr:
+def _inline_seq(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     """Emit the bindings of a sequence into the current block and return its result as an atom."""
     if not isinstance(expr, SeqExpr):
         return bb.normalize(expr)
-    renamed: dict[int, Expr] = {}
+    renamed: dict[int, ir.Expr] = {}
     for block in expr.blocks:
         for b in block.bindings:
             _emit_binding(b, bb, renamed)
     return bb.normalize(rename_vars(expr.body, renamed))
 
 
-def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, Expr]) -> None:
+def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, ir.Expr]) -> None:
     value = rename_vars(binding.value, renamed)
     new = bb.normalize(value, atom=isinstance(binding, MatchCast))
     var = binding.var
@@ -428,14 +415,14 @@ def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, Expr]) -> N
 
 
 @_NORMALIZE.on(SeqExpr)
-def _seq(expr: SeqExpr, bb: BlockBuilder) -> Expr:
+def _seq(expr: SeqExpr, bb: BlockBuilder) -> ir.Expr:
     return _inline_seq(expr, bb)
 
 
-@_NORMALIZE.on(Function)
-def _function(expr: Function, bb: BlockBuilder) -> Expr:
+@_NORMALIZE.on(ir.Function)
+def _function(expr: ir.Function, bb: BlockBuilder) -> ir.Expr:
     body = _branch(expr.body, bb)
     if body is expr.body and expr.ret_ty is not None and expr.ty is not None:
         return expr
-    func = Function(expr.params, body, expr.ret_ty or body.ty, expr.is_pure, expr.attrs, span=expr.span)
+    func = ir.Function(expr.params, body, expr.ret_ty or body.ty, expr.is_pure, expr.attrs, span=expr.span)
     return func.replace(ty=function_type(func))

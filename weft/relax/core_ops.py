@@ -10,34 +10,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Call,
-    DataType,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    ExternFunc,
-    FuncType,
-    GlobalVar,
-    IntImm,
-    Op,
-    PrimType,
-    PrimValue,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleType,
-    Type,
-    VDevice,
-    constant,
-    prim_value,
-    shape_expr,
-    tensor_type,
-)
 
 __all__ = [
     "CORE_OPS", "alloc_storage", "alloc_tensor", "as_relax", "as_vdevice", "assert_op", "call_builtin",
@@ -47,7 +21,7 @@ __all__ = [
     "tensor_to_shape", "to_vdevice",
 ]  # fmt: skip
 
-TypeRule = Callable[[Call], Type]
+TypeRule = Callable[[ir.Call], ir.Type]
 CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
 """Name to (type rule, purity)."""
 
@@ -62,41 +36,43 @@ def _core(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
 
 def is_op(expr: Any, name: str) -> bool:
     """Whether `expr` is a call of the operator ``relax.<name>``."""
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == "relax." + name
+    return isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "relax." + name
 
 
 def const(value: Any, dtype: str | None = None) -> Any:
     """Make a tensor constant (TVM's ``relax.const``)."""
-    return constant(value, dtype)
+    return ir.constant(value, dtype)
 
 
-def as_relax(value: Any) -> Expr:
+def as_relax(value: Any) -> ir.Expr:
     """Convert Python values to graph-level expressions: numbers, strings, lists (tuples), shapes."""
-    if isinstance(value, Expr):
+    if isinstance(value, ir.Expr):
         return value
     if isinstance(value, str):
-        return ExprStringImm(value, ty=AnyType())
+        return ir.ExprStringImm(value, ty=ir.AnyType())
     if isinstance(value, (list, tuple)):
-        return Tuple(tuple(as_relax(v) for v in value))
+        return ir.Tuple(tuple(as_relax(v) for v in value))
     if callable(value) or isinstance(value, ModuleType):  # some have attributes that arrays have
         raise InvalidArgument("no value", expected="an expression, array, number, string or tuple", found=repr(value))
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return constant(value)
-    return prim_value(value)
+        return ir.constant(value)
+    return ir.prim_value(value)
 
 
-def _as_args(args: Any) -> Tuple | Expr:
+def _as_args(args: Any) -> ir.Tuple | ir.Expr:
     if isinstance(args, (list, tuple)):
-        return Tuple(tuple(as_relax(a) for a in args))
-    return args if isinstance(args, Tuple) or isinstance(getattr(args, "ty", None), TupleType) else Tuple((args,))
+        return ir.Tuple(tuple(as_relax(a) for a in args))
+    return (
+        args if isinstance(args, ir.Tuple) or isinstance(getattr(args, "ty", None), ir.TupleType) else ir.Tuple((args,))
+    )
 
 
-def _out_type(out: Any) -> tuple[Type, ...]:
+def _out_type(out: Any) -> tuple[ir.Type, ...]:
     outs = tuple(out) if isinstance(out, (list, tuple)) else (out,)
-    return outs if len(outs) == 1 else (TupleType(outs),)
+    return outs if len(outs) == 1 else (ir.TupleType(outs),)
 
 
-def call_tir(gvar: GlobalVar | ExternFunc, args: Any, out_ty: Any, tir_vars: Any = None) -> Call:
+def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Any, out_ty: Any, tir_vars: Any = None) -> ir.Call:
     """Call a TIR function in destination-passing style.
 
     Parameters
@@ -110,58 +86,60 @@ def call_tir(gvar: GlobalVar | ExternFunc, args: Any, out_ty: Any, tir_vars: Any
     tir_vars : ShapeExpr or list of PrimExpr, optional
         Scalar arguments.
     """
-    extra = () if tir_vars is None else (tir_vars if isinstance(tir_vars, Expr) else shape_expr(tir_vars),)
-    return Call(Op.get("relax.call_tir"), (gvar, _as_args(args), *extra), ty_args=_out_type(out_ty))
+    extra = () if tir_vars is None else (tir_vars if isinstance(tir_vars, ir.Expr) else ir.shape_expr(tir_vars),)
+    return ir.Call(ir.Op.get("relax.call_tir"), (gvar, _as_args(args), *extra), ty_args=_out_type(out_ty))
 
 
-def call_tir_inplace(gvar: GlobalVar, args: Any, inplace_indices: Any, out_ty: Any, tir_vars: Any = None) -> Call:
+def call_tir_inplace(gvar: ir.GlobalVar, args: Any, inplace_indices: Any, out_ty: Any, tir_vars: Any = None) -> ir.Call:
     """Call a TIR function that writes its result into some of its inputs.
 
     ``inplace_indices[i]`` is the input that output i overwrites, or -1 for a fresh output.
     """
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     call = call_tir(gvar, args, out_ty, tir_vars)
-    return Call(Op.get("relax.call_tir_inplace"), call.args, Attrs.of(inplace_indices=indices), call.ty_args)
+    return ir.Call(ir.Op.get("relax.call_tir_inplace"), call.args, ir.Attrs.of(inplace_indices=indices), call.ty_args)
 
 
-def call_dps_packed(func: Any, args: Any, out_ty: Any) -> Call:
+def call_dps_packed(func: Any, args: Any, out_ty: Any) -> ir.Call:
     """Call a packed function in destination-passing style: inputs, then freshly allocated outputs."""
-    extern = ExternFunc(func) if isinstance(func, str) else func
-    return Call(Op.get("relax.call_dps_packed"), (extern, _as_args(args)), ty_args=_out_type(out_ty))
+    extern = ir.ExternFunc(func) if isinstance(func, str) else func
+    return ir.Call(ir.Op.get("relax.call_dps_packed"), (extern, _as_args(args)), ty_args=_out_type(out_ty))
 
 
-def call_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+def call_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
     """Call a packed function for its result and its effects."""
-    extern = ExternFunc(func) if isinstance(func, str) else func
+    extern = ir.ExternFunc(func) if isinstance(func, str) else func
     types = ty_args if ty_args is not None else sinfo_args
     types = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
-    return Call(extern, tuple(as_relax(a) for a in args), ty_args=types)
+    return ir.Call(extern, tuple(as_relax(a) for a in args), ty_args=types)
 
 
-def call_pure_packed(func: str | ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
     """Call a packed function that is known to have no effects."""
     call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
-    return Call(Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
+    return ir.Call(ir.Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
 
 
-def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx: bool = False) -> Call:
+def call_builtin(name: str, args: Sequence[Any], out_ty: Any = None, *, with_ctx: bool = False) -> ir.Call:
     """Call a function of the VM's runtime, with the VM itself as first argument where it asks for it."""
     types = () if out_ty is None else _out_type(out_ty)
-    op = Op.get("relax.call_builtin_with_ctx" if with_ctx else "relax.call_builtin")
-    return Call(op, (ExternFunc(name), Tuple(tuple(as_relax(a) for a in args))), ty_args=types)
+    op = ir.Op.get("relax.call_builtin_with_ctx" if with_ctx else "relax.call_builtin")
+    return ir.Call(op, (ir.ExternFunc(name), ir.Tuple(tuple(as_relax(a) for a in args))), ty_args=types)
 
 
-def call_builtin_with_ctx(func: str | ExternFunc, args: Any, *, ty_args: Any = None, sinfo_args: Any = None) -> Call:
+def call_builtin_with_ctx(
+    func: str | ir.ExternFunc, args: Any, *, ty_args: Any = None, sinfo_args: Any = None
+) -> ir.Call:
     """Call a function of the VM's runtime that takes the VM itself as its first argument."""
-    extern = ExternFunc(func) if isinstance(func, str) else func
+    extern = ir.ExternFunc(func) if isinstance(func, str) else func
     types = ty_args if ty_args is not None else sinfo_args
     types = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
-    return Call(Op.get("relax.call_builtin_with_ctx"), (extern, _as_args(args)), ty_args=types)
+    return ir.Call(ir.Op.get("relax.call_builtin_with_ctx"), (extern, _as_args(args)), ty_args=types)
 
 
 def call_inplace_packed(
-    func: str | ExternFunc, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
-) -> Call:
+    func: str | ir.ExternFunc, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
+) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 
     ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result. The arguments that it changes
@@ -182,11 +160,11 @@ def call_inplace_packed(
             help="use call_pure_packed for a function that changes no argument",
         )
     call: Any = call_packed(func, *args, ty_args=ty_args, sinfo_args=sinfo_args)
-    attrs = Attrs.of(inplace_indices=indices)
-    return Call(Op.get("relax.call_inplace_packed"), (call.op, *call.args), attrs, call.ty_args)
+    attrs = ir.Attrs.of(inplace_indices=indices)
+    return ir.Call(ir.Op.get("relax.call_inplace_packed"), (call.op, *call.args), attrs, call.ty_args)
 
 
-def make_closure(func: Expr, args: Any = ()) -> Call:
+def make_closure(func: ir.Expr, args: Any = ()) -> ir.Call:
     """Make a closure of a function of the module: `args` become its last arguments in each call.
 
     Parameters
@@ -196,42 +174,42 @@ def make_closure(func: Expr, args: Any = ()) -> Call:
     args : list of Expr or Tuple
         What is captured.
     """
-    return Call(Op.get("relax.make_closure"), (func, _as_args(args)))
+    return ir.Call(ir.Op.get("relax.make_closure"), (func, _as_args(args)))
 
 
-def invoke_closure(closure: Expr, args: Any = (), ty_args: Any = None) -> Call:
+def invoke_closure(closure: ir.Expr, args: Any = (), ty_args: Any = None) -> ir.Call:
     """Call a closure that may have effects."""
     return _invoke("invoke_closure", closure, args, ty_args)
 
 
-def invoke_pure_closure(closure: Expr, args: Any = (), ty_args: Any = None) -> Call:
+def invoke_pure_closure(closure: ir.Expr, args: Any = (), ty_args: Any = None) -> ir.Call:
     """Call a closure that has no effects."""
     return _invoke("invoke_pure_closure", closure, args, ty_args)
 
 
-def _invoke(name: str, closure: Expr, args: Any, types: Any) -> Call:
+def _invoke(name: str, closure: ir.Expr, args: Any, types: Any) -> ir.Call:
     chosen = tuple(types) if isinstance(types, (list, tuple)) else () if types is None else (types,)
-    return Call(Op.get("relax." + name), (closure, _as_args(args)), ty_args=chosen)
+    return ir.Call(ir.Op.get("relax." + name), (closure, _as_args(args)), ty_args=chosen)
 
 
-def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
+def hint_on_device(data: ir.Expr, dst_vdevice: Any, memory_scope: str = "global") -> ir.Call:
     """Say that a tensor lies on a device, whereto it is copied unless it does."""
     device = as_vdevice(dst_vdevice)
-    device = VDevice(device.target, device.vdevice_id, memory_scope)
-    return Call(Op.get("relax.hint_on_device"), (data,), Attrs.of(dst_vdevice=device))
+    device = ir.VDevice(device.target, device.vdevice_id, memory_scope)
+    return ir.Call(ir.Op.get("relax.hint_on_device"), (data,), ir.Attrs.of(dst_vdevice=device))
 
 
-def shape_of(x: Expr) -> Call:
+def shape_of(x: ir.Expr) -> ir.Call:
     """Take the shape of a tensor as a shape value."""
-    return Call(Op.get("relax.shape_of"), (x,))
+    return ir.Call(ir.Op.get("relax.shape_of"), (x,))
 
 
-def tensor_to_shape(x: Expr) -> Call:
+def tensor_to_shape(x: ir.Expr) -> ir.Call:
     """Convert a 1-D int64 tensor to a shape value; use ``match_cast`` to name its dimensions."""
-    return Call(Op.get("relax.tensor_to_shape"), (x,))
+    return ir.Call(ir.Op.get("relax.tensor_to_shape"), (x,))
 
 
-def index_bounds(x: Expr, places: int = 1) -> Call:
+def index_bounds(x: ir.Expr, places: int = 1) -> ir.Call:
     """Take the least and the greatest integer of a tensor, as a shape value; 0 and -1 where it is empty.
 
     Parameters
@@ -241,15 +219,15 @@ def index_bounds(x: Expr, places: int = 1) -> Call:
     places : int
         1, or the last dimension of `x`: then the two are taken in each place of it, one pair after another.
     """
-    return Call(Op.get("relax.index_bounds"), (x, prim_value(places)))
+    return ir.Call(ir.Op.get("relax.index_bounds"), (x, ir.prim_value(places)))
 
 
-def shape_to_tensor(shape: Any) -> Call:
+def shape_to_tensor(shape: Any) -> ir.Call:
     """Convert a shape value to a 1-D int64 tensor."""
-    return Call(Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, Expr) else shape_expr(shape),))
+    return ir.Call(ir.Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape),))
 
 
-def dynamic_strided_slice(x: Expr, begin: Expr, end: Expr, strides: Expr) -> Call:
+def dynamic_strided_slice(x: ir.Expr, begin: ir.Expr, end: ir.Expr, strides: ir.Expr) -> ir.Call:
     """Take a part of a tensor, between bounds that tensors hold.
 
     Parameters
@@ -260,75 +238,76 @@ def dynamic_strided_slice(x: Expr, begin: Expr, end: Expr, strides: Expr) -> Cal
         ``(rank,) int64``, one bound for each axis; they follow NumPy's rules. ``match_cast`` names the dimensions of
         the result.
     """
-    return Call(Op.get("relax.dynamic_strided_slice"), (x, begin, end, strides))
+    return ir.Call(ir.Op.get("relax.dynamic_strided_slice"), (x, begin, end, strides))
 
 
-def null_value() -> Call:
+def null_value() -> ir.Call:
     """Make the null value."""
-    return Call(Op.get("relax.null_value"), ())
+    return ir.Call(ir.Op.get("relax.null_value"), ())
 
 
-def print_(*values: Any, format: str = "") -> Call:
+def print_(*values: Any, format: str = "") -> ir.Call:
     """Print values at run time, by a Python format string or one after another."""
-    return Call(Op.get("relax.print"), tuple(as_relax(v) for v in values), Attrs.of(format=format))
+    return ir.Call(ir.Op.get("relax.print"), tuple(as_relax(v) for v in values), ir.Attrs.of(format=format))
 
 
-def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> Call:
+def assert_op(condition: Any, format_args: Any = (), format: Any = "") -> ir.Call:
     """Raise an AssertionError at run time unless `condition`, a scalar bool, holds."""
     extra = format_args if isinstance(format_args, (list, tuple)) else (format_args,)
-    return Call(
-        Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), Attrs.of(format=format)
+    return ir.Call(
+        ir.Op.get("relax.assert_op"), (as_relax(condition), *(as_relax(a) for a in extra)), ir.Attrs.of(format=format)
     )
 
 
-def as_vdevice(value: Any) -> VDevice:
+def as_vdevice(value: Any) -> ir.VDevice:
     """Make a virtual device of itself, of a string such as ``cuda:1`` or ``llvm:0:global``, or of a device."""
-    if isinstance(value, VDevice):
+    if isinstance(value, ir.VDevice):
         return value
     kind, *rest = str(value).removeprefix("device(").rstrip(")").split(":")
     if not kind or len(rest) > 2 or (rest and not rest[0].isdigit()):
         raise InvalidArgument(
             "a virtual device has the form 'target:index:scope'", expected="such as 'cuda:1'", found=repr(value)
         )
-    return VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
+    return ir.VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
 
 
-def to_vdevice(x: Expr, dst_vdevice: Any) -> Call:
+def to_vdevice(x: ir.Expr, dst_vdevice: Any) -> ir.Call:
     """Copy a tensor to a virtual device, given as such or by name (``cuda:1``)."""
-    return Call(Op.get("relax.to_vdevice"), (x,), Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))
+    return ir.Call(ir.Op.get("relax.to_vdevice"), (x,), ir.Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))
 
 
-def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> Call:
+def alloc_tensor(shape: Any, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> ir.Call:
     """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
-    shape = shape if isinstance(shape, Expr) else shape_expr(shape)
+    shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
     args = (
         shape,
-        DataTypeImm(dtype, ty=AnyType()),
-        prim_value(runtime_device_index),
-        ExprStringImm(storage_scope, ty=AnyType()),
+        ir.DataTypeImm(dtype, ty=ir.AnyType()),
+        ir.prim_value(runtime_device_index),
+        ir.ExprStringImm(storage_scope, ty=ir.AnyType()),
     )
-    return Call(Op.get("relax.builtin.alloc_tensor"), args)
+    return ir.Call(ir.Op.get("relax.builtin.alloc_tensor"), args)
 
 
 def alloc_storage(
     size: Any, virtual_device_index: int = 0, storage_scope: str = "global", dtype: str = "uint8"
-) -> Call:
+) -> ir.Call:
     """Allocate a block of `size` (a 1-element shape, bytes)."""
-    size = size if isinstance(size, Expr) else shape_expr(size)
+    size = size if isinstance(size, ir.Expr) else ir.shape_expr(size)
     args = (
         size,
-        prim_value(virtual_device_index),
-        ExprStringImm(storage_scope, ty=AnyType()),
-        DataTypeImm(dtype, ty=AnyType()),
+        ir.prim_value(virtual_device_index),
+        ir.ExprStringImm(storage_scope, ty=ir.AnyType()),
+        ir.DataTypeImm(dtype, ty=ir.AnyType()),
     )
-    return Call(Op.get("relax.memory.alloc_storage"), args)
+    return ir.Call(ir.Op.get("relax.memory.alloc_storage"), args)
 
 
-def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
+def storage_tensor(storage: ir.Expr, offset: Any, shape: Any, dtype: str) -> ir.Call:
     """Make a tensor (``relax.memory.alloc_tensor``) inside a storage block, `offset` bytes from its start."""
-    shape = shape if isinstance(shape, Expr) else shape_expr(shape)
-    return Call(
-        Op.get("relax.memory.alloc_tensor"), (storage, prim_value(offset), shape, DataTypeImm(dtype, ty=AnyType()))
+    shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
+    return ir.Call(
+        ir.Op.get("relax.memory.alloc_tensor"),
+        (storage, ir.prim_value(offset), shape, ir.DataTypeImm(dtype, ty=ir.AnyType())),
     )
 
 
@@ -340,20 +319,20 @@ def storage_tensor(storage: Expr, offset: Any, shape: Any, dtype: str) -> Call:
 @_core("call_dps_packed")
 @_core("call_pure_packed")
 @_core("call_inplace_packed")
-def _from_type_args(call: Call) -> Type:
+def _from_type_args(call: ir.Call) -> ir.Type:
     if not call.ty_args:
-        return AnyType()
-    return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
+        return ir.AnyType()
+    return call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args)
 
 
 @_core("make_closure")
-def _closure_type(call: Call) -> Type:
+def _closure_type(call: ir.Call) -> ir.Type:
     """The type of the function without the parameters that are captured."""
     ty = call.args[0].ty
     captured = call.args[1].ty if call.args[1].ty is not None else call.args[1]
     fields = getattr(captured, "fields", None)
-    if not isinstance(ty, FuncType) or ty.params is None or fields is None:
-        return AnyType()
+    if not isinstance(ty, ir.FuncType) or ty.params is None or fields is None:
+        return ir.AnyType()
     if len(fields) > len(ty.params):
         raise TypeInferenceError(
             "make_closure: more values are captured than the function has parameters",
@@ -361,79 +340,79 @@ def _closure_type(call: Call) -> Type:
             found=str(len(fields)),
             where=call.span,
         )
-    return FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
+    return ir.FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
 
 
 @_core("invoke_closure", pure=False)
 @_core("invoke_pure_closure")
-def _invoked_type(call: Call) -> Type:
+def _invoked_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    return _from_type_args(call) if call.ty_args or not isinstance(ty, FuncType) else ty.ret
+    return _from_type_args(call) if call.ty_args or not isinstance(ty, ir.FuncType) else ty.ret
 
 
 @_core("call_builtin", pure=False)
 @_core("call_builtin_with_ctx", pure=False)
-def _builtin_type(call: Call) -> Type:
+def _builtin_type(call: ir.Call) -> ir.Type:
     return _from_type_args(call)
 
 
 @_core("shape_of")
-def _shape_of_type(call: Call) -> Type:
+def _shape_of_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    if isinstance(ty, TensorType):
-        return ShapeType(ty.shape, ty.ndim)
-    return ShapeType(None, -1)
+    if isinstance(ty, ir.TensorType):
+        return ir.ShapeType(ty.shape, ty.ndim)
+    return ir.ShapeType(None, -1)
 
 
 @_core("tensor_to_shape")
-def _tensor_to_shape_type(call: Call) -> Type:
+def _tensor_to_shape_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    if isinstance(ty, TensorType) and ty.ndim not in (-1, 1):
+    if isinstance(ty, ir.TensorType) and ty.ndim not in (-1, 1):
         raise TypeInferenceError("tensor_to_shape: needs a 1-D tensor", expected="ndim 1", found=f"ndim {ty.ndim}")
-    length = ty.shape[0] if isinstance(ty, TensorType) and ty.shape is not None else None
-    return ShapeType(None, length.value if isinstance(length, IntImm) else -1)
+    length = ty.shape[0] if isinstance(ty, ir.TensorType) and ty.shape is not None else None
+    return ir.ShapeType(None, length.value if isinstance(length, ir.IntImm) else -1)
 
 
 @_core("index_bounds")
-def _index_bounds_type(call: Call) -> Type:
+def _index_bounds_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    if isinstance(ty, TensorType) and ty.dtype and not DataType(ty.dtype).is_integer:
+    if isinstance(ty, ir.TensorType) and ty.dtype and not ir.DataType(ty.dtype).is_integer:
         raise TypeInferenceError("index_bounds: needs a tensor of integers", expected="integers", found=str(ty.dtype))
     places: Any = call.args[1].value
-    return ShapeType(None, 2 * places.value if isinstance(places, IntImm) else -1)
+    return ir.ShapeType(None, 2 * places.value if isinstance(places, ir.IntImm) else -1)
 
 
 @_core("shape_to_tensor")
-def _shape_to_tensor_type(call: Call) -> Type:
+def _shape_to_tensor_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    ndim = ty.ndim if isinstance(ty, ShapeType) else -1
-    return tensor_type((ndim,) if ndim >= 0 else None, "int64", ndim=1)
+    ndim = ty.ndim if isinstance(ty, ir.ShapeType) else -1
+    return ir.tensor_type((ndim,) if ndim >= 0 else None, "int64", ndim=1)
 
 
 @_core("dynamic_strided_slice")
-def _dynamic_slice_type(call: Call) -> Type:
+def _dynamic_slice_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    if not isinstance(ty, TensorType):
+    if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError("dynamic_strided_slice: x is no tensor", found=str(ty), where=call.span)
     for name, arg in zip(("begin", "end", "strides"), call.args[1:], strict=True):
         bound = arg.ty
-        length = bound.shape[0] if isinstance(bound, TensorType) and bound.shape and bound.ndim == 1 else None
+        length = bound.shape[0] if isinstance(bound, ir.TensorType) and bound.shape and bound.ndim == 1 else None
         if (
-            not isinstance(bound, TensorType)
+            not isinstance(bound, ir.TensorType)
             or bound.dtype not in ("int64", "")
             or bound.ndim not in (1, -1)
-            or (isinstance(length, IntImm) and ty.ndim >= 0 and length.value != ty.ndim)
+            or (isinstance(length, ir.IntImm) and ty.ndim >= 0 and length.value != ty.ndim)
         ):
             raise TypeInferenceError(
                 f"dynamic_strided_slice: {name} has one int64 for each axis of x", where=call.span,
                 expected=f"R.Tensor(({ty.ndim if ty.ndim >= 0 else 'rank'},), 'int64')", found=str(bound),
             )  # fmt: skip
-    return TensorType(None, ty.dtype, ty.ndim)
+    return ir.TensorType(None, ty.dtype, ty.ndim)
 
 
 @_core("null_value")
-def _any_type(call: Call) -> Type:
-    return AnyType()
+def _any_type(call: ir.Call) -> ir.Type:
+    return ir.AnyType()
 
 
 @_core("print", pure=False)
@@ -442,41 +421,43 @@ def _any_type(call: Call) -> Type:
 @_core("memory.kill_storage", pure=False)
 @_core("memory.kill_tensor", pure=False)
 @_core("vm.kill_object", pure=False)
-def _unit_type(call: Call) -> Type:
-    return TupleType(())
+def _unit_type(call: ir.Call) -> ir.Type:
+    return ir.TupleType(())
 
 
 @_core("to_vdevice")
 @_core("hint_on_device")
-def _moved_type(call: Call) -> Type:
+def _moved_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
-    return TensorType(ty.shape, ty.dtype, ty.ndim, call.attrs["dst_vdevice"]) if isinstance(ty, TensorType) else ty
+    return (
+        ir.TensorType(ty.shape, ty.dtype, ty.ndim, call.attrs["dst_vdevice"]) if isinstance(ty, ir.TensorType) else ty
+    )
 
 
 @_core("builtin.alloc_tensor", pure=False)
-def _alloc_tensor_type(call: Call) -> Type:
+def _alloc_tensor_type(call: ir.Call) -> ir.Type:
     return _tensor_of(call.args[0], call.args[1])
 
 
 @_core("memory.alloc_storage", pure=False)
-def _alloc_storage_type(call: Call) -> Type:
-    return AnyType()
+def _alloc_storage_type(call: ir.Call) -> ir.Type:
+    return ir.AnyType()
 
 
 @_core("memory.alloc_tensor", pure=False)
-def _storage_tensor_type(call: Call) -> Type:
+def _storage_tensor_type(call: ir.Call) -> ir.Type:
     return _tensor_of(call.args[2], call.args[3])
 
 
-def _tensor_of(shape: Any, dtype: Any) -> Type:
-    if isinstance(shape, ShapeExpr):
-        return TensorType(shape.values, dtype.value, len(shape.values))
-    ndim = shape.ty.ndim if isinstance(shape.ty, ShapeType) else -1
-    return TensorType(shape.ty.values if isinstance(shape.ty, ShapeType) else None, dtype.value, ndim)
+def _tensor_of(shape: Any, dtype: Any) -> ir.Type:
+    if isinstance(shape, ir.ShapeExpr):
+        return ir.TensorType(shape.values, dtype.value, len(shape.values))
+    ndim = shape.ty.ndim if isinstance(shape.ty, ir.ShapeType) else -1
+    return ir.TensorType(shape.ty.values if isinstance(shape.ty, ir.ShapeType) else None, dtype.value, ndim)
 
 
-def prim_of(expr: Expr) -> Any:
+def prim_of(expr: ir.Expr) -> Any:
     """Return the scalar expression behind a PrimValue or a value of PrimType, or None."""
-    if isinstance(expr, PrimValue):
+    if isinstance(expr, ir.PrimValue):
         return expr.value
-    return expr.ty.value if isinstance(expr.ty, PrimType) else None  # type: ignore[attr-defined]
+    return expr.ty.value if isinstance(expr.ty, ir.PrimType) else None  # type: ignore[attr-defined]

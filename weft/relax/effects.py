@@ -12,23 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from weft.ir import (
-    Call,
-    CallIntrin,
-    Expr,
-    ExprVar,
-    ExternFunc,
-    Function,
-    FuncType,
-    GlobalVar,
-    If,
-    IRModule,
-    Op,
-    Tuple,
-    walk,
-)
-from weft.ir import TupleGetItem as Item
-from weft.ir import Var as ScalarVar
+from weft import ir
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
@@ -45,7 +29,7 @@ _VIEWS = ("reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed"
 """Operators whose result may be, or hold, the memory of an argument."""
 
 
-def is_pure_call(call: Call, mod: IRModule | None = None) -> bool:
+def is_pure_call(call: ir.Call, mod: ir.IRModule | None = None) -> bool:
     """Whether the language calls a call pure, so that it may stand in a dataflow block or a pure function.
 
     Parameters
@@ -53,19 +37,19 @@ def is_pure_call(call: Call, mod: IRModule | None = None) -> bool:
     mod : IRModule, optional
         Where functions called by global variable are found; else their types are believed.
     """
-    if isinstance(call.op, Op):
+    if isinstance(call.op, ir.Op):
         core = CORE_OPS.get(_name(call))
         return core[1] if core is not None else bool(getattr(get_op_def(call.op), "pure", True))
-    if isinstance(call.op, ExternFunc):
+    if isinstance(call.op, ir.ExternFunc):
         return False
     callee = _callee(call.op, mod)
-    if isinstance(callee, (Function, ExternFunc)):
-        return isinstance(callee, Function) and callee.is_pure
+    if isinstance(callee, (ir.Function, ir.ExternFunc)):
+        return isinstance(callee, ir.Function) and callee.is_pure
     ty = call.op.ty
-    return ty.purity if isinstance(ty, FuncType) else isinstance(call.op, (GlobalVar, ExprVar))
+    return ty.purity if isinstance(ty, ir.FuncType) else isinstance(call.op, (ir.GlobalVar, ir.ExprVar))
 
 
-def written_arguments(call: Any, mod: IRModule | None = None, active: tuple[int, ...] = ()) -> tuple[Expr, ...]:
+def written_arguments(call: Any, mod: ir.IRModule | None = None, active: tuple[int, ...] = ()) -> tuple[ir.Expr, ...]:
     """List the arguments whose memory a call changes, or may change where what it calls is not known.
 
     Parameters
@@ -73,13 +57,13 @@ def written_arguments(call: Any, mod: IRModule | None = None, active: tuple[int,
     active : tuple of int
         The functions, by ``id``, that are being looked into: recursive calls change what their bodies do.
     """
-    if not isinstance(call, Call):
+    if not isinstance(call, ir.Call):
         return ()
-    if isinstance(call.op, Op):
+    if isinstance(call.op, ir.Op):
         name = _name(call)
         if name in _DESTINATION_PASSING:
             packed: Any = call.args[1]
-            fields = packed.fields if isinstance(packed, Tuple) else (packed,) * len(packed.ty.fields)
+            fields = packed.fields if isinstance(packed, ir.Tuple) else (packed,) * len(packed.ty.fields)
             kernel = _callee(call.args[0], mod)
             stored = _written_places(kernel)[0] if isinstance(kernel, PrimFunc) else ()
             places = {i for i in (*call.attrs.get("inplace_indices", ()), *stored) if 0 <= i < len(fields)}
@@ -91,25 +75,25 @@ def written_arguments(call: Any, mod: IRModule | None = None, active: tuple[int,
     if isinstance(callee, PrimFunc):
         stored, given_away = _written_places(callee)
         return tuple(a for i, a in enumerate(call.args) if i in stored or i in given_away)
-    if isinstance(callee, Function):
+    if isinstance(callee, ir.Function):
         if id(callee) in active:
             return ()
         mutable = mutable_variables(callee, mod, (*active, id(callee)))
         return tuple(a for p, a in zip(callee.params, call.args, strict=False) if id(p) in mutable)
     ty = getattr(call.op, "ty", None)
-    known = isinstance(ty, FuncType) and ty.params is not None and ty.purity
+    known = isinstance(ty, ir.FuncType) and ty.params is not None and ty.purity
     return () if known else _tensors(call.args)
 
 
-def is_removable(value: Any, mod: IRModule | None = None) -> bool:
+def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
     """Whether nobody misses a binding's value that nothing uses: it writes to nothing, checks nothing, never fails."""
-    if isinstance(value, Call):
+    if isinstance(value, ir.Call):
         callee = _callee(value.op, mod)
-        if isinstance(callee, Function) and _checks(callee, mod):
+        if isinstance(callee, ir.Function) and _checks(callee, mod):
             return False
-        unknown = isinstance(value.op, ExprVar) and not isinstance(value.op.ty, FuncType)
+        unknown = isinstance(value.op, ir.ExprVar) and not isinstance(value.op.ty, ir.FuncType)
         return is_pure_call(value, mod) and not unknown and not written_arguments(value, mod)
-    if isinstance(value, If):
+    if isinstance(value, ir.If):
         return is_removable(value.true_branch, mod) and is_removable(value.false_branch, mod)
     if isinstance(value, SeqExpr):
         bindings = [b for block in value.blocks for b in block.bindings]
@@ -119,7 +103,7 @@ def is_removable(value: Any, mod: IRModule | None = None) -> bool:
     return True
 
 
-def is_mergeable(value: Any, var: ExprVar, mutable: AbstractSet[int], mod: IRModule | None = None) -> bool:
+def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[int], mod: ir.IRModule | None = None) -> bool:
     """Whether a value may be computed earlier, later, or once for two: nothing changes it or what it is made of.
 
     Parameters
@@ -132,7 +116,7 @@ def is_mergeable(value: Any, var: ExprVar, mutable: AbstractSet[int], mod: IRMod
     return is_removable(value, mod) and id(var) not in mutable and not any(id(v) in mutable for v in variables(value))
 
 
-def mutable_variables(func: Function, mod: IRModule | None = None, active: tuple[int, ...] = ()) -> set[int]:
+def mutable_variables(func: ir.Function, mod: ir.IRModule | None = None, active: tuple[int, ...] = ()) -> set[int]:
     """Collect, by ``id``, the variables whose memory a call in a function changes, through whatever name."""
     bindings = list(_bindings(func))
     written = {id(v) for b in bindings for a in written_arguments(b.value, mod, active) for v in variables(a)}
@@ -155,25 +139,25 @@ def _name(call: Any) -> str:
     return call.op.name.removeprefix("relax.")
 
 
-def _callee(op: Any, mod: IRModule | None) -> Any:
-    return mod[op] if mod is not None and isinstance(op, GlobalVar) and op in mod else None
+def _callee(op: Any, mod: ir.IRModule | None) -> Any:
+    return mod[op] if mod is not None and isinstance(op, ir.GlobalVar) and op in mod else None
 
 
-def _tensors(args: Iterable[Any]) -> tuple[Expr, ...]:
-    return tuple(a for a in args if isinstance(a, (ExprVar, Tuple)))
+def _tensors(args: Iterable[Any]) -> tuple[ir.Expr, ...]:
+    return tuple(a for a in args if isinstance(a, (ir.ExprVar, ir.Tuple)))
 
 
 def _written_places(func: PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
     """Say which parameters a kernel stores to, and which it gives away by address, so that others may."""
     if func not in _WRITTEN:
-        nodes: list[Any] = list(walk(func.body))
+        nodes: list[Any] = list(ir.walk(func.body))
         stored = {id(n.buffer.data) for n in nodes if isinstance(n, BufferStore)}
         given: set[int] = set()
         for n in nodes:
             for r in getattr(n, "match_buffers", ()):
                 stored |= {id(r.source.buffer.data)} if id(r.buffer.data) in stored else set()
-            for a in n.args if isinstance(n, CallIntrin) else ():
-                given |= {id(a)} if isinstance(a, ScalarVar) and a.dtype == "handle" else set()
+            for a in n.args if isinstance(n, ir.CallIntrin) else ():
+                given |= {id(a)} if isinstance(a, ir.Var) and a.dtype == "handle" else set()
                 given |= {id(a.buffer.data)} if isinstance(a, BufferLoad) and n.op.name == "tir.address_of" else set()
         memory = {id(p): id(b.data) for p, b in func.buffer_map}
         places = [memory.get(id(p), id(p)) for p in func.params]
@@ -185,19 +169,19 @@ def _written_places(func: PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
 _WRITTEN: WeakKeyDictionary[PrimFunc, tuple[frozenset[int], frozenset[int]]] = WeakKeyDictionary()
 
 
-def _checks(func: Function, mod: IRModule | None) -> bool:
+def _checks(func: ir.Function, mod: ir.IRModule | None) -> bool:
     """Whether a function, or one that it calls, checks something at run time or is impure."""
     seen, waiting = {id(func)}, [func]
     while waiting:
         f = waiting.pop()
         for b in _bindings(f):
             value = b.value
-            callee = _callee(value.op, mod) if isinstance(value, Call) else None
-            if isinstance(callee, Function) and id(callee) not in seen:
+            callee = _callee(value.op, mod) if isinstance(value, ir.Call) else None
+            if isinstance(callee, ir.Function) and id(callee) not in seen:
                 seen.add(id(callee))
                 waiting.append(callee)
-            impure = isinstance(value, Call) and not is_pure_call(value, mod) and not (
-                isinstance(value.op, Op) and _name(value) in _ALLOCATIONS)  # fmt: skip
+            impure = isinstance(value, ir.Call) and not is_pure_call(value, mod) and not (
+                isinstance(value.op, ir.Op) and _name(value) in _ALLOCATIONS)  # fmt: skip
             if isinstance(b, MatchCast) or impure:
                 return True
     return False
@@ -211,21 +195,21 @@ def _bindings(root: Any) -> Iterable[Any]:
         if isinstance(e, SeqExpr):
             for block in e.blocks:
                 yield from block.bindings
-                stack += [b.value for b in block.bindings if isinstance(b.value, (If, Function))]
-        elif isinstance(e, If):
+                stack += [b.value for b in block.bindings if isinstance(b.value, (ir.If, ir.Function))]
+        elif isinstance(e, ir.If):
             stack += [e.true_branch, e.false_branch]
-        elif isinstance(e, Function):
+        elif isinstance(e, ir.Function):
             stack.append(e.body)
 
 
-def _aliased(binding: Any, mod: IRModule | None) -> list[ExprVar]:
+def _aliased(binding: Any, mod: ir.IRModule | None) -> list[ir.ExprVar]:
     """List the variables whose memory the variable of a binding may share."""
     value = binding.value
-    if isinstance(value, If):
+    if isinstance(value, ir.If):
         ends = [b.body if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
         return [v for e in ends for v in variables(e)]
-    if isinstance(value, Call):
-        if isinstance(value.op, Op) and _name(value) not in _VIEWS:
+    if isinstance(value, ir.Call):
+        if isinstance(value.op, ir.Op) and _name(value) not in _VIEWS:
             return [v for a in written_arguments(value) for v in variables(a)]
         return [] if isinstance(_callee(value.op, mod), PrimFunc) else variables(value)
-    return variables(value) if isinstance(value, (ExprVar, Tuple, Item)) else []
+    return variables(value) if isinstance(value, (ir.ExprVar, ir.Tuple, ir.TupleGetItem)) else []

@@ -8,25 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Call,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    IRModule,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    structural_equal,
-)
+from weft import ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
@@ -34,11 +16,13 @@ from weft.relax.infer import function_type
 __all__ = ["PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
 
 _METHODS: dict[type, str] = {
-    Call: "visit_call_", Constant: "visit_constant_", DataTypeImm: "visit_data_type_imm_",
-    DataflowVar: "visit_dataflow_var_", ExprStringImm: "visit_string_imm_", ExprVar: "visit_var_",
-    ExternFunc: "visit_extern_func_", Function: "visit_function_", GlobalVar: "visit_global_var_", If: "visit_if_",
-    Op: "visit_op_", PrimValue: "visit_prim_value_", SeqExpr: "visit_seq_expr_", ShapeExpr: "visit_shape_expr_",
-    Tuple: "visit_tuple_", TupleGetItem: "visit_tuple_getitem_",
+    ir.Call: "visit_call_", ir.Constant: "visit_constant_", ir.DataTypeImm: "visit_data_type_imm_",
+    DataflowVar: "visit_dataflow_var_", ir.ExprStringImm: "visit_string_imm_", ir.ExprVar: "visit_var_",
+    ir.ExternFunc: "visit_extern_func_", ir.Function: "visit_function_", ir.GlobalVar: "visit_global_var_",
+    ir.If: "visit_if_",
+    ir.Op: "visit_op_", ir.PrimValue: "visit_prim_value_", SeqExpr: "visit_seq_expr_",
+    ir.ShapeExpr: "visit_shape_expr_",
+    ir.Tuple: "visit_tuple_", ir.TupleGetItem: "visit_tuple_getitem_",
 }  # fmt: skip
 
 
@@ -54,13 +38,13 @@ def mutator(cls: type) -> type:
 
 def _operands(e: Any) -> list[Any]:
     """List what an expression is made of, in order of evaluation; sequences and functions are not asked."""
-    if isinstance(e, Call):
+    if isinstance(e, ir.Call):
         return [e.op, *e.args]
-    if isinstance(e, Tuple):
+    if isinstance(e, ir.Tuple):
         return list(e.fields)
-    if isinstance(e, TupleGetItem):
+    if isinstance(e, ir.TupleGetItem):
         return [e.tuple_value]
-    return [e.cond, e.true_branch, e.false_branch] if isinstance(e, If) else []
+    return [e.cond, e.true_branch, e.false_branch] if isinstance(e, ir.If) else []
 
 
 class _Functor:
@@ -103,11 +87,11 @@ class _Functor:
         for b in block.bindings:
             self.visit_binding(b)
 
-    def visit_var_def(self, var: ExprVar) -> Any:
+    def visit_var_def(self, var: ir.ExprVar) -> Any:
         """Visit a variable where it is introduced."""
         return self.visit_dataflow_var_def_(var) if isinstance(var, DataflowVar) else self.visit_var_def_(var)
 
-    def visit_var_def_(self, var: ExprVar) -> Any:
+    def visit_var_def_(self, var: ir.ExprVar) -> Any:
         """Visit a plain variable where it is introduced."""
         return var
 
@@ -130,7 +114,7 @@ class PyExprVisitor(_Functor):
 
     def visit_expr_post_order(self, expr: Any) -> None:
         """Visit what an expression is made of."""
-        if isinstance(expr, Function):
+        if isinstance(expr, ir.Function):
             for p in expr.params:
                 self.visit_var_def(p)
             self.visit_expr(expr.body)
@@ -162,33 +146,33 @@ class PyExprMutator(_Functor):
         Where functions that are called are found; ``builder_.get()`` has it with what was added.
     """
 
-    def __init__(self, mod: IRModule | None = None) -> None:
+    def __init__(self, mod: ir.IRModule | None = None) -> None:
         self.builder_ = BlockBuilder(mod)
-        self._renamed: dict[ExprVar, Any] = {}
-        self._values: dict[ExprVar, Expr] = {}
+        self._renamed: dict[ir.ExprVar, Any] = {}
+        self._values: dict[ir.ExprVar, ir.Expr] = {}
 
     def visit_expr_post_order(self, expr: Any) -> Any:
         """Return an expression with its parts rewritten; itself if none changed."""
-        if isinstance(expr, ExprVar):
+        if isinstance(expr, ir.ExprVar):
             return self._renamed.get(expr, expr)
-        if isinstance(expr, Function):
+        if isinstance(expr, ir.Function):
             return self._function(expr)
         if isinstance(expr, SeqExpr):
             return self._sequence(expr)
         old = _operands(expr)
-        if isinstance(expr, If):
+        if isinstance(expr, ir.If):
             new = [self.visit_expr(expr.cond), *[self.with_new_scope(b) for b in old[1:]]]
         else:
             new = [self.visit_expr(e) for e in old]
         if all(a is b for a, b in zip(old, new, strict=True)):
             return expr
-        if isinstance(expr, Call):
-            return Call(new[0], tuple(new[1:]), expr.attrs, expr.ty_args, span=expr.span)
-        if isinstance(expr, Tuple):
-            return Tuple(tuple(new), span=expr.span)
-        if isinstance(expr, TupleGetItem):
-            return TupleGetItem(new[0], expr.index, span=expr.span)
-        return If(*new, span=expr.span)
+        if isinstance(expr, ir.Call):
+            return ir.Call(new[0], tuple(new[1:]), expr.attrs, expr.ty_args, span=expr.span)
+        if isinstance(expr, ir.Tuple):
+            return ir.Tuple(tuple(new), span=expr.span)
+        if isinstance(expr, ir.TupleGetItem):
+            return ir.TupleGetItem(new[0], expr.index, span=expr.span)
+        return ir.If(*new, span=expr.span)
 
     def with_new_scope(self, expr: Any) -> Any:
         """Rewrite a branch or a function's body; what it emits stays inside."""
@@ -201,7 +185,7 @@ class PyExprMutator(_Functor):
                 return expr
             return self.builder_.finish(inner, self.builder_.normalize(body))
 
-    def _function(self, func: Function) -> Function:
+    def _function(self, func: ir.Function) -> ir.Function:
         params = tuple(self.visit_var_def(p) for p in func.params)
         self._renamed.update((p, q) for p, q in zip(func.params, params, strict=True) if p is not q)
         body = self.with_new_scope(func.body)
@@ -209,7 +193,7 @@ class PyExprMutator(_Functor):
         if same:
             return func
         new = func.replace(params=params, body=body)
-        if not structural_equal(body.ty, getattr(func.body, "ty", None)):
+        if not ir.structural_equal(body.ty, getattr(func.body, "ty", None)):
             new = new.replace(ret_ty=body.ty)
         return new.replace(ty=function_type(new))
 
@@ -243,24 +227,24 @@ class PyExprMutator(_Functor):
         self._values[binding.var] = binding.value
         self.builder_.emit_normalized(binding)
 
-    def _defined(self, binding: VarBinding, value: Any) -> ExprVar:
+    def _defined(self, binding: VarBinding, value: Any) -> ir.ExprVar:
         """Return the variable of a rewritten binding: a new one where the type changed."""
         var = self.visit_var_def(binding.var)
         ty = value.ty
-        if value is not binding.value and ty is not None and not (var.ty is ty or structural_equal(var.ty, ty)):
+        if value is not binding.value and ty is not None and not (var.ty is ty or ir.structural_equal(var.ty, ty)):
             var = type(var)(var.name_hint, ty, span=var.span)
         self.set_var_remap(binding.var, var)
         return var
 
-    def set_var_remap(self, var: ExprVar, new_var: Any) -> None:
+    def set_var_remap(self, var: ir.ExprVar, new_var: Any) -> None:
         """Replace a variable in what is visited from here on."""
         if new_var is not var:
             self._renamed[var] = new_var
 
-    def get_var_remap(self, var: ExprVar) -> Any:
+    def get_var_remap(self, var: ir.ExprVar) -> Any:
         """Return what a variable was replaced by, or itself."""
         return self._renamed.get(var, var)
 
-    def lookup_binding(self, var: ExprVar) -> Expr | None:
+    def lookup_binding(self, var: ir.ExprVar) -> ir.Expr | None:
         """Return the rewritten value of a variable, or None."""
         return self._values.get(var)

@@ -4,40 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ShapeMismatch, TypeInferenceError
-from weft.ir import (
-    AnyType,
-    Call,
-    Constant,
-    DataTypeImm,
-    Dispatch,
-    Expr,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    Function,
-    FuncType,
-    GlobalVar,
-    If,
-    Op,
-    PackedFuncType,
-    PrimType,
-    PrimValue,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-    VDevice,
-    shape_expr,
-    structural_equal,
-    substitute,
-    tensor_type,
-)
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS, shape_of
 from weft.relax.expr import SeqExpr
@@ -54,7 +23,7 @@ __all__ = [
 ]
 
 
-def type_of(expr: Expr) -> Type:
+def type_of(expr: ir.Expr) -> ir.Type:
     """Return the type of a typed expression or atom.
 
     Raises
@@ -68,82 +37,82 @@ def type_of(expr: Expr) -> Type:
     return ty
 
 
-_ATOM = Dispatch("type of an atom", (Expr,), default=lambda e: None)
+_ATOM = ir.Dispatch("type of an atom", (ir.Expr,), default=lambda e: None)
 
 
-@_ATOM.on(ShapeExpr)
-def _shape_atom(e: ShapeExpr) -> Type:
-    return ShapeType(e.values, len(e.values))
+@_ATOM.on(ir.ShapeExpr)
+def _shape_atom(e: ir.ShapeExpr) -> ir.Type:
+    return ir.ShapeType(e.values, len(e.values))
 
 
-@_ATOM.on(PrimValue)
-def _prim_atom(e: PrimValue) -> Type:
-    return PrimType(e.value.dtype, e.value)
+@_ATOM.on(ir.PrimValue)
+def _prim_atom(e: ir.PrimValue) -> ir.Type:
+    return ir.PrimType(e.value.dtype, e.value)
 
 
-@_ATOM.on(Constant)
-def _constant_atom(e: Constant) -> Type:
-    return tensor_type(tuple(int(d) for d in e.data.shape), str(e.data.dtype))
+@_ATOM.on(ir.Constant)
+def _constant_atom(e: ir.Constant) -> ir.Type:
+    return ir.tensor_type(tuple(int(d) for d in e.data.shape), str(e.data.dtype))
 
 
-@_ATOM.on(Tuple)
-def _tuple_atom(e: Tuple) -> Type:
-    return TupleType(tuple(type_of(f) for f in e.fields))
+@_ATOM.on(ir.Tuple)
+def _tuple_atom(e: ir.Tuple) -> ir.Type:
+    return ir.TupleType(tuple(type_of(f) for f in e.fields))
 
 
-@_ATOM.on(ExternFunc)
-def _extern_atom(e: ExternFunc) -> Type:
-    return PackedFuncType()
+@_ATOM.on(ir.ExternFunc)
+def _extern_atom(e: ir.ExternFunc) -> ir.Type:
+    return ir.PackedFuncType()
 
 
-@_ATOM.on(ExprStringImm, DataTypeImm)
-def _opaque_atom(e: Expr) -> Type:
-    return AnyType()
+@_ATOM.on(ir.ExprStringImm, ir.DataTypeImm)
+def _opaque_atom(e: ir.Expr) -> ir.Type:
+    return ir.AnyType()
 
 
-@_ATOM.on(TupleGetItem)
-def _get_item_atom(e: TupleGetItem) -> Type:
+@_ATOM.on(ir.TupleGetItem)
+def _get_item_atom(e: ir.TupleGetItem) -> ir.Type:
     ty = type_of(e.tuple_value)
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         if not 0 <= e.index < len(ty.fields):
             raise TypeInferenceError(
                 f"tuple index {e.index} is out of range", expected=f"0..{len(ty.fields) - 1}", where=e.span
             )
         return ty.fields[e.index]
-    return AnyType()
+    return ir.AnyType()
 
 
-@_ATOM.on(Function)
-def _function_atom(e: Function) -> Type:
+@_ATOM.on(ir.Function)
+def _function_atom(e: ir.Function) -> ir.Type:
     return function_type(e)
 
 
 @_ATOM.on(SeqExpr)
-def _seq_atom(e: SeqExpr) -> Type:
+def _seq_atom(e: SeqExpr) -> ir.Type:
     return type_of(e.body)
 
 
-@_ATOM.on(If)
-def _if_atom(e: If) -> Type:
+@_ATOM.on(ir.If)
+def _if_atom(e: ir.If) -> ir.Type:
     return merge_types(type_of(e.true_branch), type_of(e.false_branch))
 
 
-def get_shape_of(expr: Expr) -> Expr:
+def get_shape_of(expr: ir.Expr) -> ir.Expr:
     """Return the shape of a tensor: its dimensions where its type has them, else the operation that takes it."""
     ty = type_of(expr)
-    if not isinstance(ty, TensorType):
+    if not isinstance(ty, ir.TensorType):
         raise TypeInferenceError("only a tensor has a shape", found=str(ty), where=expr.span)
-    return shape_of(expr) if ty.shape is None else shape_expr(ty.shape)
+    return shape_of(expr) if ty.shape is None else ir.shape_expr(ty.shape)
 
 
-def function_type(func: Any) -> Type:
+def function_type(func: Any) -> ir.Type:
     """Return the type of a function from its parameters and result."""
-    if isinstance(func, Function):
-        return FuncType(tuple(p.ty or AnyType() for p in func.params), func.ret_ty or AnyType(), func.is_pure)
-    return PackedFuncType() if isinstance(func, ExternFunc) else FuncType(None, AnyType(), True)
+    if isinstance(func, ir.Function):
+        return ir.FuncType(tuple(p.ty or ir.AnyType() for p in func.params), func.ret_ty or ir.AnyType(), func.is_pure)
+    return ir.PackedFuncType() if isinstance(func, ir.ExternFunc) else ir.FuncType(None, ir.AnyType(), True)
 
 
-def infer_call(call: Call, module: Any = None) -> Type:
+def infer_call(call: ir.Call, module: Any = None) -> ir.Type:
     """Infer the type of a call whose arguments have types.
 
     Parameters
@@ -152,36 +121,38 @@ def infer_call(call: Call, module: Any = None) -> Type:
         Where functions called by global variable are found.
     """
     op = call.op
-    if isinstance(op, Op):
+    if isinstance(op, ir.Op):
         name = op.name.removeprefix("relax.")
         core = CORE_OPS.get(name)
         if core is not None:
             return core[0](call)
         definition = get_op_def(op)
         return _placed(definition.infer(*call.args, **dict(call.attrs.items)), call)
-    if isinstance(op, ExternFunc):
-        return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args) if call.ty_args else AnyType()
-    if isinstance(op, GlobalVar) and module is not None and op in module:
-        ty: Type | None = function_type(module[op])
+    if isinstance(op, ir.ExternFunc):
+        return (
+            call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args) if call.ty_args else ir.AnyType()
+        )
+    if isinstance(op, ir.GlobalVar) and module is not None and op in module:
+        ty: ir.Type | None = function_type(module[op])
     else:
         ty = op.ty  # type: ignore[attr-defined]
-    return derive_call_type(ty, call) if isinstance(ty, FuncType) else AnyType()
+    return derive_call_type(ty, call) if isinstance(ty, ir.FuncType) else ir.AnyType()
 
 
-def _placed(ty: Type, call: Call) -> Type:
+def _placed(ty: ir.Type, call: ir.Call) -> ir.Type:
     """Put results on the virtual device of the arguments, where these have one."""
-    types = [a.ty for a in call.args if isinstance(a, ExprVar)]
-    where = next((t.vdevice for t in types if isinstance(t, TensorType) and t.vdevice is not None), None)
+    types = [a.ty for a in call.args if isinstance(a, ir.ExprVar)]
+    where = next((t.vdevice for t in types if isinstance(t, ir.TensorType) and t.vdevice is not None), None)
     return ty if where is None else _on_device(ty, where)
 
 
-def _on_device(ty: Type, where: VDevice) -> Type:
-    if isinstance(ty, TensorType) and ty.vdevice is None:
-        return TensorType(ty.shape, ty.dtype, ty.ndim, where)
-    return TupleType(tuple(_on_device(f, where) for f in ty.fields)) if isinstance(ty, TupleType) else ty
+def _on_device(ty: ir.Type, where: ir.VDevice) -> ir.Type:
+    if isinstance(ty, ir.TensorType) and ty.vdevice is None:
+        return ir.TensorType(ty.shape, ty.dtype, ty.ndim, where)
+    return ir.TupleType(tuple(_on_device(f, where) for f in ty.fields)) if isinstance(ty, ir.TupleType) else ty
 
 
-def derive_call_type(ty: FuncType, call: Call) -> Type:
+def derive_call_type(ty: ir.FuncType, call: ir.Call) -> ir.Type:
     """Return the result type of calling a function of type `ty`, its symbolic dimensions bound by the arguments.
 
     Raises
@@ -201,38 +172,38 @@ def derive_call_type(ty: FuncType, call: Call) -> Type:
             found=str(len(call.args)),
             where=call.span,
         )
-    binding: dict[Var, Any] = {}
+    binding: dict[ir.Var, Any] = {}
     for param, arg in zip(ty.params, call.args, strict=True):
         bind_type(param, type_of(arg), binding, call)
-    return substitute(ty.ret, binding)
+    return ir.substitute(ty.ret, binding)
 
 
-def bind_type(param: Type, arg: Type, binding: dict[Var, Any], call: Call) -> None:
+def bind_type(param: ir.Type, arg: ir.Type, binding: dict[ir.Var, Any], call: ir.Call) -> None:
     """Bind the symbolic sizes of a parameter's type to those of an argument's; what is constant must agree."""
-    if isinstance(param, TensorType) and isinstance(arg, TensorType):
+    if isinstance(param, ir.TensorType) and isinstance(arg, ir.TensorType):
         if param.dtype and arg.dtype and param.dtype != arg.dtype:
             raise TypeInferenceError(
                 "argument has another data type", expected=param.dtype, found=arg.dtype, where=call.span
             )
         if param.shape is not None and arg.shape is not None:
             unify_dims(param.shape, arg.shape, binding, call)
-    elif isinstance(param, ShapeType) and isinstance(arg, ShapeType):
+    elif isinstance(param, ir.ShapeType) and isinstance(arg, ir.ShapeType):
         if param.values is not None and arg.values is not None:
             unify_dims(param.values, arg.values, binding, call)
-    elif isinstance(param, TupleType) and isinstance(arg, TupleType) and len(param.fields) == len(arg.fields):
+    elif isinstance(param, ir.TupleType) and isinstance(arg, ir.TupleType) and len(param.fields) == len(arg.fields):
         for p, a in zip(param.fields, arg.fields, strict=True):
             bind_type(p, a, binding, call)
     elif (
-        isinstance(param, PrimType)
-        and isinstance(arg, PrimType)
-        and isinstance(param.value, Var)
+        isinstance(param, ir.PrimType)
+        and isinstance(arg, ir.PrimType)
+        and isinstance(param.value, ir.Var)
         and arg.value is not None
     ):
         binding.setdefault(param.value, arg.value)
 
 
 def unify_dims(
-    params: tuple[Any, ...], args: tuple[Any, ...], binding: dict[Var, Any], call: Call | None = None
+    params: tuple[Any, ...], args: tuple[Any, ...], binding: dict[ir.Var, Any], call: ir.Call | None = None
 ) -> None:
     """Bind the symbolic dimensions of `params` to those of `args`; constants must agree."""
     if len(params) != len(args):
@@ -241,29 +212,29 @@ def unify_dims(
         )
     analyzer = Analyzer()
     for p, a in zip(params, args, strict=True):
-        if isinstance(p, Var) and p not in binding:
+        if isinstance(p, ir.Var) and p not in binding:
             binding[p] = a
-        elif analyzer.can_prove(substitute(p, binding) != a):
+        elif analyzer.can_prove(ir.substitute(p, binding) != a):
             raise ShapeMismatch(
                 "argument has another dimension", expected=str(p), found=str(a), where=call and call.span
             )
 
 
-def merge_types(a: Type, b: Type) -> Type:
+def merge_types(a: ir.Type, b: ir.Type) -> ir.Type:
     """Return the narrowest type that holds both: the type of an If."""
-    if a is b or structural_equal(a, b):
+    if a is b or ir.structural_equal(a, b):
         return a
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
+    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
         dtype = a.dtype if a.dtype == b.dtype else ""
         ndim = a.ndim if a.ndim == b.ndim else -1
         same = a.shape is not None and b.shape is not None and ndim >= 0
         if same and all(Analyzer().can_prove_equal(x, y) for x, y in zip(a.shape, b.shape, strict=True)):  # type: ignore[arg-type]
-            return TensorType(a.shape, dtype, ndim, a.vdevice)
-        return TensorType(None, dtype, ndim)
-    if isinstance(a, ShapeType) and isinstance(b, ShapeType):
-        return ShapeType(None, a.ndim if a.ndim == b.ndim else -1)
-    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
-        return TupleType(tuple(merge_types(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
-    if isinstance(a, PrimType) and isinstance(b, PrimType) and a.dtype == b.dtype:
-        return PrimType(a.dtype)
-    return AnyType()
+            return ir.TensorType(a.shape, dtype, ndim, a.vdevice)
+        return ir.TensorType(None, dtype, ndim)
+    if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):
+        return ir.ShapeType(None, a.ndim if a.ndim == b.ndim else -1)
+    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType) and len(a.fields) == len(b.fields):
+        return ir.TupleType(tuple(merge_types(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
+    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType) and a.dtype == b.dtype:
+        return ir.PrimType(a.dtype)
+    return ir.AnyType()

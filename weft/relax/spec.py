@@ -8,24 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ir import (
-    Call,
-    Constant,
-    DataTypeImm,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    IntImm,
-    IRModule,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-)
+from weft import ir
 from weft.ir.spec import Spec
 from weft.op import get_op_def, list_ops
 from weft.relax.analysis.well_formed import WELL_FORMED
@@ -35,33 +18,44 @@ from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr, Var
 __all__ = ["LEGALIZED", "NORMALIZED", "PLANNED", "RUNTIME_CALLS", "VM_READY", "WELL_FORMED"]
 
 NORMALIZED = Spec(
-    "relax.normalized", Function, [WELL_FORMED], "each binding is one operation on atoms, and everything has a type"
+    "relax.normalized", ir.Function, [WELL_FORMED], "each binding is one operation on atoms, and everything has a type"
 )
-LEGALIZED = Spec("relax.legalized", Function, [NORMALIZED], "tensor operators are calls of TIR functions")
-PLANNED = Spec("relax.planned", Function, [NORMALIZED], "results are allocated before the calls that write them")
-RUNTIME_CALLS = Spec("relax.runtime_calls", Function, [PLANNED], "operators are calls of functions of the VM's runtime")
-VM_READY = Spec("relax.vm_ready", Function, [RUNTIME_CALLS], "no symbolic value is left")
+LEGALIZED = Spec("relax.legalized", ir.Function, [NORMALIZED], "tensor operators are calls of TIR functions")
+PLANNED = Spec("relax.planned", ir.Function, [NORMALIZED], "results are allocated before the calls that write them")
+RUNTIME_CALLS = Spec(
+    "relax.runtime_calls", ir.Function, [PLANNED], "operators are calls of functions of the VM's runtime"
+)
+VM_READY = Spec("relax.vm_ready", ir.Function, [RUNTIME_CALLS], "no symbolic value is left")
 
-_ATOMS = (ExprVar, Constant, GlobalVar, ShapeExpr, PrimValue, ExprStringImm, DataTypeImm, ExternFunc)
+_ATOMS = (
+    ir.ExprVar,
+    ir.Constant,
+    ir.GlobalVar,
+    ir.ShapeExpr,
+    ir.PrimValue,
+    ir.ExprStringImm,
+    ir.DataTypeImm,
+    ir.ExternFunc,
+)
 _KEPT = {"reshape"}
 """Operators that legalization leaves, because the runtime does them without a kernel."""
 _VM_OPS = {"relax.call_builtin", "relax.call_builtin_with_ctx", "relax.vm.kill_object"}
 
 
 def _is_atom(e: Any) -> bool:
-    return isinstance(e, _ATOMS) or (isinstance(e, Tuple) and all(_is_atom(f) for f in e.fields))
+    return isinstance(e, _ATOMS) or (isinstance(e, ir.Tuple) and all(_is_atom(f) for f in e.fields))
 
 
 def _operands(e: Any) -> tuple[Any, ...]:
-    if isinstance(e, Call):
-        return e.args if isinstance(e.op, Op) else (e.op, *e.args)
-    if isinstance(e, TupleGetItem):
+    if isinstance(e, ir.Call):
+        return e.args if isinstance(e.op, ir.Op) else (e.op, *e.args)
+    if isinstance(e, ir.TupleGetItem):
         return (e.tuple_value,)
-    return (e.cond,) if isinstance(e, If) else e.fields if isinstance(e, Tuple) else ()
+    return (e.cond,) if isinstance(e, ir.If) else e.fields if isinstance(e, ir.Tuple) else ()
 
 
 @NORMALIZED.on_function
-def _sequence(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
+def _sequence(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
     if not isinstance(func.body, SeqExpr):
         yield func, "the body is no sequence of bindings"
     elif not _is_atom(func.body.body):
@@ -71,7 +65,7 @@ def _sequence(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
 
 
 @NORMALIZED.on(VarBinding, MatchCast)
-def _binding(node: Any, func: Function, mod: IRModule) -> str | None:
+def _binding(node: Any, func: ir.Function, mod: ir.IRModule) -> str | None:
     bad = [a for a in _operands(node.value) if not _is_atom(a)]
     if bad:
         return f"the operand `{bad[0]}` is no variable or constant"
@@ -79,20 +73,20 @@ def _binding(node: Any, func: Function, mod: IRModule) -> str | None:
         return f"variable '{node.var.name_hint}' has no type"
     return (
         "the value has no type"
-        if getattr(node.value, "ty", None) is None and isinstance(node.value, (Call, If))
+        if getattr(node.value, "ty", None) is None and isinstance(node.value, (ir.Call, ir.If))
         else None
     )
 
 
-@NORMALIZED.on(If)
-def _branches(node: If, func: Function, mod: IRModule) -> str | None:
+@NORMALIZED.on(ir.If)
+def _branches(node: ir.If, func: ir.Function, mod: ir.IRModule) -> str | None:
     wrong = [b for b in (node.true_branch, node.false_branch) if not isinstance(b, SeqExpr)]
     return "a branch of an if is no sequence of bindings" if wrong else None
 
 
-@LEGALIZED.on(Call)
-def _no_operators(node: Call, func: Function, mod: IRModule) -> str | None:
-    if not isinstance(node.op, Op) or _is_primitive(func):
+@LEGALIZED.on(ir.Call)
+def _no_operators(node: ir.Call, func: ir.Function, mod: ir.IRModule) -> str | None:
+    if not isinstance(node.op, ir.Op) or _is_primitive(func):
         return None
     name = node.op.name.removeprefix("relax.")
     if name in CORE_OPS or name in _KEPT or name not in list_ops() or get_op_def(name).lower is None:
@@ -100,14 +94,14 @@ def _no_operators(node: Call, func: Function, mod: IRModule) -> str | None:
     return f"operator '{name}' is left, although it can be lowered"
 
 
-def _is_primitive(func: Function) -> bool:
+def _is_primitive(func: ir.Function) -> bool:
     """Whether a function is a fused group, which is lowered as a whole."""
     return bool(func.attrs.get("Primitive") or func.attrs.get("primitive"))
 
 
-@PLANNED.on(Call)
-def _no_destination_passing(node: Call, func: Function, mod: IRModule) -> str | None:
-    name = node.op.name.removeprefix("relax.") if isinstance(node.op, Op) else ""
+@PLANNED.on(ir.Call)
+def _no_destination_passing(node: ir.Call, func: ir.Function, mod: ir.IRModule) -> str | None:
+    name = node.op.name.removeprefix("relax.") if isinstance(node.op, ir.Op) else ""
     return (
         f"'{name}' is left, whose result has no memory yet"
         if name in ("call_tir", "call_tir_inplace", "call_dps_packed")
@@ -116,28 +110,28 @@ def _no_destination_passing(node: Call, func: Function, mod: IRModule) -> str | 
 
 
 @PLANNED.on(DataflowBlock)
-def _no_dataflow(node: BindingBlock, func: Function, mod: IRModule) -> str:
+def _no_dataflow(node: BindingBlock, func: ir.Function, mod: ir.IRModule) -> str:
     return "a dataflow block is left"
 
 
-@RUNTIME_CALLS.on(Call)
-def _runtime(node: Call, func: Function, mod: IRModule) -> str | None:
-    if isinstance(node.op, Op) and node.op.name not in _VM_OPS:
+@RUNTIME_CALLS.on(ir.Call)
+def _runtime(node: ir.Call, func: ir.Function, mod: ir.IRModule) -> str | None:
+    if isinstance(node.op, ir.Op) and node.op.name not in _VM_OPS:
         return f"operator '{node.op.name}' is left, which the virtual machine does not know"
     return None
 
 
-@VM_READY.on(ShapeExpr)
-def _shape(node: ShapeExpr, func: Function, mod: IRModule) -> str | None:
-    return None if all(isinstance(v, IntImm) for v in node.values) else f"the symbolic shape `{node}` is left"
+@VM_READY.on(ir.ShapeExpr)
+def _shape(node: ir.ShapeExpr, func: ir.Function, mod: ir.IRModule) -> str | None:
+    return None if all(isinstance(v, ir.IntImm) for v in node.values) else f"the symbolic shape `{node}` is left"
 
 
-@VM_READY.on(PrimValue)
-def _prim(node: PrimValue, func: Function, mod: IRModule) -> str | None:
+@VM_READY.on(ir.PrimValue)
+def _prim(node: ir.PrimValue, func: ir.Function, mod: ir.IRModule) -> str | None:
     constant = not hasattr(node.value, "args") and isinstance(getattr(node.value, "value", None), (int, float))
     return None if constant else f"the symbolic scalar `{node}` is left"
 
 
 @VM_READY.on(MatchCast)
-def _match_cast(node: MatchCast, func: Function, mod: IRModule) -> str:
+def _match_cast(node: MatchCast, func: ir.Function, mod: ir.IRModule) -> str:
     return "a match_cast is left"

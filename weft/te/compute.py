@@ -7,23 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    TRUE,
-    Ambient,
-    Attrs,
-    DataType,
-    IterVar,
-    PrimExpr,
-    Range,
-    SizeVar,
-    Var,
-    as_expr,
-    as_int,
-    const,
-    structural_equal,
-)
-from weft.ir import scalar as s
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.tir import CommReducer, Evaluate, Reduce, Stmt, decl_buffer
 
@@ -32,17 +17,17 @@ __all__ = [
     "scan", "size_var", "sum", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip
 
-_TAG: Ambient[str] = Ambient("tag_scope")
+_TAG: ir.Ambient[str] = ir.Ambient("tag_scope")
 
 
-def var(name: str = "tindex", dtype: str = "int32") -> Var:
+def var(name: str = "tindex", dtype: str = "int32") -> ir.Var:
     """Make a scalar variable."""
-    return Var(name, dtype)
+    return ir.Var(name, dtype)
 
 
-def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+def size_var(name: str = "size", dtype: str = "int32") -> ir.SizeVar:
     """Make a variable that is at least zero."""
-    return SizeVar(name, dtype)
+    return ir.SizeVar(name, dtype)
 
 
 @contextmanager
@@ -57,20 +42,20 @@ def tag_scope(tag: str) -> Generator[None, None, None]:
         _TAG.leave(tag)
 
 
-def _dims(shape: Any) -> tuple[PrimExpr, ...]:
+def _dims(shape: Any) -> tuple[ir.PrimExpr, ...]:
     return tuple(_extent(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
 
 
-def _extent(given: Any) -> PrimExpr:
-    dim = None if isinstance(given, (float, str, bool)) else as_expr(given)
-    if dim is None or not DataType(dim.dtype).is_integer or (as_int(dim) or 0) < 0:
+def _extent(given: Any) -> ir.PrimExpr:
+    dim = None if isinstance(given, (float, str, bool)) else ir.as_expr(given)
+    if dim is None or not ir.DataType(dim.dtype).is_integer or (ir.as_int(dim) or 0) < 0:
         raise InvalidArgument("the extents of a shape are integers, none below zero", found=repr(given))
     return dim
 
 
 def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """Make an input tensor."""
-    return PlaceholderOp(name, shape=_dims(shape), dtype=DataType(dtype)).output(0)
+    return PlaceholderOp(name, shape=_dims(shape), dtype=ir.DataType(dtype)).output(0)
 
 
 def compute(
@@ -99,27 +84,28 @@ def compute(
     dims = _dims(shape)
     names = _index_names(fcompute, len(dims), varargs_names)
     axis = tuple(
-        IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(n, d.dtype)) for n, d in zip(names, dims, strict=True)
+        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(n, d.dtype))
+        for n, d in zip(names, dims, strict=True)
     )
     body = fcompute(*[iv.var for iv in axis])
     several = isinstance(body, (tuple, list))
     exprs = tuple(_element(name, b) for b in (body if several else (body,)))
     if len(exprs) != 1:
         _check_outputs(name, exprs)
-    op = ComputeOp(name, _tagged(tag), Attrs.of(attrs), axis=axis, body=exprs)
+    op = ComputeOp(name, _tagged(tag), ir.Attrs.of(attrs), axis=axis, body=exprs)
     outs = tuple(op.output(i) for i in range(len(exprs)))
     return outs if several else outs[0]
 
 
-def _element(name: str, body: Any) -> PrimExpr:
+def _element(name: str, body: Any) -> ir.PrimExpr:
     """Return what an element is, of what a compute function gave."""
     if body is None or isinstance(body, (str, Tensor)):
         raise InvalidArgument(f"the function of compute '{name}' gives no scalar expression", found=repr(body),
                               help="return what one element is, such as A[i, j] + 1")  # fmt: skip
-    return as_expr(body)
+    return ir.as_expr(body)
 
 
-def _check_outputs(name: str, exprs: tuple[PrimExpr, ...]) -> None:
+def _check_outputs(name: str, exprs: tuple[ir.PrimExpr, ...]) -> None:
     """Refuse no outputs at all, and reductions that do not belong together."""
     if not exprs:
         raise InvalidArgument(f"compute '{name}' has no outputs", found="()")
@@ -161,28 +147,28 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) ->
     )
 
 
-def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> ir.IterVar:
     """Make a reduction variable over ``(begin, end)`` or a Range."""
-    if not isinstance(dom, Range):
+    if not isinstance(dom, ir.Range):
         if not isinstance(dom, (tuple, list)) or len(dom) != 2:
             raise InvalidArgument("a reduction runs over (begin, end)", found=repr(dom), help="te.reduce_axis((0, n))")
-        begin, end = (as_expr(d) for d in dom)
+        begin, end = (ir.as_expr(d) for d in dom)
         if end.dtype != begin.dtype:
-            begin = s.cast(end.dtype, begin)
-        dom = Range.from_min_extent(begin, s.sub(end, begin))
-    return IterVar(dom, Var(name, dom.extent.dtype), "reduce", thread_tag)
+            begin = ir.scalar.cast(end.dtype, begin)
+        dom = ir.Range.from_min_extent(begin, ir.scalar.sub(end, begin))
+    return ir.IterVar(dom, ir.Var(name, dom.extent.dtype), "reduce", thread_tag)
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
+def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> ir.IterVar:
     """Make a variable that is bound to a hardware thread index such as ``"threadIdx.x"``."""
     if isinstance(dom, str):
         tag, dom = dom, None
     if not tag:
         raise InvalidArgument("thread_axis needs a tag", expected="'blockIdx.x', 'threadIdx.x', 'vthread', ...")
-    if dom is not None and not isinstance(dom, Range):
-        extent = as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
-        dom = Range.from_min_extent(const(0, extent.dtype), extent)
-    return IterVar(dom, Var(name or tag, "int32"), "thread", tag)
+    if dom is not None and not isinstance(dom, ir.Range):
+        extent = ir.as_expr(dom[1] if isinstance(dom, (tuple, list)) else dom)
+        dom = ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
+    return ir.IterVar(dom, ir.Var(name or tag, "int32"), "thread", tag)
 
 
 def comm_reducer(
@@ -205,24 +191,24 @@ def comm_reducer(
 
     def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         several = isinstance(expr, (tuple, list))
-        source = tuple(map(as_expr, _listed(expr)))
+        source = tuple(map(ir.as_expr, _listed(expr)))
         dtypes = [e.dtype for e in source]
-        lhs = tuple(Var(f"x{i}", d) for i, d in enumerate(dtypes))
-        rhs = tuple(Var(f"y{i}", d) for i, d in enumerate(dtypes))
+        lhs = tuple(ir.Var(f"x{i}", d) for i, d in enumerate(dtypes))
+        rhs = tuple(ir.Var(f"y{i}", d) for i, d in enumerate(dtypes))
         result = _listed(fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0]))
         identity = _listed(_called(fidentity, f"the identity of {name}", *dtypes))
         for what, got in (("combination", result), ("identity", identity)):
             if len(got) != len(source):
                 raise InvalidArgument(f"the {what} of {name} has another number of components than what it reduces",
                                       expected=str(len(source)), found=str(len(got)))  # fmt: skip
-        combiner = CommReducer(lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
+        combiner = CommReducer(lhs, rhs, tuple(map(ir.as_expr, result)), tuple(map(ir.as_expr, identity)))
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-        wrong = next((a for a in axes if not isinstance(a, IterVar) or a.iter_type != "reduce"), None)
+        wrong = next((a for a in axes if not isinstance(a, ir.IterVar) or a.iter_type != "reduce"), None)
         if wrong is not None or not axes:
             raise InvalidArgument(f"{name} runs over axes of te.reduce_axis", found=repr(wrong) if axes else "none")
-        inits = () if init is None else tuple(as_expr(i) for i in _listed(init))
+        inits = () if init is None else tuple(ir.as_expr(i) for i in _listed(init))
         parts = tuple(
-            Reduce(combiner, source, axes, TRUE if where is None else as_expr(where), i, inits)
+            Reduce(combiner, source, axes, ir.TRUE if where is None else ir.as_expr(where), i, inits)
             for i in range(len(source))
         )
         return parts if several else parts[0]
@@ -246,26 +232,26 @@ def _called(function: Callable[..., Any], what: str, *args: Any) -> Any:
     return function(*args)
 
 
-def lowest(dtype: str) -> PrimExpr:
+def lowest(dtype: str) -> ir.PrimExpr:
     """The identity of max: minus infinity, or the least integer."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if dt.is_float:
-        return s.FloatImm(dt, float("-inf"))
-    return const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
+        return ir.scalar.FloatImm(dt, float("-inf"))
+    return ir.const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
 
 
-def highest(dtype: str) -> PrimExpr:
+def highest(dtype: str) -> ir.PrimExpr:
     """The identity of min: infinity, or the greatest integer."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if dt.is_float:
-        return s.FloatImm(dt, float("inf"))
-    return const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
+        return ir.scalar.FloatImm(dt, float("inf"))
+    return ir.const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
 
 
-sum = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")
-prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), name="prod")
-max = comm_reducer(s.max_, lowest, name="max")
-min = comm_reducer(s.min_, highest, name="min")
+sum = comm_reducer(lambda x, y: x + y, lambda t: ir.const(0, t), name="sum")
+prod = comm_reducer(lambda x, y: x * y, lambda t: ir.const(1, t), name="prod")
+max = comm_reducer(ir.scalar.max_, lowest, name="max")
+min = comm_reducer(ir.scalar.min_, highest, name="min")
 
 
 def scan(
@@ -287,13 +273,15 @@ def scan(
     inits, updates, states = (_listed(v) for v in (init, update, state_placeholder))
     _check_scan(name, inits, updates, states)
     first = inits[0].shape[0]
-    axis = IterVar(
-        Range.from_min_extent(first, s.sub(updates[0].shape[0], first)), Var(f"{name}.idx", first.dtype), "ordered"
+    axis = ir.IterVar(
+        ir.Range.from_min_extent(first, ir.scalar.sub(updates[0].shape[0], first)),
+        ir.Var(f"{name}.idx", first.dtype),
+        "ordered",
     )
     op = ScanOp(
         name,
         _tagged(tag),
-        Attrs.of(attrs),
+        ir.Attrs.of(attrs),
         scan_axis=axis,
         init=inits,
         update=updates,
@@ -313,8 +301,8 @@ def _check_scan(name: str, inits: Sequence[Any], updates: Sequence[Any], states:
         if not isinstance(state.op, PlaceholderOp):
             raise InvalidArgument(f"scan '{name}': the state '{state.name}' is no placeholder")
         for t in (init, update):
-            if t.dtype != state.dtype or not structural_equal(t.shape[1:], state.shape[1:]) or (
-                t is update and not structural_equal(t.shape, state.shape)
+            if t.dtype != state.dtype or not ir.structural_equal(t.shape[1:], state.shape[1:]) or (
+                t is update and not ir.structural_equal(t.shape, state.shape)
             ):  # fmt: skip
                 raise InvalidArgument(
                     f"scan '{name}': '{t.name}' does not fit the state '{state.name}'",
@@ -323,7 +311,7 @@ def _check_scan(name: str, inits: Sequence[Any], updates: Sequence[Any], states:
                 )
 
 
-def _shown(shape: Sequence[PrimExpr]) -> str:
+def _shown(shape: Sequence[ir.PrimExpr]) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
@@ -362,7 +350,7 @@ def extern(
         ]
     )
     body = fcompute(ins, outs)
-    if not isinstance(body, (Stmt, PrimExpr)):
+    if not isinstance(body, (Stmt, ir.PrimExpr)):
         raise InvalidArgument(f"the function of extern '{name}' gives no statement", found=repr(body),
                               help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
     if not isinstance(body, Stmt):
@@ -370,7 +358,7 @@ def extern(
     op = ExternOp(
         name,
         _tagged(tag),
-        Attrs.of(attrs),
+        ir.Attrs.of(attrs),
         inputs=tuple(inputs),
         input_placeholders=tuple(ins),
         output_placeholders=tuple(outs),

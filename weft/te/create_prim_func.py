@@ -8,21 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    TRUE,
-    Attrs,
-    Dispatch,
-    IterVar,
-    PrimExpr,
-    Range,
-    Var,
-    cast,
-    const,
-    rewrite,
-    substitute,
-    walk,
-)
 from weft.te.tensor import (
     BaseComputeOp,
     ComputeOp,
@@ -72,21 +59,21 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
     flat = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else (arg,))]
     state = _State(flat, index_dtype_override)
     stages = [s for op in _topological(flat) for s in _STAGE(op, state)]
-    params: list[Var] = []
-    buffer_map: list[tuple[Var, Buffer]] = []
+    params: list[ir.Var] = []
+    buffer_map: list[tuple[ir.Var, Buffer]] = []
     for arg in flat:
         if isinstance(arg, Tensor):
             buffer = state.buffer(arg)
-            handle = Var(f"var_{buffer.name}", "handle")
+            handle = ir.Var(f"var_{buffer.name}", "handle")
             params.append(handle)
             buffer_map.append((handle, buffer))
-        elif isinstance(arg, Var):
+        elif isinstance(arg, ir.Var):
             params.append(arg)
         else:
             raise InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
     root = Block((), (), (), "root", seq(*stages), None, tuple(state.intermediates))
-    attrs = Attrs.of({"global_symbol": "main", "tir.noalias": True})
-    return PrimFunc(tuple(params), BlockRealize((), TRUE, root), None, tuple(buffer_map), attrs)
+    attrs = ir.Attrs.of({"global_symbol": "main", "tir.noalias": True})
+    return PrimFunc(tuple(params), BlockRealize((), ir.TRUE, root), None, tuple(buffer_map), attrs)
 
 
 class _State:
@@ -126,7 +113,7 @@ class _State:
         def load(node: Any) -> Any:
             return BufferLoad(self.buffer(node.producer), node.indices) if isinstance(node, ProducerLoad) else node
 
-        return rewrite(expr, load)
+        return ir.rewrite(expr, load)
 
 
 def _topological(args: Sequence[Any]) -> list[Operation]:
@@ -145,7 +132,7 @@ def _topological(args: Sequence[Any]) -> list[Operation]:
     return order
 
 
-_STAGE = Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp))
+_STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp))
 
 
 @_STAGE.on(PlaceholderOp)
@@ -164,11 +151,11 @@ def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
         return [_nest(op, state, op.axis, op.body[0].axis, lambda env: _reduction(op, state, env))]
     outputs = [(state.buffer(op.output(i)), state.loads(b)) for i, b in enumerate(op.body)]
 
-    def body(env: dict[Var, PrimExpr]) -> tuple[Stmt, Stmt | None]:
+    def body(env: dict[ir.Var, ir.PrimExpr]) -> tuple[Stmt, Stmt | None]:
         indices = tuple(env[iv.var] for iv in op.axis)
-        return seq(*[BufferStore(b, cast(b.dtype, substitute(e, env)), indices) for b, e in outputs]), None
+        return seq(*[BufferStore(b, ir.cast(b.dtype, ir.substitute(e, env)), indices) for b, e in outputs]), None
 
-    if any(isinstance(n, Reduce) for b in op.body for n in walk(b)):
+    if any(isinstance(n, Reduce) for b in op.body for n in ir.walk(b)):
         raise InvalidArgument(
             f"'{op.name}': a reduction must be the whole body of a compute",
             help="compute the reduction as a tensor of its own",
@@ -176,7 +163,7 @@ def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
     return [_nest(op, state, op.axis, (), body)]
 
 
-def _reduction(op: ComputeOp, state: _State, env: dict[Var, PrimExpr]) -> tuple[Stmt, Stmt | None]:
+def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> tuple[Stmt, Stmt | None]:
     """Return the update and the initialisation of a reduction."""
     reduce: Any = op.body[0]
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
@@ -184,45 +171,45 @@ def _reduction(op: ComputeOp, state: _State, env: dict[Var, PrimExpr]) -> tuple[
     inits = reduce.init or reduce.combiner.identity_element
     init = seq(
         *[
-            BufferStore(b, cast(b.dtype, substitute(state.loads(e), env)), indices)
+            BufferStore(b, ir.cast(b.dtype, ir.substitute(state.loads(e), env)), indices)
             for b, e in zip(buffers, inits, strict=True)
         ]
     )
-    sources = [substitute(state.loads(e), env) for e in reduce.source]
+    sources = [ir.substitute(state.loads(e), env) for e in reduce.source]
     values = {
         **{v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
         **dict(zip(reduce.combiner.rhs, sources, strict=True)),
     }
-    results = [substitute(r, values) for r in reduce.combiner.result]
+    results = [ir.substitute(r, values) for r in reduce.combiner.result]
     if len(buffers) == 1:
-        update: Stmt = BufferStore(buffers[0], cast(buffers[0].dtype, results[0]), indices)
+        update: Stmt = BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
     else:
         # all components are computed before any is stored
-        temps = [Var(f"new_{i}", b.dtype) for i, b in enumerate(buffers)]
+        temps = [ir.Var(f"new_{i}", b.dtype) for i, b in enumerate(buffers)]
         update = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
             update = LetStmt(t, r, update)
-    condition = substitute(state.loads(reduce.condition), env)
-    if condition is not TRUE and not (hasattr(condition, "value") and condition.value):
+    condition = ir.substitute(state.loads(reduce.condition), env)
+    if condition is not ir.TRUE and not (hasattr(condition, "value") and condition.value):
         update = IfThenElse(condition, update)
     return update, init
 
 
 def _nest(
-    op: Operation, state: _State, axis: Sequence[IterVar], reduce_axis: Sequence[IterVar], make_body: Any
+    op: Operation, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
 ) -> Stmt:
     """Make the loops and the block of one stage."""
-    loops: list[tuple[Var, PrimExpr, PrimExpr]] = []
-    block_vars: list[IterVar] = []
-    env: dict[Var, PrimExpr] = {}
+    loops: list[tuple[ir.Var, ir.PrimExpr, ir.PrimExpr]] = []
+    block_vars: list[ir.IterVar] = []
+    env: dict[ir.Var, ir.PrimExpr] = {}
     kinds = [*[(iv, "data_par") for iv in axis], *[(iv, "reduce") for iv in reduce_axis]]
     dtype = state.index_dtype or ("int64" if any(iv.dom.extent.dtype == "int64" for iv, _ in kinds) else "int32")  # type: ignore[union-attr]
     for iv, kind in kinds:
-        dom = Range.from_min_extent(cast(dtype, iv.dom.min), cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
-        var = Var("v_" + iv.var.name, dtype)
-        loops.append((Var(iv.var.name, dtype), dom.min, dom.extent))
-        block_vars.append(IterVar(dom, var, kind))
-        env[iv.var] = var if iv.var.dtype == dtype else cast(iv.var.dtype, var)
+        dom = ir.Range.from_min_extent(ir.cast(dtype, iv.dom.min), ir.cast(dtype, iv.dom.extent))  # type: ignore[union-attr]
+        var = ir.Var("v_" + iv.var.name, dtype)
+        loops.append((ir.Var(iv.var.name, dtype), dom.min, dom.extent))
+        block_vars.append(ir.IterVar(dom, var, kind))
+        env[iv.var] = var if iv.var.dtype == dtype else ir.cast(iv.var.dtype, var)
     body, init = make_body(env)
     writes = tuple(
         _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
@@ -236,7 +223,7 @@ def _nest(
         body,
         init,
     )
-    stmt: Stmt = BlockRealize(tuple(v for v, _, _ in loops), TRUE, block)
+    stmt: Stmt = BlockRealize(tuple(v for v, _, _ in loops), ir.TRUE, block)
     for loop_var, low, extent in reversed(loops):
         stmt = For(loop_var, low, extent, ForKind.SERIAL, stmt)
     return stmt
@@ -244,22 +231,22 @@ def _nest(
 
 def _reads(body: Stmt, exclude: set[int]) -> tuple[BufferRegion, ...]:
     """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
-    found: dict[int, tuple[Buffer, list[tuple[PrimExpr, ...]]]] = {}
-    for node in walk(body):
+    found: dict[int, tuple[Buffer, list[tuple[ir.PrimExpr, ...]]]] = {}
+    for node in ir.walk(body):
         if isinstance(node, BufferLoad) and id(node.buffer) not in exclude:
             found.setdefault(id(node.buffer), (node.buffer, []))[1].append(node.indices)
     return tuple(_region(b, points) for b, points in found.values())
 
 
-def _region(buffer: Buffer, points: list[tuple[PrimExpr, ...]]) -> BufferRegion:
+def _region(buffer: Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> BufferRegion:
     ranges = []
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
-        same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in walk(first))
+        same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in ir.walk(first))
         ranges.append(
-            Range.from_min_extent(first, const(1, first.dtype))
+            ir.Range.from_min_extent(first, ir.const(1, first.dtype))
             if same
-            else Range.from_min_extent(const(0, extent.dtype), extent)
+            else ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
         )
     return BufferRegion(buffer, tuple(ranges))
 
@@ -273,15 +260,15 @@ def _extern(op: ExternOp, state: _State) -> list[Stmt]:
         mapping[declared] = real
         mapping[declared.data] = real.data
     assert op.body is not None
-    body: Stmt = substitute(op.body, mapping)
+    body: Stmt = ir.substitute(op.body, mapping)
     block = Block(
         (), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body
     )
-    return [BlockRealize((), TRUE, block)]
+    return [BlockRealize((), ir.TRUE, block)]
 
 
 def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in buffer.shape))
+    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
 
 
 @_STAGE.on(ScanOp)

@@ -6,28 +6,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import (
-    TRUE,
-    Attrs,
-    IntImm,
-    IterVar,
-    PassContext,
-    PrimExpr,
-    Range,
-    StringImm,
-    Var,
-    as_expr,
-    as_int,
-    cast,
-    const,
-    logical_and,
-    near_names,
-    rewrite,
-    substitute,
-    walk,
-)
 from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
 from weft.te.realize import realize_buffers
 from weft.te.stage import Stage
@@ -127,14 +108,14 @@ class _Writer:
                     continue
                 dims = ()
                 tensor = scan
-            dims = dims or tuple(Range.from_min_extent(const(0, d.dtype), d) for d in tensor.shape)
+            dims = dims or tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
-            body = BufferRealize(buffer, dims, TRUE, body)
+            body = BufferRealize(buffer, dims, ir.TRUE, body)
             if stage.double_buffered:
-                body = AttrStmt(buffer, "double_buffer_scope", as_expr(1), body)
+                body = AttrStmt(buffer, "double_buffer_scope", ir.as_expr(1), body)
             for axis, factor, offset in stage.alignments:
                 where = next(n for n, iv in enumerate(stage.axis) if iv is axis)
-                body = AttrStmt(buffer, "buffer_dim_align", StringImm(f"{where},{factor},{offset}"), body)
+                body = AttrStmt(buffer, "buffer_dim_align", ir.StringImm(f"{where},{factor},{offset}"), body)
         return body
 
     # --- one stage ---
@@ -152,7 +133,7 @@ class _Writer:
             return self._tensorized(stage, *stage.tensorized, values, analyzer)
         if isinstance(stage.body[0], Reduce):
             return self._reduction(stage, values, analyzer)
-        if any(isinstance(n, Reduce) for n in walk(stage.body)):
+        if any(isinstance(n, Reduce) for n in ir.walk(stage.body)):
             raise ScheduleError(
                 f"'{stage.name}': a reduction must be the whole body of a compute",
                 help="compute the reduction as a tensor of its own",
@@ -165,20 +146,22 @@ class _Writer:
         body = _guard(self._conditions(stage, stage.axis, values, analyzer), stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 
-    def _store(self, stage: Stage, output: int, value: PrimExpr, indices: tuple[PrimExpr, ...]) -> Stmt:
+    def _store(self, stage: Stage, output: int, value: ir.PrimExpr, indices: tuple[ir.PrimExpr, ...]) -> Stmt:
         buffer = self.sch.buffer(stage.origin_op.output(output))
-        return BufferStore(buffer, cast(buffer.dtype, value), indices)
+        return BufferStore(buffer, ir.cast(buffer.dtype, value), indices)
 
-    def _scalar(self, expr: PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> PrimExpr:
+    def _scalar(self, expr: ir.PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> ir.PrimExpr:
         """Substitute index values and turn reads of tensors into reads of buffers."""
-        return an.simplify(self._loaded(substitute(expr, env)))
+        return an.simplify(self._loaded(ir.substitute(expr, env)))
 
     def _loaded(self, node: Any) -> Any:
         """Turn reads of tensors into reads of buffers."""
         buffer = self.sch.buffer
-        return rewrite(node, lambda n: BufferLoad(buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n)
+        return ir.rewrite(
+            node, lambda n: BufferLoad(buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n
+        )
 
-    def _reduction(self, stage: Stage, values: dict[IterVar, PrimExpr], an: Analyzer) -> Stmt:
+    def _reduction(self, stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer) -> Stmt:
         reduce: Any = stage.body[0]
         leaves = stage.leaf_iter_vars
         first = next((i for i, iv in enumerate(leaves) if iv.iter_type == "reduce"), len(leaves))
@@ -188,7 +171,7 @@ class _Writer:
         update = self._update(stage, reduce, indices, env, an)
         checks = [*spatial, *self._conditions(stage, stage.reduce_axis, values, an)]
         condition = an.simplify(self._scalar(reduce.condition, env, an))
-        if not (isinstance(condition, IntImm) and condition.value):
+        if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
         init = seq(
@@ -199,31 +182,31 @@ class _Writer:
         )
         init = _guard(spatial, init)
         inner = [iv for iv in leaves[first:] if iv.iter_type != "reduce"]
-        fresh = {iv.var: Var(iv.var.name + "_init", iv.var.dtype) for iv in inner}
-        init = substitute(init, fresh)
+        fresh = {iv.var: ir.Var(iv.var.name + "_init", iv.var.dtype) for iv in inner}
+        init = ir.substitute(init, fresh)
         for iv in reversed(inner):
             init = self._loop(stage, iv, fresh[iv.var], init)
         return self._loops(stage, leaves[:first], seq(init, update))
 
     def _update(
-        self, stage: Stage, reduce: Any, indices: tuple[PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
+        self, stage: Stage, reduce: Any, indices: tuple[ir.PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
     ) -> Stmt:
         buffers = [self.sch.buffer(stage.origin_op.output(i)) for i in range(len(stage.body))]
         mapping: dict[Any, Any] = {v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)}
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
             mapping[v] = self._scalar(source, env, an)
-        results = [substitute(r, mapping) for r in reduce.combiner.result]
+        results = [ir.substitute(r, mapping) for r in reduce.combiner.result]
         if len(buffers) == 1:
-            return BufferStore(buffers[0], cast(buffers[0].dtype, results[0]), indices)
+            return BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
         # all components are computed before any is stored
-        temps = [Var(f"{b.name}_new", b.dtype) for b in buffers]
+        temps = [ir.Var(f"{b.name}_new", b.dtype) for b in buffers]
         body: Stmt = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
             body = LetStmt(t, r, body)
         return body
 
     def _tensorized(
-        self, stage: Stage, at: IterVar, intrin: TensorIntrin, values: dict[IterVar, PrimExpr], an: Analyzer
+        self, stage: Stage, at: ir.IterVar, intrin: TensorIntrin, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer
     ) -> Stmt:
         """Write the loops outside of a tensorized one around the intrinsic's statements."""
         name, leaves = stage.name, stage.leaf_iter_vars
@@ -232,14 +215,16 @@ class _Writer:
         if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an):
             raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
                                 help="split by factors that divide it")  # fmt: skip
-        running = {iv.var: Range.from_min_extent(const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
+        running = {iv.var: ir.Range.from_min_extent(ir.const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
         axes = [(iv, self._covered(values[iv], running, an)) for iv in stage.axis]
         reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
-        regions: dict[int, tuple[Range, ...]] = {}
-        for load in walk(stage.body):
+        regions: dict[int, tuple[ir.Range, ...]] = {}
+        for load in ir.walk(stage.body):
             if isinstance(load, ProducerLoad):
-                regions[id(load.producer)] = tuple(self._covered(substitute(i, env), running, an) for i in load.indices)
+                regions[id(load.producer)] = tuple(
+                    self._covered(ir.substitute(i, env), running, an) for i in load.indices
+                )
         inputs = matched(intrin, name, axes, reduced, stage.body, regions, an)
         tensors = [inputs[id(t)] for t in intrin.inputs]
         places = [(self.sch.buffer(t), regions[id(t)]) for t in tensors]
@@ -256,28 +241,28 @@ class _Writer:
         init = call_intrin(intrin, intrin.reduce_init, places)
         update = self._loops(stage, outer[first:], call_intrin(intrin, intrin.reduce_update, places))
         spatial = [iv for iv in outer[first:] if iv.iter_type != "reduce"]
-        fresh = {iv.var: Var(iv.var.name + "_init", iv.var.dtype) for iv in spatial}
-        init = substitute(init, fresh)
+        fresh = {iv.var: ir.Var(iv.var.name + "_init", iv.var.dtype) for iv in spatial}
+        init = ir.substitute(init, fresh)
         for iv in reversed(spatial):
             init = self._loop(stage, iv, fresh[iv.var], init)
         return self._loops(stage, outer[:first], seq(init, update))
 
-    def _covered(self, index: PrimExpr, running: Mapping[Var, Range], an: Analyzer) -> Range:
+    def _covered(self, index: ir.PrimExpr, running: Mapping[ir.Var, ir.Range], an: Analyzer) -> ir.Range:
         """Return the range of an index while some loops run."""
         box = an.int_set(index, running)
         if not box.has_lower_bound or not box.has_upper_bound:
             raise ScheduleError(f"the index {index} has no range")
         low = an.simplify(box.min_value)
-        return Range.from_min_extent(low, an.simplify(box.max_value - low + 1))
+        return ir.Range.from_min_extent(low, an.simplify(box.max_value - low + 1))
 
-    def _prefetches(self, stage: Stage, iv: IterVar) -> list[Stmt]:
+    def _prefetches(self, stage: Stage, iv: ir.IterVar) -> list[Stmt]:
         """Write what a loop asks for in advance."""
         wanted = [(t, offset) for t, var, offset in stage.prefetches if var is iv]
         if not wanted:
             return []
         place = next(i for i, leaf in enumerate(stage.leaf_iter_vars) if leaf is iv)
         inner = stage.leaf_iter_vars[place + 1 :]
-        running = {x.var: Range.from_min_extent(const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
+        running = {x.var: ir.Range.from_min_extent(ir.const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
         an = self._analyzer(stage)
         out: list[Stmt] = []
         for tensor, offset in wanted:
@@ -286,9 +271,9 @@ class _Writer:
                                     f"'{stage.name}', so it is not there ahead of it")  # fmt: skip
             values = root_values(stage, self.bounds, (iv, offset))
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
-            for load in walk(stage.body):
+            for load in ir.walk(stage.body):
                 if isinstance(load, ProducerLoad) and load.producer is tensor:
-                    later = [substitute(i, env) for i in load.indices]
+                    later = [ir.substitute(i, env) for i in load.indices]
                     out.append(Prefetch(self.sch.buffer(tensor), tuple(self._covered(i, running, an) for i in later)))
         return out
 
@@ -298,11 +283,11 @@ class _Writer:
         copies: list[Stmt] = []
         for i, init in enumerate(op.init):
             if self.sch.state_of(init) is None:
-                loops = [Var(f"i{n}", d.dtype) for n, d in enumerate(init.shape)]
+                loops = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(init.shape)]
                 source, target = self.sch.buffer(init), self.sch.buffer(op.output(i))
                 body: Stmt = BufferStore(target, BufferLoad(source, tuple(loops)), tuple(loops))
                 for v, d in reversed(list(zip(loops, init.shape, strict=True))):
-                    body = For(v, const(0, v.dtype), d, ForKind.SERIAL, body)
+                    body = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, body)
                 copies.append(body)
         return seq(*copies, self._loops(stage, stage.leaf_iter_vars, seq(())))
 
@@ -311,7 +296,7 @@ class _Writer:
         real = [self.sch.buffer(t) for t in op.inputs] + [self.sch.buffer(op.output(i)) for i in range(op.num_outputs)]
         for declared, buffer in zip((*op.input_placeholders, *op.output_placeholders), real, strict=True):
             mapping[declared], mapping[declared.data] = buffer, buffer.data
-        return substitute(op.body, mapping)  # type: ignore[type-var]
+        return ir.substitute(op.body, mapping)  # type: ignore[type-var]
 
     # --- guards ---
 
@@ -320,14 +305,14 @@ class _Writer:
         an = Analyzer()
         for iv in (*[iv for _, iv in reversed(enclosing_loops(stage))], *stage.leaf_iter_vars):
             dom = self.bounds[iv]
-            an.bind(iv.var, Range.from_min_extent(const(0, iv.var.dtype), dom.extent), allow_override=True)
+            an.bind(iv.var, ir.Range.from_min_extent(ir.const(0, iv.var.dtype), dom.extent), allow_override=True)
         return an
 
     def _conditions(
-        self, stage: Stage, axes: Sequence[IterVar], values: Mapping[IterVar, PrimExpr], an: Analyzer
-    ) -> list[PrimExpr]:
+        self, stage: Stage, axes: Sequence[ir.IterVar], values: Mapping[ir.IterVar, ir.PrimExpr], an: Analyzer
+    ) -> list[ir.PrimExpr]:
         """List what must hold for a point to be inside the tensor and inside the region that is computed."""
-        result: list[PrimExpr] = []
+        result: list[ir.PrimExpr] = []
         for iv in axes:
             value, whole, part = values[iv], iv.dom, self.bounds[iv]
             assert whole is not None
@@ -336,13 +321,13 @@ class _Writer:
                 checks.append(value < part.min + part.extent)
             for check in checks:
                 simple = an.simplify(check)
-                if not (isinstance(simple, IntImm) and simple.value):
+                if not (isinstance(simple, ir.IntImm) and simple.value):
                     result.append(simple)
         return result
 
     # --- loops ---
 
-    def _loops(self, stage: Stage, leaves: Sequence[IterVar], body: Stmt) -> Stmt:
+    def _loops(self, stage: Stage, leaves: Sequence[ir.IterVar], body: Stmt) -> Stmt:
         """Wrap `body` in loops, each holding the stages that are computed at it."""
         for iv in reversed(leaves):
             inside = self.attached.get((id(stage), id(iv)))
@@ -352,18 +337,18 @@ class _Writer:
             body = self._loop(stage, iv, iv.var, body)
         return body
 
-    def _loop(self, stage: Stage, iv: IterVar, var: Var, body: Stmt) -> Stmt:
+    def _loop(self, stage: Stage, iv: ir.IterVar, var: ir.Var, body: Stmt) -> Stmt:
         attr = stage.attr(iv)
         extent = self.bounds[iv].extent
         loose = {k: v for k, v in attr.pragmas}
-        if (unread := loose.keys() - _PRAGMAS) and not PassContext.current().config.get("tir.add_lower_pass"):
+        if (unread := loose.keys() - _PRAGMAS) and not ir.PassContext.current().config.get("tir.add_lower_pass"):
             name = min(unread)
             what = f"nothing reads the pragma '{name}' of loop '{var.name}' in stage '{stage.name}'"
-            warnings.warn(f"{what}, unless a pass of yours does; {near_names(name, _PRAGMAS)}", stacklevel=2)
-        zero = const(0, var.dtype)
+            warnings.warn(f"{what}, unless a pass of yours does; {ir.near_names(name, _PRAGMAS)}", stacklevel=2)
+        zero = ir.const(0, var.dtype)
         if attr.bind_thread is not None:
-            thread = IterVar(
-                Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
+            thread = ir.IterVar(
+                ir.Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
             )
             return For(
                 var,
@@ -372,25 +357,25 @@ class _Writer:
                 ForKind.THREAD_BINDING,
                 body,
                 thread,
-                Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
+                ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
             )
         if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
-            return substitute(body, {var: zero})
+            return ir.substitute(body, {var: zero})
         return For(
-            var, zero, extent, _KINDS[attr.kind], body, None, Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
+            var, zero, extent, _KINDS[attr.kind], body, None, ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
         )
 
 
-def _guard(conditions: Sequence[PrimExpr], body: Stmt) -> Stmt:
-    unique: list[PrimExpr] = []
+def _guard(conditions: Sequence[ir.PrimExpr], body: Stmt) -> Stmt:
+    unique: list[ir.PrimExpr] = []
     for c in conditions:
         if not any(c is u for u in unique):
             unique.append(c)
     if not unique:
         return body
-    test: PrimExpr = TRUE
+    test: ir.PrimExpr = ir.TRUE
     for c in unique:
-        test = logical_and(test, likely(c))
+        test = ir.logical_and(test, likely(c))
     return IfThenElse(test, body)
 
 
@@ -415,11 +400,11 @@ def schedule_to_prim_func(
                                   expected=f"{tensor.dtype}, ({', '.join(map(str, tensor.shape))})",
                                   found=f"{buffer.dtype}, ({', '.join(map(str, buffer.shape))})")  # fmt: skip
         sch.set_buffer(tensor, buffer)
-    params: list[Var] = []
-    buffer_map: list[tuple[Var, Buffer]] = []
+    params: list[ir.Var] = []
+    buffer_map: list[tuple[ir.Var, Buffer]] = []
     given: set[int] = set()
     for arg in args:
-        if isinstance(arg, Var):
+        if isinstance(arg, ir.Var):
             params.append(arg)
             continue
         if not isinstance(arg, (Tensor, Buffer)):
@@ -427,7 +412,7 @@ def schedule_to_prim_func(
         buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
         if id(buffer) in given:
             raise InvalidArgument(f"'{buffer.name}' is an argument twice")
-        handle = Var(f"{buffer.name}_handle", "handle")
+        handle = ir.Var(f"{buffer.name}_handle", "handle")
         params.append(handle)
         buffer_map.append((handle, buffer))
         given.add(id(buffer))
@@ -436,14 +421,14 @@ def schedule_to_prim_func(
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
     return PrimFunc(
-        tuple(params), body, None, tuple(buffer_map), Attrs.of({"global_symbol": name, "tir.noalias": True})
+        tuple(params), body, None, tuple(buffer_map), ir.Attrs.of({"global_symbol": name, "tir.noalias": True})
     )
 
 
 def _same_shape(buffer: Buffer, tensor: Tensor) -> bool:
     """Whether shapes agree where both are known; a dimension of the buffer that is a variable may be any."""
     pairs = zip(buffer.shape, tensor.shape, strict=True) if len(buffer.shape) == len(tensor.shape) else [(0, 1)]
-    known = [(as_int(a), as_int(b)) for a, b in pairs]
+    known = [(ir.as_int(a), ir.as_int(b)) for a, b in pairs]
     return all(a == b for a, b in known if a is not None and b is not None)
 
 

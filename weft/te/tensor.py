@@ -9,17 +9,8 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    NO_ATTRS,
-    Attrs,
-    IterVar,
-    Node,
-    PrimExpr,
-    as_expr,
-    walk,
-)
-from weft.ir import scalar as s
 from weft.tir import Buffer, ProducerLoad, Reduce, Stmt
 
 __all__ = [
@@ -32,12 +23,12 @@ __all__ = [
 _OUTPUTS: WeakValueDictionary[tuple[int, int], Tensor] = WeakValueDictionary()
 
 
-class Operation(Node):
+class Operation(ir.Node):
     """What makes tensors. Identity distinguishes operations."""
 
     name: str
     tag: str = ""
-    attrs: Attrs = NO_ATTRS
+    attrs: ir.Attrs = ir.NO_ATTRS
 
     def output(self, index: int) -> Tensor:
         """Return output `index`; the same object each time."""
@@ -61,7 +52,7 @@ class Operation(Node):
         """List the tensors that this operation reads (TVM's name)."""
         return list(self.input_tensors_tuple)
 
-    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+    def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
         raise NotImplementedError
 
@@ -73,10 +64,10 @@ class Operation(Node):
 class PlaceholderOp(Operation, kw_only=True):
     """An input."""
 
-    shape: tuple[PrimExpr, ...] = ()
+    shape: tuple[ir.PrimExpr, ...] = ()
     dtype: str = "float32"
 
-    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+    def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
         return self.shape
 
@@ -88,10 +79,10 @@ class PlaceholderOp(Operation, kw_only=True):
 class BaseComputeOp(Operation, kw_only=True):
     """An operation over iteration variables."""
 
-    axis: tuple[IterVar, ...] = ()
+    axis: tuple[ir.IterVar, ...] = ()
 
     @property
-    def reduce_axis(self) -> tuple[IterVar, ...]:
+    def reduce_axis(self) -> tuple[ir.IterVar, ...]:
         """The reduction variables."""
         return ()
 
@@ -99,7 +90,7 @@ class BaseComputeOp(Operation, kw_only=True):
 class ComputeOp(BaseComputeOp, kw_only=True):
     """Each element computed by an expression; with several outputs, one expression each over the same variables."""
 
-    body: tuple[PrimExpr, ...] = ()
+    body: tuple[ir.PrimExpr, ...] = ()
 
     @property
     def num_outputs(self) -> int:
@@ -107,7 +98,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
         return len(self.body)
 
     @property
-    def reduce_axis(self) -> tuple[IterVar, ...]:
+    def reduce_axis(self) -> tuple[ir.IterVar, ...]:
         """The reduction variables of the sums."""
         return self.body[0].axis if isinstance(self.body[0], Reduce) else ()
 
@@ -115,12 +106,12 @@ class ComputeOp(BaseComputeOp, kw_only=True):
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
         """The tensors read, each once."""
         found: dict[int, Tensor] = {}
-        for node in walk(self.body):
+        for node in ir.walk(self.body):
             if isinstance(node, ProducerLoad):
                 found.setdefault(id(node.producer), node.producer)
         return tuple(found.values())
 
-    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+    def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
         return tuple(iv.dom.extent for iv in self.axis)  # type: ignore[union-attr]
 
@@ -132,7 +123,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
 class ScanOp(Operation, kw_only=True):
     """A recurrence: ``state[t]`` from ``state[t - 1]``, beginning with `init`."""
 
-    scan_axis: IterVar | None = None
+    scan_axis: ir.IterVar | None = None
     init: tuple[Any, ...] = ()
     update: tuple[Any, ...] = ()
     state_placeholder: tuple[Any, ...] = ()
@@ -148,7 +139,7 @@ class ScanOp(Operation, kw_only=True):
         """The tensors read, each once."""
         return (*self.init, *self.update)
 
-    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+    def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
         return self.state_placeholder[index].shape
 
@@ -175,7 +166,7 @@ class ExternOp(Operation, kw_only=True):
         """The tensors read, each once."""
         return tuple({id(t): t for t in self.inputs}.values())
 
-    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+    def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
         return self.output_placeholders[index].shape
 
@@ -190,55 +181,55 @@ class _ScalarOperators:
     __slots__ = ()
 
     def __add__(self, other: Any) -> Any:
-        return _binary(s.add, self, other)
+        return _binary(ir.scalar.add, self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return _binary(s.add, other, self)
+        return _binary(ir.scalar.add, other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _binary(s.sub, self, other)
+        return _binary(ir.scalar.sub, self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _binary(s.sub, other, self)
+        return _binary(ir.scalar.sub, other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return _binary(s.mul, self, other)
+        return _binary(ir.scalar.mul, self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _binary(s.mul, other, self)
+        return _binary(ir.scalar.mul, other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return _binary(s.div, self, other)
+        return _binary(ir.scalar.div, self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _binary(s.div, other, self)
+        return _binary(ir.scalar.div, other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return _binary(s.floordiv, self, other)
+        return _binary(ir.scalar.floordiv, self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _binary(s.floordiv, other, self)
+        return _binary(ir.scalar.floordiv, other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return _binary(s.floormod, self, other)
+        return _binary(ir.scalar.floormod, self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return _binary(s.floormod, other, self)
+        return _binary(ir.scalar.floormod, other, self)
 
     def __neg__(self) -> Any:
-        return _binary(s.mul, self, -1)
+        return _binary(ir.scalar.mul, self, -1)
 
     def __lt__(self, other: Any) -> Any:
-        return _binary(s.less, self, other)
+        return _binary(ir.scalar.less, self, other)
 
     def __le__(self, other: Any) -> Any:
-        return _binary(s.less_equal, self, other)
+        return _binary(ir.scalar.less_equal, self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return _binary(s.greater, self, other)
+        return _binary(ir.scalar.greater, self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return _binary(s.greater_equal, self, other)
+        return _binary(ir.scalar.greater_equal, self, other)
 
 
 _TENSOR_BINARY: list[Any] = []
@@ -273,11 +264,11 @@ class TensorSlice(_ScalarOperators):
         more = indices if isinstance(indices, tuple) else (indices,)
         return self.tensor[self.indices + more]
 
-    def asobject(self) -> PrimExpr:
+    def asobject(self) -> ir.PrimExpr:
         """Return the element as an expression."""
         return self.tensor(*self.indices)
 
-    def astype(self, dtype: str) -> PrimExpr:
+    def astype(self, dtype: str) -> ir.PrimExpr:
         """Return the element converted to another data type."""
         return self.asobject().astype(dtype)
 
@@ -296,7 +287,7 @@ class Tensor(_ScalarOperators):
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
     __saved_fields__ = ("op", "value_index")
 
-    def __init__(self, op: Operation, value_index: int, shape: tuple[PrimExpr, ...], dtype: str) -> None:
+    def __init__(self, op: Operation, value_index: int, shape: tuple[ir.PrimExpr, ...], dtype: str) -> None:
         self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
 
     @staticmethod
@@ -307,7 +298,7 @@ class Tensor(_ScalarOperators):
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape=({', '.join(map(str, self.shape))}), dtype={self.dtype})"
 
-    def __call__(self, *indices: Any) -> PrimExpr:
+    def __call__(self, *indices: Any) -> ir.PrimExpr:
         """Return element `indices`."""
         flat = indices[0] if len(indices) == 1 and isinstance(indices[0], (tuple, list)) else indices
         if len(flat) != len(self.shape):
@@ -316,7 +307,7 @@ class Tensor(_ScalarOperators):
                 expected=str(len(self.shape)),
                 found=str(len(flat)),
             )
-        at = tuple(as_expr(i) for i in flat)
+        at = tuple(ir.as_expr(i) for i in flat)
         for i in at:
             if i.dtype[:3] not in ("int", "uin", "boo"):
                 raise InvalidArgument(f"an index of tensor '{self.name}' is no integer", found=f"{i}: {i.dtype}",
@@ -339,6 +330,6 @@ class Tensor(_ScalarOperators):
         return len(self.shape)
 
     @property
-    def axis(self) -> tuple[IterVar, ...]:
+    def axis(self) -> tuple[ir.IterVar, ...]:
         """The iteration variables of the operation."""
         return self.op.axis  # type: ignore[attr-defined]

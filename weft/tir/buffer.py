@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    IS_EXPR,
-    CallIntrin,
-    DataType,
-    IntImm,
-    Node,
-    Op,
-    PrimExpr,
-    Ramp,
-    Range,
-    Var,
-    as_expr,
-    const,
-    is_const_int,
-    make_exprs,
-)
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer", "index_exprs"]
 
 
-class Buffer(Node):
+class Buffer(ir.Node):
     """A buffer. Identity distinguishes buffers; two buffers with one ``data`` alias each other.
 
     ``strides`` is empty for a compact row-major buffer, else one per dimension, in elements. ``scope`` is ``global``,
@@ -34,11 +19,11 @@ class Buffer(Node):
     ``data_alignment`` in bytes. Build it with :func:`decl_buffer`.
     """
 
-    data: Var
+    data: ir.Var
     dtype: str
-    shape: tuple[PrimExpr, ...]
-    strides: tuple[PrimExpr, ...] = ()
-    elem_offset: PrimExpr | None = None
+    shape: tuple[ir.PrimExpr, ...]
+    strides: tuple[ir.PrimExpr, ...] = ()
+    elem_offset: ir.PrimExpr | None = None
     name: str = "buffer"
     scope: str = "global"
     data_alignment: int = 64
@@ -46,22 +31,22 @@ class Buffer(Node):
 
     def __getitem__(self, indices: Any) -> BufferLoad:
         indices = indices if isinstance(indices, tuple) else (indices,)
-        return BufferLoad(self, tuple(as_expr(i) for i in indices))
+        return BufferLoad(self, tuple(ir.as_expr(i) for i in indices))
 
     def access_ptr(
         self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
-    ) -> PrimExpr:
+    ) -> ir.PrimExpr:
         """Return the address of the element `offset` elements from the start, for a call of a C function.
 
         `access_mask` says what is done there (``"r"``, ``"w"``, ``"rw"``); it and the other arguments are TVM's.
         """
-        place = as_expr(offset)
-        indices = [place] if len(self.shape) == 1 else [as_expr(0)] * len(self.shape)
-        address = CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(self, tuple(indices)),))
-        if len(self.shape) == 1 or is_const_int(place, 0):
+        place = ir.as_expr(offset)
+        indices = [place] if len(self.shape) == 1 else [ir.as_expr(0)] * len(self.shape)
+        address = ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(self, tuple(indices)),))
+        if len(self.shape) == 1 or ir.is_const_int(place, 0):
             return address
-        flat = Buffer(self.data, self.dtype, (const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
-        return CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
+        flat = Buffer(self.data, self.dtype, (ir.const(1, "int32"),), (), self.elem_offset, self.name, self.scope)
+        return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(flat, (place,)),))
 
     @property
     def ndim(self) -> int:
@@ -73,22 +58,22 @@ def index_exprs(node: Any) -> None:
     """Make a tuple of expressions of the indices of a new load or store, where they are numbers or a list."""
     if type(node.indices) is tuple:
         for i in node.indices:
-            if not IS_EXPR[type(i)]:
+            if not ir.IS_EXPR[type(i)]:
                 break
         else:
             return
-    make_exprs(node, None, "indices")
+    ir.make_exprs(node, None, "indices")
 
 
-class BufferLoad(PrimExpr):
+class BufferLoad(ir.PrimExpr):
     """The value at `indices`; a :class:`~weft.ir.Ramp` as last index loads a vector.
 
     ``predicate`` (a bool vector) masks lanes; masked-out lanes read as zero.
     """
 
     buffer: Buffer
-    indices: tuple[PrimExpr, ...]
-    predicate: PrimExpr | None = None
+    indices: tuple[ir.PrimExpr, ...]
+    predicate: ir.PrimExpr | None = None
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
@@ -97,28 +82,28 @@ class BufferLoad(PrimExpr):
     @property
     def dtype(self) -> str:
         """The data type of the value read."""
-        lanes = DataType(self.indices[-1].dtype).lanes if self.indices else 1
+        lanes = ir.DataType(self.indices[-1].dtype).lanes if self.indices else 1
         return self.buffer.dtype if lanes == 1 else f"{self.buffer.dtype}x{lanes}"
 
 
-class BufferRegion(Node):
+class BufferRegion(ir.Node):
     """A box inside a buffer: one range per dimension."""
 
     buffer: Buffer
-    region: tuple[Range, ...]
+    region: tuple[ir.Range, ...]
 
-    def asobject(self) -> PrimExpr:
+    def asobject(self) -> ir.PrimExpr:
         """Return the elements as a scalar or vector, which is what a slice stands for in an expression."""
-        indices: list[PrimExpr] = []
+        indices: list[ir.PrimExpr] = []
         for r in self.region:
-            if not isinstance(r.extent, IntImm):
+            if not isinstance(r.extent, ir.IntImm):
                 raise InvalidArgument("a slice of elements has a constant length", found=str(r.extent))
             one = r.extent.value == 1
-            indices.append(r.min if one else Ramp(r.min, const(1, r.min.dtype), r.extent.value))
+            indices.append(r.min if one else ir.Ramp(r.min, ir.const(1, r.min.dtype), r.extent.value))
         return BufferLoad(self.buffer, tuple(indices))
 
 
-class MatchBufferRegion(Node):
+class MatchBufferRegion(ir.Node):
     """Within a block, `buffer` names the region `source` of another buffer."""
 
     buffer: Buffer
@@ -129,7 +114,7 @@ def decl_buffer(
     shape: Any,
     dtype: str = "float32",
     name: str = "buffer",
-    data: Var | None = None,
+    data: ir.Var | None = None,
     strides: Iterable[Any] | None = None,
     elem_offset: Any = None,
     scope: str = "global",
@@ -145,13 +130,13 @@ def decl_buffer(
     data : Var, optional
         The pointer to alias; by default a new variable of dtype ``handle`` with the buffer's name.
     """
-    dims = tuple(as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     return Buffer(
-        data if data is not None else Var(name, "handle"),
-        DataType(dtype),
+        data if data is not None else ir.Var(name, "handle"),
+        ir.DataType(dtype),
         dims,
-        tuple(as_expr(s) for s in strides) if strides else (),
-        None if elem_offset is None else as_expr(elem_offset),
+        tuple(ir.as_expr(s) for s in strides) if strides else (),
+        None if elem_offset is None else ir.as_expr(elem_offset),
         name,
         scope,
         data_alignment,

@@ -11,42 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import InvalidArgument, LoweringError, ShapeMismatch
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    Dispatch,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    Shuffle,
-    StringImm,
-    Sub,
-    Var,
-    numpy_dtype,
-)
 from weft.tir.analysis.structure import empty_inits
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -102,15 +68,15 @@ def interpret(func: PrimFunc, *args: Any) -> None:
         for p, a in zip(func.params, args, strict=True):
             buffer = buffers.get(id(p))
             if buffer is None:
-                state.env[id(p)] = numpy_dtype(p.dtype).type(a)
+                state.env[id(p)] = ir.numpy_dtype(p.dtype).type(a)
                 continue
             if not isinstance(a, np.ndarray) or not a.flags.c_contiguous or len(a.shape) != len(buffer.shape):
                 raise InvalidArgument(
                     f"'{buffer.name}' takes a C-contiguous array of {len(buffer.shape)} dimensions", found=repr(type(a))
                 )
             for d, n in zip(buffer.shape, a.shape, strict=True):
-                if isinstance(d, Var):
-                    state.env.setdefault(id(d), numpy_dtype(d.dtype).type(n))
+                if isinstance(d, ir.Var):
+                    state.env.setdefault(id(d), ir.numpy_dtype(d.dtype).type(n))
             state.memory[id(buffer.data)] = a.reshape(-1)
             late.append((buffer, a))
         for buffer, a in late:
@@ -128,7 +94,7 @@ class _State:
         self.env: dict[int, Any] = {}
         self.memory: dict[int, np.ndarray] = {}
         self.padded: dict[int, list[int]] = {}
-        self.inits: dict[int, list[tuple[list[PrimExpr], Stmt]]] = {}
+        self.inits: dict[int, list[tuple[list[ir.PrimExpr], Stmt]]] = {}
         self.tiles = TileRegisters()
 
     def note_inits(self, body: Stmt) -> None:
@@ -150,12 +116,12 @@ class _State:
         if buffer.scope == "local":  # has room for whole tiles, which may end behind the tensor
             dims = self.padded[id(buffer)] = [d + _TILE for d in dims]
         size = int(np.prod(dims, dtype=np.int64))
-        dtype = numpy_dtype(buffer.dtype)
+        dtype = ir.numpy_dtype(buffer.dtype)
         self.memory[id(buffer.data)] = np.full(
             max(size, 1), 77 if dtype.kind in "iu" else (True if dtype.kind == "b" else np.nan), dtype
         )
 
-    def offset(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+    def offset(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> Any:
         """The flat offset(s) of an element or of the elements of a vector."""
         values = [self.expr(i) for i in indices]
         total: Any = np.int64(0 if buffer.elem_offset is None else int(self.expr(buffer.elem_offset)))
@@ -170,22 +136,22 @@ class _State:
 
 
 # Tensor expressions are gone when they are run; a block runs where it is realized, with its variables bound.
-_EXPR = Dispatch("interpret an expression", (PrimExpr,), leaves_out=(ProducerLoad, Reduce))
-_STMT = Dispatch("interpret a statement", (Stmt,), leaves_out=(Block, BufferRealize))
+_EXPR = ir.Dispatch("interpret an expression", (ir.PrimExpr,), leaves_out=(ProducerLoad, Reduce))
+_STMT = ir.Dispatch("interpret a statement", (Stmt,), leaves_out=(Block, BufferRealize))
 
 
-@_EXPR.on(IntImm, FloatImm)
+@_EXPR.on(ir.IntImm, ir.FloatImm)
 def _number(e: Any, s: _State) -> Any:
-    return numpy_dtype(e.dtype).type(e.value)
+    return ir.numpy_dtype(e.dtype).type(e.value)
 
 
-@_EXPR.on(StringImm)
-def _string(e: StringImm, s: _State) -> Any:
+@_EXPR.on(ir.StringImm)
+def _string(e: ir.StringImm, s: _State) -> Any:
     return e.value
 
 
-@_EXPR.on(Var)
-def _var(e: Var, s: _State) -> Any:
+@_EXPR.on(ir.Var)
+def _var(e: ir.Var, s: _State) -> Any:
     if id(e) not in s.env:
         raise LoweringError(f"variable '{e.name}' has no value")
     return s.env[id(e)]
@@ -221,39 +187,41 @@ def _mod(a: Any, b: Any) -> Any:
 
 
 _BINARY = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: _div, Mod: _mod, FloorDiv: _floordiv, FloorMod: _floormod,
-    Min: np.minimum, Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater,
-    GE: np.greater_equal,
+    ir.Add: np.add, ir.Sub: np.subtract, ir.Mul: np.multiply, ir.Div: _div, ir.Mod: _mod, ir.FloorDiv: _floordiv,
+    ir.FloorMod: _floormod,
+    ir.Min: np.minimum, ir.Max: np.maximum, ir.EQ: np.equal, ir.NE: np.not_equal, ir.LT: np.less,
+    ir.LE: np.less_equal, ir.GT: np.greater,
+    ir.GE: np.greater_equal,
 }  # fmt: skip
 
 
 @_EXPR.on(*_BINARY)
 def _binary(e: Any, s: _State) -> Any:
     result = _BINARY[type(e)](s.expr(e.a), s.expr(e.b))
-    return np.asarray(result).astype(numpy_dtype(e.dtype))[()]
+    return np.asarray(result).astype(ir.numpy_dtype(e.dtype))[()]
 
 
-@_EXPR.on(And)
-def _and(e: And, s: _State) -> Any:
+@_EXPR.on(ir.And)
+def _and(e: ir.And, s: _State) -> Any:
     a = s.expr(e.a)
     return (
         np.logical_and(a, s.expr(e.b)) if np.ndim(a) or a else a
     )  # the right side may only be valid where the left holds
 
 
-@_EXPR.on(Or)
-def _or(e: Or, s: _State) -> Any:
+@_EXPR.on(ir.Or)
+def _or(e: ir.Or, s: _State) -> Any:
     a = s.expr(e.a)
     return np.logical_or(a, s.expr(e.b)) if np.ndim(a) or not a else a
 
 
-@_EXPR.on(Not)
-def _not(e: Not, s: _State) -> Any:
+@_EXPR.on(ir.Not)
+def _not(e: ir.Not, s: _State) -> Any:
     return np.logical_not(s.expr(e.a))
 
 
-@_EXPR.on(Select)
-def _select(e: Select, s: _State) -> Any:
+@_EXPR.on(ir.Select)
+def _select(e: ir.Select, s: _State) -> Any:
     return np.where(s.expr(e.condition), s.expr(e.true_value), s.expr(e.false_value))[()]
 
 
@@ -263,34 +231,34 @@ def _saturate(value: float, low: int, high: int) -> int:
     return min(max(int(value), low), high)
 
 
-@_EXPR.on(Cast)
-def _cast(e: Cast, s: _State) -> Any:
-    value, target = np.asarray(s.expr(e.value)), DataType(e.dtype)
+@_EXPR.on(ir.Cast)
+def _cast(e: ir.Cast, s: _State) -> Any:
+    value, target = np.asarray(s.expr(e.value)), ir.DataType(e.dtype)
     if target.is_integer and value.dtype.kind not in "iub":
-        limits = np.iinfo(numpy_dtype(target))
+        limits = np.iinfo(ir.numpy_dtype(target))
         exact = [_saturate(v, limits.min, limits.max) for v in value.astype(np.float64).reshape(-1).tolist()]
-        value = np.asarray(exact, numpy_dtype(target)).reshape(value.shape)
-    return value.astype(numpy_dtype(e.dtype))[()]
+        value = np.asarray(exact, ir.numpy_dtype(target)).reshape(value.shape)
+    return value.astype(ir.numpy_dtype(e.dtype))[()]
 
 
-@_EXPR.on(Let)
-def _let(e: Let, s: _State) -> Any:
+@_EXPR.on(ir.Let)
+def _let(e: ir.Let, s: _State) -> Any:
     s.env[id(e.var)] = s.expr(e.value)
     return s.expr(e.body)
 
 
-@_EXPR.on(Ramp)
-def _ramp(e: Ramp, s: _State) -> Any:
-    return s.expr(e.base) + s.expr(e.stride) * np.arange(e.lanes, dtype=numpy_dtype(e.base.dtype))
+@_EXPR.on(ir.Ramp)
+def _ramp(e: ir.Ramp, s: _State) -> Any:
+    return s.expr(e.base) + s.expr(e.stride) * np.arange(e.lanes, dtype=ir.numpy_dtype(e.base.dtype))
 
 
-@_EXPR.on(Broadcast)
-def _broadcast(e: Broadcast, s: _State) -> Any:
+@_EXPR.on(ir.Broadcast)
+def _broadcast(e: ir.Broadcast, s: _State) -> Any:
     return np.full(e.lanes, s.expr(e.value))
 
 
-@_EXPR.on(Shuffle)
-def _shuffle(e: Shuffle, s: _State) -> Any:
+@_EXPR.on(ir.Shuffle)
+def _shuffle(e: ir.Shuffle, s: _State) -> Any:
     lanes = np.concatenate([np.atleast_1d(s.expr(v)) for v in e.vectors])
     picked = lanes[[int(s.expr(i)) for i in e.indices]]
     return picked[0] if len(e.indices) == 1 else picked
@@ -315,8 +283,8 @@ def _at(memory: np.ndarray, offset: Any, buffer: Buffer) -> Any:
     return memory[offset]
 
 
-@_EXPR.on(CallIntrin)
-def _call(e: CallIntrin, s: _State) -> Any:
+@_EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: _State) -> Any:
     name = e.op.name.removeprefix("tir.")
     if name == "prefetch":
         return 0
@@ -335,25 +303,25 @@ def _call(e: CallIntrin, s: _State) -> Any:
     if name.startswith("tile_"):
         return _tile(name.removeprefix("tile_"), e, s)
     if name == "reinterpret":
-        return np.asarray(s.expr(e.args[0])).view(numpy_dtype(e.dtype))[()]
+        return np.asarray(s.expr(e.args[0])).view(ir.numpy_dtype(e.dtype))[()]
     intrinsic = INTRINSICS.get(name)
     if intrinsic is None:
         raise LoweringError(f"the interpreter does not know the intrinsic '{name}'", where=e.span)
     args = [s.expr(a) for a in e.args]
     wide = [
-        np.asarray(a, np.float32) if DataType(x.dtype).is_float and DataType(x.dtype).bits == 16 else a
+        np.asarray(a, np.float32) if ir.DataType(x.dtype).is_float and ir.DataType(x.dtype).bits == 16 else a
         for a, x in zip(args, e.args, strict=True)
     ]
-    return np.asarray(intrinsic.reference(*wide)).astype(numpy_dtype(e.dtype))[()]
+    return np.asarray(intrinsic.reference(*wide)).astype(ir.numpy_dtype(e.dtype))[()]
 
 
-def _tile(name: str, e: CallIntrin, s: _State) -> int:
+def _tile(name: str, e: ir.CallIntrin, s: _State) -> int:
     """Run an operation on matrix tiles; the address of an element stands for bytes of its buffer."""
     if name not in ("load", "store"):
         args = [s.expr(a) for a in e.args]
         getattr(s.tiles, name)(*(a if isinstance(a, str) else int(a) for a in args))
         return 0
-    place = e.args[1].args[0] if isinstance(e.args[1], CallIntrin) else None
+    place = e.args[1].args[0] if isinstance(e.args[1], ir.CallIntrin) else None
     if not isinstance(place, BufferLoad):
         raise LoweringError(f"tile_{name} needs the address of an element", where=e.span, found=str(e.args[1]))
     memory = s.memory[id(place.buffer.data)]
@@ -385,7 +353,7 @@ def _store(node: BufferStore, s: _State) -> None:
 
 @_STMT.on(For)
 def _for(node: For, s: _State) -> None:
-    low, dtype = int(s.expr(node.min)), numpy_dtype(node.loop_var.dtype).type
+    low, dtype = int(s.expr(node.min)), ir.numpy_dtype(node.loop_var.dtype).type
     for extents, init in s.inits.get(id(node), ()):
         if any(s.expr(e) == 0 for e in extents):
             s.stmt(init)

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.ir import (
-    DataType,
-    FloatImm,
-    PrimExpr,
-    PrimValue,
-    as_expr,
-    as_int,
-    as_shape,
-    cast,
-    ceildiv,
-    const,
-    int64,
-    max_,
-    select,
-)
+from weft import ir, te, tir
+from weft.ir import int64
 from weft.topi.shape import simplify
 
 __all__ = ["arange", "arange_size", "eye", "full", "full_like", "prim", "trilu"]
@@ -27,20 +13,20 @@ __all__ = ["arange", "arange_size", "eye", "full", "full_like", "prim", "trilu"]
 
 def prim(value: Any) -> Any:
     """The scalar expression or number inside a graph-level scalar."""
-    return value.value if isinstance(value, PrimValue) else value
+    return value.value if isinstance(value, ir.PrimValue) else value
 
 
 def _fill(shape: Any, value: Any, dtype: str, name: str) -> Any:
     if isinstance(value, te.Tensor):
         tensor = value
-        return te.compute(tuple(shape), lambda *_: cast(dtype, tensor(*[int64(0)] * tensor.ndim)), name=name)
-    scalar = as_expr(value, dtype) if isinstance(value, (bool, int, float)) else as_expr(value)
-    return te.compute(tuple(shape), lambda *_: cast(dtype, scalar), name=name)
+        return te.compute(tuple(shape), lambda *_: ir.cast(dtype, tensor(*[int64(0)] * tensor.ndim)), name=name)
+    scalar = ir.as_expr(value, dtype) if isinstance(value, (bool, int, float)) else ir.as_expr(value)
+    return te.compute(tuple(shape), lambda *_: ir.cast(dtype, scalar), name=name)
 
 
 def full(shape: Any, fill_value: Any, dtype: str = "") -> Any:
     """Fill with the one element of a tensor, or with a scalar."""
-    return _fill(as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
+    return _fill(ir.as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
 
 
 def full_like(x: Any, fill_value: Any, dtype: str = "") -> Any:
@@ -50,24 +36,25 @@ def full_like(x: Any, fill_value: Any, dtype: str = "") -> Any:
 
 def _is_float(*values: Any) -> bool:
     return any(
-        isinstance(v, (float, FloatImm)) or (isinstance(v, PrimExpr) and DataType(v.dtype).is_float) for v in values
+        isinstance(v, (float, ir.FloatImm)) or (isinstance(v, ir.PrimExpr) and ir.DataType(v.dtype).is_float)
+        for v in values
     )
 
 
-def arange_size(start: Any, end: Any, step: Any) -> PrimExpr:
+def arange_size(start: Any, end: Any, step: Any) -> ir.PrimExpr:
     """The number of elements of a range."""
     start, end, step = (prim(v) for v in (start, end, step))
     if _is_float(start, end, step):
-        b, e, s = (cast("float64", as_expr(v)) for v in (start, end, step))
-        return simplify(max_(cast("int64", tir.ceil((e - b) / s)), int64(0)))
-    b, e, s = as_shape((start, end, step))
-    if as_int(b) == 0 and as_int(s) == 1:
-        return e if as_int(e) is None else int64(max(as_int(e), 0))  # type: ignore[type-var]
-    n = as_int(s)
+        b, e, s = (ir.cast("float64", ir.as_expr(v)) for v in (start, end, step))
+        return simplify(ir.max_(ir.cast("int64", tir.ceil((e - b) / s)), int64(0)))
+    b, e, s = ir.as_shape((start, end, step))
+    if ir.as_int(b) == 0 and ir.as_int(s) == 1:
+        return e if ir.as_int(e) is None else int64(max(ir.as_int(e), 0))  # type: ignore[type-var]
+    n = ir.as_int(s)
     if n is None:
-        up, down = ceildiv(e - b, max_(s, int64(1))), ceildiv(b - e, max_(int64(0) - s, int64(1)))
-        return simplify(max_(select(s > int64(0), up, down), int64(0)))
-    return simplify(max_(ceildiv(e - b, s) if n > 0 else ceildiv(b - e, int64(-n)), int64(0)))
+        up, down = ir.ceildiv(e - b, ir.max_(s, int64(1))), ir.ceildiv(b - e, ir.max_(int64(0) - s, int64(1)))
+        return simplify(ir.max_(ir.select(s > int64(0), up, down), int64(0)))
+    return simplify(ir.max_(ir.ceildiv(e - b, s) if n > 0 else ir.ceildiv(b - e, int64(-n)), int64(0)))
 
 
 def arange(start: Any, end: Any, step: Any, dtype: str = "int64") -> Any:
@@ -75,26 +62,26 @@ def arange(start: Any, end: Any, step: Any, dtype: str = "int64") -> Any:
     extent = arange_size(start, end, step)
     b, s = prim(start), prim(step)
     wide = "float64" if _is_float(b, prim(end), s) else "int64"
-    first, by = cast(wide, as_expr(b)), cast(wide, as_expr(s))
-    return te.compute((extent,), lambda i: cast(dtype, first + cast(wide, i) * by), name="T_arange")
+    first, by = ir.cast(wide, ir.as_expr(b)), ir.cast(wide, ir.as_expr(s))
+    return te.compute((extent,), lambda i: ir.cast(dtype, first + ir.cast(wide, i) * by), name="T_arange")
 
 
 def trilu(x: Any, k: Any = 0, upper: bool = False) -> Any:
     """The lower or upper triangle of each matrix; the rest becomes zero."""
-    offset = as_shape((prim(k),))[0]
+    offset = ir.as_shape((prim(k),))[0]
 
     def element(*i: Any) -> Any:
         keep = i[-1] >= i[-2] + offset if upper else i[-1] <= i[-2] + offset
-        return select(keep, x(*i), const(0, x.dtype))
+        return ir.select(keep, x(*i), ir.const(0, x.dtype))
 
     return te.compute(x.shape, element, name="T_triu" if upper else "T_tril")
 
 
 def eye(rows: Any, columns: Any, k: Any = 0, dtype: str = "float32") -> Any:
     """Ones on the k-th diagonal of a matrix."""
-    offset = as_shape((prim(k),))[0]
+    offset = ir.as_shape((prim(k),))[0]
     return te.compute(
-        as_shape((prim(rows), prim(columns))),
-        lambda i, j: select((i + offset).equal(j), const(1, dtype), const(0, dtype)),
+        ir.as_shape((prim(rows), prim(columns))),
+        lambda i, j: ir.select((i + offset).equal(j), ir.const(1, dtype), ir.const(0, dtype)),
         name="T_eye",
     )

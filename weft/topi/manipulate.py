@@ -6,18 +6,8 @@ import itertools
 import re
 from typing import Any
 
-from weft import te
+from weft import ir, te
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import (
-    IntImm,
-    as_int,
-    as_shape,
-    ceildiv,
-    floordiv,
-    floormod,
-    if_then_else,
-    int64,
-)
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 
 __all__ = [
@@ -60,18 +50,18 @@ def expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 def expanded_shape(shape: Any, axis: Any) -> tuple[Any, ...]:
     """The shape with dimensions of extent 1 inserted."""
     axes, rest = expanded_axes(axis, len(shape)), iter(shape)
-    return tuple(int64(1) if i in axes else next(rest) for i in range(len(shape) + len(axes)))
+    return tuple(ir.int64(1) if i in axes else next(rest) for i in range(len(shape) + len(axes)))
 
 
 def squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
     """The dimensions of extent 1 to drop."""
     if axis is None:
-        return tuple(i for i, d in enumerate(shape) if as_int(d) == 1)
+        return tuple(i for i, d in enumerate(shape) if ir.as_int(d) == 1)
     if not shape:
         return ()
     axes = normalize_axes("squeeze", axis, len(shape))
     for a in axes:
-        if as_int(shape[a]) not in (1, None):
+        if ir.as_int(shape[a]) not in (1, None):
             raise ShapeMismatch(f"squeeze: dimension {a} is not 1", expected="1", found=str(shape[a]))
     return axes
 
@@ -80,16 +70,18 @@ def concatenate(tensors: Any, axis: int = 0) -> Any:
     """Join along an axis."""
     a = normalize_axis("concat", axis or 0, tensors[0].ndim)
     ends: list[Any] = []
-    total: Any = int64(0)
+    total: Any = ir.int64(0)
     for t in tensors:
         total = simplify(total + t.shape[a])
         ends.append(total)
 
     def element(*i: Any) -> Any:
-        value = tensors[-1](*(v if d != a else v - (ends[-2] if len(ends) > 1 else int64(0)) for d, v in enumerate(i)))
+        value = tensors[-1](
+            *(v if d != a else v - (ends[-2] if len(ends) > 1 else ir.int64(0)) for d, v in enumerate(i))
+        )
         for n in reversed(range(len(tensors) - 1)):
-            begin = ends[n - 1] if n else int64(0)
-            value = if_then_else(
+            begin = ends[n - 1] if n else ir.int64(0)
+            value = ir.if_then_else(
                 i[a] < ends[n], tensors[n](*(v if d != a else v - begin for d, v in enumerate(i))), value
             )
         return value
@@ -99,11 +91,11 @@ def concatenate(tensors: Any, axis: int = 0) -> Any:
 
 def split_points(ty_dim: Any, indices_or_sections: Any) -> list[tuple[Any, Any]]:
     """(begin, extent) of each part."""
-    if isinstance(indices_or_sections, (int, IntImm)):
+    if isinstance(indices_or_sections, (int, ir.IntImm)):
         n = int(indices_or_sections)
-        size = simplify(ceildiv(ty_dim, int64(n)))
+        size = simplify(ir.ceildiv(ty_dim, ir.int64(n)))
         return [(simplify(size * i), simplify(size if i < n - 1 else ty_dim - size * (n - 1))) for i in range(n)]
-    points = [int64(0), *as_shape(indices_or_sections), ty_dim]
+    points = [ir.int64(0), *ir.as_shape(indices_or_sections), ty_dim]
     return [(b, simplify(e - b)) for b, e in itertools.pairwise(points)]
 
 
@@ -123,15 +115,15 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 def stack(tensors: Any, axis: int = 0) -> Any:
     """Join along a new axis."""
     a = normalize_axis("stack", axis, tensors[0].ndim + 1)
-    widened = [view(t, (*t.shape[:a], int64(1), *t.shape[a:])) for t in tensors]
+    widened = [view(t, (*t.shape[:a], ir.int64(1), *t.shape[a:])) for t in tensors]
     return concatenate(widened, a)
 
 
 def tile_dims(shape: Any, repeats: Any) -> tuple[list[Any], list[Any]]:
     """Dimensions and repetitions, brought to one rank."""
-    reps = list(as_shape(repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
+    reps = list(ir.as_shape(repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
     rank = max(len(shape), len(reps))
-    return [int64(1)] * (rank - len(shape)) + list(shape), [int64(1)] * (rank - len(reps)) + reps
+    return [ir.int64(1)] * (rank - len(shape)) + list(shape), [ir.int64(1)] * (rank - len(reps)) + reps
 
 
 def tile(x: Any, repeats: Any) -> Any:
@@ -142,7 +134,7 @@ def tile(x: Any, repeats: Any) -> Any:
         tuple(simplify(d * r) for d, r in zip(dims, reps, strict=True)),
         lambda *i: x(
             *(
-                v if as_int(r) == 1 or as_int(d) == 0 else floormod(v, d)
+                v if ir.as_int(r) == 1 or ir.as_int(d) == 0 else ir.floormod(v, d)
                 for v, d, r in zip(i[skip:], x.shape, reps[skip:], strict=True)
             )
         ),
@@ -156,7 +148,9 @@ def repeat(x: Any, repeats: int, axis: Any = None) -> Any:
     a = normalize_axis("repeat", axis or 0, x.ndim)
     shape = tuple(simplify(d * repeats) if i == a else d for i, d in enumerate(x.shape))
     return te.compute(
-        shape, lambda *i: x(*(floordiv(v, int64(repeats)) if d == a else v for d, v in enumerate(i))), name="T_repeat"
+        shape,
+        lambda *i: x(*(ir.floordiv(v, ir.int64(repeats)) if d == a else v for d, v in enumerate(i))),
+        name="T_repeat",
     )
 
 
@@ -164,13 +158,13 @@ def flip(x: Any, axis: int) -> Any:
     """Reverse along an axis."""
     a = normalize_axis("flip", axis, x.ndim)
     return te.compute(
-        x.shape, lambda *i: x(*(x.shape[a] - int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip"
+        x.shape, lambda *i: x(*(x.shape[a] - ir.int64(1) - v if d == a else v for d, v in enumerate(i))), name="T_flip"
     )
 
 
 def reshape(x: Any, newshape: Any) -> Any:
     """The same elements in row-major order under another shape."""
-    return view(x, as_shape(newshape))
+    return view(x, ir.as_shape(newshape))
 
 
 def expand_dims(x: Any, axis: Any, num_newaxis: int = 1) -> Any:
@@ -188,12 +182,12 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 def space_to_depth(x: Any, block_size: int) -> Any:
     """Move blocks of the two spatial axes (channels first) into channels, the block's position before the channel."""
     n, c, h, w = x.shape
-    b = int64(block_size)
-    shape = (n, simplify(c * b * b), simplify(floordiv(h, b)), simplify(floordiv(w, b)))
+    b = ir.int64(block_size)
+    shape = (n, simplify(c * b * b), simplify(ir.floordiv(h, b)), simplify(ir.floordiv(w, b)))
 
     def element(i: Any, k: Any, y: Any, z: Any) -> Any:
-        block = floordiv(k, c)
-        return x(i, floormod(k, c), y * b + floordiv(block, b), z * b + floormod(block, b))
+        block = ir.floordiv(k, c)
+        return x(i, ir.floormod(k, c), y * b + ir.floordiv(block, b), z * b + ir.floormod(block, b))
 
     return te.compute(shape, element, name="T_space_to_depth")
 
@@ -204,13 +198,13 @@ def depth_to_space(x: Any, block_size: int, mode: str = "DCR") -> Any:
     ``DCR``: the block's position stands before the channel.
     """
     n, c, h, w = x.shape
-    b = int64(block_size)
-    depth = simplify(floordiv(c, b * b))
+    b = ir.int64(block_size)
+    depth = simplify(ir.floordiv(c, b * b))
 
     def element(i: Any, k: Any, y: Any, z: Any) -> Any:
-        block = floormod(y, b) * b + floormod(z, b)
+        block = ir.floormod(y, b) * b + ir.floormod(z, b)
         channel = block * depth + k if mode == "DCR" else k * (b * b) + block
-        return x(i, channel, floordiv(y, b), floordiv(z, b))
+        return x(i, channel, ir.floordiv(y, b), ir.floordiv(z, b))
 
     return te.compute((n, depth, simplify(h * b), simplify(w * b)), element, name="T_depth_to_space")
 
@@ -246,10 +240,10 @@ def layout_shape(shape: Any, src_layout: str, dst_layout: str) -> tuple[Any, ...
         )
     sizes: dict[str, Any] = {}
     for (name, _), d in zip(source, shape, strict=True):
-        sizes[name.upper()] = simplify(sizes.get(name.upper(), int64(1)) * d)
+        sizes[name.upper()] = simplify(sizes.get(name.upper(), ir.int64(1)) * d)
     blocks = {name.upper(): block for name, block in target if block is not None}
     return tuple(
-        int64(block) if block is not None else simplify(floordiv(sizes[name], int64(blocks.get(name, 1))))
+        ir.int64(block) if block is not None else simplify(ir.floordiv(sizes[name], ir.int64(blocks.get(name, 1))))
         for name, block in target
     )
 
@@ -263,12 +257,12 @@ def layout_transform(x: Any, src_layout: str, dst_layout: str) -> Any:
     def element(*i: Any) -> Any:
         index: dict[str, Any] = {}
         for (name, block), v in zip(target, i, strict=True):
-            part = v * int64(blocks.get(name, 1)) if block is None else v
+            part = v * ir.int64(blocks.get(name, 1)) if block is None else v
             index[name.upper()] = index[name.upper()] + part if name.upper() in index else part
         at = [
-            floormod(index[name.upper()], int64(block))
+            ir.floormod(index[name.upper()], ir.int64(block))
             if block is not None
-            else floordiv(index[name], int64(inner.get(name, 1)))
+            else ir.floordiv(index[name], ir.int64(inner.get(name, 1)))
             for name, block in source
         ]
         return x(*at)

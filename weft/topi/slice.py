@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import (
-    IntImm,
-    PrimExpr,
-    as_int,
-    as_shape,
-    cast,
-    ceildiv,
-    const,
-    floormod,
-    if_then_else,
-    int64,
-    logical_and,
-)
 from weft.topi.shape import normalize_axis, simplify
 
 __all__ = ["FAR", "pad", "pad_between", "pad_pairs", "slice_bounds", "slice_plan", "strided_slice"]
@@ -28,7 +15,9 @@ FAR = 2**31 - 1
 """A constant bound from here on means the end."""
 
 
-def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int, inside: bool = False) -> tuple[PrimExpr, PrimExpr]:
+def slice_bounds(
+    dim: ir.PrimExpr, begin: Any, end: Any, stride: int, inside: bool = False
+) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     """Return (begin, length) of a slice by NumPy's rules.
 
     Parameters
@@ -36,30 +25,30 @@ def slice_bounds(dim: PrimExpr, begin: Any, end: Any, stride: int, inside: bool 
     inside : bool
         The caller knows that the bounds, once negative constants are counted from the end, lie inside of the dimension.
     """
-    (b, e), size, step = as_shape((begin, end)), as_int(dim), int(stride)
-    low, high = as_int(b), as_int(e)
+    (b, e), size, step = ir.as_shape((begin, end)), ir.as_int(dim), int(stride)
+    low, high = ir.as_int(b), ir.as_int(e)
     if low is not None and high is not None and size is not None:
         start, stop, _ = slice(low, high, step).indices(size)
-        return int64(start), int64(len(range(start, stop, step)))
+        return ir.int64(start), ir.int64(len(range(start, stop, step)))
     first = _bound(dim, b, step, inside)
-    stop_at = int64(-1) if step < 0 and high is not None and high < -FAR else _bound(dim, e, step, inside)
-    length = ceildiv(stop_at - first, int64(step)) if step > 0 else ceildiv(first - stop_at, int64(-step))
+    stop_at = ir.int64(-1) if step < 0 and high is not None and high < -FAR else _bound(dim, e, step, inside)
+    length = ir.ceildiv(stop_at - first, ir.int64(step)) if step > 0 else ir.ceildiv(first - stop_at, ir.int64(-step))
     length = simplify(length if step != 1 else stop_at - first)
-    if not inside and not (step > 0 and as_int(first) == 0):
-        length = simplify(tir.max(length, int64(0)))
+    if not inside and not (step > 0 and ir.as_int(first) == 0):
+        length = simplify(tir.max(length, ir.int64(0)))
     return simplify(first), length
 
 
-def _bound(dim: PrimExpr, value: PrimExpr, step: int, inside: bool) -> PrimExpr:
+def _bound(dim: ir.PrimExpr, value: ir.PrimExpr, step: int, inside: bool) -> ir.PrimExpr:
     """One bound as an index; a slice backwards begins at most at the last element, forwards at most behind it."""
-    last = dim if step > 0 else dim - int64(1)
-    known = as_int(value)
+    last = dim if step > 0 else dim - ir.int64(1)
+    known = ir.as_int(value)
     if known is None:
         return value if inside else simplify(tir.min(value, last))
     if known >= FAR:
         return last
     if known < 0:
-        return dim + value if inside else simplify(tir.max(dim + value, int64(0 if step > 0 else -1)))
+        return dim + value if inside else simplify(tir.max(dim + value, ir.int64(0 if step > 0 else -1)))
     return value if inside or (known == 0 and step > 0) else simplify(tir.min(value, last))
 
 
@@ -89,14 +78,14 @@ def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any = None, 
     plan = slice_plan(x.shape, axes, begin, end, strides, assume_inbound)
     return te.compute(
         tuple(plan[i][1] if i in plan else d for i, d in enumerate(x.shape)),
-        lambda *i: x(*(plan[d][0] + v * int64(plan[d][2]) if d in plan else v for d, v in enumerate(i))),
+        lambda *i: x(*(plan[d][0] + v * ir.int64(plan[d][2]) if d in plan else v for d, v in enumerate(i))),
         name="T_strided_slice",
     )
 
 
 def pad_pairs(ndim: int, pad_width: Any) -> list[tuple[Any, Any]]:
     """(before, after) of each axis."""
-    flat = list(as_shape(pad_width))
+    flat = list(ir.as_shape(pad_width))
     if len(flat) != 2 * ndim:
         raise ShapeMismatch("nn.pad: pad_width has a wrong length", expected=str(2 * ndim), found=str(len(flat)))
     return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
@@ -108,22 +97,22 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 
     shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
 
     def constant(*i: Any) -> Any:
-        inside: Any = const(True, "bool")
+        inside: Any = ir.const(True, "bool")
         at = []
         for v, d, (b, a) in zip(i, data.shape, pairs, strict=True):
-            j = v if as_int(b) == 0 else v - b
-            if as_int(b) != 0:
-                inside = logical_and(inside, j >= int64(0))
-            if as_int(a) != 0:
-                inside = logical_and(inside, j < d)
+            j = v if ir.as_int(b) == 0 else v - b
+            if ir.as_int(b) != 0:
+                inside = ir.logical_and(inside, j >= ir.int64(0))
+            if ir.as_int(a) != 0:
+                inside = ir.logical_and(inside, j < d)
             at.append(j)
-        fill = cast(data.dtype, pad_value) if isinstance(pad_value, PrimExpr) else const(pad_value, data.dtype)
-        return if_then_else(inside, data(*at), fill)
+        fill = ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.const(pad_value, data.dtype)
+        return ir.if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
         return data(
             *(
-                v if as_int(b) == 0 and as_int(a) == 0 else _pad_index(v - b, d, pad_mode)
+                v if ir.as_int(b) == 0 and ir.as_int(a) == 0 else _pad_index(v - b, d, pad_mode)
                 for v, d, (b, a) in zip(i, data.shape, pairs, strict=True)
             )
         )
@@ -132,17 +121,17 @@ def pad(data: Any, pad_width: Any, pad_mode: str = "constant", pad_value: Any = 
 
 
 def _pad_index(j: Any, d: Any, mode: str) -> Any:
-    zero, last = int64(0), d - int64(1)
+    zero, last = ir.int64(0), d - ir.int64(1)
     if mode in ("edge", "replicate"):
         return tir.max(zero, tir.min(j, last))
     if mode in ("wrap", "circular"):
-        return floormod(j, d)
-    period = tir.max(last * int64(2), int64(1))
-    k = floormod(j, period)
-    return tir.min(k, period - k) if not (isinstance(last, IntImm) and last.value == 0) else zero
+        return ir.floormod(j, d)
+    period = tir.max(last * ir.int64(2), ir.int64(1))
+    k = ir.floormod(j, period)
+    return tir.min(k, period - k) if not (isinstance(last, ir.IntImm) and last.value == 0) else zero
 
 
 def pad_between(data: Any, before: list[Any], after: list[Any], value: Any, name: str) -> Any:
     """Pad each axis with a scalar, which may be an expression."""
-    widths = [w for pair in zip(as_shape(before), as_shape(after), strict=True) for w in pair]
+    widths = [w for pair in zip(ir.as_shape(before), ir.as_shape(after), strict=True) for w in pair]
     return pad(data, widths, "constant", value, name)

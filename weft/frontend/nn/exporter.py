@@ -8,30 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.frontend.nn import spec as _spec
 from weft.frontend.nn.effect import Effect, IOEffect
 from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Object, Tensor, dimensions
-from weft.ir import (
-    Ambient,
-    AnyType,
-    Expr,
-    Function,
-    IRModule,
-    PrimExpr,
-    ShapeType,
-    SizeVar,
-    TupleGetItem,
-    TupleType,
-    Var,
-    prim_value,
-    shape_expr,
-    substitute,
-    tensor_type,
-    walk,
-)
-from weft.ir import Tuple as TupleExpr
 from weft.relax import BlockBuilder, analysis
 from weft.relax import Var as RelaxVar
 
@@ -48,7 +30,7 @@ class Exporter:
         effect.
     """
 
-    _open: Ambient[Exporter] = Ambient("Exporter")
+    _open: ir.Ambient[Exporter] = ir.Ambient("Exporter")
 
     def __init__(self, debug: bool = False) -> None:
         self.builder = BlockBuilder()
@@ -89,7 +71,7 @@ class Exporter:
         if not any(other is mod for other in self.extern_mods):
             self.extern_mods.append(mod)
 
-    def build(self, spec: _spec.ModuleSpec) -> tuple[IRModule, list[tuple[str, Parameter]], list[Any]]:
+    def build(self, spec: _spec.ModuleSpec) -> tuple[ir.IRModule, list[tuple[str, Parameter]], list[Any]]:
         """Trace the methods of a specification.
 
         Returns
@@ -120,7 +102,7 @@ class Exporter:
         with bb.function("_initialize_effect", []):
             with bb.dataflow():
                 values = [v for name, effect in effects for v in effect.emit_init(name, bb)]
-                out = bb.emit_output(bb.emit(TupleExpr(tuple(values))))
+                out = bb.emit_output(bb.emit(ir.Tuple(tuple(values))))
             bb.emit_func_output(out)
 
     def _emit_method(
@@ -152,7 +134,7 @@ class Exporter:
                 result = expression(_call(method.method, inputs), name)
                 if effects:
                     finals = [v for _, effect in effects for v in effect.finalize()]
-                    result = TupleExpr((result, TupleExpr(tuple(finals))))
+                    result = ir.Tuple((result, ir.Tuple(tuple(finals))))
                 out = bb.emit_output(result)
             bb.emit_func_output(out)
 
@@ -172,12 +154,12 @@ def _check_closed(name: str, func: Any, params: list[tuple[str, Parameter]]) -> 
         )
 
 
-def _with_own_sizes(mod: IRModule) -> IRModule:
+def _with_own_sizes(mod: ir.IRModule) -> ir.IRModule:
     """Give each function its own symbolic sizes, which are never negative."""
     functions: dict[Any, Any] = {}
     for gvar, func in mod.items():
-        sizes = {v: SizeVar(v.name, v.dtype) for v in walk(func) if isinstance(v, Var)}
-        functions[gvar] = substitute(func, sizes) if isinstance(func, Function) else func
+        sizes = {v: ir.SizeVar(v.name, v.dtype) for v in ir.walk(func) if isinstance(v, ir.Var)}
+        functions[gvar] = ir.substitute(func, sizes) if isinstance(func, ir.Function) else func
     return mod.with_functions(functions)
 
 
@@ -187,15 +169,17 @@ def _argument_var(spec: Any, name: str, names: dict[str, Any]) -> RelaxVar:
 
 def _argument_type(spec: Any, name: str, names: dict[str, Any]) -> Any:
     if isinstance(spec, _spec.Int):
-        return ShapeType((names.setdefault(name, SizeVar(name, "int64")),))
+        return ir.ShapeType((names.setdefault(name, ir.SizeVar(name, "int64")),))
     if isinstance(spec, _spec.Tensor):
         dims = dimensions(spec.shape, names)
-        for var in (node for d in dims if isinstance(d, PrimExpr) for node in walk(d) if isinstance(node, Var)):
+        for var in (
+            node for d in dims if isinstance(d, ir.PrimExpr) for node in ir.walk(d) if isinstance(node, ir.Var)
+        ):
             names.setdefault(var.name, var)
-        return tensor_type(dims, spec.dtype)
+        return ir.tensor_type(dims, spec.dtype)
     if isinstance(spec, _spec.Object):
-        return AnyType()
-    return TupleType(tuple(_argument_type(e, f"{name}_{i}", names) for i, e in enumerate(spec.elements)))
+        return ir.AnyType()
+    return ir.TupleType(tuple(_argument_type(e, f"{name}_{i}", names) for i, e in enumerate(spec.elements)))
 
 
 def _parameter_vars(params: list[tuple[str, Parameter]], names: dict[str, Any]) -> list[RelaxVar]:
@@ -203,19 +187,19 @@ def _parameter_vars(params: list[tuple[str, Parameter]], names: dict[str, Any]) 
     out = []
     for name, param in params:
         ty = param._expr.ty
-        own = {v: names.setdefault(v.name, SizeVar(v.name, v.dtype)) for v in walk(ty) if isinstance(v, Var)}
-        out.append(RelaxVar(name, substitute(ty, own)))
+        own = {v: names.setdefault(v.name, ir.SizeVar(v.name, v.dtype)) for v in ir.walk(ty) if isinstance(v, ir.Var)}
+        out.append(RelaxVar(name, ir.substitute(ty, own)))
     return out
 
 
 def _as_params(mode: str, name: str, variables: list[Any]) -> list[RelaxVar]:
     if mode == "packed":
-        return [RelaxVar(name, TupleType(tuple(v.ty for v in variables)))]
+        return [RelaxVar(name, ir.TupleType(tuple(v.ty for v in variables)))]
     return variables if mode == "plain" else []
 
 
 def _unpack(bb: BlockBuilder, packed: RelaxVar, names: list[str]) -> list[Any]:
-    return [bb.emit(TupleGetItem(packed, i), name) for i, name in enumerate(names)]
+    return [bb.emit(ir.TupleGetItem(packed, i), name) for i, name in enumerate(names)]
 
 
 def _call(method: Any, inputs: list[Any]) -> Any:
@@ -233,11 +217,11 @@ def _wrap(bb: BlockBuilder, spec: Any, var: Any) -> Any:
         return var.ty.values[0]
     if isinstance(spec, _spec.Object):
         return spec.object_type(_expr=var, _name=var.name_hint)
-    fields = [bb.emit(TupleGetItem(var, i), f"{var.name_hint}_{i}") for i in range(len(spec.elements))]
+    fields = [bb.emit(ir.TupleGetItem(var, i), f"{var.name_hint}_{i}") for i in range(len(spec.elements))]
     return type(spec.elements)(_wrap(bb, s, f) for s, f in zip(spec.elements, fields, strict=True))
 
 
-def expression(value: Any, method: str) -> Expr:
+def expression(value: Any, method: str) -> ir.Expr:
     """Return the expression of a method's result: tensors, objects, numbers, and lists and tuples of them.
 
     Raises
@@ -247,14 +231,14 @@ def expression(value: Any, method: str) -> Expr:
     """
     if isinstance(value, (Tensor, Object)):
         return value._expr
-    if isinstance(value, Expr):
+    if isinstance(value, ir.Expr):
         return value
     if isinstance(value, (list, tuple)):
-        return TupleExpr(tuple(expression(v, method) for v in value))
-    if isinstance(value, PrimExpr):
-        return shape_expr([value])
+        return ir.Tuple(tuple(expression(v, method) for v in value))
+    if isinstance(value, ir.PrimExpr):
+        return ir.shape_expr([value])
     if isinstance(value, (int, float)):
-        return prim_value(value)
+        return ir.prim_value(value)
     raise InvalidArgument(
         f"method '{method}' returns what no function can",
         expected="a tensor, an object, a number, or a list or tuple of them",

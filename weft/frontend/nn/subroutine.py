@@ -11,23 +11,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from weft import ir
 from weft.frontend.nn.exporter import Exporter, expression
 from weft.frontend.nn.tensor import Object, Tensor, builder, emit, wrap_nested
-from weft.ir import (
-    Attrs,
-    Call,
-    Function,
-    PrimExpr,
-    ShapeExpr,
-    ShapeType,
-    SizeVar,
-    TensorType,
-    TupleGetItem,
-    Var,
-    shape_expr,
-    walk,
-)
-from weft.ir import Tuple as TupleExpr
 from weft.relax import Var as RelaxVar
 
 __all__ = ["SubroutineMixin"]
@@ -74,9 +60,9 @@ class _Trace:
             return Tensor(_expr=self._parameter(name, value._expr))
         if isinstance(value, Object):
             return type(value)(_expr=self._parameter(name, value._expr), _name=name)
-        if isinstance(value, PrimExpr):
-            size = value if isinstance(value, Var) else SizeVar(name, "int64")
-            self._parameter(name, shape_expr([value]), ShapeType((size,)))
+        if isinstance(value, ir.PrimExpr):
+            size = value if isinstance(value, ir.Var) else ir.SizeVar(name, "int64")
+            self._parameter(name, ir.shape_expr([value]), ir.ShapeType((size,)))
             return size
         if isinstance(value, (list, tuple)):
             return type(value)(self.receive(v, f"{name}_{i}") for i, v in enumerate(value))
@@ -96,12 +82,12 @@ class _Trace:
                 result = expression(body(), type(self.module).__name__)
                 finals = self._finish_effects([*bb.bindings(), result])
                 if finals:
-                    result = TupleExpr((result, TupleExpr(tuple(finals))))
+                    result = ir.Tuple((result, ir.Tuple(tuple(finals))))
                 seq = bb.finish(inner, bb.emit_output(result))
         finally:
             for (_, param), expr in zip(weights, outer, strict=True):
                 param._expr = expr
-        func: Any = bb.normalize(Function(tuple(self.params), seq, seq.ty, True, Attrs.of()), atom=False)
+        func: Any = bb.normalize(ir.Function(tuple(self.params), seq, seq.ty, True, ir.Attrs.of()), atom=False)
         return bb.add_func(func, self.name)
 
     def _receive_effects(self) -> None:
@@ -115,7 +101,7 @@ class _Trace:
 
     def _finish_effects(self, body: list[Any]) -> list[Any]:
         """Return the last states of the effects; those that nothing uses are no parameters."""
-        used = {id(node) for part in body for node in walk(part)}
+        used = {id(node) for part in body for node in ir.walk(part)}
         finals: list[Any] = []
         kept: list[tuple[Any, list[Any]]] = []
         for effect, states in self.effects:
@@ -134,22 +120,24 @@ class _Trace:
     def _receive_sizes(self) -> None:
         """Pass the sizes that appear in types only within expressions, from which they do not follow."""
         known: set[int] = set()
-        used: dict[int, Var] = {}
-        for node in (n for var in self.params for n in walk(var.ty)):
-            dims = node.shape if isinstance(node, TensorType) else node.values if isinstance(node, ShapeType) else ()
-            known.update(id(d) for d in dims or () if isinstance(d, Var))
-            used.update({id(node): node} if isinstance(node, Var) else {})
+        used: dict[int, ir.Var] = {}
+        for node in (n for var in self.params for n in ir.walk(var.ty)):
+            dims = (
+                node.shape if isinstance(node, ir.TensorType) else node.values if isinstance(node, ir.ShapeType) else ()
+            )
+            known.update(id(d) for d in dims or () if isinstance(d, ir.Var))
+            used.update({id(node): node} if isinstance(node, ir.Var) else {})
         sizes = tuple(v for key, v in used.items() if key not in known)
         if sizes:
-            self._parameter("sizes", ShapeExpr(sizes, ty=ShapeType(sizes, len(sizes))))
+            self._parameter("sizes", ir.ShapeExpr(sizes, ty=ir.ShapeType(sizes, len(sizes))))
 
     def result(self, gvar: Any) -> Any:
         """Emit the call and return what the method returned."""
-        out: Any = emit(Call(gvar, tuple(self.passed)), self.name)
+        out: Any = emit(ir.Call(gvar, tuple(self.passed)), self.name)
         if not self.effects:
             return wrap_nested(out, self.name)
-        after: Any = emit(TupleGetItem(out, 1), "effects")
+        after: Any = emit(ir.TupleGetItem(out, 1), "effects")
         position = count(0)
         for effect, states in self.effects:
-            effect.set_state([emit(TupleGetItem(after, next(position)), "state") for _ in states])
-        return wrap_nested(TupleGetItem(out, 0), self.name)
+            effect.set_state([emit(ir.TupleGetItem(after, next(position)), "state") for _ in states])
+        return wrap_nested(ir.TupleGetItem(out, 0), self.name)

@@ -12,21 +12,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from weft import ir
 from weft.error import DTypeMismatch, InvalidArgument
-from weft.ir import (
-    AnyType,
-    DataType,
-    Expr,
-    PrimExpr,
-    SizeVar,
-    Span,
-    TensorType,
-    TupleGetItem,
-    TupleType,
-    as_int,
-    constant,
-    tensor_type,
-)
 from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
@@ -48,7 +35,7 @@ def get_default_dtype() -> str:
 def set_default_dtype(dtype: str) -> None:
     """Set the data type of parameters that name none."""
     global _default_dtype
-    _default_dtype = str(DataType(dtype))
+    _default_dtype = str(ir.DataType(dtype))
 
 
 def builder() -> BlockBuilder:
@@ -68,7 +55,7 @@ def builder() -> BlockBuilder:
     return current
 
 
-def caller() -> Span | None:
+def caller() -> ir.Span | None:
     """Find the innermost line outside of this package, which is the model's."""
     frame: Any = sys._getframe(1)
     while frame is not None and str(frame.f_code.co_filename).startswith(_HERE):
@@ -76,14 +63,14 @@ def caller() -> Span | None:
     return _span(frame.f_code, frame.f_lasti) if frame is not None else None
 
 
-def _span(code: CodeType, offset: int) -> Span | None:
+def _span(code: CodeType, offset: int) -> ir.Span | None:
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None))
     if line is None:
         return None
-    return Span(code.co_filename, line, (column or 0) + 1, end_line or line, (end_column or 0) + 1)
+    return ir.Span(code.co_filename, line, (column or 0) + 1, end_line or line, (end_column or 0) + 1)
 
 
-def emit(expr: Any, name: str) -> Expr:
+def emit(expr: Any, name: str) -> ir.Expr:
     """Bind an expression to a new variable, which carries the place in the model."""
     bb = builder()
     before, bb.span = bb.span, caller() or bb.span
@@ -108,7 +95,12 @@ def apply(op: str, *args: Any, name: str | None = None, **attrs: Any) -> Any:
 
 
 def _operand(op: str, value: Any, like: Tensor | None) -> Any:
-    if isinstance(value, float) and like is not None and not DataType(like.dtype).is_float and not value.is_integer():
+    if (
+        isinstance(value, float)
+        and like is not None
+        and not ir.DataType(like.dtype).is_float
+        and not value.is_integer()
+    ):
         raise DTypeMismatch(
             f"{op}: a fraction meets a tensor of integers",
             where=caller(),
@@ -181,7 +173,7 @@ class _Operators:
     def reshape(self, *shape: Any, name: str = "reshape") -> Any:
         """Give the same elements another shape, in which -1 stands for what is left."""
         dims = list(unpacked(shape))
-        rest = [i for i, d in enumerate(dims) if as_int(d) == -1]
+        rest = [i for i, d in enumerate(dims) if ir.as_int(d) == -1]
         if len(rest) == 1 and self._expr.ty.shape is not None:
             call = builder().normalize(make_call("reshape")(self._expr, dims), atom=False)
             dims[rest[0]] = call.ty.shape[rest[0]]  # type: ignore[attr-defined]
@@ -209,31 +201,31 @@ class Tensor(_Operators):
 
     _expr: Any
 
-    def __init__(self, *, _expr: Expr) -> None:
+    def __init__(self, *, _expr: ir.Expr) -> None:
         ty = getattr(_expr, "ty", None)
-        if not isinstance(ty, TensorType):
+        if not isinstance(ty, ir.TensorType):
             raise InvalidArgument("an nn.Tensor wraps an expression of a tensor", found=f"type {ty}")
         self._expr = _expr
 
     @staticmethod
     def from_const(data: Any) -> Tensor:
         """Make a constant of an array, a tensor or nested lists."""
-        return Tensor(_expr=constant(data))
+        return Tensor(_expr=ir.constant(data))
 
     @staticmethod
     def from_scalar(data: int | float, dtype: str) -> Tensor:
         """Make a constant of no dimensions."""
-        return Tensor(_expr=constant(data, dtype))
+        return Tensor(_expr=ir.constant(data, dtype))
 
     @staticmethod
-    def from_ty(ty: TensorType, name: str = "tensor") -> Tensor:
+    def from_ty(ty: ir.TensorType, name: str = "tensor") -> Tensor:
         """Make a variable of a type."""
         return Tensor(_expr=RelaxVar(name, ty))
 
     @staticmethod
     def placeholder(shape: Sequence[Any], dtype: str, name: str = "tensor") -> Tensor:
         """Make a variable of a shape, whose dimensions may be ints, names or scalar expressions."""
-        return Tensor.from_ty(tensor_type(dimensions(shape), str(DataType(dtype))), name)
+        return Tensor.from_ty(ir.tensor_type(dimensions(shape), str(ir.DataType(dtype))), name)
 
     @property
     def shape(self) -> list[Any]:
@@ -247,7 +239,7 @@ class Tensor(_Operators):
         ty = self._expr.ty
         if ty.shape is None:
             raise InvalidArgument("this tensor's shape is not known while the module is exported", found=str(ty))
-        return [d if as_int(d) is None else as_int(d) for d in ty.shape]
+        return [d if ir.as_int(d) is None else ir.as_int(d) for d in ty.shape]
 
     @property
     def ndim(self) -> int:
@@ -269,8 +261,8 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
     if isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
         raise InvalidArgument("a shape is a list of dimensions", expected='such as [1, "n"]', found=repr(shape))
     for d in shape:
-        negative = not isinstance(d, str) and (as_int(d) or 0) < 0
-        unfit = not isinstance(d, (int, str, PrimExpr)) or isinstance(d, bool) or d == ""
+        negative = not isinstance(d, str) and (ir.as_int(d) or 0) < 0
+        unfit = not isinstance(d, (int, str, ir.PrimExpr)) or isinstance(d, bool) or d == ""
         if unfit or negative:
             raise InvalidArgument(
                 "a dimension is a size, a name or a scalar expression", expected='such as 4 or "n"', found=repr(d)
@@ -280,17 +272,17 @@ def dimensions(shape: Sequence[Any], named: dict[str, Any] | None = None) -> tup
 
 def _named(name: str, names: dict[str, Any]) -> Any:
     if name not in names:
-        names[name] = SizeVar(name, "int64")
+        names[name] = ir.SizeVar(name, "int64")
     return names[name]
 
 
 class Object:
     """A value that is no tensor, such as a cache of the runtime."""
 
-    def __init__(self, *, _expr: Expr, _name: str) -> None:
+    def __init__(self, *, _expr: ir.Expr, _name: str) -> None:
         self._expr = _expr if isinstance(_expr, RelaxVar) else emit(_expr, _name)
         ty = getattr(self._expr, "ty", None)
-        if isinstance(ty, (TensorType, TupleType)):
+        if isinstance(ty, (ir.TensorType, ir.TupleType)):
             raise InvalidArgument("an nn.Object is no tensor and no tuple", found=str(ty))
 
     _expr: Any
@@ -307,11 +299,11 @@ def wrap_nested(expr: Any, name: str = "") -> Any:
     if not isinstance(expr, RelaxVar):
         expr = emit(expr, name)
     ty: Any = expr.ty
-    if isinstance(ty, TensorType):
+    if isinstance(ty, ir.TensorType):
         return Tensor(_expr=expr)
-    if isinstance(ty, TupleType):
-        return tuple(wrap_nested(TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(ty.fields)))
-    if isinstance(ty, AnyType):
+    if isinstance(ty, ir.TupleType):
+        return tuple(wrap_nested(ir.TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(ty.fields)))
+    if isinstance(ty, ir.AnyType):
         return Object(_expr=expr, _name=name)
     raise InvalidArgument("only tensors and tuples of them are wrapped", found=f"type {ty}")
 

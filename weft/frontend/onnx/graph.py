@@ -9,40 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.error import ModelImportError
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import TensorReader
 from weft.frontend.onnx.value import Dim, Value, as_dim
-from weft.ir import (
-    BinaryOp,
-    CallIntrin,
-    Cast,
-    CmpOp,
-    Constant,
-    DataType,
-    Dispatch,
-    Expr,
-    FloatImm,
-    IntImm,
-    Not,
-    PrimExpr,
-    Select,
-    ShapeType,
-    SizeVar,
-    Span,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Var,
-    constant,
-    max_,
-    min_,
-    numpy_dtype,
-    shape_expr,
-    tensor_type,
-    walk,
-)
 from weft.op import make_call
 from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
@@ -82,7 +53,7 @@ class Graph:
         self.bb = BlockBuilder()
         self.reader = reader
         self.keep_params = keep_params
-        self.params: list[tuple[RelaxVar, Constant]] = []
+        self.params: list[tuple[RelaxVar, ir.Constant]] = []
         self.scope = Scope(None, {})
         self.functions: dict[tuple[str, str], Any] = {}
         self.written = 1
@@ -106,13 +77,13 @@ class Graph:
         """Return the names given so far, to tell later variables from earlier ones."""
         return frozenset(self._names)
 
-    def size_var(self, hint: str) -> SizeVar:
+    def size_var(self, hint: str) -> ir.SizeVar:
         """Make a symbolic dimension."""
-        return SizeVar(self.fresh(hint), DataType("int64"))
+        return ir.SizeVar(self.fresh(hint), ir.DataType("int64"))
 
-    def int_var(self, hint: str) -> Var:
+    def int_var(self, hint: str) -> ir.Var:
         """Make a variable for an integer that is data."""
-        return Var(self.fresh(hint), DataType("int64"))
+        return ir.Var(self.fresh(hint), ir.DataType("int64"))
 
     # --- emission -----------------------------------------------------------------------------------------------------
 
@@ -120,22 +91,22 @@ class Graph:
         """Bind a call of an operator and return its variable."""
         return self.emit(make_call(name)(*args, **attrs))
 
-    def emit(self, expr: Expr) -> Any:
+    def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression; a tensor whose dimensions are not known gets symbolic ones."""
         var = self.bb.emit(expr)
         ty = var.ty
-        if isinstance(ty, TensorType) and ty.shape is None:
+        if isinstance(ty, ir.TensorType) and ty.shape is None:
             if ty.ndim < 0:
                 raise ModelImportError("the rank of a value depends on data", expected="a known number of dimensions")
-            return self.bb.match_cast(var, tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
+            return self.bb.match_cast(var, ir.tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
         return var
 
     def name_dims(self, var: Any, hint: str = "d") -> Any:
         """Give each dimension that is an expression a variable of its own."""
-        dims = [d if isinstance(d, (IntImm, SizeVar)) else self.size_var(hint) for d in var.ty.shape]
+        dims = [d if isinstance(d, (ir.IntImm, ir.SizeVar)) else self.size_var(hint) for d in var.ty.shape]
         if all(a is b for a, b in zip(dims, var.ty.shape, strict=True)):
             return var
-        return self.bb.match_cast(var, tensor_type(dims, var.ty.dtype))
+        return self.bb.match_cast(var, ir.tensor_type(dims, var.ty.dtype))
 
     def named(self, dims: Sequence[Dim], hint: str = "v", sizes: bool = True) -> list[Dim]:
         """Give dimensions that are computed from data variables of their own, so that what follows stays simple.
@@ -145,32 +116,32 @@ class Graph:
         sizes : bool
             Whether they are known to be at least zero.
         """
-        computed = [d for d in dims if isinstance(d, PrimExpr) and not isinstance(d, Var) and depends_on_data(d)]
+        computed = [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.Var) and depends_on_data(d)]
         if not computed:
             return list(dims)
         make = self.size_var if sizes else self.int_var
         names = tuple(make(hint) for _ in computed)
-        self.bb.match_cast(shape_expr([s.to_expr(d) for d in computed]), ShapeType(names, len(names)))
+        self.bb.match_cast(ir.shape_expr([s.to_expr(d) for d in computed]), ir.ShapeType(names, len(names)))
         by_id = {id(d): v for d, v in zip(computed, names, strict=True)}
         return [by_id.get(id(d), d) for d in dims]
 
-    def check_equal(self, what: str, found: PrimExpr, expected: PrimExpr, where: str, kind: str) -> None:
+    def check_equal(self, what: str, found: ir.PrimExpr, expected: ir.PrimExpr, where: str, kind: str) -> None:
         """Check at run time that two scalars are equal; `kind` is the class of the error that says they are not."""
-        outer, self.bb.span = self.bb.span, Span(origin=where, check=(kind, what))
-        self.bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+        outer, self.bb.span = self.bb.span, ir.Span(origin=where, check=(kind, what))
+        self.bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
         self.bb.span = outer
 
-    def check_indices(self, what: str, indices: Any, low: PrimExpr, high: PrimExpr, where: str) -> None:
+    def check_indices(self, what: str, indices: Any, low: ir.PrimExpr, high: ir.PrimExpr, where: str) -> None:
         """Check at run time that all integers of a tensor lie in ``low <= index < high``."""
         least, greatest = bounds = self.int_var("least_index"), self.int_var("greatest_index")
-        self.bb.match_cast(self.bb.emit(relax_op.index_bounds(indices)), ShapeType(bounds, 2), "bounds")
-        self.check_equal(what, least, max_(least, low), where, "IndexOutOfRange")
-        self.check_equal(what, greatest, min_(greatest, high - 1), where, "IndexOutOfRange")
+        self.bb.match_cast(self.bb.emit(relax_op.index_bounds(indices)), ir.ShapeType(bounds, 2), "bounds")
+        self.check_equal(what, least, ir.max_(least, low), where, "IndexOutOfRange")
+        self.check_equal(what, greatest, ir.min_(greatest, high - 1), where, "IndexOutOfRange")
 
     def fields(self, var: Any) -> list[Any]:
         """Bind the fields of a tuple."""
-        assert isinstance(var.ty, TupleType)
-        return [self.emit(TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
+        assert isinstance(var.ty, ir.TupleType)
+        return [self.emit(ir.TupleGetItem(var, i)) for i in range(len(var.ty.fields))]
 
     @contextmanager
     def branch(self, scope: Scope) -> Generator[Any]:
@@ -202,7 +173,7 @@ class Graph:
         if value.expr is None:
             array = value.constant
             if array is not None:
-                value.expr = self._param(value, constant(array))
+                value.expr = self._param(value, ir.constant(array))
             else:
                 value.expr = self.materialise(value.elements, value.dtype)
                 if self._in_branch:
@@ -215,7 +186,7 @@ class Graph:
         self._initializers[id(value)] = name
         return value
 
-    def _param(self, value: Value, data: Constant) -> Any:
+    def _param(self, value: Value, data: ir.Constant) -> Any:
         name = self._initializers.get(id(value))
         if not self.keep_params or name is None:
             return data
@@ -226,17 +197,17 @@ class Graph:
     def materialise(self, elements: Any, dtype: str) -> Any:
         """Compute a tensor of elements at run time."""
         flat = list(elements.flat)
-        if all(not isinstance(e, PrimExpr) or _is_shape_like(e) for e in flat) and DataType(dtype).is_integer:
+        if all(not isinstance(e, ir.PrimExpr) or _is_shape_like(e) for e in flat) and ir.DataType(dtype).is_integer:
             vector = self.emit(
-                relax_op.shape_to_tensor(shape_expr([s.to_expr(int(e) if s.is_known(e) else e) for e in flat]))
+                relax_op.shape_to_tensor(ir.shape_expr([s.to_expr(int(e) if s.is_known(e) else e) for e in flat]))
             )
         else:
             items = [_SCALAR(s.to_expr(e, dtype), self) for e in flat]
             items = [i if i.ty.dtype == dtype else self.op("astype", i, dtype=dtype) for i in items]
-            vector = items[0] if len(items) == 1 else self.op("concat", Tuple(tuple(items)), axis=0)
+            vector = items[0] if len(items) == 1 else self.op("concat", ir.Tuple(tuple(items)), axis=0)
         if vector.ty.dtype != dtype:
             vector = self.op("astype", vector, dtype=dtype)
-        return vector if elements.ndim == 1 else self.op("reshape", vector, shape_expr(elements.shape))
+        return vector if elements.ndim == 1 else self.op("reshape", vector, ir.shape_expr(elements.shape))
 
     def ints(self, value: Value, hint: str = "v", sizes: bool = False) -> list[Dim]:
         """Return the elements of an integer tensor, as run-time variables where they are known only then.
@@ -260,12 +231,12 @@ class Graph:
                 found=f"shape {_show(value.shape)}",
             )
         if len(value.shape) != 1:
-            tensor = self.op("reshape", tensor, shape_expr((count,)))
+            tensor = self.op("reshape", tensor, ir.shape_expr((count,)))
         if tensor.ty.dtype != "int64":
             tensor = self.op("astype", tensor, dtype="int64")
         make = self.size_var if sizes else self.int_var
         names = tuple(make(hint) for _ in range(count))
-        self.bb.match_cast(relax_op.tensor_to_shape(tensor), ShapeType(names, count))
+        self.bb.match_cast(relax_op.tensor_to_shape(tensor), ir.ShapeType(names, count))
         value.elements = np.empty(value.shape, object)
         value.elements.reshape(-1)[:] = names
         if self._in_branch:  # the variables are bound inside of the branch only
@@ -275,12 +246,12 @@ class Graph:
 
     def at(self, origin: str) -> None:
         """Set the place that the next bindings come from."""
-        self.bb.span = Span(origin=origin)
+        self.bb.span = ir.Span(origin=origin)
 
 
 def depends_on_data(d: Any) -> bool:
     """Whether an expression has a variable that is not a dimension of an input."""
-    return any(isinstance(v, Var) and not isinstance(v, SizeVar) for v in walk(d))
+    return any(isinstance(v, ir.Var) and not isinstance(v, ir.SizeVar) for v in ir.walk(d))
 
 
 def _show(shape: Sequence[Any]) -> str:
@@ -288,12 +259,12 @@ def _show(shape: Sequence[Any]) -> str:
 
 
 def _is_shape_like(e: Any) -> bool:
-    return DataType(e.dtype).is_integer
+    return ir.DataType(e.dtype).is_integer
 
 
 # --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------
 
-_SCALAR = Dispatch("scalar expression to tensor", (PrimExpr,))
+_SCALAR = ir.Dispatch("scalar expression to tensor", (ir.PrimExpr,))
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum",
     "EQ": "equal", "NE": "not_equal", "LT": "less",
@@ -302,43 +273,43 @@ _BINARY = {
 _UNARY = {"tir.floor": "floor", "tir.ceil": "ceil", "tir.nearbyint": "round", "tir.sqrt": "sqrt"}
 
 
-@_SCALAR.on(PrimExpr)
+@_SCALAR.on(ir.PrimExpr)
 def _integer(e: Any, graph: Graph) -> Any:
-    return graph.emit(relax_op.shape_to_tensor(shape_expr((e,))))
+    return graph.emit(relax_op.shape_to_tensor(ir.shape_expr((e,))))
 
 
-@_SCALAR.on(FloatImm, IntImm)
+@_SCALAR.on(ir.FloatImm, ir.IntImm)
 def _number(e: Any, graph: Graph) -> Any:
-    return constant(np.array([e.value], numpy_dtype(e.dtype)))
+    return ir.constant(np.array([e.value], ir.numpy_dtype(e.dtype)))
 
 
-@_SCALAR.on(Cast)
+@_SCALAR.on(ir.Cast)
 def _cast(e: Any, graph: Graph) -> Any:
-    if DataType(e.dtype).is_integer and DataType(e.value.dtype).is_integer:
+    if ir.DataType(e.dtype).is_integer and ir.DataType(e.value.dtype).is_integer:
         return _integer(e, graph)
     return graph.op("astype", _SCALAR(e.value, graph), dtype=str(e.dtype))
 
 
-@_SCALAR.on(BinaryOp, CmpOp)
+@_SCALAR.on(ir.BinaryOp, ir.CmpOp)
 def _binary(e: Any, graph: Graph) -> Any:
-    if isinstance(e, BinaryOp) and not DataType(e.dtype).is_float:
+    if isinstance(e, ir.BinaryOp) and not ir.DataType(e.dtype).is_float:
         return _integer(e, graph)
     return graph.op(_BINARY[type(e).__name__], _SCALAR(e.a, graph), _SCALAR(e.b, graph))
 
 
-@_SCALAR.on(Not)
-def _not(e: Not, graph: Graph) -> Any:
+@_SCALAR.on(ir.Not)
+def _not(e: ir.Not, graph: Graph) -> Any:
     return graph.op("logical_not", _SCALAR(e.a, graph))
 
 
-@_SCALAR.on(Select)
-def _select(e: Select, graph: Graph) -> Any:
-    if DataType(e.dtype).is_integer:
+@_SCALAR.on(ir.Select)
+def _select(e: ir.Select, graph: Graph) -> Any:
+    if ir.DataType(e.dtype).is_integer:
         return _integer(e, graph)
     return graph.op("where", *(_SCALAR(x, graph) for x in (e.condition, e.true_value, e.false_value)))
 
 
-@_SCALAR.on(CallIntrin)
-def _intrinsic(e: CallIntrin, graph: Graph) -> Any:
+@_SCALAR.on(ir.CallIntrin)
+def _intrinsic(e: ir.CallIntrin, graph: Graph) -> Any:
     name = _UNARY.get(e.op.name)
     return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))

@@ -7,28 +7,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.schema import attribute_value
 from weft.frontend.onnx.value import Dim, Value, as_dim
-from weft.ir import (
-    Constant,
-    DataType,
-    Expr,
-    Min,
-    PrimExpr,
-    Tuple,
-    Var,
-    const,
-    constant,
-    numpy_dtype,
-    shape_expr,
-    substitute,
-    tensor_type,
-    walk,
-)
+from weft.ir import const
 
 __all__ = ["Node"]
 
@@ -109,7 +95,7 @@ class Node:
 
     def is_float(self, i: int = 0) -> bool:
         """Whether input `i` is floating-point."""
-        return DataType(self.dtype(i)).is_float
+        return ir.DataType(self.dtype(i)).is_float
 
     def const(self, i: int) -> np.ndarray[Any, Any] | None:
         """Return the data of input `i` where it is given and constant."""
@@ -171,13 +157,13 @@ class Node:
         """Bind a call of an operator and return its variable."""
         return self.graph.op(name, *args, **attrs)
 
-    def emit(self, expr: Expr) -> Any:
+    def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression."""
         return self.graph.emit(expr)
 
-    def scalar(self, value: Any, dtype: str) -> Constant:
+    def scalar(self, value: Any, dtype: str) -> ir.Constant:
         """Make a 0-dimensional constant."""
-        return constant(np.asarray(value).astype(numpy_dtype(dtype)))
+        return ir.constant(np.asarray(value).astype(ir.numpy_dtype(dtype)))
 
     def astype(self, x: Any, dtype: str) -> Any:
         """Convert, unless `x` has the type."""
@@ -189,9 +175,9 @@ class Node:
             s.provably_equal(s.simplify(a), b) for a, b in zip(x.ty.shape, shape, strict=True)
         ):
             return x
-        if isinstance(x, Constant) and s.is_known(*shape):
-            return constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
-        return self.op("reshape", x, shape_expr([s.to_expr(d) for d in shape]))
+        if isinstance(x, ir.Constant) and s.is_known(*shape):
+            return ir.constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
+        return self.op("reshape", x, ir.shape_expr([s.to_expr(d) for d in shape]))
 
     def permute(self, x: Any, axes: Sequence[int]) -> Any:
         """Transpose, unless the order is the identity."""
@@ -199,7 +185,7 @@ class Node:
 
     def concat(self, parts: Sequence[Any], axis: int) -> Any:
         """Join along an axis."""
-        return parts[0] if len(parts) == 1 else self.op("concat", Tuple(tuple(parts)), axis=axis)
+        return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
 
     def slice(
         self,
@@ -216,7 +202,7 @@ class Node:
 
     def full(self, shape: Sequence[Dim], value: Any, dtype: str) -> Any:
         """Make a tensor of one value."""
-        return self.op("full", shape_expr([s.to_expr(d) for d in shape]), self.scalar(value, dtype), dtype=dtype)
+        return self.op("full", ir.shape_expr([s.to_expr(d) for d in shape]), self.scalar(value, dtype), dtype=dtype)
 
     def dims(self, x: Any) -> list[Dim]:
         """Return the dimensions of an expression, numbers as ints."""
@@ -240,7 +226,7 @@ class Node:
                     expected=str(b),
                     found=f"{a} in shape ({', '.join(map(str, own))})",
                 )
-        return self.graph.bb.match_cast(x, tensor_type([s.to_expr(d) for d in dims], x.ty.dtype))
+        return self.graph.bb.match_cast(x, ir.tensor_type([s.to_expr(d) for d in dims], x.ty.dtype))
 
     def broadcasting(self, *operands: Any) -> tuple[Any, ...]:
         """Prepare for broadcasting: ``min(n, 512)`` beside ``n`` has to be ``n``, which is checked at run time."""
@@ -323,9 +309,9 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
     The latter are the levels of a feature pyramid, such as ``(h + 7) // 8`` and ``(h + 15) // 16 * 2``; they are taken
     to be equal, not 1. A slice of length ``min(1, n)`` is not ``n`` for such sizes, and broadcasts.
     """
-    if not isinstance(own, PrimExpr) or isinstance(own, Var):
+    if not isinstance(own, ir.PrimExpr) or isinstance(own, ir.Var):
         return own
-    if isinstance(own, Min):
+    if isinstance(own, ir.Min):
         sides = (as_dim(own.a), as_dim(own.b))
         limit = next((d for d in sides if isinstance(d, int)), 0)
         for other in others:
@@ -334,18 +320,19 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
     names = _variables(own)
     alike = [
         d for d in others
-        if isinstance(d, PrimExpr) and not isinstance(d, Var) and _variables(d) == names and _equal_when_large(own, d)
+        if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.Var) and _variables(d) == names
+        and _equal_when_large(own, d)
     ]  # fmt: skip
-    simplest = min(alike, key=lambda d: sum(1 for _ in walk(d)), default=own)
+    simplest = min(alike, key=lambda d: sum(1 for _ in ir.walk(d)), default=own)
     return own if s.provably_equal(own, simplest) else simplest
 
 
-def _equal_when_large(a: PrimExpr, b: PrimExpr) -> bool:
+def _equal_when_large(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
     """Whether two dimensions are equal for large sizes that strides divide, another one for each variable."""
-    names = list({id(v): v for v in walk(a) if isinstance(v, Var)}.values())
+    names = list({id(v): v for v in ir.walk(a) if isinstance(v, ir.Var)}.values())
     sizes = {v: const(7680 * (i + 1), v.dtype) for i, v in enumerate(names)}
-    return Analyzer().can_prove_equal(substitute(a, sizes), substitute(b, sizes))
+    return Analyzer().can_prove_equal(ir.substitute(a, sizes), ir.substitute(b, sizes))
 
 
-def _variables(e: PrimExpr) -> set[int]:
-    return {id(v) for v in walk(e) if isinstance(v, Var)}
+def _variables(e: ir.PrimExpr) -> set[int]:
+    return {id(v) for v in ir.walk(e) if isinstance(v, ir.Var)}

@@ -13,40 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    CallIntrin,
-    Cast,
-    DataType,
-    Div,
-    FloatImm,
-    IntImm,
-    Mul,
-    Op,
-    PrimExpr,
-    cast,
-    const,
-    div,
-    equal,
-    floordiv,
-    floormod,
-    greater,
-    greater_equal,
-    int64,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    max_,
-    min_,
-    mul,
-    numpy_dtype,
-    select,
-    structural_equal,
-    truncdiv,
-    truncmod,
-)
+from weft.ir import int64
 
 __all__ = [
     "add", "cancel_product", "cast_element", "ceil", "ceildiv", "choose", "clamp", "compare", "divide", "floor",
@@ -60,43 +29,47 @@ _ANALYZER = Analyzer()
 Element = Any  # int | float | bool | PrimExpr
 
 
-def _type_of(e: Any) -> DataType:
-    return DataType(e.dtype)
+def _type_of(e: Any) -> ir.DataType:
+    return ir.DataType(e.dtype)
 
 
 def is_known(*elements: Element) -> bool:
     """Whether all elements are numbers."""
-    return not any(isinstance(e, PrimExpr) for e in elements)
+    return not any(isinstance(e, ir.PrimExpr) for e in elements)
 
 
-def to_expr(e: Element, dtype: str = "int64") -> PrimExpr:
+def to_expr(e: Element, dtype: str = "int64") -> ir.PrimExpr:
     """Return an element as an expression: ints as int64, floats as `dtype`, bools as bool."""
-    if isinstance(e, PrimExpr):
-        return cast("int64", e) if _type_of(e).is_integer else e
+    if isinstance(e, ir.PrimExpr):
+        return ir.cast("int64", e) if _type_of(e).is_integer else e
     if isinstance(e, (bool, np.bool_)):
-        return const(bool(e), "bool")
-    return const(
+        return ir.const(bool(e), "bool")
+    return ir.const(
         e,
-        dtype if DataType(dtype).is_float and isinstance(e, float) else "float32" if isinstance(e, float) else "int64",
+        dtype
+        if ir.DataType(dtype).is_float and isinstance(e, float)
+        else "float32"
+        if isinstance(e, float)
+        else "int64",
     )
 
 
 def simplify(e: Element) -> Element:
     """Simplify an expression, to a number where it is one."""
-    if not isinstance(e, PrimExpr):
+    if not isinstance(e, ir.PrimExpr):
         return e
-    if type(e) not in (IntImm, FloatImm) and not _type_of(e).is_float:
+    if type(e) not in (ir.IntImm, ir.FloatImm) and not _type_of(e).is_float:
         e = _ANALYZER.simplify(e)
-    if isinstance(e, IntImm):
+    if isinstance(e, ir.IntImm):
         return bool(e.value) if e.dtype == "bool" else e.value
-    return e.value if isinstance(e, FloatImm) else e
+    return e.value if isinstance(e, ir.FloatImm) else e
 
 
 def same(a: Element, b: Element) -> bool:
     """Whether two elements are the same number or expressions of equal structure."""
     if is_known(a, b):
         return bool(a == b)
-    return a is b or (not is_known(a) and not is_known(b) and structural_equal(a, b))
+    return a is b or (not is_known(a) and not is_known(b) and ir.structural_equal(a, b))
 
 
 def provably_equal(a: Element, b: Element) -> bool:
@@ -108,10 +81,10 @@ def provably_equal(a: Element, b: Element) -> bool:
 
 def non_negative(e: Element) -> bool:
     """Whether an integer element is at least zero for every value of its variables."""
-    return bool(e >= 0) if is_known(e) else _ANALYZER.can_prove(greater_equal(e, 0))
+    return bool(e >= 0) if is_known(e) else _ANALYZER.can_prove(ir.greater_equal(e, 0))
 
 
-def _proves(condition: PrimExpr) -> bool:
+def _proves(condition: ir.PrimExpr) -> bool:
     return _ANALYZER.can_prove(condition)
 
 
@@ -119,11 +92,11 @@ def _proves(condition: PrimExpr) -> bool:
 
 
 def _is_float(*elements: Element) -> bool:
-    return any(isinstance(e, float) or (isinstance(e, PrimExpr) and _type_of(e).is_float) for e in elements)
+    return any(isinstance(e, float) or (isinstance(e, ir.PrimExpr) and _type_of(e).is_float) for e in elements)
 
 
 def _float_type(*elements: Element) -> str:
-    return next((_type_of(e) for e in elements if isinstance(e, PrimExpr) and _type_of(e).is_float), "float32")
+    return next((_type_of(e) for e in elements if isinstance(e, ir.PrimExpr) and _type_of(e).is_float), "float32")
 
 
 def _ratio(e: Element) -> tuple[Element, int] | None:
@@ -131,9 +104,14 @@ def _ratio(e: Element) -> tuple[Element, int] | None:
     if isinstance(e, (int, float)) and math.isfinite(e):
         f = Fraction(e)
         return (f.numerator, f.denominator) if f.denominator <= 4096 else None
-    if isinstance(e, Cast) and _type_of(e.value).is_integer:
+    if isinstance(e, ir.Cast) and _type_of(e.value).is_integer:
         return e.value, 1
-    if isinstance(e, Div) and isinstance(e.a, Cast) and isinstance(e.b, FloatImm) and _type_of(e.a.value).is_integer:
+    if (
+        isinstance(e, ir.Div)
+        and isinstance(e.a, ir.Cast)
+        and isinstance(e.b, ir.FloatImm)
+        and _type_of(e.a.value).is_integer
+    ):
         if e.b.value >= 1 and e.b.value.is_integer():
             return e.a.value, int(e.b.value)
     return None
@@ -142,12 +120,12 @@ def _ratio(e: Element) -> tuple[Element, int] | None:
 def _from_ratio(i: Element, d: int, dtype: str) -> Element:
     if is_known(i):
         return i / d
-    if d != 1 and _ANALYZER.can_prove_equal(floormod(i, int64(d)), int64(0)):
-        i, d = simplify(floordiv(i, int64(d))), 1
+    if d != 1 and _ANALYZER.can_prove_equal(ir.floormod(i, int64(d)), int64(0)):
+        i, d = simplify(ir.floordiv(i, int64(d))), 1
         if is_known(i):
             return float(i)
-    top = Cast(DataType(dtype), i)
-    return top if d == 1 else Div(top, FloatImm(DataType(dtype), float(d)))
+    top = ir.Cast(ir.DataType(dtype), i)
+    return top if d == 1 else ir.Div(top, ir.FloatImm(ir.DataType(dtype), float(d)))
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -190,9 +168,9 @@ def multiply(a: Element, b: Element) -> Element:
     if x and y and x[1] * y[1] <= 4096 and (is_known(x[0]) or is_known(y[0])):
         return _from_ratio(multiply(x[0], y[0]), x[1] * y[1], dtype)
     for p, q in ((a, b), (b, a)):
-        if isinstance(q, Div) and same(p, q.b):
+        if isinstance(q, ir.Div) and same(p, q.b):
             return simplify(q.a)
-    return mul(to_expr(a, dtype), to_expr(b, dtype))
+    return ir.mul(to_expr(a, dtype), to_expr(b, dtype))
 
 
 def divide(a: Element, b: Element) -> Element:
@@ -211,7 +189,7 @@ def divide(a: Element, b: Element) -> Element:
         return multiply(a, 1 / b)
     if not is_known(a, b) and same(a, b):
         return 1.0
-    return div(to_expr(a, dtype), to_expr(b, dtype))
+    return ir.div(to_expr(a, dtype), to_expr(b, dtype))
 
 
 def _divide_numbers(a: Any, b: Any) -> Any:
@@ -227,19 +205,21 @@ def _divide_ints(a: Element, b: Element) -> Element:
         return cancelled
     if non_negative(a) and non_negative(b):
         return simplify(
-            floordiv(to_expr(a), to_expr(b) if is_known(b) or _proves(greater(b, 0)) else max_(to_expr(b), int64(1)))
+            ir.floordiv(
+                to_expr(a), to_expr(b) if is_known(b) or _proves(ir.greater(b, 0)) else ir.max_(to_expr(b), int64(1))
+            )
         )
-    return simplify(truncdiv(to_expr(a), to_expr(b)))
+    return simplify(ir.truncdiv(to_expr(a), to_expr(b)))
 
 
 def ceildiv(a: Element, b: int) -> Element:
     """Divide an integer by a positive constant, rounding up."""
-    return -(-a // b) if is_known(a) else simplify(floordiv(to_expr(a) + (b - 1), int64(b)))
+    return -(-a // b) if is_known(a) else simplify(ir.floordiv(to_expr(a) + (b - 1), int64(b)))
 
 
 def floor_divide(a: Element, b: int) -> Element:
     """Divide an integer by a positive constant, rounding down."""
-    return a // b if is_known(a) else simplify(floordiv(to_expr(a), int64(b)))
+    return a // b if is_known(a) else simplify(ir.floordiv(to_expr(a), int64(b)))
 
 
 def modulo(a: Element, b: Element, truncate: bool) -> Element:
@@ -250,17 +230,17 @@ def modulo(a: Element, b: Element, truncate: bool) -> Element:
         return math.fmod(a, b) if _is_float(a, b) else (a - b * _divide_numbers(a, b)) if truncate else a % b
     if _is_float(a, b):
         return None
-    return simplify(truncmod(to_expr(a), to_expr(b)) if truncate else floormod(to_expr(a), to_expr(b)))
+    return simplify(ir.truncmod(to_expr(a), to_expr(b)) if truncate else ir.floormod(to_expr(a), to_expr(b)))
 
 
 def minimum(a: Element, b: Element) -> Element:
     """Take the smaller."""
-    return min(a, b) if is_known(a, b) else simplify(min_(*_pair(a, b)))
+    return min(a, b) if is_known(a, b) else simplify(ir.min_(*_pair(a, b)))
 
 
 def maximum(a: Element, b: Element) -> Element:
     """Take the larger."""
-    return max(a, b) if is_known(a, b) else simplify(max_(*_pair(a, b)))
+    return max(a, b) if is_known(a, b) else simplify(ir.max_(*_pair(a, b)))
 
 
 def clamp(e: Element, low: Element, high: Element) -> Element:
@@ -268,7 +248,7 @@ def clamp(e: Element, low: Element, high: Element) -> Element:
     return minimum(maximum(e, low), high)
 
 
-def _pair(a: Element, b: Element) -> tuple[PrimExpr, PrimExpr]:
+def _pair(a: Element, b: Element) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     dtype = _float_type(a, b)
     return to_expr(a, dtype), to_expr(b, dtype)
 
@@ -282,16 +262,16 @@ def compare(op: str, a: Element, b: Element) -> Element:
     if op == "Equal" and not _is_float(a, b):
         a, b = to_expr(a), to_expr(b)
         if a.dtype == "bool" or b.dtype == "bool":
-            return simplify(equal(cast("int64", a), cast("int64", b)))
+            return simplify(ir.equal(ir.cast("int64", a), ir.cast("int64", b)))
         # A size is never a negative number, which is what exporters compare it with.
         if _proves(a > b) or _proves(a < b):
             return False
     build = {
-        "Equal": equal,
-        "Less": less,
-        "LessOrEqual": less_equal,
-        "Greater": greater,
-        "GreaterOrEqual": greater_equal,
+        "Equal": ir.equal,
+        "Less": ir.less,
+        "LessOrEqual": ir.less_equal,
+        "Greater": ir.greater,
+        "GreaterOrEqual": ir.greater_equal,
     }[op]
     return simplify(build(*_pair(a, b)))
 
@@ -302,17 +282,17 @@ def logic(op: str, a: Element, b: Element = True) -> Element:
         return {"And": bool(a and b), "Or": bool(a or b), "Xor": bool(a) != bool(b), "Not": not a}[op]
     x, y = to_expr(a), to_expr(b)
     if op == "Not":
-        return simplify(logical_not(x))
+        return simplify(ir.logical_not(x))
     if op == "Xor":
-        return simplify(logical_or(logical_and(x, logical_not(y)), logical_and(logical_not(x), y)))
-    return simplify((logical_and if op == "And" else logical_or)(x, y))
+        return simplify(ir.logical_or(ir.logical_and(x, ir.logical_not(y)), ir.logical_and(ir.logical_not(x), y)))
+    return simplify((ir.logical_and if op == "And" else ir.logical_or)(x, y))
 
 
 def choose(condition: Element, a: Element, b: Element) -> Element:
     """Take `a` where the condition holds, else `b`."""
     if is_known(condition):
         return a if condition else b
-    return a if same(a, b) else simplify(select(to_expr(condition), *_pair(a, b)))
+    return a if same(a, b) else simplify(ir.select(to_expr(condition), *_pair(a, b)))
 
 
 # --- rounding and casts -----------------------------------------------------------------------------------------------
@@ -323,7 +303,7 @@ def floor(e: Element) -> Element:
     if is_known(e):
         return float(math.floor(e)) if math.isfinite(e) else e
     r = _ratio(e)
-    return _from_ratio(floor_divide(*r), 1, e.dtype) if r else CallIntrin(e.dtype, Op.get("tir.floor"), (e,))
+    return _from_ratio(floor_divide(*r), 1, e.dtype) if r else ir.CallIntrin(e.dtype, ir.Op.get("tir.floor"), (e,))
 
 
 def ceil(e: Element) -> Element:
@@ -331,7 +311,7 @@ def ceil(e: Element) -> Element:
     if is_known(e):
         return float(math.ceil(e)) if math.isfinite(e) else e
     r = _ratio(e)
-    return _from_ratio(ceildiv(*r), 1, e.dtype) if r else CallIntrin(e.dtype, Op.get("tir.ceil"), (e,))
+    return _from_ratio(ceildiv(*r), 1, e.dtype) if r else ir.CallIntrin(e.dtype, ir.Op.get("tir.ceil"), (e,))
 
 
 def round_even(e: Element) -> Element:
@@ -339,19 +319,19 @@ def round_even(e: Element) -> Element:
     if is_known(e):
         return float(np.rint(e))
     r = _ratio(e)
-    return e if r and r[1] == 1 else CallIntrin(e.dtype, Op.get("tir.nearbyint"), (e,))
+    return e if r and r[1] == 1 else ir.CallIntrin(e.dtype, ir.Op.get("tir.nearbyint"), (e,))
 
 
 def square_root(e: Element) -> Element:
     """Take the square root."""
     if is_known(e):
         return math.sqrt(e) if e >= 0 else math.nan
-    return CallIntrin(e.dtype, Op.get("tir.sqrt"), (e,))
+    return ir.CallIntrin(e.dtype, ir.Op.get("tir.sqrt"), (e,))
 
 
 def cast_element(e: Element, dtype: str) -> Element:
     """Convert to a data type; a number is rounded as the type does. None where that cannot be done here."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if is_known(e):
         return _cast_number(e, dt)
     source = _type_of(e)
@@ -365,14 +345,14 @@ def cast_element(e: Element, dtype: str) -> Element:
         )
     if dt.is_integer:
         if source == "bool":
-            return cast("int64", e)
+            return ir.cast("int64", e)
         return _truncate(e) if source.is_float else e
     if dt not in ("float32", "float64") or source == "bool":
         return None
-    return cast(dt, e)
+    return ir.cast(dt, e)
 
 
-def _cast_number(e: Any, dt: DataType) -> Any:
+def _cast_number(e: Any, dt: ir.DataType) -> Any:
     if dt == "bool":
         return bool(e)
     if dt.is_integer:
@@ -384,14 +364,14 @@ def _cast_number(e: Any, dt: DataType) -> Any:
         half = 1 << (dt.bits - 1)
         return (value + half) % (2 * half) - half
     with np.errstate(all="ignore"):
-        return float(numpy_dtype(dt).type(e))
+        return float(ir.numpy_dtype(dt).type(e))
 
 
-def _truncate(e: PrimExpr) -> Element:
+def _truncate(e: ir.PrimExpr) -> Element:
     r = _ratio(e)
     if r and (r[1] == 1 or non_negative(r[0])):
         return floor_divide(*r)
-    return cast("int64", e)
+    return ir.cast("int64", e)
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
@@ -423,9 +403,9 @@ def _factors(elements: Any) -> tuple[int, list[Element]]:
     number, factors, stack = 1, [], list(elements)
     while stack:
         e = stack.pop()
-        if isinstance(e, Mul):
+        if isinstance(e, ir.Mul):
             stack += [e.a, e.b]
-        elif isinstance(e, IntImm) or is_known(e):
+        elif isinstance(e, ir.IntImm) or is_known(e):
             number *= int(e)
         else:
             factors.append(e)

@@ -5,25 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ir import (
-    AnyType,
-    Call,
-    Expr,
-    Function,
-    FuncType,
-    GlobalVar,
-    IntImm,
-    IRModule,
-    Op,
-    PrimType,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleType,
-    Type,
-    tensor_type,
-)
+from weft import ir
 from weft.tir import PrimFunc
 
 __all__ = ["argument_errors", "contradict"]
@@ -31,19 +13,19 @@ __all__ = ["argument_errors", "contradict"]
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace")
 
 
-def contradict(a: Type | None, b: Type | None) -> bool:
+def contradict(a: ir.Type | None, b: ir.Type | None) -> bool:
     """Whether no value is of both types; what is not known, symbolic sizes included, contradicts nothing."""
-    if a is b or a is None or b is None or isinstance(a, AnyType) or isinstance(b, AnyType):
+    if a is b or a is None or b is None or isinstance(a, ir.AnyType) or isinstance(b, ir.AnyType):
         return False
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
+    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
         return bool(a.dtype and b.dtype and a.dtype != b.dtype) or _ranks(a.ndim, b.ndim) or _sizes(a.shape, b.shape)
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
+    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType):
         return len(a.fields) != len(b.fields) or any(map(contradict, a.fields, b.fields))
-    if isinstance(a, ShapeType) and isinstance(b, ShapeType):
+    if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):
         return _ranks(a.ndim, b.ndim) or _sizes(a.values, b.values)
-    if isinstance(a, PrimType) and isinstance(b, PrimType):
+    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType):
         return a.dtype != b.dtype
-    kinds = (TensorType, TupleType, ShapeType, PrimType)
+    kinds = (ir.TensorType, ir.TupleType, ir.ShapeType, ir.PrimType)
     return type(a) is not type(b) and isinstance(a, kinds) and isinstance(b, kinds)
 
 
@@ -55,22 +37,26 @@ def _sizes(a: Any, b: Any) -> bool:
     if a is None or b is None or len(a) != len(b):
         return False
     return any(
-        isinstance(x, IntImm) and isinstance(y, IntImm) and x.value != y.value for x, y in zip(a, b, strict=True)
+        isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value != y.value for x, y in zip(a, b, strict=True)
     )
 
 
-def argument_errors(call: Call, mod: IRModule) -> Iterator[str]:
+def argument_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
     """Say what is wrong with the arguments of a call of a function or closure, or of ``call_tir``."""
     op: Any = call.op
-    if isinstance(op, Op):
+    if isinstance(op, ir.Op):
         if op.name in _CALL_TIR:
             yield from _call_tir_errors(call, mod)
         return
-    func = mod[op] if isinstance(op, GlobalVar) and op in mod else None
-    if isinstance(func, Function):
+    func = mod[op] if isinstance(op, ir.GlobalVar) and op in mod else None
+    if isinstance(func, ir.Function):
         names: list[str] = [p.name_hint for p in func.params]
         types: Any = [p.ty for p in func.params]
-    elif not isinstance(op, GlobalVar) and isinstance(getattr(op, "ty", None), FuncType) and op.ty.params is not None:
+    elif (
+        not isinstance(op, ir.GlobalVar)
+        and isinstance(getattr(op, "ty", None), ir.FuncType)
+        and op.ty.params is not None
+    ):
         types = list(op.ty.params)
         names = [f"argument {i}" for i in range(len(types))]
     else:
@@ -85,18 +71,18 @@ def argument_errors(call: Call, mod: IRModule) -> Iterator[str]:
             yield f"'{name}' wants {wanted} for '{hint}', it is given {found}"
 
 
-def _call_tir_errors(call: Call, mod: IRModule) -> Iterator[str]:
+def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
     target: Any = call.args[0] if call.args else None
-    func: Any = mod[target] if isinstance(target, GlobalVar) and target in mod else None
+    func: Any = mod[target] if isinstance(target, ir.GlobalVar) and target in mod else None
     args: Any = call.args[1] if len(call.args) > 1 else None
-    if not isinstance(target, GlobalVar) or func is None or not isinstance(args, Tuple):
+    if not isinstance(target, ir.GlobalVar) or func is None or not isinstance(args, ir.Tuple):
         return  # a packed function, or one that is missing, which is said elsewhere
     if not isinstance(func, PrimFunc):
         yield f"call_tir calls the Relax function '{target.name_hint}'; call it directly"
         return
-    outs = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, TupleType) else (ty,))]
-    extra: Expr | None = call.args[2] if len(call.args) > 2 else None
-    scalars = len(extra.values) if isinstance(extra, ShapeExpr) else None if extra is not None else 0
+    outs = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
+    extra: ir.Expr | None = call.args[2] if len(call.args) > 2 else None
+    scalars = len(extra.values) if isinstance(extra, ir.ShapeExpr) else None if extra is not None else 0
     if call.op.name == _CALL_TIR[1]:  # type: ignore[attr-defined]
         outs = [t for t, i in zip(outs, call.attrs["inplace_indices"], strict=False) if i < 0]
     types = [getattr(a, "ty", None) for a in args.fields] + outs
@@ -108,8 +94,8 @@ def _call_tir_errors(call: Call, mod: IRModule) -> Iterator[str]:
     buffers = {id(p): b for p, b in func.buffer_map}
     for param, ty in zip(func.params, types, strict=False):
         buffer = buffers.get(id(param))
-        if buffer is None or not isinstance(ty, TensorType):
+        if buffer is None or not isinstance(ty, ir.TensorType):
             continue
-        wanted = tensor_type([d.value if isinstance(d, IntImm) else d for d in buffer.shape], buffer.dtype)
+        wanted = ir.tensor_type([d.value if isinstance(d, ir.IntImm) else d for d in buffer.shape], buffer.dtype)
         if contradict(ty, wanted):
             yield f"'{target.name_hint}' wants {wanted} for '{buffer.name}', call_tir gives {ty}"

@@ -6,21 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from weft.ir import (
-    AnyType,
-    Call,
-    Expr,
-    ExprVar,
-    FuncType,
-    PrimType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-    Var,
-    structural_equal,
-    walk,
-)
+from weft import ir
 from weft.relax.analysis.arguments import contradict
 from weft.relax.infer import derive_call_type, merge_types
 from weft.relax.rename import variables
@@ -31,32 +17,32 @@ __all__ = [
 ]  # fmt: skip
 
 
-def used_vars(expr: Expr) -> list[ExprVar]:
+def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
     """List the variables that an expression uses, each once."""
     return list({id(v): v for v in reversed(variables(expr))}.values())
 
 
-def tir_vars_in_type(ty: Type) -> list[Var]:
+def tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables in a type, each once."""
-    return list({id(n): n for n in walk(ty) if isinstance(n, Var)}.values())
+    return list({id(n): n for n in ir.walk(ty) if isinstance(n, ir.Var)}.values())
 
 
-def definable_tir_vars_in_type(ty: Type) -> list[Var]:
+def definable_tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables that a value of a type gives a value: those that stand alone as a dimension."""
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         found = [v for f in ty.fields for v in definable_tir_vars_in_type(f)]
     else:
-        dims: Any = ty.shape if isinstance(ty, TensorType) else ty.values if isinstance(ty, ShapeType) else ()
-        found = [d for d in ((ty.value,) if isinstance(ty, PrimType) else dims or ()) if isinstance(d, Var)]
+        dims: Any = ty.shape if isinstance(ty, ir.TensorType) else ty.values if isinstance(ty, ir.ShapeType) else ()
+        found = [d for d in ((ty.value,) if isinstance(ty, ir.PrimType) else dims or ()) if isinstance(d, ir.Var)]
     return list({id(v): v for v in found}.values())
 
 
-def type_lca(lhs: Type, rhs: Type) -> Type:
+def type_lca(lhs: ir.Type, rhs: ir.Type) -> ir.Type:
     """Return the narrowest type that holds the values of two types."""
     return merge_types(lhs, rhs)
 
 
-def derive_call_ret_type(func_ty: FuncType, call: Call, ctx: Any = None) -> Type:
+def derive_call_ret_type(func_ty: ir.FuncType, call: ir.Call, ctx: Any = None) -> ir.Type:
     """Return the type of what a call of a function of a type returns."""
     return derive_call_type(func_ty, call)
 
@@ -74,21 +60,21 @@ class BaseCheckResult(IntEnum):
     """All are."""
 
 
-def type_base_check(base: Type, derived: Type) -> BaseCheckResult:
+def type_base_check(base: ir.Type, derived: ir.Type) -> BaseCheckResult:
     """Say whether values of type `derived` are of type `base`."""
-    if structural_equal(base, derived) or structural_equal(merge_types(base, derived), base):
+    if ir.structural_equal(base, derived) or ir.structural_equal(merge_types(base, derived), base):
         return BaseCheckResult.PASS
     if contradict(base, derived):
         return BaseCheckResult.FAIL_L0 if type(base) is not type(derived) else BaseCheckResult.FAIL_L1
     return BaseCheckResult.FAIL_L2
 
 
-def get_static_type(ty: Type) -> Type:
+def get_static_type(ty: ir.Type) -> ir.Type:
     """Return a type without dimensions: ranks and data types alone."""
     return erase_to_well_defined(ty, keep=(), every=True)
 
 
-def erase_to_well_defined(ty: Type, keep: Iterable[Var] = (), *, every: bool = False) -> Type:
+def erase_to_well_defined(ty: ir.Type, keep: Iterable[ir.Var] = (), *, every: bool = False) -> ir.Type:
     """Return a type without the dimensions that mention variables other than `keep`, ranks staying.
 
     Parameters
@@ -99,21 +85,21 @@ def erase_to_well_defined(ty: Type, keep: Iterable[Var] = (), *, every: bool = F
     known = {id(v) for v in keep}
 
     def drops(dims: Any) -> bool:
-        return every or any(isinstance(n, Var) and id(n) not in known for d in dims or () for n in walk(d))
+        return every or any(isinstance(n, ir.Var) and id(n) not in known for d in dims or () for n in ir.walk(d))
 
     def visit(t: Any) -> Any:
-        if isinstance(t, TensorType):
+        if isinstance(t, ir.TensorType):
             gone = t.shape is not None and drops(t.shape)
-            return TensorType(None, t.dtype, t.ndim, t.vdevice) if gone else t
-        if isinstance(t, ShapeType):
-            return ShapeType(None, t.ndim) if t.values is not None and drops(t.values) else t
-        if isinstance(t, PrimType):
-            return PrimType(t.dtype) if t.value is not None and drops((t.value,)) else t
-        if isinstance(t, TupleType):
-            return TupleType(tuple(map(visit, t.fields)))
-        if isinstance(t, FuncType):
-            return FuncType(None if t.params is None else tuple(map(visit, t.params)), visit(t.ret), t.purity)
-        return t if t is not None else AnyType()
+            return ir.TensorType(None, t.dtype, t.ndim, t.vdevice) if gone else t
+        if isinstance(t, ir.ShapeType):
+            return ir.ShapeType(None, t.ndim) if t.values is not None and drops(t.values) else t
+        if isinstance(t, ir.PrimType):
+            return ir.PrimType(t.dtype) if t.value is not None and drops((t.value,)) else t
+        if isinstance(t, ir.TupleType):
+            return ir.TupleType(tuple(map(visit, t.fields)))
+        if isinstance(t, ir.FuncType):
+            return ir.FuncType(None if t.params is None else tuple(map(visit, t.params)), visit(t.ret), t.purity)
+        return t if t is not None else ir.AnyType()
 
     new = visit(ty)
-    return ty if structural_equal(new, ty) else new
+    return ty if ir.structural_equal(new, ty) else new

@@ -11,29 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from weft import ir
 from weft.error import ErrorGroup
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    FuncType,
-    GlobalVar,
-    If,
-    IRModule,
-    Node,
-    Op,
-    PrimExpr,
-    PrimType,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-    walk,
-)
 from weft.ir.spec import Spec, verify
 from weft.relax.analysis.arguments import argument_errors, contradict
 from weft.relax.core_ops import CORE_OPS
@@ -43,16 +22,16 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 __all__ = ["WELL_FORMED", "check_well_formed", "well_formed"]
 
 WELL_FORMED = Spec(
-    "relax.well_formed", Function, doc="names are bound once, before their uses; effects stand where they may"
+    "relax.well_formed", ir.Function, doc="names are bound once, before their uses; effects stand where they may"
 )
 
 
-def check_well_formed(mod: IRModule | Function) -> None:
+def check_well_formed(mod: ir.IRModule | ir.Function) -> None:
     """Raise an ErrorGroup with everything that is not well formed, under the bindings that are guilty."""
     verify(mod, WELL_FORMED)
 
 
-def well_formed(mod: IRModule | Function, check_ty: bool = True) -> bool:
+def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     """Whether a module or function is well formed.
 
     Parameters
@@ -68,7 +47,7 @@ def well_formed(mod: IRModule | Function, check_ty: bool = True) -> bool:
 
 
 @WELL_FORMED.on_function
-def _check(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
+def _check(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str]]:
     symbol = func.attrs.get("global_symbol")
     names = [v.name_hint for v, f in mod.items() if f is func]
     if symbol and names and symbol not in names and not func.attrs.get("Codegen"):
@@ -81,7 +60,7 @@ def _check(func: Function, mod: IRModule) -> Iterator[tuple[Any, str]]:
 class _Checker:
     """Walks a function in order of execution with what is bound so far."""
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
         self.found: list[tuple[Any, str]] = []
         self.bound: set[int] = set()
@@ -97,7 +76,7 @@ class _Checker:
 
     # --- functions and blocks ---
 
-    def function(self, func: Function) -> None:
+    def function(self, func: ir.Function) -> None:
         """Check a function; names of functions around it stay known."""
         saved = self.statement, self.pure, self.dataflow, set(self.bound), set(self.symbols)
         self.statement = func if self.statement is None else self.statement
@@ -109,17 +88,17 @@ class _Checker:
             self.bind(param)
         if func.ret_ty is not None:
             # dimensions of the result may be known inside only
-            self.symbols |= {id(n) for n in walk(func.ret_ty) if isinstance(n, Var)}
+            self.symbols |= {id(n) for n in ir.walk(func.ret_ty) if isinstance(n, ir.Var)}
         self.value(func.body)
         found = getattr(func.body, "ty", None)
         if contradict(found, func.ret_ty):
             self.say(f"the result is {found}, the function says {func.ret_ty}")
         self.statement, self.pure, self.dataflow, self.bound, self.symbols = saved
 
-    def _symbols_of_param(self, ty: Type | None) -> None:
+    def _symbols_of_param(self, ty: ir.Type | None) -> None:
         """Take the variables that stand alone as a dimension; expressions of them follow."""
         if ty is not None:
-            self.symbols |= {id(n) for n in walk(ty) if isinstance(n, Var)}
+            self.symbols |= {id(n) for n in ir.walk(ty) if isinstance(n, ir.Var)}
 
     def sequence(self, seq: SeqExpr) -> None:
         """Check the blocks, then the result."""
@@ -133,7 +112,7 @@ class _Checker:
         local: set[int] = set()
         for b in block.bindings:
             saved, self.statement = self.statement, b
-            if isinstance(b.value, Function):  # type: ignore[attr-defined]
+            if isinstance(b.value, ir.Function):  # type: ignore[attr-defined]
                 self.bind(b.var)  # a function may call itself
                 self.function(b.value)  # type: ignore[attr-defined]
             else:
@@ -143,7 +122,7 @@ class _Checker:
                     wanted = b.ty if isinstance(b, MatchCast) else b.var.ty
                     self.say(f"variable '{b.var.name_hint}' is said to be {wanted}, its value is {found}")
                 if isinstance(b, MatchCast):
-                    self.symbols |= {id(n) for n in walk(b.ty) if isinstance(n, Var)}
+                    self.symbols |= {id(n) for n in ir.walk(b.ty) if isinstance(n, ir.Var)}
                 self.bind(b.var)
             if isinstance(b.var, DataflowVar):
                 local.add(id(b.var))
@@ -153,14 +132,14 @@ class _Checker:
         self.bound -= local
         self.dataflow = outer
 
-    def bind(self, var: ExprVar) -> None:
+    def bind(self, var: ir.ExprVar) -> None:
         """Introduce a variable."""
         if id(var) in self.ever:
             self.say(f"variable '{var.name_hint}' is bound twice")
         self.ever.add(id(var))
         self.bound.add(id(var))
         if var.ty is not None:
-            self.symbols |= {id(n) for n in walk(var.ty) if isinstance(n, Var)}
+            self.symbols |= {id(n) for n in ir.walk(var.ty) if isinstance(n, ir.Var)}
 
     # --- values ---
 
@@ -171,28 +150,28 @@ class _Checker:
             e = stack.pop()
             if isinstance(e, SeqExpr):
                 self.sequence(e)
-            elif isinstance(e, Function):
+            elif isinstance(e, ir.Function):
                 self.function(e)
-            elif isinstance(e, If):
+            elif isinstance(e, ir.If):
                 self._if(e)
-            elif isinstance(e, ExprVar):
+            elif isinstance(e, ir.ExprVar):
                 self._use(e)
-            elif isinstance(e, GlobalVar):
+            elif isinstance(e, ir.GlobalVar):
                 self._global(e)
-            elif isinstance(e, Call):
+            elif isinstance(e, ir.Call):
                 self._call(e)
                 stack.extend([*reversed(e.args), *reversed(e.ty_args), e.op])
-            elif isinstance(e, Tuple):
+            elif isinstance(e, ir.Tuple):
                 stack.extend(reversed(e.fields))
-            elif isinstance(e, TupleGetItem):
+            elif isinstance(e, ir.TupleGetItem):
                 self._item(e)
                 stack.append(e.tuple_value)
-            elif isinstance(e, (Type, PrimExpr)):
+            elif isinstance(e, (ir.Type, ir.PrimExpr)):
                 self._symbols(e)
-            elif not isinstance(e, Constant):
+            elif not isinstance(e, ir.Constant):
                 stack.extend(_parts(e))
 
-    def _use(self, var: ExprVar) -> None:
+    def _use(self, var: ir.ExprVar) -> None:
         if id(var) not in self.bound:
             if id(var) in self.ever and isinstance(var, DataflowVar):
                 self.say(f"the dataflow variable '{var.name_hint}' is used outside of its block")
@@ -200,26 +179,26 @@ class _Checker:
                 self.say(f"variable '{var.name_hint}' is not bound here")
             self.bound.add(id(var))  # say it once
 
-    def _global(self, var: GlobalVar) -> None:
+    def _global(self, var: ir.GlobalVar) -> None:
         if var not in self.mod:
             self.say(f"the module has no function '{var.name_hint}'")
 
     def _symbols(self, node: Any) -> None:
         own = {  # the sizes that the type of a function names stand for those of its arguments
-            id(v) for f in walk(node) if isinstance(f, FuncType) for p in f.params or () for v in walk(p)
+            id(v) for f in ir.walk(node) if isinstance(f, ir.FuncType) for p in f.params or () for v in ir.walk(p)
         }
-        for n in walk(node):
-            if isinstance(n, Var) and id(n) not in self.symbols and id(n) not in own:
+        for n in ir.walk(node):
+            if isinstance(n, ir.Var) and id(n) not in self.symbols and id(n) not in own:
                 self.say(f"the symbolic variable '{n.name}' is not introduced here")
                 self.symbols.add(id(n))
 
-    def _if(self, node: If) -> None:
+    def _if(self, node: ir.If) -> None:
         ty = getattr(node.cond, "ty", None)
-        scalar_bool = isinstance(ty, TensorType) and (ty.dtype in ("bool", "") and ty.ndim in (0, -1))
+        scalar_bool = isinstance(ty, ir.TensorType) and (ty.dtype in ("bool", "") and ty.ndim in (0, -1))
         if (
             ty is not None
             and not scalar_bool
-            and not (isinstance(ty, PrimType) and ty.dtype == "bool")
+            and not (isinstance(ty, ir.PrimType) and ty.dtype == "bool")
             and not _is_any(ty)
         ):
             self.say(f"the condition of an if is no scalar bool but {ty}")
@@ -231,8 +210,8 @@ class _Checker:
             self.value(branch)
             self.bound, self.symbols = bound, symbols
 
-    def _call(self, call: Call) -> None:
-        if isinstance(call.op, Op) and not _is_known(call.op):
+    def _call(self, call: ir.Call) -> None:
+        if isinstance(call.op, ir.Op) and not _is_known(call.op):
             return
         for message in argument_errors(call, self.mod):
             self.say(message)
@@ -240,41 +219,41 @@ class _Checker:
         if (self.dataflow or self.pure) and not pure and not _is_bookkeeping(call):
             what = (
                 call.op.name
-                if isinstance(call.op, Op)
+                if isinstance(call.op, ir.Op)
                 else getattr(call.op, "global_symbol", getattr(call.op, "name_hint", "it"))
             )
             where = "a dataflow block" if self.dataflow else "a pure function"
             self.say(f"the call of '{what}' may have effects and stands in {where}")
 
-    def _item(self, node: TupleGetItem) -> None:
+    def _item(self, node: ir.TupleGetItem) -> None:
         ty = getattr(node.tuple_value, "ty", None)
-        if isinstance(ty, TupleType) and not 0 <= node.index < len(ty.fields):
+        if isinstance(ty, ir.TupleType) and not 0 <= node.index < len(ty.fields):
             self.say(f"element {node.index} of a tuple of {len(ty.fields)}")
 
 
-def _parts(e: Any) -> list[Node]:
+def _parts(e: Any) -> list[ir.Node]:
     """List the nodes in the fields of an expression, all but its type."""
-    fields = e.__struct_fields__ if isinstance(e, Expr) else ()
+    fields = e.__struct_fields__ if isinstance(e, ir.Expr) else ()
     return [x for f in fields if f != "ty" for x in _nodes(getattr(e, f))]
 
 
-def _nodes(value: Any) -> list[Node]:
-    if isinstance(value, Node):
+def _nodes(value: Any) -> list[ir.Node]:
+    if isinstance(value, ir.Node):
         return [value]
     return [x for v in value for x in _nodes(v)] if isinstance(value, tuple) else []
 
 
-def _is_any(ty: Type) -> bool:
+def _is_any(ty: ir.Type) -> bool:
     return type(ty).__name__ == "AnyType"
 
 
-def _is_known(op: Op) -> bool:
+def _is_known(op: ir.Op) -> bool:
     return op.name.startswith("relax.")
 
 
-def _is_bookkeeping(call: Call) -> bool:
+def _is_bookkeeping(call: ir.Call) -> bool:
     """Whether a call's effect is on memory that the program does not see."""
-    if not isinstance(call.op, Op):
+    if not isinstance(call.op, ir.Op):
         return False
     name = call.op.name.removeprefix("relax.")
     return name in CORE_OPS and name.startswith(("memory.", "builtin.", "vm.", "call_builtin"))

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Call,
-    Constant,
-    Dispatch,
-    ExprVar,
-    ExternFunc,
-    GlobalVar,
-    Op,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    structural_equal,
-)
 from weft.relax.dpl.pattern import (
     OPERATIONS,
     AndPattern,
@@ -99,7 +86,7 @@ class Matcher:
     def readings(self, expr: Any) -> list[Any]:
         """List an expression and, for a variable, the values behind it."""
         out = [expr]
-        while isinstance(out[-1], ExprVar) and out[-1] in self.values:
+        while isinstance(out[-1], ir.ExprVar) and out[-1] in self.values:
             out.append(self.values[out[-1]])
         return out
 
@@ -108,7 +95,7 @@ class Matcher:
         return self.readings(expr)[-1]
 
 
-_MATCH = Dispatch("match of a pattern", (DFPattern,))
+_MATCH = ir.Dispatch("match of a pattern", (DFPattern,))
 
 
 @_MATCH.on(WildcardPattern)
@@ -118,46 +105,46 @@ def _wildcard(p: WildcardPattern, e: Any, m: Matcher) -> bool:
 
 @_MATCH.on(OpPattern)
 def _op(p: OpPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, Op) and e.name == p.name
+    return isinstance(e, ir.Op) and e.name == p.name
 
 
 @_MATCH.on(CallPattern)
 def _call(p: CallPattern, e: Any, m: Matcher) -> bool:
-    if not isinstance(e, Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
+    if not isinstance(e, ir.Call) or len(e.args) < len(p.args) or (len(e.args) > len(p.args) and not p.more):
         return False
     return m.match(p.op, e.op) and all(m.match(a, x) for a, x in zip(p.args, e.args, strict=False))
 
 
 @_MATCH.on(VarPattern)
 def _var(p: VarPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, ExprVar) and p.name in ("", e.name_hint)
+    return isinstance(e, ir.ExprVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(GlobalVarPattern)
 def _global(p: GlobalVarPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, GlobalVar) and p.name in ("", e.name_hint)
+    return isinstance(e, ir.GlobalVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(ExternFuncPattern)
 def _extern(p: ExternFuncPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, ExternFunc) and p.name == e.global_symbol
+    return isinstance(e, ir.ExternFunc) and p.name == e.global_symbol
 
 
 @_MATCH.on(ConstantPattern)
 def _constant(p: ConstantPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, Constant)
+    return isinstance(e, ir.Constant)
 
 
 @_MATCH.on(TuplePattern)
 def _tuple(p: TuplePattern, e: Any, m: Matcher) -> bool:
-    if not isinstance(e, Tuple) or len(e.fields) != len(p.fields):
+    if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
     return all(m.match(a, x) for a, x in zip(p.fields, e.fields, strict=True))
 
 
 @_MATCH.on(UnorderedTuplePattern)
 def _unordered_tuple(p: UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
-    if not isinstance(e, Tuple) or len(e.fields) != len(p.fields):
+    if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
 
     def place(i: int, free: list[Any]) -> bool:
@@ -176,7 +163,7 @@ def _unordered_tuple(p: UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
 
 @_MATCH.on(TupleItemPattern)
 def _item(p: TupleItemPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
+    return isinstance(e, ir.TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
 
 
 @_MATCH.on(OrPattern)
@@ -200,7 +187,7 @@ def _not(p: NotPattern, e: Any, m: Matcher) -> bool:
 @_MATCH.on(AttrPattern)
 def _attr(p: AttrPattern, e: Any, m: Matcher) -> bool:
     attrs = getattr(e, "attrs", None)
-    if attrs is None or not all(k in attrs.keys() and structural_equal(attrs[k], v) for k, v in p.attrs.items):
+    if attrs is None or not all(k in attrs.keys() and ir.structural_equal(attrs[k], v) for k, v in p.attrs.items):
         return False
     return m.match(p.pattern, e)
 
@@ -208,18 +195,18 @@ def _attr(p: AttrPattern, e: Any, m: Matcher) -> bool:
 @_MATCH.on(DtypePattern)
 def _dtype(p: DtypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
-    return isinstance(ty, TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
+    return isinstance(ty, ir.TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
 
 
 @_MATCH.on(TypePattern)
 def _type(p: TypePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
-    return ty is not None and structural_equal(ty, p.ty) and m.match(p.pattern, e)
+    return ty is not None and ir.structural_equal(ty, p.ty) and m.match(p.pattern, e)
 
 
 @_MATCH.on(ExprPattern)
 def _expr(p: ExprPattern, e: Any, m: Matcher) -> bool:
-    return e is p.expr or structural_equal(e, p.expr)
+    return e is p.expr or ir.structural_equal(e, p.expr)
 
 
 @_MATCH.on(DataflowVarPattern)
@@ -229,13 +216,13 @@ def _dataflow_var(p: DataflowVarPattern, e: Any, m: Matcher) -> bool:
 
 @_MATCH.on(PrimArrPattern)
 def _dimensions(p: PrimArrPattern, e: Any, m: Matcher) -> bool:
-    return isinstance(e, ShapeExpr) and same_shape(e.values, p.shape)
+    return isinstance(e, ir.ShapeExpr) and same_shape(e.values, p.shape)
 
 
 @_MATCH.on(ShapePattern)
 def _shape(p: ShapePattern, e: Any, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
-    return isinstance(ty, TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
+    return isinstance(ty, ir.TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
 
 
 def same_shape(a: Any, b: Any) -> bool:

@@ -9,33 +9,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.error import TypeInferenceError
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    FuncType,
-    GlobalVar,
-    If,
-    PrimExpr,
-    PrimType,
-    PrimValue,
-    ShapeExpr,
-    SizeVar,
-    Span,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    as_shape,
-    walk,
-)
-from weft.ir import Var as ScalarVar
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, ModuleScope, Parser
 from weft.op import list_ops, make_call
@@ -57,21 +32,23 @@ class _State:
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any], outer: _State | None) -> None:
         self.node, self.options, self.outer = node, options, outer
         self.bb: BlockBuilder = outer.bb if outer is not None else BlockBuilder()
-        self.symbols: dict[str, ScalarVar] = dict(outer.symbols) if outer is not None else {}
+        self.symbols: dict[str, ir.Var] = dict(outer.symbols) if outer is not None else {}
         self.sizes: set[str] = set()
-        self.params: tuple[ExprVar, ...] = ()
-        self.ret_ty: Type | None = None
+        self.params: tuple[ir.ExprVar, ...] = ()
+        self.ret_ty: ir.Type | None = None
         self.attrs: dict[str, Any] = {}
         self.outputs: set[str] | None = None  # of the dataflow block under way
-        self.result: Expr | None = None
+        self.result: ir.Expr | None = None
         self.scope: Any = None  # of the block builder: where bindings go
 
     @property
-    def ty(self) -> FuncType | None:
+    def ty(self) -> ir.FuncType | None:
         """The type, where the signature decides it."""
         if self.ret_ty is None:
             return None
-        return FuncType(tuple(v.ty or AnyType() for v in self.params), self.ret_ty, self.options.get("pure", True))
+        return ir.FuncType(
+            tuple(v.ty or ir.AnyType() for v in self.params), self.ret_ty, self.options.get("pure", True)
+        )
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------
@@ -98,7 +75,7 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
     saved, p.state = p.state, state
     try:
         types = [_type(p, arg.annotation, note, declared) for arg, note in zip(node.args.args, notes, strict=True)]
-        state.params = tuple(ExprVar(a.arg, t, span=p.span(a)) for a, t in zip(node.args.args, types, strict=True))
+        state.params = tuple(ir.ExprVar(a.arg, t, span=p.span(a)) for a, t in zip(node.args.args, types, strict=True))
         if node.returns is not None and not (isinstance(node.returns, ast.Constant) and node.returns.value is None):
             state.ret_ty = _type(p, node.returns, p.evaluate(node.returns), declared)
     finally:
@@ -131,10 +108,10 @@ def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | N
     return found
 
 
-def _type(p: Parser, node: Any, value: Any, declared: dict[str, tuple[str, bool | None]]) -> Type:
+def _type(p: Parser, node: Any, value: Any, declared: dict[str, tuple[str, bool | None]]) -> ir.Type:
     """Convert an annotation; its strings introduce symbolic variables."""
 
-    def resolve(text: str) -> PrimExpr:
+    def resolve(text: str) -> ir.PrimExpr:
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as e:
@@ -149,26 +126,26 @@ def _type(p: Parser, node: Any, value: Any, declared: dict[str, tuple[str, bool 
             dim = p.evaluate(tree)
         finally:
             p.scopes.pop()
-        return as_shape((dim,))[0]
+        return ir.as_shape((dim,))[0]
 
     with p.placed(node):
         return as_type(value, resolve)
 
 
-def _symbol(p: Parser, name: str, declared: dict[str, tuple[str, bool | None]]) -> ScalarVar:
+def _symbol(p: Parser, name: str, declared: dict[str, tuple[str, bool | None]]) -> ir.Var:
     state: _State = p.state
     var = state.symbols.get(name)
     if var is None:
         dtype, size = declared.get(name, ("int64", None))
         is_size = size if size is not None else name in state.sizes
-        var = state.symbols[name] = (SizeVar if is_size else ScalarVar)(name, dtype)
+        var = state.symbols[name] = (ir.SizeVar if is_size else ir.Var)(name, dtype)
     return var
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def _body(p: Parser, state: _State) -> Function:
+def _body(p: Parser, state: _State) -> ir.Function:
     node, options = state.node, state.options
     saved, p.state = p.state, state
     bb = state.bb
@@ -187,8 +164,8 @@ def _body(p: Parser, state: _State) -> Function:
     attrs = dict(state.attrs)
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
-    func = Function(
-        state.params, body, state.ret_ty or body.ty, options.get("pure", True), Attrs.of(attrs), span=p.span(node)
+    func = ir.Function(
+        state.params, body, state.ret_ty or body.ty, options.get("pure", True), ir.Attrs.of(attrs), span=p.span(node)
     )
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
@@ -241,7 +218,7 @@ def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
 # --- bindings ---------------------------------------------------------------------------------------------------------
 
 
-def _value(p: Parser, value: Any) -> Expr:
+def _value(p: Parser, value: Any) -> ir.Expr:
     """Return the normal form of a value, ready to be bound."""
     if isinstance(value, Command) and value.kind == "emit_te":
         func, args, hint, kwargs = value.value
@@ -249,12 +226,12 @@ def _value(p: Parser, value: Any) -> Expr:
     return p.state.bb.normalize(as_relax(value), atom=False)
 
 
-def _new_var(p: Parser, name: str, ty: Type | None, span: Span) -> ExprVar:
+def _new_var(p: Parser, name: str, ty: ir.Type | None, span: ir.Span) -> ir.ExprVar:
     outputs = p.state.outputs
-    return (ExprVar if outputs is None or name in outputs else DataflowVar)(name, ty, span=span)
+    return (ir.ExprVar if outputs is None or name in outputs else DataflowVar)(name, ty, span=span)
 
 
-def _assign(p: Parser, target: ast.expr, value: Any, note: Type | None = None) -> None:
+def _assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None) -> None:
     """Bind the name or names of a target."""
     if isinstance(target, (ast.Tuple, ast.List)):
         _unpack(p, target, value)
@@ -263,14 +240,14 @@ def _assign(p: Parser, target: ast.expr, value: Any, note: Type | None = None) -
         raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
     if isinstance(value, MetaVar):
         p.define(target.id, value.value)
-    elif isinstance(value, ScalarVar) and value.name == "":
+    elif isinstance(value, ir.Var) and value.name == "":
         p.define(target.id, _declare(p, target.id, value))
     elif isinstance(value, Command) and value.kind == "match_cast":
         source, ty = value.value
         var = _new_var(p, target.id, note or ty, p.span(target))
         p.state.bb.emit_normalized(MatchCast(var, p.state.bb.normalize(source), ty, span=p.state.bb.span))
         p.define(target.id, var)
-    elif isinstance(value, (PrimExpr, ModuleScope, Type, Macro)) or _is_python(value):
+    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, Macro)) or _is_python(value):
         p.define(target.id, value)
     else:
         p.define(target.id, _bind(p, target, value, note))
@@ -278,10 +255,10 @@ def _assign(p: Parser, target: ast.expr, value: Any, note: Type | None = None) -
 
 def _is_python(value: Any) -> bool:
     """Whether a value means something while the program is read only: functions, classes, modules, dictionaries."""
-    return value is None or isinstance(value, (dict, type)) or (callable(value) and not isinstance(value, Expr))
+    return value is None or isinstance(value, (dict, type)) or (callable(value) and not isinstance(value, ir.Expr))
 
 
-def _declare(p: Parser, name: str, value: ScalarVar) -> ScalarVar:
+def _declare(p: Parser, name: str, value: ir.Var) -> ir.Var:
     """Introduce a symbolic variable, or name the one that the signature introduced."""
     known = p.state.symbols.get(name)
     if known is None:
@@ -289,9 +266,9 @@ def _declare(p: Parser, name: str, value: ScalarVar) -> ScalarVar:
     return known
 
 
-def _bind(p: Parser, target: ast.Name, value: Any, note: Type | None) -> ExprVar:
+def _bind(p: Parser, target: ast.Name, value: Any, note: ir.Type | None) -> ir.ExprVar:
     new = _value(p, value)
-    ty = new.ty if not isinstance(new, GlobalVar) else new.ty or AnyType()  # type: ignore[attr-defined]
+    ty = new.ty if not isinstance(new, ir.GlobalVar) else new.ty or ir.AnyType()  # type: ignore[attr-defined]
     if note is not None:
         new = _checked(p, target, new, note)
         ty = note
@@ -300,11 +277,11 @@ def _bind(p: Parser, target: ast.Name, value: Any, note: Type | None) -> ExprVar
     return var
 
 
-def _checked(p: Parser, target: ast.AST, value: Any, note: Type) -> Expr:
+def _checked(p: Parser, target: ast.AST, value: Any, note: ir.Type) -> ir.Expr:
     """Hold an annotation against the inferred type; it decides where nothing was inferred."""
     inferred = value.ty
-    if isinstance(value, Call) and (_is_unknown(inferred, p) and not isinstance(note, AnyType)):
-        return Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
+    if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):
+        return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
         raise TypeInferenceError(
             "the annotation differs from the type of the value",
@@ -315,40 +292,40 @@ def _checked(p: Parser, target: ast.AST, value: Any, note: Type) -> Expr:
     return value
 
 
-def _is_unknown(ty: Type | None, p: Parser) -> bool:
+def _is_unknown(ty: ir.Type | None, p: Parser) -> bool:
     """Whether inference found nothing, or a type in terms of symbols that this function does not know."""
-    if ty is None or isinstance(ty, AnyType):
+    if ty is None or isinstance(ty, ir.AnyType):
         return True
     known = {id(v) for v in p.state.symbols.values()}
-    return any(isinstance(n, ScalarVar) and id(n) not in known for n in walk(ty))
+    return any(isinstance(n, ir.Var) and id(n) not in known for n in ir.walk(ty))
 
 
-def _contradicts(a: Type, b: Type) -> bool:
+def _contradicts(a: ir.Type, b: ir.Type) -> bool:
     """Whether no value can have both types."""
-    if isinstance(a, AnyType) or isinstance(b, AnyType):
+    if isinstance(a, ir.AnyType) or isinstance(b, ir.AnyType):
         return False
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
+    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
         if (a.dtype and b.dtype and a.dtype != b.dtype) or (a.ndim >= 0 and b.ndim >= 0 and a.ndim != b.ndim):
             return True
         pairs = zip(a.shape, b.shape, strict=True) if a.shape is not None and b.shape is not None else ()
         return any(x.value != y.value for x, y in pairs if hasattr(x, "value") and hasattr(y, "value"))  # type: ignore[attr-defined]
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
+    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType):
         return len(a.fields) != len(b.fields) or any(
             _contradicts(x, y) for x, y in zip(a.fields, b.fields, strict=True)
         )
-    if isinstance(a, PrimType) and isinstance(b, PrimType):
+    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType):
         return a.dtype != b.dtype
-    return type(a) is not type(b) and not isinstance(a, FuncType) and not isinstance(b, FuncType)
+    return type(a) is not type(b) and not isinstance(a, ir.FuncType) and not isinstance(b, ir.FuncType)
 
 
 def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
-    if isinstance(value, Expr) and not isinstance(value, Tuple):
+    if isinstance(value, ir.Expr) and not isinstance(value, ir.Tuple):
         source = p.state.bb.normalize(value)
         ty = source.ty  # type: ignore[attr-defined]
-        count = len(ty.fields) if isinstance(ty, TupleType) else len(target.elts)
-        values: list[Any] = [TupleGetItem(source, i) for i in range(count)]
+        count = len(ty.fields) if isinstance(ty, ir.TupleType) else len(target.elts)
+        values: list[Any] = [ir.TupleGetItem(source, i) for i in range(count)]
     else:
-        values = list(value.fields if isinstance(value, Tuple) else value)
+        values = list(value.fields if isinstance(value, ir.Tuple) else value)
     if len(values) != len(target.elts):
         raise p.fail(
             target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts))
@@ -384,7 +361,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
             raise p.fail(node, "R.output stands inside a dataflow block")
         else:
             raise p.fail(node, f"the result of R.{value.kind} is not used")
-    elif isinstance(value, Expr):
+    elif isinstance(value, ir.Expr):
         _bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
     else:
         raise p.fail(node, "the statement has no effect", found=repr(value))
@@ -441,17 +418,17 @@ def _return(p: Parser, node: ast.Return) -> None:
     p.state.result = _result(p, () if node.value is None else p.evaluate(node.value))
 
 
-def _result(p: Parser, value: Any) -> Expr:
+def _result(p: Parser, value: Any) -> ir.Expr:
     """Return a value as the atom at the end of a sequence, binding what is more."""
     new = _value(p, value)
-    if isinstance(new, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)):
+    if isinstance(new, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue)):
         return new
     return p.state.bb.emit(new, "gv")
 
 
 def _condition(p: Parser, node: ast.If) -> Any:
     value = p.evaluate(node.test)
-    return p.state.bb.normalize(as_relax(value)) if isinstance(value, (Expr, PrimExpr)) else bool(value)
+    return p.state.bb.normalize(as_relax(value)) if isinstance(value, (ir.Expr, ir.PrimExpr)) else bool(value)
 
 
 def _returns(node: ast.If) -> bool:
@@ -485,10 +462,10 @@ def _returned_if(p: Parser, node: ast.If) -> None:
     p.state.result = _bind(p, ast.copy_location(ast.Name("gv", ast.Store()), node.test), value, None)
 
 
-def _if_value(p: Parser, node: ast.If, condition: Expr, then_case: SeqExpr, else_case: SeqExpr) -> If:
+def _if_value(p: Parser, node: ast.If, condition: ir.Expr, then_case: SeqExpr, else_case: SeqExpr) -> ir.If:
     assert then_case.ty is not None and else_case.ty is not None
     ty = merge_types(then_case.ty, else_case.ty)
-    return If(condition, then_case, else_case, span=p.span(node.test), ty=ty)
+    return ir.If(condition, then_case, else_case, span=p.span(node.test), ty=ty)
 
 
 def _if(p: Parser, node: ast.If) -> None:
@@ -506,13 +483,13 @@ def _if(p: Parser, node: ast.If) -> None:
         raise p.fail(node, "the branches of an 'if' must end by assigning the same name", expected=name, found=other)
     note = note or other_note
     value = _if_value(p, node, condition, then_case, else_case)
-    if note is not None and isinstance(value.ty, AnyType):
-        value = If(condition, then_case, else_case, span=value.span, ty=note)
+    if note is not None and isinstance(value.ty, ir.AnyType):
+        value = ir.If(condition, then_case, else_case, span=value.span, ty=note)
     target = ast.copy_location(ast.Name(name, ast.Store()), node.test)
     p.define(name, _bind(p, target, value, note))
 
 
-def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, str, Type | None]:
+def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, str, ir.Type | None]:
     """Read a branch; return it with the name that its last statement assigns and that name's annotation."""
     *first, last = nodes
     state: _State = p.state
@@ -530,7 +507,7 @@ def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, st
         state.outputs, state.scope = outputs, outer
 
 
-def _last(p: Parser, node: ast.stmt) -> tuple[Expr, str, Type | None]:
+def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
     target = (
         node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
     )
@@ -548,7 +525,7 @@ def _last(p: Parser, node: ast.stmt) -> tuple[Expr, str, Type | None]:
         _assign(p, target, value, note)
         return p.lookup(target.id), target.id, note
     new = _value(p, value)
-    if isinstance(new, (ExprVar, Constant, Tuple, ShapeExpr, PrimValue)):
+    if isinstance(new, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue)):
         return new, target.id, note
     return _bind(p, target, new, note), target.id, note
 
@@ -573,7 +550,7 @@ def _assigned(node: ast.stmt) -> str | None:
 def _for(p: Parser, node: ast.For) -> None:
     """Read the body once for each element of a Python iterable."""
     values = p.evaluate(node.iter)
-    if isinstance(values, Expr) or not hasattr(values, "__iter__"):
+    if isinstance(values, ir.Expr) or not hasattr(values, "__iter__"):
         raise p.fail(
             node.iter,
             "a Relax program has no loops at run time",
@@ -635,7 +612,7 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
 _OPERATORS = {"floor_mod": ("floor_mod", "mod")}
 
 
-@BINARY.on(Expr)
+@BINARY.on(ir.Expr)
 def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
     operands = (a,) if b is None else (a, b)
     known = list_ops()
@@ -645,7 +622,7 @@ def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
     raise TypeInferenceError(f"Relax has no operator '{name}'")
 
 
-@SUBSCRIPT.on(Expr)
+@SUBSCRIPT.on(ir.Expr)
 def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
     index: Any = indices[0] if len(indices) == 1 else None
     index = index.value if hasattr(index, "value") else index
@@ -653,30 +630,30 @@ def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
         raise TypeInferenceError(
             "only elements of tuples are taken by an index", help="use R.take or R.strided_slice on a tensor"
         )
-    if isinstance(value, Tuple):
+    if isinstance(value, ir.Tuple):
         return value.fields[index]
     ty = value.ty
-    count = len(ty.fields) if isinstance(ty, TupleType) else None
-    if isinstance(ty, TensorType) or (count is not None and not -count <= index < count):
+    count = len(ty.fields) if isinstance(ty, ir.TupleType) else None
+    if isinstance(ty, ir.TensorType) or (count is not None and not -count <= index < count):
         found = f"index {index} of {ty}"
         raise TypeInferenceError("the tuple has no such element", found=found)
-    return TupleGetItem(value, index + count if index < 0 and count is not None else index)
+    return ir.TupleGetItem(value, index + count if index < 0 and count is not None else index)
 
 
-@CALL.on(ExprVar)
-def _call_var(func: ExprVar, args: list[Any], kwargs: dict[str, Any], p: Evaluator) -> Call:
-    return Call(func, tuple(as_relax(a) for a in args))
+@CALL.on(ir.ExprVar)
+def _call_var(func: ir.ExprVar, args: list[Any], kwargs: dict[str, Any], p: Evaluator) -> ir.Call:
+    return ir.Call(func, tuple(as_relax(a) for a in args))
 
 
-@PLACE.on(Call)
-def _placed(call: Call, span: Span) -> Call:
+@PLACE.on(ir.Call)
+def _placed(call: ir.Call, span: ir.Span) -> ir.Call:
     if call.span is not None:
         return call
-    return Call(call.op, call.args, call.attrs, call.ty_args, span=span, ty=call.ty)
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=span, ty=call.ty)
 
 
-def _call_global(func: GlobalVar, args: list[Any], ty_args: Any = ()) -> Call:
-    return Call(func, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in ty_args))
+def _call_global(func: ir.GlobalVar, args: list[Any], ty_args: Any = ()) -> ir.Call:
+    return ir.Call(func, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in ty_args))
 
 
 RELAX = Dialect("relax", _signature, _body, _expand, _call_global)

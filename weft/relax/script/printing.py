@@ -5,30 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.error import UnsupportedOperator
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    DataTypeImm,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    IntImm,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Var,
-    structural_equal,
-    walk,
-)
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import number
@@ -43,16 +21,16 @@ __all__: list[str] = []
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-@EXPR.on(ExprVar)
-def _var(node: ExprVar, p: Printer) -> Doc:
+@EXPR.on(ir.ExprVar)
+def _var(node: ir.ExprVar, p: Printer) -> Doc:
     def value() -> Doc:
         return call("R.Var", [quote(node.name_hint), *([] if node.ty is None else [p.expr(node.ty)])])
 
     return p.declare(node, node.name_hint, value)
 
 
-@EXPR.on(Constant)
-def _constant(node: Constant, p: Printer) -> Doc:
+@EXPR.on(ir.Constant)
+def _constant(node: ir.Constant, p: Printer) -> Doc:
     data = node.data
     if len(data.shape) or str(data.dtype) not in _SCALARS:
         return p.meta(node, "relax.expr.Constant")
@@ -68,46 +46,46 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@EXPR.on(ShapeExpr)
-def _shape(node: ShapeExpr, p: Printer) -> Doc:
+@EXPR.on(ir.ShapeExpr)
+def _shape(node: ir.ShapeExpr, p: Printer) -> Doc:
     items = [dim(v, p) for v in node.values]
     return call("R.shape", [Group("[", tuple(items), "]")])
 
 
-@EXPR.on(PrimValue)
-def _prim_value(node: PrimValue, p: Printer) -> Doc:
+@EXPR.on(ir.PrimValue)
+def _prim_value(node: ir.PrimValue, p: Printer) -> Doc:
     value = node.value
-    plain = isinstance(value, IntImm) and value.dtype == "int64"
+    plain = isinstance(value, ir.IntImm) and value.dtype == "int64"
     return call("R.prim_value", [number(value.value) if plain else p.expr(value)])  # type: ignore[attr-defined]
 
 
-@EXPR.on(ExprStringImm)
-def _string(node: ExprStringImm, p: Printer) -> Doc:
+@EXPR.on(ir.ExprStringImm)
+def _string(node: ir.ExprStringImm, p: Printer) -> Doc:
     return call("R.str", [quote(node.value)])
 
 
-@EXPR.on(DataTypeImm)
-def _dtype(node: DataTypeImm, p: Printer) -> Doc:
+@EXPR.on(ir.DataTypeImm)
+def _dtype(node: ir.DataTypeImm, p: Printer) -> Doc:
     return call("R.dtype", [quote(node.value)])
 
 
-@EXPR.on(ExternFunc)
-def _extern(node: ExternFunc, p: Printer) -> Doc:
+@EXPR.on(ir.ExternFunc)
+def _extern(node: ir.ExternFunc, p: Printer) -> Doc:
     p.dialects.add("R")
     return call(
         "R.ExternFunc", [quote(node.global_symbol)], [("attrs", any_literal(node.attrs, p))] if node.attrs else []
     )
 
 
-@EXPR.on(Tuple)
-def _tuple(node: Tuple, p: Printer) -> Doc:
+@EXPR.on(ir.Tuple)
+def _tuple(node: ir.Tuple, p: Printer) -> Doc:
     return tuple_doc([p.expr(f) for f in node.fields]) if node.fields else "R.tuple()"
 
 
-@EXPR.on(TupleGetItem)
-def _item(node: TupleGetItem, p: Printer) -> Doc:
+@EXPR.on(ir.TupleGetItem)
+def _item(node: ir.TupleGetItem, p: Printer) -> Doc:
     value = p.expr(node.tuple_value)
-    if isinstance(node.tuple_value, (ExprVar, TupleGetItem, Call)):
+    if isinstance(node.tuple_value, (ir.ExprVar, ir.TupleGetItem, ir.Call)):
         return index(value, [str(node.index)])
     return call("R.TupleGetItem", [value, str(node.index)])
 
@@ -115,32 +93,32 @@ def _item(node: TupleGetItem, p: Printer) -> Doc:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-@EXPR.on(Call)
-def _call(node: Call, p: Printer) -> Doc:
+@EXPR.on(ir.Call)
+def _call(node: ir.Call, p: Printer) -> Doc:
     op = node.op
-    if isinstance(op, Op):
+    if isinstance(op, ir.Op):
         return _op_call(node, op.name.removeprefix("relax."), p)
-    if isinstance(op, ExternFunc) and not node.attrs and not op.attrs:
+    if isinstance(op, ir.ExternFunc) and not node.attrs and not op.attrs:
         return call("R.call_packed", [quote(op.global_symbol), *[p.expr(a) for a in node.args]], _type_args(node, p))
-    if isinstance(op, GlobalVar) and not node.attrs:
+    if isinstance(op, ir.GlobalVar) and not node.attrs:
         return call(p.expr(op), [p.expr(a) for a in node.args], _type_args(node, p))
-    if isinstance(op, ExprVar) and not node.attrs and not node.ty_args:
+    if isinstance(op, ir.ExprVar) and not node.attrs and not node.ty_args:
         return call(p.expr(op), [p.expr(a) for a in node.args])
     return _generic(node, p)
 
 
-def _type_args(node: Call, p: Printer) -> list[tuple[str, Doc]]:
+def _type_args(node: ir.Call, p: Printer) -> list[tuple[str, Doc]]:
     return [("ty_args", tuple_doc([p.expr(t) for t in node.ty_args]))] if node.ty_args else []
 
 
-def _generic(node: Call, p: Printer) -> Doc:
+def _generic(node: ir.Call, p: Printer) -> Doc:
     """Write a call that no constructor makes."""
-    op = quote(node.op.name) if isinstance(node.op, Op) else p.expr(node.op)
+    op = quote(node.op.name) if isinstance(node.op, ir.Op) else p.expr(node.op)
     kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
     return call("R.Call", [op, tuple_doc([p.expr(a) for a in node.args])], [*kwargs, *_type_args(node, p)])
 
 
-def _op_call(node: Call, name: str, p: Printer) -> Doc:
+def _op_call(node: ir.Call, name: str, p: Printer) -> Doc:
     p.dialects.add("R")
     rule = _SPELLED.get(name)
     if rule is not None:
@@ -156,27 +134,29 @@ def _op_call(node: Call, name: str, p: Printer) -> Doc:
         return _generic(node, p)
     if set(node.attrs.keys()) != set(definition.attrs) or len(args) > len(definition.inputs):
         return _generic(node, p)
-    defaults = Attrs.of(definition.defaults)
+    defaults = ir.Attrs.of(definition.defaults)
     given = [(k, node.attrs[k]) for k in definition.attrs]
-    return call(f"R.{name}", args, [(k, any_literal(v, p)) for k, v in given if not structural_equal(v, defaults[k])])
+    return call(
+        f"R.{name}", args, [(k, any_literal(v, p)) for k, v in given if not ir.structural_equal(v, defaults[k])]
+    )
 
 
 def _callee(func: Any, p: Printer) -> Doc:
-    return quote(func.global_symbol) if isinstance(func, ExternFunc) and not func.attrs else p.expr(func)
+    return quote(func.global_symbol) if isinstance(func, ir.ExternFunc) and not func.attrs else p.expr(func)
 
 
-def _out(node: Call, p: Printer) -> tuple[str, Doc]:
+def _out(node: ir.Call, p: Printer) -> tuple[str, Doc]:
     (ty,) = node.ty_args
-    if isinstance(ty, TupleType) and len(ty.fields) > 1:
+    if isinstance(ty, ir.TupleType) and len(ty.fields) > 1:
         return ("out_ty", Group("[", tuple([p.expr(f) for f in ty.fields]), "]"))
     return ("out_ty", p.expr(ty))
 
 
-def _call_tir(node: Call, name: str, p: Printer) -> Doc | None:
+def _call_tir(node: ir.Call, name: str, p: Printer) -> Doc | None:
     keys = {"call_tir_inplace": {"inplace_indices"}}.get(name, set())
     if len(node.ty_args) != 1 or set(node.attrs.keys()) != keys or not 2 <= len(node.args) <= 3:
         return None
-    if len(node.args) == 3 and (name == "call_dps_packed" or not isinstance(node.args[2], ShapeExpr)):
+    if len(node.args) == 3 and (name == "call_dps_packed" or not isinstance(node.args[2], ir.ShapeExpr)):
         return None
     args = [_callee(node.args[0], p), p.expr(node.args[1])]
     kwargs = [("inplace_indices", any_literal(node.attrs["inplace_indices"], p))] if keys else []
@@ -186,28 +166,28 @@ def _call_tir(node: Call, name: str, p: Printer) -> Doc | None:
     return call(f"R.{name}", args, kwargs)
 
 
-def _packed(node: Call, name: str, p: Printer) -> Doc | None:
+def _packed(node: ir.Call, name: str, p: Printer) -> Doc | None:
     keys = {"inplace_indices"} if name == "call_inplace_packed" else set()
-    if set(node.attrs.keys()) != keys or not node.args or not isinstance(node.args[0], ExternFunc):
+    if set(node.attrs.keys()) != keys or not node.args or not isinstance(node.args[0], ir.ExternFunc):
         return None
     kwargs = [(k, any_literal(node.attrs[k], p)) for k in keys]
     args = [_callee(node.args[0], p), *[p.expr(a) for a in node.args[1:]]]
     return call(f"R.{name}", args, [*kwargs, *_type_args(node, p)])
 
 
-def _invoke(node: Call, name: str, p: Printer) -> Doc | None:
+def _invoke(node: ir.Call, name: str, p: Printer) -> Doc | None:
     if node.attrs or len(node.args) != 2:
         return None
     return call(f"R.{name}", [p.expr(a) for a in node.args], _type_args(node, p))
 
 
-def _call_builtin(node: Call, name: str, p: Printer) -> Doc | None:
-    if node.attrs or len(node.args) != 2 or not isinstance(node.args[0], ExternFunc):
+def _call_builtin(node: ir.Call, name: str, p: Printer) -> Doc | None:
+    if node.attrs or len(node.args) != 2 or not isinstance(node.args[0], ir.ExternFunc):
         return None
     return call(f"R.{name}", [_callee(node.args[0], p), p.expr(node.args[1])], _type_args(node, p))
 
 
-_SPELLED: dict[str, Callable[[Call, str, Printer], Doc | None]] = {
+_SPELLED: dict[str, Callable[[ir.Call, str, Printer], Doc | None]] = {
     "call_tir": _call_tir,
     "call_tir_inplace": _call_tir,
     "call_dps_packed": _call_tir,
@@ -230,9 +210,9 @@ def _typed(name: str, ty: Any, p: Printer) -> Doc:
 @STMT.on(VarBinding)
 def _var_binding(node: VarBinding, p: Printer) -> None:
     var, value = node.var, node.value
-    if isinstance(value, If):
+    if isinstance(value, ir.If):
         _if(value, var, p)
-    elif isinstance(value, Function):
+    elif isinstance(value, ir.Function):
         _function(value, p.define(var, var.name_hint), p, nested=True)
     else:
         doc = p.expr(value)
@@ -245,7 +225,7 @@ def _match_cast(node: MatchCast, p: Printer) -> None:
     p.lines.add(_typed(p.define(node.var, node.var.name_hint), node.var.ty, p), " = ", doc)
 
 
-def _if(node: If, var: ExprVar, p: Printer) -> None:
+def _if(node: ir.If, var: ir.ExprVar, p: Printer) -> None:
     p.lines.add("if ", p.expr(node.cond), ":")
     name = p.name_of(var, var.name_hint)
     _branch(node.true_branch, name, var, p)
@@ -254,7 +234,7 @@ def _if(node: If, var: ExprVar, p: Printer) -> None:
     p.define(var, var.name_hint)
 
 
-def _branch(branch: Any, name: str, var: ExprVar, p: Printer) -> None:
+def _branch(branch: Any, name: str, var: ir.ExprVar, p: Printer) -> None:
     with p.scope():
         result = branch
         if isinstance(branch, SeqExpr):
@@ -292,13 +272,13 @@ def _seq(node: SeqExpr, p: Printer) -> None:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-@FUNCTION.on(ExternFunc)
-def _extern_function(node: ExternFunc, name: str, p: Printer) -> None:
+@FUNCTION.on(ir.ExternFunc)
+def _extern_function(node: ir.ExternFunc, name: str, p: Printer) -> None:
     p.lines.add(f"{name} = ", p.expr(node))
 
 
-@FUNCTION.on(Function)
-def _function(func: Function, name: str, p: Printer, *, nested: bool = False) -> None:
+@FUNCTION.on(ir.Function)
+def _function(func: ir.Function, name: str, p: Printer, *, nested: bool = False) -> None:
     p.dialects.add("R")
     place: list[Any] = []
     p.open_function(place)
@@ -329,13 +309,15 @@ def _function(func: Function, name: str, p: Printer, *, nested: bool = False) ->
     p.close_function()
 
 
-def _sizes(func: Function) -> set[int]:
+def _sizes(func: ir.Function) -> set[int]:
     """Return the variables that stand alone as a dimension of a parameter."""
-    types = [t for param in func.params if param.ty is not None for t in walk(param.ty) if isinstance(t, TensorType)]
-    return {id(d) for t in types for d in t.shape or () if isinstance(d, Var)}
+    types = [
+        t for param in func.params if param.ty is not None for t in ir.walk(param.ty) if isinstance(t, ir.TensorType)
+    ]
+    return {id(d) for t in types for d in t.shape or () if isinstance(d, ir.Var)}
 
 
-def _signature(func: Function, p: Printer) -> tuple[list[Doc], list[Any]]:
+def _signature(func: ir.Function, p: Printer) -> tuple[list[Doc], list[Any]]:
     p.quote_dims = True
     params = [_typed(p.define(v, v.name_hint), v.ty, p) for v in func.params]
     returns = [" -> ", p.expr(func.ret_ty)] if func.ret_ty is not None else []

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Attrs,
-    Call,
-    Expr,
-    Function,
-    IRModule,
-    Op,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    function_pass,
-    prim_value,
-    structural_equal,
-)
+from weft import ir
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
 
 __all__ = ["call_tir_rewrite"]
 
 
-@function_pass(kind=Function, opt_level=0)
-def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Expand ``call_tir``, ``call_dps_packed`` and ``call_tir_inplace`` into allocations and plain calls.
 
     Requires
@@ -61,7 +46,7 @@ def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
     """
     devices = mod.global_infos.get("vdevice", ())
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         if is_op(value, "call_tir") or is_op(value, "call_dps_packed"):
             return _expand(value, bb, binding.var.name_hint, devices=devices)
         if is_op(value, "call_tir_inplace"):
@@ -71,48 +56,48 @@ def call_tir_rewrite(func: Function, mod: IRModule) -> Function:
     return rewrite_bindings(func, mod, rule)
 
 
-def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()) -> Expr:
+def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()) -> ir.Expr:
     callee, args = call.args[0], _arguments(call.args[1], bb)
-    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
-    outs: list[Expr] = []
-    fresh: list[Expr] = []
+    types = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
+    outs: list[ir.Expr] = []
+    fresh: list[ir.Expr] = []
     for i, ty in enumerate(types):
         reuse = inplace[i] if i < len(inplace) else -1
         if reuse >= 0:
             outs.append(args[reuse])
         else:
-            assert isinstance(ty, TensorType) and ty.shape is not None
+            assert isinstance(ty, ir.TensorType) and ty.shape is not None
             outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype, device_index(ty.vdevice, devices)), hint))
             fresh.append(outs[-1])
     callee_args = (*args, *fresh)
-    if len(call.args) > 2 and isinstance(call.args[2], ShapeExpr):
-        callee_args += tuple(prim_value(v) for v in call.args[2].values)
-        bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
+    if len(call.args) > 2 and isinstance(call.args[2], ir.ShapeExpr):
+        callee_args += tuple(ir.prim_value(v) for v in call.args[2].values)
+        bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
     elif len(call.args) > 2:
         bb.emit(
-            Call(
-                Op.get("relax.vm.call_tir_dyn"),
-                (callee, Tuple((*callee_args, call.args[2]))),
-                Attrs.of(),
+            ir.Call(
+                ir.Op.get("relax.vm.call_tir_dyn"),
+                (callee, ir.Tuple((*callee_args, call.args[2]))),
+                ir.Attrs.of(),
                 span=call.span,
             ),
             "_",
         )
     else:
-        bb.emit(Call(callee, callee_args, span=call.span, ty_args=(TupleType(()),)), "_")
-    return outs[0] if len(outs) == 1 and not isinstance(call.ty, TupleType) else Tuple(tuple(outs))
+        bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
+    return outs[0] if len(outs) == 1 and not isinstance(call.ty, ir.TupleType) else ir.Tuple(tuple(outs))
 
 
 def device_index(where: Any, devices: tuple[Any, ...]) -> int:
     """Return the place of a virtual device among those of the module, which is its place in the machine's list."""
     return next(
-        (i for i, d in enumerate(devices) if where is not None and (d is where or structural_equal(d, where))), 0
+        (i for i, d in enumerate(devices) if where is not None and (d is where or ir.structural_equal(d, where))), 0
     )
 
 
-def _arguments(args: Expr, bb: Any) -> list[Expr]:
+def _arguments(args: ir.Expr, bb: Any) -> list[ir.Expr]:
     return (
         list(bb.normalize(args).fields)
-        if isinstance(args, Tuple)
-        else [bb.emit(TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
+        if isinstance(args, ir.Tuple)
+        else [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
     )  # type: ignore[union-attr]

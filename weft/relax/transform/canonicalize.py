@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    If,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    function_pass,
-    structural_equal,
-)
+from weft import ir
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value
@@ -23,8 +12,8 @@ from weft.relax.rewriter import replace_value
 __all__ = ["canonicalize_bindings"]
 
 
-@function_pass(kind=Function)
-def canonicalize_bindings(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function)
+def canonicalize_bindings(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Drop bindings that only give another name, and tuples that are only taken apart; join neighbouring blocks.
 
     Requires
@@ -73,7 +62,7 @@ class _Canonical:
     """What variables stand for, in the order of execution."""
 
     def __init__(self) -> None:
-        self.renamed: dict[int, Expr] = {}
+        self.renamed: dict[int, ir.Expr] = {}
         self.values: dict[int, Any] = {}
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
@@ -95,7 +84,7 @@ class _Canonical:
         for b in block.bindings:
             value = self.inside(rename_vars(b.value, self.renamed))
             plain = self.shorter(value)
-            if isinstance(b, MatchCast) and not structural_equal(getattr(plain, "ty", None), b.ty):
+            if isinstance(b, MatchCast) and not ir.structural_equal(getattr(plain, "ty", None), b.ty):
                 kept.append(replace_value(b, value))
             elif self.is_name(b.var, plain):
                 self.renamed[id(b.var)] = plain
@@ -110,18 +99,18 @@ class _Canonical:
         return type(block)(tuple(kept), span=block.span)
 
     @staticmethod
-    def is_name(var: ExprVar, value: Any) -> bool:
+    def is_name(var: ir.ExprVar, value: Any) -> bool:
         """Whether a variable is only a name for a value that can stand everywhere the variable does."""
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
-        return isinstance(value, (ExprVar, Constant)) and structural_equal(value.ty, var.ty)
+        return isinstance(value, (ir.ExprVar, ir.Constant)) and ir.structural_equal(value.ty, var.ty)
 
-    def give_name(self, old: DataflowVar, new: ExprVar, kept: list[Any]) -> bool:
+    def give_name(self, old: DataflowVar, new: ir.ExprVar, kept: list[Any]) -> bool:
         """Let the binding of a block's own variable bind the variable that leaves the block, if it is among `kept`."""
         place = next((i for i, b in enumerate(kept) if b.var is old), None)
-        if place is None or not structural_equal(old.ty, new.ty):
+        if place is None or not ir.structural_equal(old.ty, new.ty):
             return False
-        change: dict[int, Expr] = {id(old): new}
+        change: dict[int, ir.Expr] = {id(old): new}
         kept[place] = replace_value(kept[place], kept[place].value, new)
         kept[place + 1 :] = [replace_value(b, rename_vars(b.value, change)) for b in kept[place + 1 :]]
         self.values = {k: rename_vars(v, change) for k, v in self.values.items()}
@@ -130,15 +119,15 @@ class _Canonical:
 
     def shorter(self, value: Any) -> Any:
         """Return the element that an index takes from a tuple, or the tuple that elements make up again."""
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             whole = self.values.get(id(value.tuple_value), value.tuple_value)
-            return whole.fields[value.index] if isinstance(whole, Tuple) else value
-        if isinstance(value, Tuple) and value.fields:
+            return whole.fields[value.index] if isinstance(whole, ir.Tuple) else value
+        if isinstance(value, ir.Tuple) and value.fields:
             items = [self.values.get(id(f), f) for f in value.fields]
-            whole = items[0].tuple_value if isinstance(items[0], TupleGetItem) else None
+            whole = items[0].tuple_value if isinstance(items[0], ir.TupleGetItem) else None
             if (
-                isinstance(whole, ExprVar)
-                and all(isinstance(t, TupleGetItem) and t.tuple_value is whole for t in items)
+                isinstance(whole, ir.ExprVar)
+                and all(isinstance(t, ir.TupleGetItem) and t.tuple_value is whole for t in items)
                 and [t.index for t in items] == list(range(len(getattr(whole.ty, "fields", ()))))
             ):
                 return whole
@@ -146,12 +135,12 @@ class _Canonical:
 
     def inside(self, value: Any) -> Any:
         """Rewrite branches and inner functions."""
-        if isinstance(value, If):
+        if isinstance(value, ir.If):
             old = (value.true_branch, value.false_branch)
             new = tuple(self.sequence(b) if isinstance(b, SeqExpr) else b for b in old)
             same = new[0] is old[0] and new[1] is old[1]
-            return value if same else If(value.cond, *new, span=value.span, ty=value.ty)
-        if isinstance(value, Function) and isinstance(value.body, SeqExpr):
+            return value if same else ir.If(value.cond, *new, span=value.span, ty=value.ty)
+        if isinstance(value, ir.Function) and isinstance(value.body, SeqExpr):
             body = self.sequence(value.body)
             return value if body is value.body else value.replace(body=body)
         return value

@@ -5,29 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import WeftError
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    IRModule,
-    Op,
-    PrimExpr,
-    ShapeExpr,
-    ShapeType,
-    SizeVar,
-    Span,
-    TensorType,
-    TupleType,
-    Var,
-    equal,
-    function_pass,
-    shape_expr,
-    walk,
-)
 from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
 from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
@@ -37,8 +17,8 @@ from weft.relax.rewriter import rewrite_bindings
 __all__ = ["check_relations", "refuted_relation"]
 
 
-@function_pass(kind=Function, opt_level=0)
-def check_relations(func: Function, mod: IRModule, *, indices: bool = True) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True) -> ir.Function:
     """Check what operators demand of their operands and types do not say.
 
     Requires
@@ -86,7 +66,7 @@ def check_relations(func: Function, mod: IRModule, *, indices: bool = True) -> F
         return _Checker(func, mod, facts, indices).run()
 
 
-def refuted_relation(func: Function, mod: IRModule) -> WeftError | None:
+def refuted_relation(func: ir.Function, mod: ir.IRModule) -> WeftError | None:
     """Return the error of the first relation in a function that cannot hold, or None."""
     try:
         check_relations.transform(func, mod)
@@ -98,21 +78,21 @@ def refuted_relation(func: Function, mod: IRModule) -> WeftError | None:
 class _Checker:
     """Checks one function: what is known so far, and the checks for its beginning."""
 
-    def __init__(self, func: Function, mod: IRModule, facts: ExitStack, indices: bool) -> None:
+    def __init__(self, func: ir.Function, mod: ir.IRModule, facts: ExitStack, indices: bool) -> None:
         self.func, self.mod, self.facts, self.indices = func, mod, facts, indices
         self.analyzer = Analyzer()
         self.name = str(func.attrs.get("global_symbol", "function"))
         self.first: list[MatchCast] = []
         self.ranges: list[IndexRange] = []
-        self.bounds: dict[tuple[Expr, int], tuple[Var, ...]] = {}
-        self.given: set[Var] = set()
+        self.bounds: dict[tuple[ir.Expr, int], tuple[ir.Var, ...]] = {}
+        self.given: set[ir.Var] = set()
         for p in func.params:
-            self.given.update(v for d in _dims(p.ty) for v in walk(d) if isinstance(v, Var))
+            self.given.update(v for d in _dims(p.ty) for v in ir.walk(d) if isinstance(v, ir.Var))
         for v in self.given:
             self._is_size(v)
         self.inside = _inside_branches(func)
 
-    def run(self) -> Function:
+    def run(self) -> ir.Function:
         """Return the function with its checks; itself where there is none to add."""
         func = rewrite_bindings(self.func, self.mod, self.rule)
         if not self.first:
@@ -123,15 +103,15 @@ class _Checker:
             blocks = (BindingBlock((*self.first, *body.blocks[0].bindings)), *body.blocks[1:])
         return func.replace(body=SeqExpr(blocks, body.body, span=body.span, ty=body.ty))
 
-    def _is_size(self, v: Var) -> None:
-        if not isinstance(v, SizeVar):
+    def _is_size(self, v: ir.Var) -> None:
+        if not isinstance(v, ir.SizeVar):
             self.analyzer.mark_global_non_neg(v)
 
-    def rule(self, binding: Any, value: Expr, bb: Any) -> None:
+    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> None:
         """Emit the checks of one binding before it."""
         if isinstance(binding, MatchCast):
             self._learn(binding, value)
-        if not (isinstance(value, Call) and isinstance(value.op, Op)) or _is_core(value):
+        if not (isinstance(value, ir.Call) and isinstance(value.op, ir.Op)) or _is_core(value):
             return
         with collect_relations() as relations:
             infer_call(value, self.mod)
@@ -143,42 +123,42 @@ class _Checker:
             else:
                 self._relation(r, binding, place, bb)
 
-    def _learn(self, binding: MatchCast, value: Expr) -> None:
+    def _learn(self, binding: MatchCast, value: ir.Expr) -> None:
         """Take a cast's new dimensions as sizes, and what it compares as equal."""
         found, wanted = _dims(getattr(value, "ty", None)), _dims(binding.ty)
-        if isinstance(value, ShapeExpr):
+        if isinstance(value, ir.ShapeExpr):
             found = list(value.values)
-        for v in (d for d in wanted if isinstance(d, Var) and isinstance(binding.ty, TensorType)):
+        for v in (d for d in wanted if isinstance(d, ir.Var) and isinstance(binding.ty, ir.TensorType)):
             self._is_size(v)
         if id(binding.var) not in self.inside and len(found) == len(wanted):
             for f, w in zip(found, wanted, strict=True):
                 self._assume(f, w)
 
-    def _assume(self, a: PrimExpr, b: PrimExpr) -> None:
+    def _assume(self, a: ir.PrimExpr, b: ir.PrimExpr) -> None:
         if a is not b:
-            self.facts.enter_context(self.analyzer.constraint_scope(equal(a, b)))
+            self.facts.enter_context(self.analyzer.constraint_scope(ir.equal(a, b)))
 
     def _relation(self, r: Relation, binding: Any, place: str, bb: Any) -> None:
         if self.analyzer.can_prove_equal(r.found, r.expected):
             return
         found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
-        if self.analyzer.can_prove(equal(found, expected)):
+        if self.analyzer.can_prove(ir.equal(found, expected)):
             return
         inside = id(binding.var) in self.inside
         if not inside and (
             self.analyzer.can_prove_less(found, expected) or self.analyzer.can_prove_less(expected, found)
         ):
             raise refused(Relation(r.what, found, expected, r.where or place, r.kind))
-        span = Span(origin=place, check=(r.kind, r.what))
-        variables = {v for e in (found, expected) for v in walk(e) if isinstance(v, Var)}
+        span = ir.Span(origin=place, check=(r.kind, r.what))
+        variables = {v for e in (found, expected) for v in ir.walk(e) if isinstance(v, ir.Var)}
         outer, bb.span = bb.span, span
         if not inside and variables <= self.given:
             with bb.scope() as scope:
-                bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+                bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
                 self.first.extend(bb.bindings())
                 del scope
         else:
-            bb.match_cast(shape_expr((found,)), ShapeType((expected,), 1), "check")
+            bb.match_cast(ir.shape_expr((found,)), ir.ShapeType((expected,), 1), "check")
         bb.span = outer
         if not inside:
             self._assume(found, expected)
@@ -189,13 +169,13 @@ class _Checker:
         inside, n = id(binding.var) in self.inside, len(r.ranges)
         if not inside:
             self.ranges.append(r)
-        if isinstance(r.indices, Constant):
+        if isinstance(r.indices, ir.Constant):
             bounds: Any = _bounds(r.indices.data.numpy(), n)
         else:
             bounds = self.bounds.get((r.indices, n))
         if bounds is None:
-            bounds = tuple(Var(f"{end}_index", "int64") for _ in range(n) for end in ("least", "greatest"))
-            bb.match_cast(bb.emit(index_bounds(r.indices, n), "bounds"), ShapeType(bounds, 2 * n), "bounds")
+            bounds = tuple(ir.Var(f"{end}_index", "int64") for _ in range(n) for end in ("least", "greatest"))
+            bb.match_cast(bb.emit(index_bounds(r.indices, n), "bounds"), ir.ShapeType(bounds, 2 * n), "bounds")
             if not inside:
                 self.bounds[r.indices, n] = bounds
         with collect_relations() as relations:
@@ -220,8 +200,8 @@ def _bounds(values: Any, n: int) -> list[int]:
     return [int(v) for i in range(n) for v in ((rows[:, i].min(), rows[:, i].max()) if len(rows) else (0, -1))]
 
 
-def _is_core(call: Call) -> bool:
-    assert isinstance(call.op, Op)
+def _is_core(call: ir.Call) -> bool:
+    assert isinstance(call.op, ir.Op)
     return call.op.name.removeprefix("relax.") in CORE_OPS
 
 
@@ -232,15 +212,15 @@ def _place(binding: Any, function: str) -> str:
     return f"{function}: '{binding.var.name_hint}'"
 
 
-def _dims(ty: Any) -> list[PrimExpr]:
-    if isinstance(ty, TensorType):
+def _dims(ty: Any) -> list[ir.PrimExpr]:
+    if isinstance(ty, ir.TensorType):
         return list(ty.shape or ())
-    if isinstance(ty, ShapeType):
+    if isinstance(ty, ir.ShapeType):
         return list(ty.values or ())
-    return [d for f in ty.fields for d in _dims(f)] if isinstance(ty, TupleType) else []
+    return [d for f in ty.fields for d in _dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
-def _inside_branches(func: Function) -> set[int]:
+def _inside_branches(func: ir.Function) -> set[int]:
     """Collect the variables that are bound inside of branches and nested functions, by ``id``."""
     out: set[int] = set()
 
@@ -249,10 +229,10 @@ def _inside_branches(func: Function) -> set[int]:
             for b in block.bindings:
                 if inner:
                     out.add(id(b.var))
-                if isinstance(b.value, If):
+                if isinstance(b.value, ir.If):
                     visit(b.value.true_branch, True)
                     visit(b.value.false_branch, True)
-                elif isinstance(b.value, Function):
+                elif isinstance(b.value, ir.Function):
                     visit(b.value.body, True)
 
     visit(func.body, False)

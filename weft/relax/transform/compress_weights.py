@@ -12,21 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    Op,
-    TensorType,
-    as_int,
-    constant,
-    function_pass,
-    int64,
-)
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.runtime import aligned
 from weft.topi.compressed import GROUP, WORDS
@@ -58,10 +45,10 @@ class Compressed(NamedTuple):
     values: np.ndarray
 
 
-@function_pass(kind=Function, opt_level=2)
+@ir.function_pass(kind=ir.Function, opt_level=2)
 def compress_weights(
-    func: Function, mod: IRModule, *, cached_bytes: int = _CACHED_BYTES, matrix_bytes: int = _WORTH_BYTES
-) -> Function:
+    func: ir.Function, mod: ir.IRModule, *, cached_bytes: int = _CACHED_BYTES, matrix_bytes: int = _WORTH_BYTES
+) -> ir.Function:
     """Store the weights of products with one row in 28 bits each, where the model's weights come from memory.
 
     Requires
@@ -127,7 +114,7 @@ def compress_weights(
     if sum(mine.values()) <= cached_bytes:
         return func
 
-    def rule(binding: Any, value: Any, bb: Any) -> Expr | None:
+    def rule(binding: Any, value: Any, bb: Any) -> ir.Expr | None:
         if not _is_packed(value, matrix_bytes):
             return None
         data = value.args[1].data
@@ -136,8 +123,8 @@ def compress_weights(
         found = tried[id(data)]
         if found is None:
             return None
-        args = (value.args[0], *(constant(a) for a in found))
-        return Call(Op.get("relax.nn.matmul_compressed"), args, Attrs.of(n=value.attrs["n"]), span=value.span)
+        args = (value.args[0], *(ir.constant(a) for a in found))
+        return ir.Call(ir.Op.get("relax.nn.matmul_compressed"), args, ir.Attrs.of(n=value.attrs["n"]), span=value.span)
 
     return rewrite_bindings(func, mod, rule)
 
@@ -145,22 +132,24 @@ def compress_weights(
 def _is_packed(value: Any, matrix_bytes: int) -> bool:
     """Whether a value is a product with a large constant matrix of float32 in panels."""
     return (
-        isinstance(value, Call)
-        and isinstance(value.op, Op)
+        isinstance(value, ir.Call)
+        and isinstance(value.op, ir.Op)
         and value.op.name == _PACKED
-        and isinstance(value.args[1], Constant)
+        and isinstance(value.args[1], ir.Constant)
         and str(value.args[1].data.dtype) == "float32"
         and value.attrs.get("group", 1) == 1
         and prod(value.args[1].data.shape) * 4 >= matrix_bytes
     )
 
 
-def _has_one_row(call: Call) -> bool:
+def _has_one_row(call: ir.Call) -> bool:
     """Whether a product has one row, or at most one."""
     ty, analyzer = call.args[0].ty, Analyzer()
-    if not isinstance(ty, TensorType) or ty.shape is None:
+    if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return False
-    return all(as_int(d) == 1 or (as_int(d) is None and analyzer.can_prove(d <= int64(1))) for d in ty.shape[:-1])
+    return all(
+        ir.as_int(d) == 1 or (ir.as_int(d) is None and analyzer.can_prove(d <= ir.int64(1))) for d in ty.shape[:-1]
+    )
 
 
 def compress(weights: np.ndarray) -> Compressed | None:

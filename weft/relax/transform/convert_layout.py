@@ -16,31 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    DataType,
-    Expr,
-    ExprVar,
-    Function,
-    IRModule,
-    Op,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Var,
-    as_int,
-    const,
-    constant,
-    function_pass,
-    shape_expr,
-    substitute,
-    walk,
-)
 from weft.op import Layout, OpDef, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
@@ -58,16 +35,16 @@ _PLACES = _TO_FIRST
 """Where each dimension of channels first lies in channels last."""
 
 
-@function_pass(kind=Function, opt_level=2)
+@ir.function_pass(kind=ir.Function, opt_level=2)
 def convert_layout(
-    func: Function,
-    mod: IRModule,
+    func: ir.Function,
+    mod: ir.IRModule,
     *,
     panel: int = 32,
     winograd: bool = True,
     dot_forms: Sequence[tuple[str, str, str, int]] = (),
     tuned: Tuned | None = None,
-) -> Function:
+) -> ir.Function:
     """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
 
     Requires
@@ -117,24 +94,24 @@ class _Layouts:
     def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]], tuned: Tuned | None) -> None:
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
         self.near = False  # whether all weights stay in the last cache
-        self.last: dict[int, Expr] = {}
-        self.first: dict[int, Expr] = {}
+        self.last: dict[int, ir.Expr] = {}
+        self.first: dict[int, ir.Expr] = {}
         self.phased: dict[int, Phased] = {}
-        self.parts: dict[int, Expr] = {}
-        self.padded: dict[int, tuple[Expr, list[int]]] = {}
+        self.parts: dict[int, ir.Expr] = {}
+        self.padded: dict[int, tuple[ir.Expr, list[int]]] = {}
         self.alive: list[Any] = []
 
-    def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         """Rewrite one binding.
 
         Values that exist only channels-last are bound to a transpose that dead-code removal drops.
         """
         if isinstance(binding, MatchCast):
             return self.match_cast(binding, value, bb)
-        if isinstance(value, TupleGetItem) and id(value.tuple_value) in self.parts:
+        if isinstance(value, ir.TupleGetItem) and id(value.tuple_value) in self.parts:
             twins = self.parts[id(value.tuple_value)]
-            return self.bind_last(bb.emit(TupleGetItem(twins, value.index)), binding, bb)
-        if not isinstance(value, Call) or not isinstance(value.op, Op):
+            return self.bind_last(bb.emit(ir.TupleGetItem(twins, value.index)), binding, bb)
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
         name = value.op.name.removeprefix("relax.")
         if name in CORE_OPS:
@@ -142,23 +119,23 @@ class _Layouts:
         new = _RULES[name](self, value, bb) if name in _RULES else self.by_declaration(value, bb)
         if new is None:
             return None
-        if isinstance(value.ty, TupleType):
+        if isinstance(value.ty, ir.TupleType):
             self.parts[id(binding.var)] = bb.emit(new)
             return None
-        if isinstance(new, ExprVar) or getattr(new, "layout_kept", False):
+        if isinstance(new, ir.ExprVar) or getattr(new, "layout_kept", False):
             return new
         bound = self.bind_last(bb.emit(new), binding, bb)
         if name == "nn.pad":
             self.note_padding(value, bound)
         return bound
 
-    def dot_group(self, call: Call) -> int:
+    def dot_group(self, call: ir.Call) -> int:
         """How many products an instruction of the target adds up in a convolution or matrix product, else 1."""
         data, weight, out = (getattr(e.ty, "dtype", "") for e in (*call.args[:2], call))  # type: ignore[attr-defined]
         key = (str(data), str(weight), "float32" if str(out) == "bfloat16" else str(out))  # what is summed in
         return DOT_GROUPS[key] if key in self.dots else 1
 
-    def note_padding(self, call: Call, bound: Expr) -> None:
+    def note_padding(self, call: ir.Call, bound: ir.Expr) -> None:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
         width = call.attrs.get("pad_width", ())
         plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
@@ -166,7 +143,7 @@ class _Layouts:
             self.padded[id(bound)] = (call.args[0], [width[4], width[6], width[5], width[7]])
             self.alive += [bound, call]
 
-    def bind_last(self, twin: Any, binding: Any, bb: Any) -> Expr:
+    def bind_last(self, twin: Any, binding: Any, bb: Any) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
         original = bb.emit(_permute(twin, _TO_FIRST))
         self.last[id(original)] = twin
@@ -174,13 +151,13 @@ class _Layouts:
         self.alive += [original, twin, binding]
         return original
 
-    def bind_phased(self, made: Phased, bb: Any) -> Expr:
+    def bind_phased(self, made: Phased, bb: Any) -> ir.Expr:
         """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
         original = self.bind_last(made.image(bb), made, bb)
         self.phased[id(original)] = made
         return original
 
-    def _phases(self, call: Call, bb: Any) -> Expr | None:
+    def _phases(self, call: ir.Call, bb: Any) -> ir.Expr | None:
         """Compute an element-wise operation on phases, where all operands have the same ones or are constants."""
         found = [self.phased[id(a)] for a in call.args if id(a) in self.phased]
         if not found:
@@ -190,44 +167,44 @@ class _Layouts:
             mine = self.phased.get(id(a))
             if mine is not None and (mine.block, mine.channels) == (one.block, one.channels):
                 args.append(mine.value)
-            elif isinstance(a, Constant):
+            elif isinstance(a, ir.Constant):
                 args.append(one.broadcast(a))
-            elif isinstance(a.ty, TensorType) and a.ty.ndim == 0:  # type: ignore[attr-defined]
+            elif isinstance(a.ty, ir.TensorType) and a.ty.ndim == 0:  # type: ignore[attr-defined]
                 args.append(a)
             else:
                 return None
         if any(a is None for a in args) or not _same_shape(call, found):
             return None
-        value = bb.emit(Call(call.op, tuple(args), call.attrs, span=call.span))
+        value = bb.emit(ir.Call(call.op, tuple(args), call.attrs, span=call.span))
         return self.bind_phased(replace(one, value=value), bb)
 
-    def match_cast(self, binding: MatchCast, value: Expr, bb: Any) -> Expr | None:
+    def match_cast(self, binding: MatchCast, value: ir.Expr, bb: Any) -> ir.Expr | None:
         """Check the twin's type instead, where there is a twin."""
         ty = binding.ty
-        if not self.has_last(value) or not isinstance(ty, TensorType) or ty.shape is None or ty.ndim != 4:
+        if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim != 4:
             return None
         shape = tuple(ty.shape[d] for d in _TO_LAST)
-        cast = bb.match_cast(self.last[id(value)], TensorType(shape, ty.dtype, 4, ty.vdevice))
+        cast = bb.match_cast(self.last[id(value)], ir.TensorType(shape, ty.dtype, 4, ty.vdevice))
         return self.bind_last(cast, binding, bb)
 
     def has_last(self, expr: Any) -> bool:
         """Whether a channels-last twin exists already."""
         return id(expr) in self.last
 
-    def to_last(self, expr: Any, bb: Any) -> Expr:
+    def to_last(self, expr: Any, bb: Any) -> ir.Expr:
         """Return the channels-last twin of a 4-D value, emitting a transpose where there is none."""
         if id(expr) in self.last:
             return self.last[id(expr)]
-        if isinstance(expr, Constant):
-            return constant(aligned(expr.data.numpy().transpose(_TO_LAST)))
+        if isinstance(expr, ir.Constant):
+            return ir.constant(aligned(expr.data.numpy().transpose(_TO_LAST)))
         twin = bb.emit(_permute(expr, _TO_LAST))
         self.last[id(expr)] = twin
         self.alive += [expr, twin]
         return twin
 
-    def by_declaration(self, call: Call, bb: Any) -> Expr | None:
+    def by_declaration(self, call: ir.Call, bb: Any) -> ir.Expr | None:
         """Carry the layout as the operator's declaration says, if any operand has it."""
-        assert isinstance(call.op, Op)
+        assert isinstance(call.op, ir.Op)
         definition = get_op_def(call.op)
         if definition.layout is Layout.AXES:
             return self._along_axes(call, definition, bb)
@@ -237,11 +214,11 @@ class _Layouts:
         if any(call.attrs.get(name) not in (None, "", "NCHW") for name in layouts):
             return None
         attrs = call.attrs.with_(**dict.fromkeys(layouts, "NHWC"))
-        return Call(call.op, (self.to_last(call.args[0], bb), *call.args[1:]), attrs, span=call.span)
+        return ir.Call(call.op, (self.to_last(call.args[0], bb), *call.args[1:]), attrs, span=call.span)
 
-    def _along_axes(self, call: Call, definition: OpDef, bb: Any) -> Expr | None:
+    def _along_axes(self, call: ir.Call, definition: OpDef, bb: Any) -> ir.Expr | None:
         """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
-        operands = [f for a in call.args for f in (a.fields if isinstance(a, Tuple) else (a,))]
+        operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
         if not any(map(self.has_last, operands)) or getattr(call.ty, "ndim", 4) != 4:
             return None
         names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
@@ -250,35 +227,35 @@ class _Layouts:
             return phased
         args = tuple(self._operand(a, bb, vectors) for a in call.args)
         attrs = in_places(definition.attrs, call.attrs, _PLACES, 4)
-        return None if any(a is None for a in args) else Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
+        return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
-    def _operand(self, arg: Any, bb: Any, vectors: bool) -> Expr | None:
-        if isinstance(arg, Tuple):
+    def _operand(self, arg: Any, bb: Any, vectors: bool) -> ir.Expr | None:
+        if isinstance(arg, ir.Tuple):
             fields = tuple(self._operand(f, bb, vectors) for f in arg.fields)
-            return None if any(f is None for f in fields) else Tuple(fields)  # type: ignore[arg-type]
+            return None if any(f is None for f in fields) else ir.Tuple(fields)  # type: ignore[arg-type]
         ty = arg.ty
-        if not isinstance(ty, TensorType) or ty.ndim == 0 or (ty.ndim == 1 and vectors):
+        if not isinstance(ty, ir.TensorType) or ty.ndim == 0 or (ty.ndim == 1 and vectors):
             return arg
         if ty.ndim == 4:
             return self.to_last(arg, bb)
-        if isinstance(arg, Constant):
+        if isinstance(arg, ir.Constant):
             data = arg.data.numpy()
-            return constant(aligned(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
+            return ir.constant(aligned(data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(_TO_LAST)))
         return None
 
 
-def _same_shape(call: Call, found: Sequence[Phased]) -> bool:
+def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
     """Whether phased operands lie on the same pixels, and the result has their channels."""
     first = [str(d) for d in found[0].base]
-    channels = call.ty.shape[1] if isinstance(call.ty, TensorType) and call.ty.shape is not None else None
-    return all([str(d) for d in p.base] == first for p in found) and as_int(channels) == found[0].channels
+    channels = call.ty.shape[1] if isinstance(call.ty, ir.TensorType) and call.ty.shape is not None else None
+    return all([str(d) for d in p.base] == first for p in found) and ir.as_int(channels) == found[0].channels
 
 
-def _permute(x: Expr, axes: tuple[int, ...]) -> Call:
-    return Call(Op.get("relax.permute_dims"), (x,), Attrs.of(axes=axes))
+def _permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
+    return ir.Call(ir.Op.get("relax.permute_dims"), (x,), ir.Attrs.of(axes=axes))
 
 
-_RULES: dict[str, Callable[[_Layouts, Call, Any], Any]] = {}
+_RULES: dict[str, Callable[[_Layouts, ir.Call, Any], Any]] = {}
 
 
 def _on(*names: str) -> Callable[[Any], Any]:
@@ -291,11 +268,11 @@ def _on(*names: str) -> Callable[[Any], Any]:
 
 
 @_on("nn.conv2d")
-def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _conv2d(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     weight = call.args[1]
     attrs = call.attrs
     if (
-        not isinstance(weight, Constant)
+        not isinstance(weight, ir.Constant)
         or attrs.get("data_layout", "NCHW") != "NCHW"
         or attrs.get("kernel_layout", "OIHW") != "OIHW"
     ):
@@ -305,9 +282,9 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     call, attrs = _with_padding(s, call)
     tile = _winograd_tile(s, call, kernel)
     if tile:
-        new = Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
-        moved = constant(winograd_weight(kernel, tile, _panel(s, channels)))
-        return Call(Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
+        new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
+        moved = ir.constant(winograd_weight(kernel, tile, _panel(s, channels)))
+        return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if groups == 1:
         panel = _panel(s, channels)
         group = s.dot_group(call)
@@ -320,14 +297,14 @@ def _conv2d(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     if groups > 1 or kernel.shape[1] > _FEW_CHANNELS or s.dot_group(call) > 1 or s.has_last(data):
         data, found = s.to_last(data, bb), "NHWC"
     new_attrs = attrs.with_(data_layout=found, out_layout="NHWC", kernel_layout=layout, channels=channels)
-    return Call(call.op, (data, constant(packed)), new_attrs, span=call.span)
+    return ir.Call(call.op, (data, ir.constant(packed)), new_attrs, span=call.span)
 
 
 _FEW_CHANNELS = 4
 """Up to so many channels, an image is read as it is: its pixels are broadcast, wherever they lie."""
 
 
-def _with_padding(s: _Layouts, call: Call) -> tuple[Call, Attrs]:
+def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
     """Return a convolution of padded data as one of the data that pads more."""
     data, attrs = call.args[0], call.attrs
     if id(data) not in s.padded or attrs.get("pad_value", 0):
@@ -336,29 +313,29 @@ def _with_padding(s: _Layouts, call: Call) -> tuple[Call, Attrs]:
     own = np.ravel(attrs.get("padding", 0)).tolist()
     both = [int(a) + int(b) for a, b in zip(own * (4 // len(own)), width, strict=True)]
     attrs = attrs.with_(padding=tuple(both))
-    return Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
+    return ir.Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
 
 
 @_on("nn.conv2d_transpose")
-def _conv2d_transpose(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _conv2d_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """Turn a convolution whose windows do not overlap into a product, with its blocks put in order later."""
     data, weight = call.args[:2]
     attrs = call.attrs
-    if not isinstance(weight, Constant) or attrs.get("groups", 1) != 1 or attrs.get("data_layout", "NCHW") != "NCHW":
+    if not isinstance(weight, ir.Constant) or attrs.get("groups", 1) != 1 or attrs.get("data_layout", "NCHW") != "NCHW":
         return None
     kernel, ty = weight.data.numpy(), data.ty
     zeros = all(not np.any(attrs.get(name, 0)) for name in ("padding", "output_padding"))
     strides, dilation = (tuple(np.broadcast_to(attrs.get(name, 1), 2)) for name in ("strides", "dilation"))
     if not zeros or strides != kernel.shape[2:] or dilation != (1, 1) or attrs.get("kernel_layout", "IO")[:2] != "IO":
         return None
-    if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
+    if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return None
     pixels, base, size = s.to_last(data, bb), (ty.shape[0], ty.shape[2], ty.shape[3]), kernel.shape[2:]
     if kernel.shape[1] * size[1] * 2 >= s.panel:
         return s.bind_phased(product_of_blocks(pixels, base, kernel, bb), bb)
     flat = kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel), 1, 1)
     panel = _panel(s, len(flat))
-    packed = constant(pack_conv_weight(flat, panel))
+    packed = ir.constant(pack_conv_weight(flat, panel))
     convolve = make_call("nn.conv2d")
     value = bb.emit(
         convolve(
@@ -368,18 +345,18 @@ def _conv2d_transpose(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     return s.bind_phased(Phased(value, base, size, kernel.shape[1], together=True), bb)
 
 
-def _winograd_tile(s: _Layouts, call: Call, kernel: np.ndarray) -> int:
+def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     """Choose the tile of Winograd's algorithm, or 0 where the convolution is none for it."""
     attrs, ty = call.attrs, call.ty
     o, c = kernel.shape[:2]
     plain = all(tuple(np.ravel(attrs.get(name, 1))) in ((1,), (1, 1)) for name in ("strides", "dilation"))
     if not s.winograd or not plain or attrs.get("groups", 1) != 1 or kernel.shape[2:] != (3, 3) or c % 16:
         return 0
-    if kernel.dtype != np.float32 or not isinstance(ty, TensorType) or ty.shape is None or ty.dtype != "float32":
+    if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
     channels = (c, _round_up(o, _panel(s, o)))
-    near = s.near and all(as_int(d) is not None for d in ty.shape)
+    near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n, h, w), channels, near)
     if s.tuned is None:
         return best
@@ -392,13 +369,13 @@ _NEAR_BYTES = 8 << 20
 """Size of all weights of a model up to which they, transformed, stay in the last cache."""
 
 
-def _weights_bytes(func: Function) -> int:
+def _weights_bytes(func: ir.Function) -> int:
     """Count the bytes of all constants of a function."""
-    constants = {id(n): n.ty for n in walk(func.body) if isinstance(n, Constant)}
+    constants = {id(n): n.ty for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
     return sum(
-        prod(as_int(d) or 0 for d in ty.shape) * DataType(ty.dtype).itemsize
+        prod(ir.as_int(d) or 0 for d in ty.shape) * ir.DataType(ty.dtype).itemsize
         for ty in constants.values()
-        if isinstance(ty, TensorType) and ty.shape is not None and ty.dtype
+        if isinstance(ty, ir.TensorType) and ty.shape is not None and ty.dtype
     )
 
 
@@ -408,11 +385,11 @@ _LIKELY_SIZE = 224
 
 def _likely(size: Any, unknown: int) -> int:
     """Return a size, with `unknown` in place of its variables."""
-    known = as_int(size)
+    known = ir.as_int(size)
     if known is not None:
         return known
-    variables = {v for v in walk(size) if isinstance(v, Var)}
-    found = as_int(Analyzer().simplify(substitute(size, {v: const(unknown, v.dtype) for v in variables})))
+    variables = {v for v in ir.walk(size) if isinstance(v, ir.Var)}
+    found = ir.as_int(Analyzer().simplify(ir.substitute(size, {v: ir.const(unknown, v.dtype) for v in variables})))
     return found if found is not None and found > 0 else unknown
 
 
@@ -458,11 +435,11 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.nda
 
 
 @_on("matmul")
-def _matmul(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _matmul(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     weight, data = call.args[1], call.args[0]
-    if not isinstance(weight, Constant) or weight.ty.ndim != 2:  # type: ignore[union-attr]
+    if not isinstance(weight, ir.Constant) or weight.ty.ndim != 2:  # type: ignore[union-attr]
         return None
-    if not isinstance(data.ty, TensorType) or data.ty.ndim < 2:
+    if not isinstance(data.ty, ir.TensorType) or data.ty.ndim < 2:
         return None
     group = s.dot_group(call)
     plain = str(weight.ty.dtype).startswith("float") and not call.attrs.get("out_dtype")  # type: ignore[union-attr]
@@ -471,22 +448,22 @@ def _matmul(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     array = weight.data.numpy()
     n = array.shape[1]
     panel = s.panel if n >= s.panel else _round_up(n, 16)
-    attrs = Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
-    packed = constant(pack_matmul_weight(array, panel, group))
-    return _Kept(Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
+    attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
+    packed = ir.constant(pack_matmul_weight(array, panel, group))
+    return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 
 
-class _Kept(Call):
+class _Kept(ir.Call):
     """A replacement that keeps the value's own layout."""
 
     layout_kept = True
 
 
 @_on("image.resize")
-def _resize_all(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _resize_all(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
     size = call.args[1]
-    if not s.has_last(call.args[0]) or not isinstance(size, ShapeExpr) or len(size.values) != 4:
+    if not s.has_last(call.args[0]) or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
         return None
     attrs = call.attrs
     if attrs.get("scales") is not None:
@@ -494,34 +471,34 @@ def _resize_all(s: _Layouts, call: Call, bb: Any) -> Expr | None:
     roi = attrs.get("roi")
     if roi is not None:
         attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _TO_LAST))
-    places = shape_expr([size.values[d] for d in _TO_LAST])
-    return Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
+    places = ir.shape_expr([size.values[d] for d in _TO_LAST])
+    return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
 @_on("broadcast_to")
-def _broadcast_to(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _broadcast_to(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
     data, shape = call.args
-    if not s.has_last(data) or not isinstance(shape, ShapeExpr) or len(shape.values) != 4:
+    if not s.has_last(data) or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
         return None
-    return Call(call.op, (s.to_last(data, bb), shape_expr([shape.values[d] for d in _TO_LAST])), span=call.span)
+    return ir.Call(call.op, (s.to_last(data, bb), ir.shape_expr([shape.values[d] for d in _TO_LAST])), span=call.span)
 
 
 @_on("sum", "mean", "max", "min")
-def _reduce(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _reduce(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
     if not s.has_last(data) or axis is None:
         return None
     attrs = in_places(get_op_def(call.op).attrs, call.attrs, _PLACES, 4)  # type: ignore[arg-type]
     if call.attrs.get("keepdims", False):
-        return Call(call.op, (s.to_last(data, bb),), attrs, span=call.span)
+        return ir.Call(call.op, (s.to_last(data, bb),), attrs, span=call.span)
     if attrs["axis"] == (1, 2):
         return _Kept(call.op, (s.to_last(data, bb),), attrs, span=call.span)
     return None
 
 
 @_on("permute_dims")
-def _permute_rule(s: _Layouts, call: Call, bb: Any) -> Expr | None:
+def _permute_rule(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
     data = call.args[0]
     axes = call.attrs.get("axes")

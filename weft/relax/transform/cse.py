@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IRModule,
-    Node,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    function_pass,
-    module_pass,
-    walk,
-)
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import MatchCast
 from weft.relax.rewriter import rewrite_bindings
@@ -33,8 +16,8 @@ from weft.tir import PrimFunc
 __all__ = ["dead_code_elimination", "eliminate_common_subexpr"]
 
 
-@function_pass(kind=Function, opt_level=1)
-def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=1)
+def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: bool = False) -> ir.Function:
     """Compute equal pure operations once, within each dataflow block or sequence of bindings.
 
     Requires
@@ -71,16 +54,16 @@ def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = Fa
     Source
         TVM's ``EliminateCommonSubexpr``.
     """
-    known: dict[Any, ExprVar] = {}
+    known: dict[Any, ir.ExprVar] = {}
     mutable = mutable_variables(func, mod)
     blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         if isinstance(binding, MatchCast):
             return None
-        if isinstance(value, ExprVar):
+        if isinstance(value, ir.ExprVar):
             return value
-        if not isinstance(value, Call if call_only else (Call, TupleGetItem)):
+        if not isinstance(value, ir.Call if call_only else (ir.Call, ir.TupleGetItem)):
             return None
         if not is_mergeable(value, binding.var, mutable, mod):
             return None
@@ -96,15 +79,15 @@ def eliminate_common_subexpr(func: Function, mod: IRModule, call_only: bool = Fa
 
 def _key(expr: Any) -> Any:
     """A hashable key, equal for equal operations on identical variables."""
-    if isinstance(expr, Call):
+    if isinstance(expr, ir.Call):
         return ("call", id(expr.op), tuple(_key(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
-    if isinstance(expr, TupleGetItem):
+    if isinstance(expr, ir.TupleGetItem):
         return ("item", _key(expr.tuple_value), expr.index)
-    if isinstance(expr, Tuple):
+    if isinstance(expr, ir.Tuple):
         return ("tuple", tuple(_key(f) for f in expr.fields))
-    if isinstance(expr, (ShapeExpr, PrimValue)):
-        return ("scalar", _plain(expr.values if isinstance(expr, ShapeExpr) else expr.value))
-    if isinstance(expr, Constant):
+    if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
+        return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
+    if isinstance(expr, ir.Constant):
         return ("constant", id(expr.data))
     return id(expr)
 
@@ -112,15 +95,15 @@ def _key(expr: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_plain(v) for v in value)
-    if isinstance(value, Var):
+    if isinstance(value, ir.Var):
         return ("variable", id(value))
-    if isinstance(value, Node):
+    if isinstance(value, ir.Node):
         return (type(value), *(_plain(getattr(value, f)) for f in value.__struct_fields__ if f != "span"))
     return value
 
 
-@module_pass(opt_level=1)
-def dead_code_elimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
+@ir.module_pass(opt_level=1)
+def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | None = None) -> ir.IRModule:
     """Drop bindings without effects whose variables nothing uses, and private functions that nothing mentions.
 
     Requires
@@ -160,15 +143,15 @@ def dead_code_elimination(mod: IRModule, entry_functions: Sequence[str] | None =
     if unknown:
         raise InvalidArgument(f"the module has no function '{unknown[0]}'", expected=", ".join(sorted(names)))
     functions: dict[str, Any] = {
-        v.name_hint: remove_all_unused(f, mod) if isinstance(f, Function) else f for v, f in mod.items()
+        v.name_hint: remove_all_unused(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()
     }
     roots = entry_functions if entry_functions is not None else [
-        n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, (Function, PrimFunc))
+        n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, (ir.Function, PrimFunc))
     ]  # fmt: skip
     alive, waiting = set(roots), list(roots)
     while waiting:
-        for n in walk(functions[waiting.pop()]):
-            if isinstance(n, GlobalVar) and n.name_hint in functions and n.name_hint not in alive:
+        for n in ir.walk(functions[waiting.pop()]):
+            if isinstance(n, ir.GlobalVar) and n.name_hint in functions and n.name_hint not in alive:
                 alive.add(n.name_hint)
                 waiting.append(n.name_hint)
     return mod.with_functions({v: functions[v.name_hint] for v in mod if v.name_hint in alive})

@@ -6,23 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IntImm,
-    IRModule,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleType,
-    constant,
-    function_pass,
-    numpy_dtype,
-)
+from weft import ir
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.rewriter import rewrite_bindings
@@ -31,8 +15,8 @@ from weft.runtime import aligned
 __all__ = ["evaluate", "fold_constant"]
 
 
-@function_pass(kind=Function, opt_level=1)
-def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=1)
+def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 30) -> ir.Function:
     """Evaluate calls whose arguments are all constants.
 
     Requires
@@ -68,22 +52,22 @@ def fold_constant(func: Function, mod: IRModule, *, max_bytes: int = 1 << 30) ->
         TVM's ``FoldConstant``.
     """
 
-    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
-        if isinstance(value, Call) and _result_bytes(value.ty) <= max_bytes:
+    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+        if isinstance(value, ir.Call) and _result_bytes(value.ty) <= max_bytes:
             return evaluate(value)
         return None
 
     return rewrite_bindings(func, mod, rule)
 
 
-def evaluate(call: Call) -> Expr | None:
+def evaluate(call: ir.Call) -> ir.Expr | None:
     """Evaluate a call of a tensor operator on constants.
 
     None where an argument is not constant or the type is not static.
     """
-    if not isinstance(call.op, Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
+    if not isinstance(call.op, ir.Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
         return None
-    if not any(isinstance(a, (Constant, Tuple)) for a in call.args):
+    if not any(isinstance(a, (ir.Constant, ir.Tuple)) for a in call.args):
         return None
     args = [_value(a) for a in call.args]
     if any(a is None for a in args):
@@ -97,31 +81,31 @@ def evaluate(call: Call) -> Expr | None:
 
 def _result_bytes(ty: Any) -> float:
     """Return the size of a static type, or infinity."""
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         return sum(_result_bytes(f) for f in ty.fields)
-    dims = ty.shape if isinstance(ty, TensorType) else None
-    sizes = [d.value for d in dims or () if isinstance(d, IntImm)]
+    dims = ty.shape if isinstance(ty, ir.TensorType) else None
+    sizes = [d.value for d in dims or () if isinstance(d, ir.IntImm)]
     if dims is None or len(sizes) != len(dims):
         return float("inf")
     return float(np.prod(sizes, dtype=np.float64)) * 8
 
 
-def _value(arg: Expr) -> Any:
-    if isinstance(arg, Constant):
+def _value(arg: ir.Expr) -> Any:
+    if isinstance(arg, ir.Constant):
         return arg.data.numpy() if hasattr(arg.data, "numpy") else np.asarray(arg.data)
-    if isinstance(arg, ShapeExpr):
-        values = tuple(v.value for v in arg.values if isinstance(v, IntImm))
+    if isinstance(arg, ir.ShapeExpr):
+        values = tuple(v.value for v in arg.values if isinstance(v, ir.IntImm))
         return values if len(values) == len(arg.values) else None
-    if isinstance(arg, PrimValue):
+    if isinstance(arg, ir.PrimValue):
         return getattr(arg.value, "value", None)
-    if isinstance(arg, Tuple):
+    if isinstance(arg, ir.Tuple):
         fields = [_value(f) for f in arg.fields]
         return None if any(f is None for f in fields) else tuple(fields)
     return None
 
 
-def _to_expr(result: Any, ty: Any) -> Expr | None:
-    if isinstance(ty, TupleType):
+def _to_expr(result: Any, ty: Any) -> ir.Expr | None:
+    if isinstance(ty, ir.TupleType):
         fields = tuple(_to_expr(r, t) for r, t in zip(result, ty.fields, strict=True))
-        return None if any(f is None for f in fields) else Tuple(fields, ty=ty)  # type: ignore[arg-type]
-    return constant(aligned(np.asarray(result, numpy_dtype(ty.dtype))))
+        return None if any(f is None for f in fields) else ir.Tuple(fields, ty=ty)  # type: ignore[arg-type]
+    return ir.constant(aligned(np.asarray(result, ir.numpy_dtype(ty.dtype))))

@@ -6,22 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    If,
-    IRModule,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    module_pass,
-)
+from weft import ir
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 
@@ -35,8 +20,8 @@ Memory = Any
 """What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""
 
 
-@module_pass(opt_level=0)
-def fresh_outputs(mod: IRModule) -> IRModule:
+@ir.module_pass(opt_level=0)
+def fresh_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Copy results of public functions that share memory with an argument, a constant or another result.
 
     What is not known to be in memory of its own may be in that of its arguments: views, results of packed functions,
@@ -69,13 +54,13 @@ def fresh_outputs(mod: IRModule) -> IRModule:
     Source
         The promise of ``docs/session.md``.
     """
-    functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and isinstance(f.body, SeqExpr)}
+    functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, ir.Function) and isinstance(f.body, SeqExpr)}
     fresh = _giving_fresh(functions)
     changed = {v: _with_copies(functions[v.name_hint], fresh) for v, _ in mod.items() if v.name_hint in fresh}
     return mod.with_functions({**dict(mod.items()), **changed})
 
 
-def _giving_fresh(functions: Mapping[str, Function]) -> frozenset[str]:
+def _giving_fresh(functions: Mapping[str, ir.Function]) -> frozenset[str]:
     """Name the functions whose results are made fresh: public ones, and private ones that those end in.
 
     A private function that ends in a call of what is not known is none of them: a copy after it would use the stack.
@@ -84,7 +69,7 @@ def _giving_fresh(functions: Mapping[str, Function]) -> frozenset[str]:
     public = [name for name, f in functions.items() if f.attrs.get("global_symbol")]
     found, todo = set(public), list(public)
     while todo:
-        called = {c.op.name_hint for c in ends[todo.pop()] if c is not None and isinstance(c.op, GlobalVar)}
+        called = {c.op.name_hint for c in ends[todo.pop()] if c is not None and isinstance(c.op, ir.GlobalVar)}
         todo += (new := (called & functions.keys()) - found)
         found |= new
     left_alone = True
@@ -94,17 +79,17 @@ def _giving_fresh(functions: Mapping[str, Function]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_unknown(call: Call | None, fresh: Collection[str]) -> bool:
+def _is_unknown(call: ir.Call | None, fresh: Collection[str]) -> bool:
     """Whether a call is of a function whose results may not be fresh."""
     if call is None or not _is_function_call(call):
         return False
-    return not (isinstance(call.op, GlobalVar) and call.op.name_hint in fresh)
+    return not (isinstance(call.op, ir.GlobalVar) and call.op.name_hint in fresh)
 
 
 def _ends(seq: Any) -> Iterator[SeqExpr]:
     """Yield what a body may end with: itself, or the ends of the branches whose value it returns."""
     chosen = _last_value(seq)
-    if isinstance(chosen, If):
+    if isinstance(chosen, ir.If):
         yield from _ends(chosen.true_branch)
         yield from _ends(chosen.false_branch)
     elif isinstance(seq, SeqExpr):
@@ -119,12 +104,12 @@ def _last_value(seq: Any) -> Any:
     return last.value if last.var is seq.body else None
 
 
-def _last_call(seq: SeqExpr) -> Call | None:
+def _last_call(seq: SeqExpr) -> ir.Call | None:
     value = _last_value(seq)
-    return value if isinstance(value, Call) else None
+    return value if isinstance(value, ir.Call) else None
 
 
-def _with_copies(func: Function, fresh: Collection[str]) -> Function:
+def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
     memory = _Memory(fresh)
     for p in func.params:
         memory.of_var[id(p)] = _FOREIGN
@@ -135,13 +120,13 @@ def _with_copies(func: Function, fresh: Collection[str]) -> Function:
 
 def _copied_at_ends(seq: Any, memory: _Memory) -> Any:
     chosen = _last_value(seq)
-    if isinstance(chosen, If):
+    if isinstance(chosen, ir.If):
         branches = [_copied_at_ends(b, memory) for b in (chosen.true_branch, chosen.false_branch)]
         if branches[0] is chosen.true_branch and branches[1] is chosen.false_branch:
             return seq
         *before, block = seq.blocks
         *kept, last = block.bindings
-        choice = VarBinding(last.var, If(chosen.cond, *branches, span=chosen.span, ty=chosen.ty))
+        choice = VarBinding(last.var, ir.If(chosen.cond, *branches, span=chosen.span, ty=chosen.ty))
         return SeqExpr((*before, BindingBlock((*kept, choice))), seq.body, span=seq.span, ty=seq.ty)
     if not isinstance(seq, SeqExpr):
         return seq
@@ -171,38 +156,40 @@ class _Memory:
 
     def of(self, value: Any) -> Memory:
         """Return where a value may lie."""
-        if isinstance(value, (ExprVar, Constant)):
+        if isinstance(value, (ir.ExprVar, ir.Constant)):
             return self.of_var.get(id(value), _FOREIGN)
-        if isinstance(value, Tuple):
+        if isinstance(value, ir.Tuple):
             return tuple(self.of(f) for f in value.fields)
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             whole = self.of(value.tuple_value)
             return whole[value.index] if isinstance(whole, tuple) else whole
-        if isinstance(value, If):
+        if isinstance(value, ir.If):
             return _either(self.of_seq(value.true_branch), self.of_seq(value.false_branch))
-        if not isinstance(value, Call):
+        if not isinstance(value, ir.Call):
             return self._new()
         if any(is_op(value, name) for name in _FRESH) or _is_copy(value):
             return self._fresh(value.ty)
         if _is_function_call(value) and not _is_unknown(value, self.fresh):
             return self._fresh(value.ty)
         lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
-        return lasting.union(self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, Expr)))
+        return lasting.union(
+            self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, ir.Expr))
+        )
 
-    def _fresh(self, ty: Type | None) -> Memory:
-        return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, TupleType) else self._new()
+    def _fresh(self, ty: ir.Type | None) -> Memory:
+        return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, ir.TupleType) else self._new()
 
     def _new(self) -> frozenset[int]:
         return frozenset((next(self._numbers),))
 
 
-def _is_copy(call: Call) -> bool:
+def _is_copy(call: ir.Call) -> bool:
     return is_op(call, "call_builtin") and getattr(call.args[0], "global_symbol", "") == "vm.builtin.fresh_tensor"
 
 
-def _is_function_call(call: Call) -> bool:
+def _is_function_call(call: ir.Call) -> bool:
     """Whether a call is of a function of the module, or of a closure."""
-    return isinstance(call.op, (GlobalVar, ExprVar)) or any(
+    return isinstance(call.op, (ir.GlobalVar, ir.ExprVar)) or any(
         is_op(call, name) for name in ("invoke_closure", "invoke_pure_closure")
     )
 
@@ -224,15 +211,15 @@ class _Results:
         self.bindings: list[VarBinding] = []
         self._taken = _FOREIGN
 
-    def shared(self, memory: Memory, ty: Type | None) -> Any:
+    def shared(self, memory: Memory, ty: ir.Type | None) -> Any:
         """Say of a result, and in a tuple for those of a tuple, whether it needs a copy."""
-        if isinstance(ty, TupleType):
+        if isinstance(ty, ir.TupleType):
             parts = memory if isinstance(memory, tuple) else (memory,) * len(ty.fields)
             found = tuple(self.shared(m, t) for m, t in zip(parts, ty.fields, strict=True))
             return found if any(found) else False
         where = _all(memory)
-        if not isinstance(ty, TensorType) or where & self._taken:
-            return isinstance(ty, TensorType)
+        if not isinstance(ty, ir.TensorType) or where & self._taken:
+            return isinstance(ty, ir.TensorType)
         self._taken |= where
         return False
 
@@ -242,12 +229,14 @@ class _Results:
             return value
         if shared is True:
             call = call_builtin("vm.builtin.fresh_tensor", [value], ty)
-            return self._bind(Call(call.op, call.args, call.attrs, call.ty_args, ty=ty), "fresh", ty)
-        parts = [value.fields[i] if isinstance(value, Tuple) else self._bind(TupleGetItem(value, i, ty=t), "item", t)
-                 for i, t in enumerate(ty.fields)]  # fmt: skip
+            return self._bind(ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=ty), "fresh", ty)
+        parts = [
+            value.fields[i] if isinstance(value, ir.Tuple) else self._bind(ir.TupleGetItem(value, i, ty=t), "item", t)
+            for i, t in enumerate(ty.fields)
+        ]
         made = [self.copied(p, s, t) for p, s, t in zip(parts, shared, ty.fields, strict=True)]
-        return self._bind(Tuple(tuple(made), ty=ty), "fresh", ty)
+        return self._bind(ir.Tuple(tuple(made), ty=ty), "fresh", ty)
 
-    def _bind(self, value: Any, hint: str, ty: Type) -> Var:
+    def _bind(self, value: Any, hint: str, ty: ir.Type) -> Var:
         self.bindings.append(VarBinding(Var(hint, ty), value))
         return self.bindings[-1].var

@@ -7,23 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    PrimExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    as_int,
-    constant,
-    function_pass,
-    int64,
-    shape_expr,
-)
 from weft.op import make_call
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowVar
@@ -38,8 +23,8 @@ _NOTHING = -1e30
 """Scores filled with less than this get no weight whatever is added to them."""
 
 
-@function_pass(kind=Function, opt_level=2)
-def fuse_attention(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=2)
+def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Replace ``softmax(q @ k.T * scale + mask) @ v`` by one operator that reads q, k and v where they lie.
 
     Requires
@@ -124,10 +109,10 @@ class _Operand:
 class _Fusion:
     """The values of a function by their variables, how often each is used, and the results that are heads-last."""
 
-    func: Function
-    values: dict[int, Expr] = field(default_factory=dict)
+    func: ir.Function
+    values: dict[int, ir.Expr] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
-    heads_last: dict[int, Expr] = field(default_factory=dict)
+    heads_last: dict[int, ir.Expr] = field(default_factory=dict)
     analyzer: Analyzer = field(default_factory=Analyzer)
     alive: list[Any] = field(default_factory=list)
 
@@ -135,7 +120,7 @@ class _Fusion:
         self.values = {id(b.var): b.value for b in all_bindings(self.func)}
         self.uses = dict(use_counts(self.func))
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
+    def rule(self, binding: Any, value: Any, bb: Any) -> ir.Expr | None:
         """Rewrite one binding."""
         self.values[id(binding.var)] = value
         self.alive += [binding, value]
@@ -155,11 +140,11 @@ class _Fusion:
 
     # --- the whole ---
 
-    def fused(self, var: Any, product: Any, bb: Any) -> Expr | None:
+    def fused(self, var: Any, product: Any, bb: Any) -> ir.Expr | None:
         """Return attention in place of its second product, or None where it is none."""
         weights, data = product.args
         softmax, ty = self.value_of(weights), product.ty
-        if not is_op(softmax, "nn.softmax") or not self.alone(weights) or not isinstance(ty, TensorType):
+        if not is_op(softmax, "nn.softmax") or not self.alone(weights) or not isinstance(ty, ir.TensorType):
             return None
         if ty.shape is None or len(ty.shape) not in (3, 4) or ty.dtype != "float32":
             return None
@@ -185,7 +170,7 @@ class _Fusion:
             scale=scores.scale * by, fill=fill,
         ))  # fmt: skip
         if len(ty.shape) == 3:
-            return make_call("reshape")(out, shape_expr(ty.shape))
+            return make_call("reshape")(out, ir.shape_expr(ty.shape))
         turned = make_call("permute_dims")(out, axes=_HEADS_LAST)
         if not isinstance(var, DataflowVar):
             return turned
@@ -208,7 +193,7 @@ class _Fusion:
             and all(self.same(b, batches[0]) for b in batches[1:])
         )
 
-    def same(self, a: PrimExpr, b: PrimExpr) -> bool:
+    def same(self, a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
         """Whether two extents are provably equal."""
         return a is b or self.analyzer.can_prove_equal(a, b)
 
@@ -217,7 +202,7 @@ class _Fusion:
     def scores(self, expr: Any, found: _Scores) -> _Scores | None:
         """Go from the softmax back to the first product."""
         value = self.value_of(expr)
-        if not isinstance(value, Call) or not self.alone(expr):
+        if not isinstance(value, ir.Call) or not self.alone(expr):
             return None
         if is_op(value, "matmul"):
             found.query, by = self.unscaled(value.args[0])
@@ -272,22 +257,22 @@ class _Fusion:
     def unscaled(self, expr: Any) -> tuple[Any, float]:
         """Leave out products with numbers."""
         factor, value = 1.0, self.value_of(expr)
-        while isinstance(value, Call):
+        while isinstance(value, ir.Call):
             data, by = self.scaled_once(value)
             if data is None or not self.same_shape(data, value):
                 break
             expr, factor, value = data, factor * by, self.value_of(data)
         return expr, factor
 
-    def mask(self, masks: list[_Mask], ndim: int, bb: Any) -> tuple[Expr | None, float | None] | None:
+    def mask(self, masks: list[_Mask], ndim: int, bb: Any) -> tuple[ir.Expr | None, float | None] | None:
         """Make one bias of all masks, and what it fills in if it is a condition; None where they do not join."""
-        added: list[Expr] = []
+        added: list[ir.Expr] = []
         kept: list[_Mask] = []
         for m in masks:
             if m.fill is None:
                 added.append(m.expr)
             elif m.fill <= _NOTHING:  # no score shows beside it
-                zero, fill = constant(0.0, "float32"), constant(m.fill, "float32")
+                zero, fill = ir.constant(0.0, "float32"), ir.constant(m.fill, "float32")
                 both = (fill, zero) if m.inverted else (zero, fill)
                 added.append(bb.emit(make_call("where")(m.expr, *both)))
             else:
@@ -302,22 +287,22 @@ class _Fusion:
             bias = bb.emit(make_call("add")(bias, other))
         return (None if bias is None else self.four_dims(bias, ndim, bb)), None
 
-    def four_dims(self, bias: Any, ndim: int, bb: Any) -> Expr:
+    def four_dims(self, bias: Any, ndim: int, bb: Any) -> ir.Expr:
         """Give a bias of (batch, queries, keys) a dimension for heads."""
         shape = bias.ty.shape
         if ndim == 4 or len(shape) < 3:
             return bias
-        return bb.emit(make_call("reshape")(bias, shape_expr((shape[0], int64(1), *shape[1:]))))
+        return bb.emit(make_call("reshape")(bias, ir.shape_expr((shape[0], ir.int64(1), *shape[1:]))))
 
     # --- operands ---
 
     def operand(self, expr: Any, bb: Any) -> _Operand | None:
         """See (batch, heads, positions, size), or (batch, positions, size), as heads in place."""
         shape = getattr(expr.ty, "shape", None)
-        if shape is None or as_int(shape[-1]) is None or expr.ty.dtype != "float32":
+        if shape is None or ir.as_int(shape[-1]) is None or expr.ty.dtype != "float32":
             return None
         if len(shape) == 3:
-            return _Operand(expr, 1, as_int(shape[2]) or 0)
+            return _Operand(expr, 1, ir.as_int(shape[2]) or 0)
         value = self.value_of(expr)
         if is_op(value, "permute_dims") and tuple(value.attrs.get("axes") or ()) == _HEADS_LAST:
             return self.rows(value.args[0], bb)
@@ -329,8 +314,8 @@ class _Fusion:
         joint = self.part_of_joint(value)
         if joint is not None:
             return joint
-        heads = as_int(shape[1])
-        return None if heads is None else _Operand(expr, heads, as_int(shape[3]) or 0)
+        heads = ir.as_int(shape[1])
+        return None if heads is None else _Operand(expr, heads, ir.as_int(shape[3]) or 0)
 
     def cached(self, k: _Operand, v: _Operand, bb: Any) -> tuple[_Operand, _Operand, tuple[Any, Any]] | None:
         """See keys and values as those of the past, which are returned apart, before new ones."""
@@ -351,8 +336,8 @@ class _Fusion:
         value = self.value_of(operand.tensor)
         if not is_op(value, "concat") or value.attrs.get("axis") not in (2, -2) or operand.tensor.ty.ndim != 4:
             return None
-        fields = value.args[0] if isinstance(value.args[0], Tuple) else self.value_of(value.args[0])
-        if not isinstance(fields, Tuple) or len(fields.fields) != 2:
+        fields = value.args[0] if isinstance(value.args[0], ir.Tuple) else self.value_of(value.args[0])
+        if not isinstance(fields, ir.Tuple) or len(fields.fields) != 2:
             return None
         known = [getattr(f.ty, "shape", None) is not None for f in fields.fields]
         return (fields.fields[0], fields.fields[1]) if all(known) else None
@@ -369,18 +354,18 @@ class _Fusion:
     def rows(self, expr: Any, bb: Any) -> _Operand | None:
         """See (batch, positions, heads, size) as rows of all heads, perhaps of a wider tensor."""
         batch, positions, *last = expr.ty.shape
-        heads, size = (as_int(d) for d in last)
+        heads, size = (ir.as_int(d) for d in last)
         if heads is None or size is None:
             return None
         value = self.value_of(expr)
         flat = value.args[0] if is_op(value, "reshape") else None
         if flat is None or getattr(flat.ty, "ndim", 0) != 3 or not self.same_shape_of(flat, batch, positions):
-            return _Operand(bb.emit(make_call("reshape")(expr, shape_expr((batch, positions, int64(heads * size))))),
-                            heads, size)  # fmt: skip
+            shape = ir.shape_expr((batch, positions, ir.int64(heads * size)))
+            return _Operand(bb.emit(make_call("reshape")(expr, shape)), heads, size)
         source, begin = self.slice_of(flat)
         return _Operand(source, heads, size, begin)
 
-    def same_shape_of(self, flat: Any, batch: PrimExpr, positions: PrimExpr) -> bool:
+    def same_shape_of(self, flat: Any, batch: ir.PrimExpr, positions: ir.PrimExpr) -> bool:
         """Whether a tensor has rows for these positions."""
         shape = flat.ty.shape
         return shape is not None and self.same(shape[0], batch) and self.same(shape[1], positions)
@@ -390,16 +375,16 @@ class _Fusion:
         value = self.value_of(flat)
         if is_op(value, "strided_slice"):
             attrs = value.attrs
-            begins = [as_int(b) for b in attrs.get("begin", ())]
-            steps = [as_int(s) for s in attrs.get("strides") or (1,)]
+            begins = [ir.as_int(b) for b in attrs.get("begin", ())]
+            steps = [ir.as_int(s) for s in attrs.get("strides") or (1,)]
             if tuple(attrs.get("axes") or ()) in ((2,), (-1,)) and begins[0] is not None and begins[0] >= 0:
-                if steps == [1] and as_int(value.args[0].ty.shape[2]) is not None:
+                if steps == [1] and ir.as_int(value.args[0].ty.shape[2]) is not None:
                     return value.args[0], begins[0]
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             split = self.value_of(value.tuple_value)
             if is_op(split, "split") and split.attrs["axis"] % 3 == 2:
-                widths = [as_int(t.shape[2]) for t in split.ty.fields[: value.index]]
-                if None not in widths and as_int(split.args[0].ty.shape[2]) is not None:
+                widths = [ir.as_int(t.shape[2]) for t in split.ty.fields[: value.index]]
+                if None not in widths and ir.as_int(split.args[0].ty.shape[2]) is not None:
                     return split.args[0], sum(w for w in widths if w is not None)
         return flat, 0
 
@@ -413,7 +398,7 @@ class _Fusion:
         if not is_op(shaped, "reshape") or getattr(shaped.args[0].ty, "ndim", 0) != 3:
             return None
         batch, positions, *last = shaped.ty.shape
-        parts, heads, size = (as_int(d) for d in last)
+        parts, heads, size = (ir.as_int(d) for d in last)
         if parts is None or heads is None or size is None or not self.same_shape_of(shaped.args[0], batch, positions):
             return None
         return _Operand(shaped.args[0], heads, size, int(index) % parts * heads * size)
@@ -426,19 +411,19 @@ class _Fusion:
         if not is_op(wide, "broadcast_to") or getattr(wide.ty, "ndim", 0) != 5:
             return None
         unit = self.value_of(wide.args[0])
-        times, heads = as_int(wide.ty.shape[2]), as_int(wide.ty.shape[1])
-        if times is None or heads is None or as_int(value.ty.shape[1]) != heads * times:
+        times, heads = ir.as_int(wide.ty.shape[2]), ir.as_int(wide.ty.shape[1])
+        if times is None or heads is None or ir.as_int(value.ty.shape[1]) != heads * times:
             return None
         if not (is_op(unit, "expand_dims") or is_op(unit, "reshape")) or getattr(unit.args[0].ty, "ndim", 0) != 4:
             return None
         narrow, before = unit.ty.shape, unit.args[0].ty.shape
-        if as_int(narrow[2]) != 1 or not all(map(self.same, (*narrow[:2], *narrow[3:]), before)):
+        if ir.as_int(narrow[2]) != 1 or not all(map(self.same, (*narrow[:2], *narrow[3:]), before)):
             return None
         return unit.args[0], times
 
 
 def _number(expr: Any) -> float | None:
     """The value of a constant of one element."""
-    if not isinstance(expr, Constant) or int(np.prod(expr.data.shape)) != 1:
+    if not isinstance(expr, ir.Constant) or int(np.prod(expr.data.shape)) != 1:
         return None
     return float(expr.data.numpy().reshape(()))

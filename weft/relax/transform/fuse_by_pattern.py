@@ -6,21 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IRModule,
-    Op,
-    Pass,
-    Tuple,
-    TupleGetItem,
-)
 from weft.relax.dpl import DFPattern, extract_matches
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
@@ -51,11 +38,11 @@ class PatternCheckContext:
         The variable of each value.
     """
 
-    matched_expr: Expr
-    annotated_expr: dict[str, Expr]
-    matched_bindings: dict[ExprVar, Expr]
-    var_usages: dict[ExprVar, list[ExprVar]]
-    value_to_bound_var: dict[Expr, ExprVar]
+    matched_expr: ir.Expr
+    annotated_expr: dict[str, ir.Expr]
+    matched_bindings: dict[ir.ExprVar, ir.Expr]
+    var_usages: dict[ir.ExprVar, list[ir.ExprVar]]
+    value_to_bound_var: dict[ir.Expr, ir.ExprVar]
 
 
 @dataclass
@@ -79,7 +66,7 @@ class FusionPattern:
     pattern: DFPattern
     annotation_patterns: Mapping[str, DFPattern] = field(default_factory=dict)
     check: Callable[[PatternCheckContext], bool] | None = None
-    attrs_getter: Callable[[dict[str, Expr]], Mapping[str, Any]] | None = None
+    attrs_getter: Callable[[dict[str, ir.Expr]], Mapping[str, Any]] | None = None
 
 
 def FuseOpsByPattern(
@@ -87,7 +74,7 @@ def FuseOpsByPattern(
     bind_constants: bool = True,
     annotate_codegen: bool = False,
     entry_functions: Sequence[str] | None = None,
-) -> Pass:
+) -> ir.Pass:
     """Make the pass that turns groups of operators into private functions, earlier patterns first.
 
     A group's function has the attributes ``Composite`` (the pattern's name) and ``Primitive``. What a group computes on
@@ -107,7 +94,7 @@ def FuseOpsByPattern(
     """
     rules = [p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in patterns]
 
-    def run(mod: IRModule) -> IRModule:
+    def run(mod: ir.IRModule) -> ir.IRModule:
         """Group the operators."""
         unknown = [n for n in entry_functions or () if n not in mod]
         if unknown:
@@ -116,19 +103,21 @@ def FuseOpsByPattern(
         for rule in rules:
             for gvar, func in list(out.items()):
                 asked = entry_functions is None or gvar.name_hint in entry_functions
-                if asked and isinstance(func, Function) and not any(func.attrs.get(a) for a in _GROUPS):
+                if asked and isinstance(func, ir.Function) and not any(func.attrs.get(a) for a in _GROUPS):
                     new = _Partition(rule, func, out, bind_constants, annotate_codegen).run()
                     if new is not func:
                         out[gvar] = new
         return mod.with_functions(out.functions)
 
-    return Pass("FuseOpsByPattern", run, 0, FuseOpsByPattern.__doc__)
+    return ir.Pass("FuseOpsByPattern", run, 0, FuseOpsByPattern.__doc__)
 
 
 class _Partition:
     """The groups of one pattern in one function."""
 
-    def __init__(self, rule: FusionPattern, func: Function, mod: IRModule, bind_constants: bool, codegen: bool) -> None:
+    def __init__(
+        self, rule: FusionPattern, func: ir.Function, mod: ir.IRModule, bind_constants: bool, codegen: bool
+    ) -> None:
         self.rule, self.func, self.mod = rule, func, mod
         self.bind_constants, self.codegen = bind_constants, codegen
         bindings = all_bindings(func)
@@ -141,7 +130,7 @@ class _Partition:
         self.taken: set[Any] = set()
         self.mutable = mutable_variables(func, mod)
 
-    def run(self) -> Function:
+    def run(self) -> ir.Function:
         """Return the function with its groups outlined; itself if there are none."""
         seq: Any = self.func.body
         if not isinstance(seq, SeqExpr):
@@ -154,7 +143,7 @@ class _Partition:
     def block(self, block: DataflowBlock, seq: SeqExpr) -> DataflowBlock:
         """Group the bindings of a block, the last first, so that groups are as large as they can be."""
         groups: dict[Any, list[Any]] = {}
-        annotated: dict[Any, dict[str, Expr]] = {}
+        annotated: dict[Any, dict[str, ir.Expr]] = {}
         for b in reversed(block.bindings):
             found = self.group(b, block)
             if found is not None:
@@ -170,16 +159,16 @@ class _Partition:
         ]
         return DataflowBlock(tuple(bindings), span=block.span)
 
-    def group(self, binding: Any, block: DataflowBlock) -> tuple[list[Any], dict[str, Expr]] | None:
+    def group(self, binding: Any, block: DataflowBlock) -> tuple[list[Any], dict[str, ir.Expr]] | None:
         """List the variables of the group that ends at a binding, and what annotated parts stand for."""
         value = binding.value
-        if binding.var in self.taken or not isinstance(value, (Call, Tuple, TupleGetItem)):
+        if binding.var in self.taken or not isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)):
             return None
         matches = extract_matches(self.rule.pattern, value, self.values)
         if matches is None:
             return None
         here = {b.var for b in block.bindings}
-        operations = {id(e) for e in matches.values() if isinstance(e, (Call, Tuple, TupleGetItem))}
+        operations = {id(e) for e in matches.values() if isinstance(e, (ir.Call, ir.Tuple, ir.TupleGetItem))}
         members = [v for v, e in self.values.items() if v in here and id(e) in operations]
         inside = set(members)
         escapes = any(
@@ -196,7 +185,7 @@ class _Partition:
             return None
         return members, annotated
 
-    def outline(self, root: Any, members: list[Any], annotated: dict[str, Expr]) -> VarBinding:
+    def outline(self, root: Any, members: list[Any], annotated: dict[str, ir.Expr]) -> VarBinding:
         """Make a function of a group, and the binding that calls it."""
         renamed: dict[int, Any] = {}
         params: list[Any] = []
@@ -204,10 +193,10 @@ class _Partition:
 
         def inside(e: Any) -> Any:
             """Return what an operand is within the function."""
-            if isinstance(e, Tuple):
-                return Tuple(tuple(inside(f) for f in e.fields), span=e.span, ty=e.ty)
-            variable = isinstance(e, ExprVar) and not isinstance(e, GlobalVar)
-            if id(e) in renamed or not (variable or (isinstance(e, Constant) and not self.bind_constants)):
+            if isinstance(e, ir.Tuple):
+                return ir.Tuple(tuple(inside(f) for f in e.fields), span=e.span, ty=e.ty)
+            variable = isinstance(e, ir.ExprVar) and not isinstance(e, ir.GlobalVar)
+            if id(e) in renamed or not (variable or (isinstance(e, ir.Constant) and not self.bind_constants)):
                 return renamed.get(id(e), e)
             params.append(Var(getattr(e, "name_hint", f"param_{len(params)}"), e.ty))
             args.append(e)
@@ -217,10 +206,12 @@ class _Partition:
         bindings: list[Any] = []
         for v in members:
             e = self.values[v]
-            if isinstance(e, Call):
-                value: Any = Call(e.op, tuple(map(inside, e.args)), e.attrs, e.ty_args, span=e.span, ty=e.ty)
+            if isinstance(e, ir.Call):
+                value: Any = ir.Call(e.op, tuple(map(inside, e.args)), e.attrs, e.ty_args, span=e.span, ty=e.ty)
             else:
-                value = inside(e) if isinstance(e, Tuple) else TupleGetItem(inside(e.tuple_value), e.index, ty=e.ty)
+                value = (
+                    inside(e) if isinstance(e, ir.Tuple) else ir.TupleGetItem(inside(e.tuple_value), e.index, ty=e.ty)
+                )
             renamed[id(v)] = (Var if v is root.var else DataflowVar)(v.name_hint, v.ty, span=v.span)
             bindings.append(VarBinding(renamed[id(v)], value))
         out = bindings[-1].var
@@ -228,26 +219,28 @@ class _Partition:
         names = [self.values[v].op.name for v in members if _is_operator(self.values[v])]
         name = self.mod.fresh_name("_".join(["fused", *names]).replace(".", "_")[:120])
         more = dict(self.rule.attrs_getter(annotated)) if self.rule.attrs_getter else {}
-        attrs = Attrs.of({"Composite": self.rule.name, "Primitive": 1, **more})
-        func = Function(tuple(params), body, out.ty, True, attrs)
+        attrs = ir.Attrs.of({"Composite": self.rule.name, "Primitive": 1, **more})
+        func = ir.Function(tuple(params), body, out.ty, True, attrs)
         func = func.replace(ty=function_type(func))
         if self.codegen:
             func = _with_codegen(func, self.rule.name.split(".")[0], name)
         self.mod[name] = func
         gvar = self.mod.get_global_var(name)
-        return VarBinding(root.var, Call(gvar, tuple(args), span=root.value.span, ty=root.var.ty), span=root.span)
+        return VarBinding(root.var, ir.Call(gvar, tuple(args), span=root.value.span, ty=root.var.ty), span=root.span)
 
 
 def _is_operator(value: Any) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op)
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
 
 
-def _with_codegen(func: Function, codegen: str, symbol: str) -> Function:
+def _with_codegen(func: ir.Function, codegen: str, symbol: str) -> ir.Function:
     """Put a group into a function that names its code generator."""
     params = tuple(Var(p.name_hint, p.ty) for p in func.params)
     local, out = Var("local_func", func.ty), Var("output", func.ret_ty)
     body = SeqExpr(
-        (BindingBlock((VarBinding(local, func), VarBinding(out, Call(local, params, ty=func.ret_ty)))),), out, ty=out.ty
+        (BindingBlock((VarBinding(local, func), VarBinding(out, ir.Call(local, params, ty=func.ret_ty)))),),
+        out,
+        ty=out.ty,
     )
-    outer = Function(params, body, func.ret_ty, True, Attrs.of({"Codegen": codegen, "global_symbol": symbol}))
+    outer = ir.Function(params, body, func.ret_ty, True, ir.Attrs.of({"Codegen": codegen, "global_symbol": symbol}))
     return outer.replace(ty=function_type(outer))

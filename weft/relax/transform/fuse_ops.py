@@ -15,24 +15,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IRModule,
-    Op,
-    PassContext,
-    PrimType,
-    ShapeType,
-    TensorType,
-    Tuple,
-    module_pass,
-)
 from weft.op import Fusion, get_op_def
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
@@ -46,8 +30,8 @@ __all__ = ["fuse_ops", "fusion_groups", "fusion_kind"]
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad", "relax.take")
 
 
-@module_pass(opt_level=1, ensures="relax.normalized")
-def fuse_ops(mod: IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> IRModule:
+@ir.module_pass(opt_level=1, ensures="relax.normalized")
+def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> ir.IRModule:
     """Group operations into primitive functions.
 
     Requires
@@ -92,18 +76,18 @@ def fuse_ops(mod: IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -> I
     Source
         TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
     """
-    if (PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level) == 0:
+    if (ir.PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level) == 0:
         return mod
     out = mod.copy()
     for gvar, func in mod.items():
-        if isinstance(func, Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):
+        if isinstance(func, ir.Function) and not func.attrs.get("Primitive") and isinstance(func.body, SeqExpr):
             body = _fuse_seq(func.body, out, max_ops, mutable_variables(func, mod))
             if body is not func.body:
                 out[gvar] = func.replace(body=body)
     return mod.with_functions(out.functions)
 
 
-def _fuse_seq(seq: SeqExpr, mod: IRModule, max_ops: int, mutable: set[int]) -> SeqExpr:
+def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[int]) -> SeqExpr:
     used_outside = _uses_by_block(seq)
     blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i], mutable) for i, block in enumerate(seq.blocks))
     if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
@@ -129,7 +113,7 @@ class _Graph:
         self,
         block: BindingBlock,
         used_outside: set[int],
-        mod: IRModule | None = None,
+        mod: ir.IRModule | None = None,
         mutable: AbstractSet[int] = frozenset(),
     ) -> None:
         self.bindings = block.bindings
@@ -220,19 +204,19 @@ class _Graph:
                 self.group_size[root] += self.group_size[r]
 
 
-def fusion_kind(binding: Any, mod: IRModule | None = None) -> int:
+def fusion_kind(binding: Any, mod: ir.IRModule | None = None) -> int:
     """How the operation of a binding takes part in fusion: a number of :class:`~weft.op.Fusion`."""
     value = binding.value
-    if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
+    if isinstance(binding, MatchCast) or not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return int(Fusion.OPAQUE)
     kernel = kernel_of(value, mod)
-    if kernel is not None and isinstance(value.ty, TensorType) and value.ty.shape is not None:
+    if kernel is not None and isinstance(value.ty, ir.TensorType) and value.ty.shape is not None:
         kind = int(kernel.attrs.get("op_pattern", Fusion.OPAQUE))
-        return kind if isinstance(value.args[1], Tuple) else int(Fusion.OPAQUE)
+        return kind if isinstance(value.args[1], ir.Tuple) else int(Fusion.OPAQUE)
     if (
         value.op.name.removeprefix("relax.") in CORE_OPS
         or value.op.name in _STANDALONE
-        or not isinstance(value.ty, TensorType)
+        or not isinstance(value.ty, ir.TensorType)
     ):
         return int(Fusion.OPAQUE)
     if value.ty.shape is None or not value.ty.dtype:
@@ -241,14 +225,14 @@ def fusion_kind(binding: Any, mod: IRModule | None = None) -> int:
     return int(fusion(value) if callable(fusion) else fusion)
 
 
-def kernel_of(value: Any, mod: IRModule | None) -> PrimFunc | None:
+def kernel_of(value: Any, mod: ir.IRModule | None) -> PrimFunc | None:
     """Return the TIR function that a ``call_tir`` calls."""
     kernel = mod[value.args[0]] if mod is not None and is_op(value, "call_tir") and value.args[0] in mod else None
     return kernel if isinstance(kernel, PrimFunc) else None
 
 
 def _shape(ty: Any) -> Any:
-    return ty.shape if isinstance(ty, TensorType) else None
+    return ty.shape if isinstance(ty, ir.TensorType) else None
 
 
 def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
@@ -258,7 +242,7 @@ def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
 
 
 def _fuse_block(
-    block: BindingBlock, mod: IRModule, max_ops: int, used_outside: set[int], mutable: set[int]
+    block: BindingBlock, mod: ir.IRModule, max_ops: int, used_outside: set[int], mutable: set[int]
 ) -> BindingBlock:
     graph = _Graph(block, used_outside, mod, mutable)
     groups = _grouped(graph, max_ops)
@@ -340,18 +324,18 @@ def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
 
 
 def _permutes(value: Any) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.permute_dims"
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.permute_dims"
 
 
-def _outline(g: _Graph, members: list[int], mod: IRModule, used_outside: set[int]) -> VarBinding:
+def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[int]) -> VarBinding:
     """Make a primitive function of a group and the binding that calls it."""
     inside = {id(g.bindings[m].var) for m in members}
     params: list[Var] = []
-    args: list[Expr] = []
-    renamed: dict[int, Expr] = {}
+    args: list[ir.Expr] = []
+    renamed: dict[int, ir.Expr] = {}
     bindings: list[VarBinding] = []
 
-    def parameter(expr: Expr, hint: str) -> Expr:
+    def parameter(expr: ir.Expr, hint: str) -> ir.Expr:
         for p, a in zip(params, args, strict=True):
             if a is expr:
                 return p
@@ -367,30 +351,30 @@ def _outline(g: _Graph, members: list[int], mod: IRModule, used_outside: set[int
         bindings.append(
             VarBinding(
                 var,
-                Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty),
+                ir.Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty),
                 span=binding.span,
             )
         )
         renamed[id(binding.var)] = var
     out = bindings[-1].var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
-    func = Function(tuple(params), body, out.ty, True, Attrs.of(Primitive=1))
+    func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(Primitive=1))
     name = mod.fresh_name(_group_name(g, members))
     mod[name] = func.replace(ty=function_type(func))
     gvar = mod.get_global_var(name)
     sink = g.bindings[members[-1]]
-    return VarBinding(sink.var, Call(gvar, tuple(args), span=sink.value.span, ty=sink.var.ty), span=sink.span)
+    return VarBinding(sink.var, ir.Call(gvar, tuple(args), span=sink.value.span, ty=sink.var.ty), span=sink.span)
 
 
-def _outline_arg(arg: Expr, inside: set[int], renamed: dict[int, Expr], parameter: Any) -> Expr:
+def _outline_arg(arg: ir.Expr, inside: set[int], renamed: dict[int, ir.Expr], parameter: Any) -> ir.Expr:
     if id(arg) in inside:
         return renamed[id(arg)]
-    if isinstance(arg, Constant):
+    if isinstance(arg, ir.Constant):
         return arg if not arg.data.shape or all(d == 1 for d in arg.data.shape) else parameter(arg, "")
-    if isinstance(arg, ExprVar) and not isinstance(arg, GlobalVar):
-        return arg if isinstance(arg.ty, (ShapeType, PrimType)) else parameter(arg, arg.name_hint)
-    if isinstance(arg, Tuple):
-        return Tuple(tuple(_outline_arg(f, inside, renamed, parameter) for f in arg.fields), ty=arg.ty)
+    if isinstance(arg, ir.ExprVar) and not isinstance(arg, ir.GlobalVar):
+        return arg if isinstance(arg.ty, (ir.ShapeType, ir.PrimType)) else parameter(arg, arg.name_hint)
+    if isinstance(arg, ir.Tuple):
+        return ir.Tuple(tuple(_outline_arg(f, inside, renamed, parameter) for f in arg.fields), ty=arg.ty)
     return arg
 
 

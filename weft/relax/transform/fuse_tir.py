@@ -5,27 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.ir import (
-    TRUE,
-    Attrs,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    IntImm,
-    IRModule,
-    IterVar,
-    Let,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    Var,
-    cast,
-    module_pass,
-    rewrite,
-    substitute,
-    walk,
-)
+from weft import ir
 from weft.relax.core_ops import call_tir, is_op
 from weft.relax.effects import written_arguments
 from weft.relax.expr import SeqExpr
@@ -39,8 +19,8 @@ from weft.tir.analysis.structure import replace_node
 __all__ = ["fuse_tir"]
 
 
-@module_pass(name="FuseTIR")
-def fuse_tir(mod: IRModule) -> IRModule:
+@ir.module_pass(name="FuseTIR")
+def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
     """Turn groups (functions with ``Primitive``) of kernels, or of operators, into one kernel each.
 
     Requires
@@ -105,9 +85,9 @@ def fuse_tir(mod: IRModule) -> IRModule:
     """
     mod = legalize_groups(mod)
     values = used_as_values(mod)
-    fused: dict[str, tuple[Function, _Kernel]] = {}
+    fused: dict[str, tuple[ir.Function, _Kernel]] = {}
     for gvar, func in mod.items():
-        if isinstance(func, Function) and func.attrs.get("Primitive") and gvar.name_hint not in values:
+        if isinstance(func, ir.Function) and func.attrs.get("Primitive") and gvar.name_hint not in values:
             kernel = _merge(func, mod)
             if kernel is not None:
                 fused[gvar.name_hint] = (func, kernel)
@@ -116,10 +96,10 @@ def fuse_tir(mod: IRModule) -> IRModule:
     groups = [f for f, _ in fused.values()]
     called = {b.value.args[0].name_hint for f in groups for b in f.body.blocks[0].bindings}  # type: ignore[attr-defined]
     out = change_calls(mod, {n: f for n, (f, _) in fused.items()}, lambda n, call: _call(*fused[n], call, mod, n))
-    rest = IRModule({})
+    rest = ir.IRModule({})
     for v, f in out.items():
         rest[v] = fused[v.name_hint][1].func.with_attr("global_symbol", v.name_hint) if v.name_hint in fused else f
-    left = {n.name_hint for _, f in rest.items() for n in walk(f) if isinstance(n, GlobalVar)}
+    left = {n.name_hint for _, f in rest.items() for n in ir.walk(f) if isinstance(n, ir.GlobalVar)}
     unused = {n for n in called - left if "op_pattern" in rest[n].attrs}  # type: ignore[attr-defined]
     return mod.with_functions({v: f for v, f in rest.items() if v.name_hint not in unused})
 
@@ -129,8 +109,8 @@ class _Kernel:
     """A group as one kernel: what it takes, in terms of the group's own variables."""
 
     func: Any
-    inputs: list[Expr]
-    extra: list[Var]
+    inputs: list[ir.Expr]
+    extra: list[ir.Var]
 
 
 @dataclass
@@ -138,12 +118,12 @@ class _Merging:
     """The kernels merged so far."""
 
     buffers: dict[int, Buffer] = field(default_factory=dict)  # by id of a variable, or of a constant
-    inputs: list[Expr] = field(default_factory=list)
+    inputs: list[ir.Expr] = field(default_factory=list)
     nests: list[Any] = field(default_factory=list)
     allocated: list[Buffer] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def add(self, var: Any, call: Call, kernel: PrimFunc) -> bool:
+    def add(self, var: Any, call: ir.Call, kernel: PrimFunc) -> bool:
         """Append the body of a kernel, for one call; whether it can be."""
         args: Any = call.args[1]
         n_inputs = len(args.fields)
@@ -153,7 +133,7 @@ class _Merging:
         types = [*(a.ty for a in args.fields), var.ty]
         if len(given) != len(scalars) or not all(b is not None and _is_plain(b) for b in own):
             return False
-        mapping: dict[Any, Any] = {p: cast(p.dtype, v) for p, v in zip(scalars, given, strict=True)}
+        mapping: dict[Any, Any] = {p: ir.cast(p.dtype, v) for p, v in zip(scalars, given, strict=True)}
         if not all(_bind_sizes(b, ty, mapping) for b, ty in zip(own, types, strict=True)):
             return False
         for b, e in zip(own, [*args.fields, var], strict=True):
@@ -166,21 +146,25 @@ class _Merging:
             mapping[b] = self.buffers[id(e)]
             mapping[b.data] = mapping[b].data
         root = kernel.root
-        for n in list(walk(root)):
-            bound = n.loop_var if isinstance(n, For) else n.var if isinstance(n, (IterVar, LetStmt, Let)) else None
+        for n in list(ir.walk(root)):
+            bound = (
+                n.loop_var if isinstance(n, For) else n.var if isinstance(n, (ir.IterVar, LetStmt, ir.Let)) else None
+            )
             if bound is not None and bound not in mapping:
                 mapping[bound] = type(bound)(bound.name, bound.dtype)
-        for b in (n for n in walk(root) if isinstance(n, Buffer)):
+        for b in (n for n in ir.walk(root) if isinstance(n, Buffer)):
             if b not in mapping:
                 mapping[b] = _like(b, self.unique(b.name), mapping)
                 mapping[b.data] = mapping[b].data
         self.allocated += [mapping[b] for b in root.alloc_buffers]
-        self.nests.append(self.renamed(substitute(root.body, mapping)))
+        self.nests.append(self.renamed(ir.substitute(root.body, mapping)))
         return True
 
     def renamed(self, nest: Any) -> Any:
         """Give the blocks of a kernel names of their own."""
-        return rewrite(nest, lambda n: replace_node(n, name_hint=self.unique(n.name_hint)) if type(n) is Block else n)
+        return ir.rewrite(
+            nest, lambda n: replace_node(n, name_hint=self.unique(n.name_hint)) if type(n) is Block else n
+        )
 
     def unique(self, hint: str) -> str:
         """Return a name that nothing here has."""
@@ -194,26 +178,26 @@ class _Merging:
 
 def _bind_sizes(buffer: Any, ty: Any, mapping: dict[Any, Any]) -> bool:
     """Give the dimensions of a kernel's buffer the values that a type says; whether it says them."""
-    if not isinstance(ty, TensorType) or ty.shape is None or len(ty.shape) != len(buffer.shape):
+    if not isinstance(ty, ir.TensorType) or ty.shape is None or len(ty.shape) != len(buffer.shape):
         return False
     for d, e in zip(buffer.shape, ty.shape, strict=True):
-        if isinstance(d, Var) and d not in mapping:
-            mapping[d] = cast(d.dtype, e)
+        if isinstance(d, ir.Var) and d not in mapping:
+            mapping[d] = ir.cast(d.dtype, e)
     return True
 
 
 def _is_plain(buffer: Buffer) -> bool:
     offset = buffer.elem_offset
-    return not buffer.strides and (offset is None or (isinstance(offset, IntImm) and offset.value == 0))
+    return not buffer.strides and (offset is None or (isinstance(offset, ir.IntImm) and offset.value == 0))
 
 
 def _like(buffer: Buffer, name: str, mapping: dict[Any, Any]) -> Buffer:
     """Return a buffer of the same form with memory of its own."""
-    shape = tuple(substitute(d, mapping) for d in buffer.shape)
-    return replace_node(buffer, data=Var(name, "handle"), shape=shape, name=name)
+    shape = tuple(ir.substitute(d, mapping) for d in buffer.shape)
+    return replace_node(buffer, data=ir.Var(name, "handle"), shape=shape, name=name)
 
 
-def _merge(func: Function, mod: IRModule) -> _Kernel | None:
+def _merge(func: ir.Function, mod: ir.IRModule) -> _Kernel | None:
     """Make one kernel of a group; None where it is something else than calls of kernels in block form."""
     if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
         return None
@@ -225,29 +209,31 @@ def _merge(func: Function, mod: IRModule) -> _Kernel | None:
         plain = isinstance(kernel, PrimFunc) and isinstance(kernel.body, BlockRealize)
         if not plain or kernel.attrs.get("tir.is_scheduled") or kernel.root.match_buffers:
             return None
-        if written_arguments(value, mod) or not isinstance(value.args[1], Tuple):
+        if written_arguments(value, mod) or not isinstance(value.args[1], ir.Tuple):
             return None
-        if len(value.args) > 2 and not isinstance(value.args[2], ShapeExpr):
+        if len(value.args) > 2 and not isinstance(value.args[2], ir.ShapeExpr):
             return None
         if not state.add(b.var, value, kernel):
             return None
     result = func.body.body
-    results = list(result.fields) if isinstance(result, Tuple) else [result]
+    results = list(result.fields) if isinstance(result, ir.Tuple) else [result]
     made = [id(b.var) for b in bindings]
     if len({id(r) for r in results}) != len(results) or not all(id(r) in made for r in results):
         return None
     outputs = [state.buffers[id(r)] for r in results]
     inner = [state.buffers[v] for v in made if all(state.buffers[v] is not o for o in outputs)]
     args = [*(state.buffers[id(e)] for e in state.inputs), *outputs]
-    handles = [Var(f"var_{b.name}", "handle") for b in args]
+    handles = [ir.Var(f"var_{b.name}", "handle") for b in args]
     root = Block((), (), (), "root", seq(*state.nests), None, (*inner, *state.allocated))
-    attrs = Attrs.of({"tir.noalias": True})
-    prim = PrimFunc(tuple(handles), BlockRealize((), TRUE, root), None, tuple(zip(handles, args, strict=True)), attrs)
+    attrs = ir.Attrs.of({"tir.noalias": True})
+    prim = PrimFunc(
+        tuple(handles), BlockRealize((), ir.TRUE, root), None, tuple(zip(handles, args, strict=True)), attrs
+    )
     extra = undefined_vars(prim)
     return _Kernel(prim.replace(params=(*prim.params, *extra)), state.inputs, extra)
 
 
-def _call(func: Function, kernel: _Kernel, call: Call, mod: IRModule, name: str) -> Expr:
+def _call(func: ir.Function, kernel: _Kernel, call: ir.Call, mod: ir.IRModule, name: str) -> ir.Expr:
     """Return the call of the kernel that a group became."""
     symbols: dict[Any, Any] = {}
     for p, a in zip(func.params, call.args, strict=True):
@@ -257,5 +243,5 @@ def _call(func: Function, kernel: _Kernel, call: Call, mod: IRModule, name: str)
     inputs = [env.get(id(e), e) for e in kernel.inputs]
     ty: Any = call.ty
     types = list(getattr(ty, "fields", ())) or [ty]
-    extra = [substitute(v, symbols) for v in kernel.extra]
+    extra = [ir.substitute(v, symbols) for v in kernel.extra]
     return call_tir(mod.get_global_var(name), inputs, types, extra or None)

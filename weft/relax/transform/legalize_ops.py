@@ -10,30 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import ir
 from weft.error import LoweringError
-from weft.ir import (
-    Call,
-    Constant,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IRModule,
-    Op,
-    Pass,
-    PrimType,
-    PrimValue,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleType,
-    Var,
-    const,
-    fingerprint,
-    module_pass,
-    select,
-)
 from weft.op import Fusion, get_op_def
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
@@ -49,13 +27,13 @@ from weft.te import compute, create_prim_func, placeholder
 
 __all__ = ["LegalizeOps", "legalize_groups", "legalize_mutable", "legalize_ops"]
 
-Legalize = Callable[[BlockBuilder, Call], Expr]
+Legalize = Callable[[BlockBuilder, ir.Call], ir.Expr]
 
 _BUILTIN = ("relax.reshape",)
 
 
-@module_pass(opt_level=0, ensures="relax.legalized")
-def legalize_ops(mod: IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> IRModule:
+@ir.module_pass(opt_level=0, ensures="relax.legalized")
+def legalize_ops(mod: ir.IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> ir.IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
 
     Requires
@@ -109,7 +87,7 @@ def LegalizeOps(
     customize_legalize_map: Mapping[str, Legalize] | None = None,
     skip_ops: Sequence[str] | None = None,
     enable_warning: bool = False,
-) -> Pass:
+) -> ir.Pass:
     """Make the pass :func:`legalize_ops`.
 
     Parameters
@@ -124,20 +102,20 @@ def LegalizeOps(
     if not skip_ops:
         return legalize_ops(customize_legalize_map=customize_legalize_map)
     stay, custom = frozenset(_op_name(n) for n in skip_ops), dict(customize_legalize_map or {})
-    return Pass("LegalizeOps", lambda mod: _legalized(mod, custom, stay), 0, LegalizeOps.__doc__)
+    return ir.Pass("LegalizeOps", lambda mod: _legalized(mod, custom, stay), 0, LegalizeOps.__doc__)
 
 
 def _op_name(name: str) -> str:
     return name if name.startswith("relax.") else f"relax.{name}"
 
 
-def legalize_groups(mod: IRModule) -> IRModule:
+def legalize_groups(mod: ir.IRModule) -> ir.IRModule:
     """Turn groups of operators (functions with ``Primitive``) into one kernel each; other operators stay."""
     return _legalized(mod, {}, None, groups_only=True)
 
 
-@module_pass
-def legalize_mutable(mod: IRModule) -> IRModule:
+@ir.module_pass
+def legalize_mutable(mod: ir.IRModule) -> ir.IRModule:
     """Turn the operators that read or make memory that a call changes into kernels, which no pass moves or joins.
 
     Requires
@@ -181,19 +159,19 @@ def legalize_mutable(mod: IRModule) -> IRModule:
 
 
 def _legalized(
-    mod: IRModule,
+    mod: ir.IRModule,
     custom: dict[str, Legalize],
     stay: frozenset[str] | None,
     groups_only: bool = False,
     mutable_only: bool = False,
-) -> IRModule:
-    changed = {v.name_hint: mutable_variables(f, mod) for v, f in mod.items() if isinstance(f, Function)}
+) -> ir.IRModule:
+    changed = {v.name_hint: mutable_variables(f, mod) for v, f in mod.items() if isinstance(f, ir.Function)}
     if mutable_only and not any(changed.values()):
         return mod
     bb = BlockBuilder(mod)
     state = _Legalizer(bb, mod, {_op_name(n): f for n, f in custom.items()}, stay or frozenset(), groups_only)
     for gvar, func in mod.items():
-        if isinstance(func, Function) and gvar.name_hint not in state.kernels:
+        if isinstance(func, ir.Function) and gvar.name_hint not in state.kernels:
             state.mutable, state.mutable_only = changed[gvar.name_hint], mutable_only
             new = rewrite_bindings(func, mod, state.rule, bb)
             if new is not func:
@@ -207,47 +185,47 @@ def _legalized(
 
 def _is_kernel(func: Any) -> bool:
     """Whether a function is a group that becomes one kernel: all of it are operators that can be lowered."""
-    if not isinstance(func, Function) or not func.attrs.get("Primitive"):
+    if not isinstance(func, ir.Function) or not func.attrs.get("Primitive"):
         return False
     blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
     values = [b.value for block in blocks for b in block.bindings]
     return len(blocks) == 1 and all(
-        isinstance(v, Call)
-        and isinstance(v.op, Op)
+        isinstance(v, ir.Call)
+        and isinstance(v.op, ir.Op)
         and v.op.name.removeprefix("relax.") not in CORE_OPS
         and get_op_def(v.op).lower is not None
-        and not isinstance(v.ty, TupleType)
+        and not isinstance(v.ty, ir.TupleType)
         for v in values
     )
 
 
 class _Legalizer:
     def __init__(
-        self, bb: BlockBuilder, mod: IRModule, custom: dict[str, Legalize], stay: frozenset[str], groups_only: bool
+        self, bb: BlockBuilder, mod: ir.IRModule, custom: dict[str, Legalize], stay: frozenset[str], groups_only: bool
     ) -> None:
         self.bb, self.mod = bb, mod
         self.custom, self.stay, self.groups_only = custom, stay, groups_only
         self.mutable: set[int] = set()
         self.mutable_only = False
-        self.names: dict[str, GlobalVar] = {}
+        self.names: dict[str, ir.GlobalVar] = {}
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
-    def rule(self, binding: Any, value: Expr, _bb: Any) -> Expr | None:
-        if not isinstance(value, Call):
+    def rule(self, binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+        if not isinstance(value, ir.Call):
             return None
         touched = id(binding.var) in self.mutable or any(id(v) in self.mutable for v in variables(binding.value))
         if self.mutable_only and not touched:
             return None
-        if isinstance(value.op, GlobalVar) and value.op in self.mod:
+        if isinstance(value.op, ir.GlobalVar) and value.op in self.mod:
             func = self.mod[value.op]
             if value.op.name_hint in self.kernels:
-                assert isinstance(func, Function) and isinstance(func.body, SeqExpr)
+                assert isinstance(func, ir.Function) and isinstance(func.body, SeqExpr)
                 calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
                 env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
                 return self.lower(calls, env, value, value.op.name_hint)
             return None
-        name = value.op.name if isinstance(value.op, Op) else ""
+        name = value.op.name if isinstance(value.op, ir.Op) else ""
         if self.groups_only or name in self.stay:
             return None
         if name in self.custom:
@@ -257,7 +235,7 @@ class _Legalizer:
         if is_op(value, "dynamic_strided_slice"):
             return lower_dynamic_strided_slice(value, self.bb, self.add)
         if (
-            not isinstance(value.op, Op)
+            not isinstance(value.op, ir.Op)
             or (value.op.name in _BUILTIN and not touched)  # a view would show what is written later
             or value.op.name.removeprefix("relax.") in CORE_OPS
         ):
@@ -268,14 +246,14 @@ class _Legalizer:
         name = value.op.name.removeprefix("relax.").replace(".", "_")
         return self.lower([(binding.var, value)], {}, value, name)
 
-    def lower(self, calls: list[tuple[Any, Call]], env: dict[int, Expr], origin: Call, name: str) -> Expr:
+    def lower(self, calls: list[tuple[Any, ir.Call]], env: dict[int, ir.Expr], origin: ir.Call, name: str) -> ir.Expr:
         """Lower calls, the last of which is the result, to one ``call_tir``."""
         inputs = _Inputs(env)
         produced: dict[int, Any] = {}
         result: Any = None
         patterns: list[int] = []
         for var, call in calls:
-            assert isinstance(call.op, Op)
+            assert isinstance(call.op, ir.Op)
             definition = get_op_def(call.op)
             assert definition.lower is not None
             args = [inputs.to_te(a, produced) for a in call.args]
@@ -297,33 +275,33 @@ class _Legalizer:
         gvar = self.add(prim.with_attr(attrs), name)
         return call_tir(gvar, inputs.exprs, out_types, extra or None)
 
-    def shape_to_tensor(self, call: Call) -> Expr:
+    def shape_to_tensor(self, call: ir.Call) -> ir.Expr:
         """Write the dimensions of a shape into a tensor."""
         shape = call.args[0]
-        dims = shape.values if isinstance(shape, ShapeExpr) else shape.ty.values  # type: ignore[attr-defined]
+        dims = shape.values if isinstance(shape, ir.ShapeExpr) else shape.ty.values  # type: ignore[attr-defined]
         if dims is None:
             ndim = shape.ty.ndim  # type: ignore[attr-defined]
             if ndim < 0:
                 raise LoweringError(
                     "shape_to_tensor: the rank of the shape is not known", where=call.span, help="use match_cast"
                 )
-            dims = tuple(Var(f"d{i}", "int64") for i in range(ndim))
-            self.bb.match_cast(shape, ShapeType(dims, ndim))
+            dims = tuple(ir.Var(f"d{i}", "int64") for i in range(ndim))
+            self.bb.match_cast(shape, ir.ShapeType(dims, ndim))
 
         def element(i: Any) -> Any:
-            value: Any = const(0, "int64")
+            value: Any = ir.const(0, "int64")
             for n, d in reversed(list(enumerate(dims))):
-                value = select(i.equal(const(n, "int64")), d, value)
+                value = ir.select(i.equal(ir.const(n, "int64")), d, value)
             return value
 
-        prim = create_prim_func([compute((const(len(dims), "int64"),), element, name="shape")])
+        prim = create_prim_func([compute((ir.const(len(dims), "int64"),), element, name="shape")])
         extra = undefined_vars(prim)
         prim = prim.replace(params=(*prim.params, *extra))
         return call_tir(self.add(prim, "shape_to_tensor"), [], call.ty, extra or None)
 
-    def add(self, prim: Any, name: str) -> GlobalVar:
+    def add(self, prim: Any, name: str) -> ir.GlobalVar:
         """Add a PrimFunc, or find one of equal structure."""
-        key = fingerprint(prim.without_attr("global_symbol"))
+        key = ir.fingerprint(prim.without_attr("global_symbol"))
         if key not in self.names:
             unique = self.bb.module.fresh_name(name if name not in self.mod else name + "_kernel")
             self.bb.module[unique] = prim.with_attr("global_symbol", unique)
@@ -334,9 +312,9 @@ class _Legalizer:
 class _Inputs:
     """The tensor arguments met so far, as te placeholders."""
 
-    def __init__(self, env: dict[int, Expr]) -> None:
+    def __init__(self, env: dict[int, ir.Expr]) -> None:
         self.env = env
-        self.exprs: list[Expr] = []
+        self.exprs: list[ir.Expr] = []
         self.tensors: list[TETensor] = []
 
     def to_te(self, arg: Any, produced: dict[int, Any]) -> Any:
@@ -344,24 +322,24 @@ class _Inputs:
         if id(arg) in produced:
             return produced[id(arg)]
         arg = self.env.get(id(arg), arg)
-        if isinstance(arg, ShapeExpr):
+        if isinstance(arg, ir.ShapeExpr):
             return arg.values
-        if isinstance(arg, PrimValue):
+        if isinstance(arg, ir.PrimValue):
             return arg.value
-        if isinstance(arg, Tuple):
+        if isinstance(arg, ir.Tuple):
             return tuple(self.to_te(f, produced) for f in arg.fields)
-        if isinstance(arg, Constant) and all(d == 1 for d in arg.data.shape):
+        if isinstance(arg, ir.Constant) and all(d == 1 for d in arg.data.shape):
             return _scalar_constant(arg)
         ty = arg.ty
-        if isinstance(ty, ShapeType) and ty.values is not None:
+        if isinstance(ty, ir.ShapeType) and ty.values is not None:
             return ty.values
-        if isinstance(ty, PrimType) and ty.value is not None:
+        if isinstance(ty, ir.PrimType) and ty.value is not None:
             return ty.value
-        if isinstance(ty, TensorType):
+        if isinstance(ty, ir.TensorType):
             return self.placeholder(arg, ty)
         return getattr(arg, "value", arg)
 
-    def placeholder(self, arg: Expr, ty: TensorType) -> TETensor:
+    def placeholder(self, arg: ir.Expr, ty: ir.TensorType) -> TETensor:
         """Return the placeholder of a tensor, one for each distinct expression."""
         for e, t in zip(self.exprs, self.tensors, strict=True):
             if e is arg:
@@ -380,8 +358,8 @@ class _Inputs:
         return tensor
 
 
-def _scalar_constant(arg: Constant) -> TETensor:
-    value = const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
+def _scalar_constant(arg: ir.Constant) -> TETensor:
+    value = ir.const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
     return compute(arg.ty.shape, lambda *_: value, name="scalar")  # type: ignore[union-attr]
 
 
@@ -392,25 +370,25 @@ def _fresh_output(tensor: TETensor, inputs: list[TETensor]) -> TETensor:
     return tensor
 
 
-def _tensor_types(call: Call) -> list[TensorType]:
+def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
     ty = call.ty
-    types = list(ty.fields) if isinstance(ty, TupleType) else [ty]
+    types = list(ty.fields) if isinstance(ty, ir.TupleType) else [ty]
     for t in types:
-        if not isinstance(t, TensorType) or t.shape is None or not t.dtype:
-            name = call.op.name if isinstance(call.op, Op) else getattr(call.op, "name_hint", str(call.op))
+        if not isinstance(t, ir.TensorType) or t.shape is None or not t.dtype:
+            name = call.op.name if isinstance(call.op, ir.Op) else getattr(call.op, "name_hint", str(call.op))
             raise LoweringError(
                 f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
             )
     return types  # type: ignore[return-value]
 
 
-def _inplace_inputs(inputs: list[Expr], out: TensorType) -> tuple[int, ...]:
+def _inplace_inputs(inputs: list[ir.Expr], out: ir.TensorType) -> tuple[int, ...]:
     """List the inputs whose memory the output may take over: same shape and element size, each element read once."""
     return tuple(
         i
         for i, e in enumerate(inputs)
-        if isinstance(e, ExprVar)
-        and isinstance(e.ty, TensorType)
+        if isinstance(e, ir.ExprVar)
+        and isinstance(e.ty, ir.TensorType)
         and e.ty.dtype == out.dtype
         and _identical(e.ty.shape, out.shape)
     )

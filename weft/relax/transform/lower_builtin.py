@@ -8,25 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.error import LoweringError
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Call,
-    Expr,
-    ExprVar,
-    ExternFunc,
-    Function,
-    IRModule,
-    Op,
-    ShapeExpr,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    function_pass,
-    shape_expr,
-)
 from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
@@ -38,8 +21,8 @@ from weft.runtime import device
 __all__ = ["kill_after_last_use", "lower_alloc_tensor", "lower_runtime_builtin"]
 
 
-@function_pass(kind=Function, opt_level=0)
-def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Give each tensor that memory planning left alone a storage block of its own.
 
     Requires
@@ -74,19 +57,19 @@ def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
         TVM's ``LowerAllocTensor``.
     """
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         if not is_op(value, "builtin.alloc_tensor"):
             return None
         shape, dtype = value.args[0], value.args[1].value  # type: ignore[attr-defined]
-        assert isinstance(shape, ShapeExpr)
-        storage = bb.emit(alloc_storage(shape_expr((size_in_bytes(shape, dtype),)), device_of(value)), "storage")
+        assert isinstance(shape, ir.ShapeExpr)
+        storage = bb.emit(alloc_storage(ir.shape_expr((size_in_bytes(shape, dtype),)), device_of(value)), "storage")
         return storage_tensor(storage, 0, shape, dtype)
 
     return rewrite_bindings(func, mod, rule)
 
 
-@function_pass(kind=Function, opt_level=0)
-def kill_after_last_use(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def kill_after_last_use(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Release objects after their last use, so that memory that was not planned returns to the allocator early.
 
     Requires
@@ -141,18 +124,18 @@ def kill_after_last_use(func: Function, mod: IRModule) -> Function:
 def _opaque_result(binding: Any) -> bool:
     value = binding.value
     return (
-        isinstance(value, Call)
-        and isinstance(value.op, ExternFunc)
-        and isinstance(value.ty, (TensorType, TupleType, AnyType))
+        isinstance(value, ir.Call)
+        and isinstance(value.op, ir.ExternFunc)
+        and isinstance(value.ty, (ir.TensorType, ir.TupleType, ir.AnyType))
     )
 
 
 def _kill(var: Any) -> VarBinding:
-    call = Call(Op.get("relax.vm.kill_object"), (var,), Attrs.of(), ty=TupleType(()))
+    call = ir.Call(ir.Op.get("relax.vm.kill_object"), (var,), ir.Attrs.of(), ty=ir.TupleType(()))
     return VarBinding(Var("_", call.ty), call)
 
 
-_LOWER: dict[str, Callable[[Call], Expr]] = {}
+_LOWER: dict[str, Callable[[ir.Call], ir.Expr]] = {}
 
 
 def _on(*names: str) -> Callable[[Any], Any]:
@@ -164,8 +147,8 @@ def _on(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@function_pass(kind=Function, opt_level=0, ensures="relax.runtime_calls")
-def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0, ensures="relax.runtime_calls")
+def lower_runtime_builtin(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn the remaining operators into calls of ``vm.builtin.*`` functions.
 
     Requires
@@ -193,16 +176,16 @@ def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
     """
 
     def lower(value: Any) -> Any:
-        if isinstance(value, Call) and isinstance(value.op, Op):
+        if isinstance(value, ir.Call) and isinstance(value.op, ir.Op):
             rule = _LOWER.get(value.op.name)
             return value if rule is None else _typed(rule(value), value)
-        if isinstance(value, Call) and isinstance(value.op, ExprVar):
+        if isinstance(value, ir.Call) and isinstance(value.op, ir.ExprVar):
             return _typed(
                 call_builtin("vm.builtin.invoke_closure", [value.op, *value.args], value.ty, with_ctx=True), value
             )
-        if isinstance(value, Tuple):
+        if isinstance(value, ir.Tuple):
             return _typed(call_builtin("vm.builtin.make_tuple", value.fields, value.ty), value)
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, ir.TupleGetItem):
             return _typed(call_builtin("vm.builtin.tuple_getitem", [value.tuple_value, value.index], value.ty), value)
         return value
 
@@ -210,81 +193,81 @@ def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
     return func if body is func.body else func.replace(body=body)
 
 
-def _typed(call: Any, origin: Expr) -> Call:
-    return Call(call.op, call.args, call.attrs, call.ty_args, span=origin.span, ty=origin.ty)  # type: ignore[attr-defined]
+def _typed(call: Any, origin: ir.Expr) -> ir.Call:
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=origin.span, ty=origin.ty)  # type: ignore[attr-defined]
 
 
 @_on("memory.alloc_storage")
-def _alloc_storage(call: Call) -> Expr:
+def _alloc_storage(call: ir.Call) -> ir.Expr:
     size, device, scope, dtype = call.args
     return call_builtin("vm.builtin.alloc_storage", [size, device, dtype, scope], with_ctx=True)
 
 
 @_on("memory.alloc_tensor")
-def _alloc_tensor(call: Call) -> Expr:
+def _alloc_tensor(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_tensor", call.args)
 
 
 @_on("reshape")
-def _reshape(call: Call) -> Expr:
+def _reshape(call: ir.Call) -> ir.Expr:
     """The builtin takes sizes only; a -1 or 0 of the operator stands resolved in its type."""
-    dims = call.ty.shape if isinstance(call.ty, TensorType) else None
-    return call_builtin("vm.builtin.reshape", call.args if dims is None else (call.args[0], shape_expr(dims)))
+    dims = call.ty.shape if isinstance(call.ty, ir.TensorType) else None
+    return call_builtin("vm.builtin.reshape", call.args if dims is None else (call.args[0], ir.shape_expr(dims)))
 
 
 @_on("shape_of")
-def _shape_of(call: Call) -> Expr:
+def _shape_of(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.shape_of", call.args)
 
 
 @_on("tensor_to_shape")
-def _tensor_to_shape(call: Call) -> Expr:
+def _tensor_to_shape(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.tensor_to_shape", call.args)
 
 
 @_on("index_bounds")
-def _index_bounds(call: Call) -> Expr:
+def _index_bounds(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.index_bounds", call.args)
 
 
 @_on("null_value")
-def _null_value(call: Call) -> Expr:
+def _null_value(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.null_value", [])
 
 
 @_on("vm.call_tir_dyn")
-def _call_tir_dyn(call: Call) -> Expr:
+def _call_tir_dyn(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.call_tir_dyn", [call.args[0], *call.args[1].fields])  # type: ignore[attr-defined]
 
 
 @_on("make_closure")
-def _make_closure(call: Call) -> Expr:
+def _make_closure(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.make_closure", [call.args[0], *_spread(call.args[1])])
 
 
 @_on("invoke_closure", "invoke_pure_closure")
-def _invoke_closure(call: Call) -> Expr:
+def _invoke_closure(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.invoke_closure", [call.args[0], *_spread(call.args[1])], call.ty, with_ctx=True)
 
 
-def _spread(packed: Any) -> tuple[Expr, ...]:
-    if not isinstance(packed, Tuple):
+def _spread(packed: Any) -> tuple[ir.Expr, ...]:
+    if not isinstance(packed, ir.Tuple):
         raise LoweringError("the arguments of a closure must be written out", where=packed.span, found=str(packed))
     return packed.fields
 
 
 @_on("to_vdevice", "hint_on_device")
-def _to_vdevice(call: Call) -> Expr:
+def _to_vdevice(call: ir.Call) -> ir.Expr:
     where = as_vdevice(call.attrs["dst_vdevice"])
     kind = device("cpu" if where.target in ("llvm", "c") else where.target)
     return call_builtin("vm.builtin.to_device", [call.args[0], kind.device_type, where.vdevice_id])
 
 
 @_on("print")
-def _print(call: Call) -> Expr:
+def _print(call: ir.Call) -> ir.Expr:
     return call_builtin("weft.run.print", [call.attrs.get("format", ""), *call.args])
 
 
 @_on("assert_op")
-def _assert_op(call: Call) -> Expr:
+def _assert_op(call: ir.Call) -> ir.Expr:
     return call_builtin("weft.run.assert_op", [call.args[0], call.attrs.get("format", ""), *call.args[1:]])

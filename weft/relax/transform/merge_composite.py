@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Attrs,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    module_pass,
-)
+from weft import ir
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
@@ -26,8 +15,8 @@ from weft.relax.transform.call_sites import called_only
 __all__ = ["merge_composite_functions"]
 
 
-@module_pass
-def merge_composite_functions(mod: IRModule) -> IRModule:
+@ir.module_pass
+def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
     """Put calls of ``Composite`` functions for one code generator, as far as they hang together, into one function.
 
     Requires
@@ -85,7 +74,7 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
         return mod
     out = mod.copy()
     for gvar, func in mod.items():
-        if isinstance(func, Function) and isinstance(func.body, SeqExpr) and not func.attrs.get("Codegen"):
+        if isinstance(func, ir.Function) and isinstance(func.body, SeqExpr) and not func.attrs.get("Codegen"):
             later = [set(map(id, variables(func.body.body)))]
             for block in reversed(func.body.blocks):
                 later.append(later[-1] | {id(v) for b in block.bindings for v in variables(b.value)})  # type: ignore[attr-defined]
@@ -101,16 +90,21 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
     return mod.with_functions({v: f for v, f in out.items() if v.name_hint not in composite or v.name_hint in left})
 
 
-def _named(func: Any) -> list[GlobalVar]:
+def _named(func: Any) -> list[ir.GlobalVar]:
     bindings = [b for block in getattr(getattr(func, "body", None), "blocks", ()) for b in block.bindings]
-    return [b.value.op for b in bindings if isinstance(b.value, Call) and isinstance(b.value.op, GlobalVar)]
+    return [b.value.op for b in bindings if isinstance(b.value, ir.Call) and isinstance(b.value.op, ir.GlobalVar)]
 
 
 class _Merge:
     """The groups of one block."""
 
     def __init__(
-        self, block: DataflowBlock, composite: dict[str, Function], mod: IRModule, used: set[int], mutable: set[int]
+        self,
+        block: DataflowBlock,
+        composite: dict[str, ir.Function],
+        mod: ir.IRModule,
+        used: set[int],
+        mutable: set[int],
     ) -> None:
         self.block, self.composite, self.mod, self.used_later = block, composite, mod, used
         self.needs = dependencies(block.bindings)
@@ -149,7 +143,7 @@ class _Merge:
     def generator(self, i: int) -> str | None:
         """Return the code generator that a binding is for."""
         value: Any = self.block.bindings[i].value  # type: ignore[attr-defined]
-        name = value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else ""
+        name = value.op.name_hint if isinstance(value, ir.Call) and isinstance(value.op, ir.GlobalVar) else ""
         if name in self.composite and not is_mergeable(value, self.block.bindings[i].var, self.mutable, self.mod):
             return None
         return str(self.composite[name].attrs["Composite"]).split(".")[0] if name in self.composite else None
@@ -173,7 +167,7 @@ class _Merge:
         inside = {id(b.var) for b in old}
         args = list({id(v): v for b in old for v in reversed(variables(b.value)) if id(v) not in inside}.values())
         params = [Var(v.name_hint, v.ty) for v in args]
-        renamed: dict[int, Expr] = {id(v): p for v, p in zip(args, params, strict=True)}
+        renamed: dict[int, ir.Expr] = {id(v): p for v, p in zip(args, params, strict=True)}
         local: dict[str, Any] = {}
         body: list[Any] = []
         for b in old:
@@ -184,21 +178,21 @@ class _Merge:
                 body.append(VarBinding(local[name], func))
             value: Any = rename_vars(b.value, renamed)
             var = Var(b.var.name_hint, b.var.ty)
-            body.append(VarBinding(var, Call(local[name], value.args, value.attrs, span=value.span, ty=value.ty)))
+            body.append(VarBinding(var, ir.Call(local[name], value.args, value.attrs, span=value.span, ty=value.ty)))
             renamed[id(b.var)] = var
         group = set(members)
         outs = [b for i, b in zip(members, old, strict=True) if self.users[i] - group or id(b.var) in self.used_later]
         outs = outs or old[-1:]
         results = tuple(renamed[id(b.var)] for b in outs)
-        ty: Any = outs[0].var.ty if len(outs) == 1 else TupleType(tuple(b.var.ty for b in outs))
-        seq = SeqExpr((BindingBlock(tuple(body)),), results[0] if len(outs) == 1 else Tuple(results, ty=ty), ty=ty)
+        ty: Any = outs[0].var.ty if len(outs) == 1 else ir.TupleType(tuple(b.var.ty for b in outs))
+        seq = SeqExpr((BindingBlock(tuple(body)),), results[0] if len(outs) == 1 else ir.Tuple(results, ty=ty), ty=ty)
         generator = self.generator(members[0])
         symbol = self.mod.fresh_name(f"fused_{generator}")
-        func = Function(tuple(params), seq, ty, True, Attrs.of({"Codegen": generator, "global_symbol": symbol}))
+        func = ir.Function(tuple(params), seq, ty, True, ir.Attrs.of({"Codegen": generator, "global_symbol": symbol}))
         self.mod[symbol] = func.replace(ty=function_type(func))
-        call = Call(self.mod.get_global_var(symbol), tuple(args), span=old[-1].value.span, ty=ty)
+        call = ir.Call(self.mod.get_global_var(symbol), tuple(args), span=old[-1].value.span, ty=ty)
         if len(outs) == 1:
             return [VarBinding(outs[0].var, call, span=outs[0].span)]
         whole = DataflowVar(symbol, ty)
-        items = [VarBinding(b.var, TupleGetItem(whole, i, ty=b.var.ty)) for i, b in enumerate(outs)]
+        items = [VarBinding(b.var, ir.TupleGetItem(whole, i, ty=b.var.ty)) for i, b in enumerate(outs)]
         return [VarBinding(whole, call), *items]

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Var,
-    function_pass,
-    module_pass,
-    prim_value,
-    walk,
-)
 from weft.relax.core_ops import call_packed
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
@@ -33,11 +17,11 @@ from weft.relax.rewriter import replace_value
 __all__ = ["bundle_model_params", "lazy_transform_params", "lift_transform_params"]
 
 
-def _typed(func: Function) -> Function:
+def _typed(func: ir.Function) -> ir.Function:
     return func.replace(ty=function_type(func))
 
 
-def _weights(func: Function) -> int | None:
+def _weights(func: ir.Function) -> int | None:
     """Return how many parameters come before the weights."""
     count: Any = func.attrs.get("num_input")
     return None if count is None else int(count)
@@ -45,19 +29,19 @@ def _weights(func: Function) -> int | None:
 
 def _items(
     bundle: Any, weights: tuple[Any, ...], used: set[int], kind: Any = DataflowVar
-) -> tuple[list[Any], dict[int, Expr]]:
+) -> tuple[list[Any], dict[int, ir.Expr]]:
     """Bind the weights that are used to elements of a tuple."""
     bindings: list[Any] = []
-    renamed: dict[int, Expr] = {}
+    renamed: dict[int, ir.Expr] = {}
     for i, p in enumerate(weights):
         if id(p) in used:
             renamed[id(p)] = var = kind(p.name_hint, p.ty, span=p.span)
-            bindings.append(VarBinding(var, TupleGetItem(bundle, i, ty=p.ty)))
+            bindings.append(VarBinding(var, ir.TupleGetItem(bundle, i, ty=p.ty)))
     return bindings, renamed
 
 
-@function_pass(kind=Function)
-def bundle_model_params(func: Function, mod: IRModule, param_tuple_name: str | None = None) -> Function:
+@ir.function_pass(kind=ir.Function)
+def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: str | None = None) -> ir.Function:
     """Replace the weights, which are the parameters from ``num_input`` on, by one tuple.
 
     Requires
@@ -100,11 +84,11 @@ def bundle_model_params(func: Function, mod: IRModule, param_tuple_name: str | N
     """
     count = _weights(func)
     weights = () if count is None else func.params[count:]
-    bundled = len(weights) == 1 and isinstance(weights[0].ty, TupleType)
+    bundled = len(weights) == 1 and isinstance(weights[0].ty, ir.TupleType)
     if count is None or bundled or not isinstance(func.body, SeqExpr):
         return func
     types: Any = tuple(p.ty for p in weights)
-    bundle = RelaxVar(param_tuple_name or "model_params", TupleType(types))
+    bundle = RelaxVar(param_tuple_name or "model_params", ir.TupleType(types))
     taken, renamed = _items(bundle, weights, {id(v) for v in variables(func.body)}, RelaxVar)
     seq = rename_vars(func.body, renamed)
     blocks = (*([DataflowBlock(tuple(taken))] if taken else []), *seq.blocks)
@@ -112,8 +96,8 @@ def bundle_model_params(func: Function, mod: IRModule, param_tuple_name: str | N
     return _typed(func.replace(params=(*func.params[:count], bundle), body=body))
 
 
-@module_pass
-def lift_transform_params(mod: IRModule, shared_transform: bool = False) -> IRModule:
+@ir.module_pass
+def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> ir.IRModule:
     """Move what can be computed from the weights alone into a function of its own, to be run once.
 
     Requires
@@ -165,7 +149,7 @@ def lift_transform_params(mod: IRModule, shared_transform: bool = False) -> IRMo
     """
     found = {
         v: f for v, f in mod.items()
-        if isinstance(f, Function) and _weights(f) and isinstance(f.body, SeqExpr) and f.attrs.get("global_symbol")
+        if isinstance(f, ir.Function) and _weights(f) and isinstance(f.body, SeqExpr) and f.attrs.get("global_symbol")
     }  # fmt: skip
     if shared_transform and len(found) > 1:
         raise InvalidArgument("several functions have weights, so none can share its transform",
@@ -180,26 +164,28 @@ def lift_transform_params(mod: IRModule, shared_transform: bool = False) -> IRMo
     return mod.with_functions(out)
 
 
-def _lifted(func: Any, mod: IRModule) -> list[Any] | None:
+def _lifted(func: Any, mod: ir.IRModule) -> list[Any] | None:
     """List the bindings that follow from weights alone; None where there are none."""
     weights = func.params[_weights(func) :]
     known = {id(p) for p in weights}
-    sizes = {id(n) for p in weights for n in walk(p.ty) if isinstance(n, Var)}
+    sizes = {id(n) for p in weights for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
     out: list[Any] = []
     mutable = mutable_variables(func, mod)
     for b in (b for block in func.body.blocks for b in block.bindings):
         value = b.value
-        pure = isinstance(value, (Call, Tuple, TupleGetItem, Constant)) and is_mergeable(value, b.var, mutable, mod)
+        pure = isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem, ir.Constant)) and is_mergeable(
+            value, b.var, mutable, mod
+        )
         inside = all(id(v) in known for v in variables(value))
         if isinstance(b, MatchCast) or not pure or not inside:
             continue
-        if all(id(n) in sizes for root in (value, b.var.ty) for n in walk(root) if isinstance(n, Var)):
+        if all(id(n) in sizes for root in (value, b.var.ty) for n in ir.walk(root) if isinstance(n, ir.Var)):
             known.add(id(b.var))
             out.append(b)
     return out or None
 
 
-def _lift(func: Any, lifted: list[Any], name: str) -> tuple[Function, Function]:
+def _lift(func: Any, lifted: list[Any], name: str) -> tuple[ir.Function, ir.Function]:
     """Return what is left of a function, and the function that prepares its weights."""
     count = _weights(func) or 0
     weights = func.params[count:]
@@ -212,10 +198,10 @@ def _lift(func: Any, lifted: list[Any], name: str) -> tuple[Function, Function]:
     used = {id(v) for v in variables(rest)}
     outputs = [v for v in (*weights, *(b.var for b in lifted)) if id(v) in used]
     params = [RelaxVar(v.name_hint, v.ty, span=v.span) for v in outputs]
-    renamed: dict[int, Expr] = {id(v): p for v, p in zip(outputs, params, strict=True)}
+    renamed: dict[int, ir.Expr] = {id(v): p for v, p in zip(outputs, params, strict=True)}
     left = func.replace(params=(*func.params[:count], *params), body=rename_vars(rest, renamed))
 
-    bundle = RelaxVar("model_params", TupleType(tuple(p.ty for p in weights)))
+    bundle = RelaxVar("model_params", ir.TupleType(tuple(p.ty for p in weights)))
     inside = {id(v) for b in lifted for v in variables(b.value)} | {id(v) for v in outputs}
     bindings, names = _items(bundle, weights, inside)
     for b in lifted:
@@ -223,17 +209,17 @@ def _lift(func: Any, lifted: list[Any], name: str) -> tuple[Function, Function]:
         bindings.append(replace_value(b, rename_vars(b.value, names), var))
         names[id(b.var)] = var
     fields = tuple(names[id(v)] for v in outputs)
-    result = RelaxVar("output_tuple", TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
-    bindings.append(VarBinding(result, Tuple(fields, ty=result.ty)))
+    result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
+    bindings.append(VarBinding(result, ir.Tuple(fields, ty=result.ty)))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
-    transform = Function((bundle,), body, result.ty, True, Attrs.of({"num_input": 0, "global_symbol": name}))
+    transform = ir.Function((bundle,), body, result.ty, True, ir.Attrs.of({"num_input": 0, "global_symbol": name}))
     return _typed(left), _typed(transform)
 
 
-@function_pass(kind=Function)
+@ir.function_pass(kind=ir.Function)
 def lazy_transform_params(
-    func: Function, mod: IRModule, fget_item: str = "get_item", fset_item: str = "set_item"
-) -> Function:
+    func: ir.Function, mod: ir.IRModule, fget_item: str = "get_item", fset_item: str = "set_item"
+) -> ir.Function:
     """Let a function that prepares weights take each when it is needed and hand over each result when it is there.
 
     Requires
@@ -278,18 +264,18 @@ def lazy_transform_params(
     bindings = [b for block in seq.blocks for b in block.bindings]
     values = {id(b.var): b.value for b in bindings}
     result = values.get(id(seq.body), seq.body)
-    if not isinstance(bundle.ty, TupleType) or not isinstance(result, Tuple):
+    if not isinstance(bundle.ty, ir.TupleType) or not isinstance(result, ir.Tuple):
         return func
     places: dict[int, list[int]] = {}
     for i, f in enumerate(result.fields):
         places.setdefault(id(f), []).append(i)
     out: list[Any] = []
-    renamed: dict[int, Expr] = {}
+    renamed: dict[int, ir.Expr] = {}
 
     def hand_over(value: Any, key: int) -> None:
         for i in places.pop(key, ()):
-            call = call_packed(fset_item, prim_value(i), value, ty_args=AnyType())
-            out.append(VarBinding(RelaxVar("_", AnyType()), _with(call, AnyType())))
+            call = call_packed(fset_item, ir.prim_value(i), value, ty_args=ir.AnyType())
+            out.append(VarBinding(RelaxVar("_", ir.AnyType()), _with(call, ir.AnyType())))
 
     for b in bindings:
         if b.value is result:
@@ -297,10 +283,10 @@ def lazy_transform_params(
         value = rename_vars(b.value, renamed)
         var: Any = RelaxVar(b.var.name_hint, b.var.ty, span=b.var.span)
         wanted: Any = b.var.ty
-        if isinstance(value, TupleGetItem) and value.tuple_value is bundle:
-            item = RelaxVar(b.var.name_hint, AnyType())
-            call = call_packed(fget_item, prim_value(value.index), ty_args=AnyType())
-            out.append(VarBinding(item, _with(call, AnyType())))
+        if isinstance(value, ir.TupleGetItem) and value.tuple_value is bundle:
+            item = RelaxVar(b.var.name_hint, ir.AnyType())
+            call = call_packed(fget_item, ir.prim_value(value.index), ty_args=ir.AnyType())
+            out.append(VarBinding(item, _with(call, ir.AnyType())))
             out.append(MatchCast(var, item, wanted))
         else:
             out.append(replace_value(b, value, var))
@@ -308,10 +294,10 @@ def lazy_transform_params(
         hand_over(var, id(b.var))
     for f in result.fields:
         hand_over(f, id(f))  # constants
-    empty = TupleType(())
-    body = SeqExpr((BindingBlock(tuple(out)),), Tuple((), ty=empty), ty=empty)
+    empty = ir.TupleType(())
+    body = SeqExpr((BindingBlock(tuple(out)),), ir.Tuple((), ty=empty), ty=empty)
     return _typed(func.replace(params=(), body=body, ret_ty=empty, is_pure=False))
 
 
-def _with(call: Call, ty: Any) -> Call:
-    return Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
+def _with(call: ir.Call, ty: Any) -> ir.Call:
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)

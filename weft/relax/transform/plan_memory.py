@@ -11,25 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Call,
-    DataType,
-    Expr,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IntImm,
-    IRModule,
-    Op,
-    PrimExpr,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    function_pass,
-    int64,
-    shape_expr,
-)
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import infer_call
@@ -39,8 +22,8 @@ from weft.tir import PrimFunc
 __all__ = ["plan_memory", "size_in_bytes"]
 
 
-@function_pass(kind=Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
-def plan_memory(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, name="StaticPlanBlockMemory", opt_level=0, ensures="relax.planned")
+def plan_memory(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn ``builtin.alloc_tensor`` of values that stay inside the function into shared ``memory.alloc_storage``.
 
     Requires
@@ -123,7 +106,7 @@ class _Token:
 
     __slots__ = ("device", "size", "var")
 
-    def __init__(self, size: PrimExpr, device: int) -> None:
+    def __init__(self, size: ir.PrimExpr, device: int) -> None:
         self.size, self.device = size, device
         self.var: Var | None = None
 
@@ -133,24 +116,24 @@ def device_of(alloc: Any) -> int:
     return alloc.args[2].value.value
 
 
-def size_in_bytes(shape: ShapeExpr, dtype: str) -> PrimExpr:
+def size_in_bytes(shape: ir.ShapeExpr, dtype: str) -> ir.PrimExpr:
     """Return the size of a compact tensor in bytes, rounded up to 64 where it is constant."""
-    size: PrimExpr = int64(DataType(dtype).itemsize)
+    size: ir.PrimExpr = ir.int64(ir.DataType(dtype).itemsize)
     for d in shape.values:
         size = size * d
-    return int64(-(-size.value // 64) * 64) if isinstance(size, IntImm) else size
+    return ir.int64(-(-size.value // 64) * 64) if isinstance(size, ir.IntImm) else size
 
 
 class _Plan:
-    def __init__(self, seq: SeqExpr, mod: IRModule) -> None:
+    def __init__(self, seq: SeqExpr, mod: ir.IRModule) -> None:
         self.seq, self.mod = seq, mod
         self.bindings = seq.blocks[0].bindings
         self.analyzer = Analyzer()
         self.roots: dict[int, tuple[int, ...]] = {}
-        self.allocs: dict[int, Call] = {
+        self.allocs: dict[int, ir.Call] = {
             id(b.var): b.value
             for b in self.bindings
-            if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ShapeExpr)
+            if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ir.ShapeExpr)
         }
         self.last_use, escaping = self._liveness()
         self.planned = {v for v in self.allocs if v not in escaping}
@@ -171,7 +154,7 @@ class _Plan:
             if (
                 isinstance(b, MatchCast)
                 or is_op(b.value, "reshape")
-                or isinstance(b.value, (ExprVar, Tuple, TupleGetItem))
+                or isinstance(b.value, (ir.ExprVar, ir.Tuple, ir.TupleGetItem))
             ):
                 self.roots[id(b.var)] = tuple(dict.fromkeys(used))
             elif not self._is_kernel(b.value):
@@ -180,13 +163,13 @@ class _Plan:
             escaping.update(self._root(v))
         return last, escaping
 
-    def _is_kernel(self, value: Expr) -> bool:
+    def _is_kernel(self, value: ir.Expr) -> bool:
         """Whether a call reads and writes its tensors and keeps none of them."""
-        if not isinstance(value, Call):
+        if not isinstance(value, ir.Call):
             return False
-        if isinstance(value.op, GlobalVar):
+        if isinstance(value.op, ir.GlobalVar):
             return value.op in self.mod and isinstance(self.mod[value.op], PrimFunc)
-        return isinstance(value.op, Op) and value.op.name in (
+        return isinstance(value.op, ir.Op) and value.op.name in (
             "relax.vm.call_tir_dyn",
             "relax.shape_of",
             "relax.builtin.alloc_tensor",
@@ -205,12 +188,12 @@ class _Plan:
                 dying.setdefault(end, []).append(token)
             free.extend(dying.pop(i, ()))
 
-    def _take_over(self, i: int, out: Any, size: PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
+    def _take_over(self, i: int, out: Any, size: ir.PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
         """Find an operand that dies at the kernel which fills `out` and whose storage the result may take over."""
         for j in range(i + 1, min(i + 3, len(self.bindings))):
             value = self.bindings[j].value
-            if self._is_kernel(value) and isinstance(value, Call) and any(a is out for a in value.args):
-                func = self.mod[value.op] if isinstance(value.op, GlobalVar) else None
+            if self._is_kernel(value) and isinstance(value, ir.Call) and any(a is out for a in value.args):
+                func = self.mod[value.op] if isinstance(value.op, ir.GlobalVar) else None
                 for k in (func.attrs.get("inplace_inputs") or ()) if isinstance(func, PrimFunc) else ():
                     roots = self._root(value.args[k])
                     if len(roots) != 1 or self.last_use.get(roots[0]) != j or roots[0] not in self.token_of:
@@ -223,15 +206,15 @@ class _Plan:
                 return None
         return None
 
-    def _fits(self, have: PrimExpr, need: PrimExpr) -> bool:
-        if isinstance(have, IntImm) and isinstance(need, IntImm):
+    def _fits(self, have: ir.PrimExpr, need: ir.PrimExpr) -> bool:
+        if isinstance(have, ir.IntImm) and isinstance(need, ir.IntImm):
             return have.value >= need.value
         return have is need or self.analyzer.can_prove_equal(have, need)
 
-    def _pick(self, free: list[_Token], size: PrimExpr, device: int) -> _Token:
+    def _pick(self, free: list[_Token], size: ir.PrimExpr, device: int) -> _Token:
         here = [t for t in free if t.device == device]
-        if isinstance(size, IntImm):
-            constant: list[Any] = [t for t in here if isinstance(t.size, IntImm)]
+        if isinstance(size, ir.IntImm):
+            constant: list[Any] = [t for t in here if isinstance(t.size, ir.IntImm)]
             enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
             best = (
                 min(enough, key=lambda t: t.size.value)
@@ -240,11 +223,11 @@ class _Plan:
             )  # type: ignore[attr-defined]
             if best is not None and best.size.value <= 16 * size.value + 4096:  # type: ignore[attr-defined]
                 free.remove(best)
-                best.size = int64(max(best.size.value, size.value))  # type: ignore[attr-defined]
+                best.size = ir.int64(max(best.size.value, size.value))  # type: ignore[attr-defined]
                 return best
         else:
             for t in here:
-                if not isinstance(t.size, IntImm) and self._fits(t.size, size):
+                if not isinstance(t.size, ir.IntImm) and self._fits(t.size, size):
                     free.remove(t)
                     return t
         return _Token(size, device)
@@ -258,7 +241,7 @@ class _Plan:
                 out.append(b)
                 continue
             if token.var is None:
-                call = _typed(alloc_storage(shape_expr((token.size,)), token.device))
+                call = _typed(alloc_storage(ir.shape_expr((token.size,)), token.device))
                 token.var = Var("storage", call.ty)
                 out.append(VarBinding(token.var, call))
             alloc = self.allocs[id(b.var)]
@@ -267,5 +250,5 @@ class _Plan:
         return SeqExpr((BindingBlock(tuple(out)),), self.seq.body, span=self.seq.span, ty=self.seq.ty)
 
 
-def _typed(call: Call) -> Call:
-    return Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))
+def _typed(call: ir.Call) -> ir.Call:
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, ty=infer_call(call))

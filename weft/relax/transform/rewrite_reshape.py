@@ -7,20 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Attrs,
-    Call,
-    Expr,
-    ExprVar,
-    Function,
-    IntImm,
-    IRModule,
-    Op,
-    TensorType,
-    as_int,
-    function_pass,
-    shape_expr,
-)
+from weft import ir
 from weft.relax.core_ops import is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.rewriter import rewrite_bindings
@@ -30,8 +17,8 @@ __all__ = ["moves_only_unit_dims", "rewrite_dataflow_reshape"]
 _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 
 
-@function_pass(kind=Function, opt_level=0)
-def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Turn flatten, expand_dims, squeeze and transposes of unit dimensions into reshape, and join chains of reshapes.
 
     Requires
@@ -63,14 +50,14 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
     Source
         TVM's ``RewriteDataflowReshape``.
     """
-    source: dict[int, Expr] = {}
+    source: dict[int, ir.Expr] = {}
     mutable = mutable_variables(func, mod)
 
-    def rule(binding: Any, value: Expr, _bb: Any) -> Expr | None:
+    def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
         if (
-            not isinstance(value, Call)
-            or not isinstance(value.op, Op)
-            or not isinstance(value.ty, TensorType)
+            not isinstance(value, ir.Call)
+            or not isinstance(value.op, ir.Op)
+            or not isinstance(value.ty, ir.TensorType)
             or value.ty.shape is None
         ):
             return None
@@ -80,30 +67,36 @@ def rewrite_dataflow_reshape(func: Function, mod: IRModule) -> Function:
             return None  # a view would show what is written later
         base = value.args[0]
         base = source.get(id(base), base)
-        if isinstance(base.ty, TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ExprVar):  # type: ignore[attr-defined]
+        if isinstance(base.ty, ir.TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ir.ExprVar):  # type: ignore[attr-defined]
             return base
         source[id(binding.var)] = base
         if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:
             return None
-        return Call(Op.get("relax.reshape"), (base, shape_expr(value.ty.shape)), Attrs.of(), span=value.span)
+        return ir.Call(
+            ir.Op.get("relax.reshape"), (base, ir.shape_expr(value.ty.shape)), ir.Attrs.of(), span=value.span
+        )
 
     return rewrite_bindings(func, mod, rule)
 
 
-def moves_only_unit_dims(call: Call) -> bool:
+def moves_only_unit_dims(call: ir.Call) -> bool:
     """Whether a call is a transpose that leaves the order of all dimensions but those of extent 1."""
-    if not is_op(call, "permute_dims") or not isinstance(call.args[0].ty, TensorType) or call.args[0].ty.shape is None:  # type: ignore[attr-defined]
+    if (
+        not is_op(call, "permute_dims")
+        or not isinstance(call.args[0].ty, ir.TensorType)
+        or call.args[0].ty.shape is None
+    ):  # type: ignore[attr-defined]
         return False
     shape = call.args[0].ty.shape  # type: ignore[attr-defined]
     axes = call.attrs.get("axes") or tuple(reversed(range(len(shape))))
-    moved = [a % len(shape) for a in axes if as_int(shape[a]) != 1]
+    moved = [a % len(shape) for a in axes if ir.as_int(shape[a]) != 1]
     return moved == sorted(moved)
 
 
-def _same_shape(a: TensorType, b: TensorType) -> bool:
+def _same_shape(a: ir.TensorType, b: ir.TensorType) -> bool:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return False
     return all(
-        x is y or (isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value)
+        x is y or (isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value == y.value)
         for x, y in zip(a.shape, b.shape, strict=True)
     )

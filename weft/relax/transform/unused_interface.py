@@ -4,23 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Call,
-    ExprVar,
-    Function,
-    GlobalVar,
-    IRModule,
-    PrimType,
-    ShapeType,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-    module_pass,
-    walk,
-)
+from weft import ir
 from weft.relax.expr import BindingBlock, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
@@ -31,8 +15,8 @@ from weft.relax.transform.call_sites import called_only, change_calls, with_para
 __all__ = ["remove_unused_outputs", "remove_unused_parameters"]
 
 
-@module_pass
-def remove_unused_parameters(mod: IRModule) -> IRModule:
+@ir.module_pass
+def remove_unused_parameters(mod: ir.IRModule) -> ir.IRModule:
     """Drop parameters of private functions that are not used, and that no symbolic size comes from.
 
     Requires
@@ -77,16 +61,18 @@ def remove_unused_parameters(mod: IRModule) -> IRModule:
     return change_calls(
         mod,
         new,
-        lambda name, c: Call(c.op, tuple(c.args[i] for i in kept[name]), c.attrs, c.ty_args, span=c.span, ty=c.ty),
+        lambda name, c: ir.Call(c.op, tuple(c.args[i] for i in kept[name]), c.attrs, c.ty_args, span=c.span, ty=c.ty),
     )
 
 
-def _needed(func: Function) -> list[int]:
+def _needed(func: ir.Function) -> list[int]:
     """Number the parameters that a function cannot do without."""
     used = {id(v) for v in variables(func.body)}
     kept = {i for i, p in enumerate(func.params) if id(p) in used}
-    inside = {id(n) for root in (func.body, func.ret_ty) if root is not None for n in walk(root) if isinstance(n, Var)}
-    inside |= {id(n) for i in kept for n in walk(func.params[i].ty) if isinstance(n, Var)}
+    inside = {
+        id(n) for root in (func.body, func.ret_ty) if root is not None for n in ir.walk(root) if isinstance(n, ir.Var)
+    }
+    inside |= {id(n) for i in kept for n in ir.walk(func.params[i].ty) if isinstance(n, ir.Var)}
     known = {s for i in kept for s in _introduced(func.params[i].ty)}
     for i, p in enumerate(func.params):
         if i not in kept and (_introduced(p.ty) & inside) - known:
@@ -95,18 +81,18 @@ def _needed(func: Function) -> list[int]:
     return sorted(kept)
 
 
-def _introduced(ty: Type | None) -> set[int]:
+def _introduced(ty: ir.Type | None) -> set[int]:
     """Collect, by ``id``, the symbolic variables that a parameter of a type gives a value."""
-    if isinstance(ty, TupleType):
+    if isinstance(ty, ir.TupleType):
         return {s for f in ty.fields for s in _introduced(f)}
-    dims: Any = ty.shape if isinstance(ty, TensorType) else ty.values if isinstance(ty, ShapeType) else ()
-    if isinstance(ty, PrimType):
+    dims: Any = ty.shape if isinstance(ty, ir.TensorType) else ty.values if isinstance(ty, ir.ShapeType) else ()
+    if isinstance(ty, ir.PrimType):
         dims = (ty.value,)
-    return {id(d) for d in dims or () if isinstance(d, Var)}
+    return {id(d) for d in dims or () if isinstance(d, ir.Var)}
 
 
-@module_pass
-def remove_unused_outputs(mod: IRModule) -> IRModule:
+@ir.module_pass
+def remove_unused_outputs(mod: ir.IRModule) -> ir.IRModule:
     """Drop elements of the tuples that private functions return, where no caller takes them.
 
     Requires
@@ -145,31 +131,33 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
     Source
         TVM's ``RemoveUnusedOutputs``.
     """
-    functions = {n: f for n, f in called_only(mod).items() if isinstance(f.ret_ty, TupleType)}
+    functions = {n: f for n, f in called_only(mod).items() if isinstance(f.ret_ty, ir.TupleType)}
     taken: dict[str, set[int]] = {n: set() for n in functions}
     for _, f in mod.items():
-        if isinstance(f, Function):
+        if isinstance(f, ir.Function):
             _collect(f, taken)
     kept = {n: sorted(t) for n, t in taken.items() if t and len(t) < len(functions[n].ret_ty.fields)}  # type: ignore[union-attr]
     if not kept:
         return mod
     new: dict[str, Any] = {n: _returning(functions[n], k) for n, k in kept.items()}
     out = mod.with_functions({v: new.get(v.name_hint, f) for v, f in mod.items()})
-    return out.with_functions({v: _take_again(f, out, kept) if isinstance(f, Function) else f for v, f in out.items()})
+    return out.with_functions(
+        {v: _take_again(f, out, kept) if isinstance(f, ir.Function) else f for v, f in out.items()}
+    )
 
 
 def _callee(value: Any) -> str | None:
-    return value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else None
+    return value.op.name_hint if isinstance(value, ir.Call) and isinstance(value.op, ir.GlobalVar) else None
 
 
-def _collect(func: Function, taken: dict[str, set[int]]) -> None:
+def _collect(func: ir.Function, taken: dict[str, set[int]]) -> None:
     """Note which elements of results a caller takes; all where a result is used as a whole."""
     source = {id(b.var): name for b in all_bindings(func) if (name := _callee(b.value)) in taken}
     whole: list[Any] = [func.body.body] if isinstance(func.body, SeqExpr) else [func.body]
     for b in all_bindings(func):
         for seq in (getattr(b.value, f, None) for f in ("true_branch", "false_branch", "body")):
             whole += [seq.body] if isinstance(seq, SeqExpr) else []
-        if isinstance(b.value, TupleGetItem) and id(b.value.tuple_value) in source:
+        if isinstance(b.value, ir.TupleGetItem) and id(b.value.tuple_value) in source:
             taken[source[id(b.value.tuple_value)]].add(b.value.index)
         elif not hasattr(b.value, "body") and not hasattr(b.value, "true_branch"):
             whole.append(b.value)
@@ -180,38 +168,38 @@ def _collect(func: Function, taken: dict[str, set[int]]) -> None:
             taken[source[id(v)]] |= set(range(len(v.ty.fields)))  # type: ignore[union-attr]
 
 
-def _returning(func: Function, kept: list[int]) -> Function:
+def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
     """Return a function with some elements of its result."""
     seq: Any = func.body
     result, blocks = seq.body, seq.blocks
-    if isinstance(result, Tuple):
+    if isinstance(result, ir.Tuple):
         items: list[Any] = [result.fields[i] for i in kept]
     else:
         items = [RelaxVar(f"{result.name_hint}_{i}", result.ty.fields[i]) for i in kept]
-        taken = [VarBinding(v, TupleGetItem(result, i, ty=v.ty)) for v, i in zip(items, kept, strict=True)]
+        taken = [VarBinding(v, ir.TupleGetItem(result, i, ty=v.ty)) for v, i in zip(items, kept, strict=True)]
         blocks = (*blocks, BindingBlock(tuple(taken)))
     types = tuple(func.ret_ty.fields[i] for i in kept)  # type: ignore[union-attr]
-    ty = types[0] if len(kept) == 1 else TupleType(types)
-    body = SeqExpr(blocks, items[0] if len(kept) == 1 else Tuple(tuple(items), ty=ty), span=seq.span, ty=ty)
+    ty = types[0] if len(kept) == 1 else ir.TupleType(types)
+    body = SeqExpr(blocks, items[0] if len(kept) == 1 else ir.Tuple(tuple(items), ty=ty), span=seq.span, ty=ty)
     new = func.replace(body=body, ret_ty=ty)
     return new.replace(ty=function_type(new))
 
 
-def _take_again(func: Function, mod: IRModule, kept: dict[str, list[int]]) -> Function:
+def _take_again(func: ir.Function, mod: ir.IRModule, kept: dict[str, list[int]]) -> ir.Function:
     source: dict[int, str] = {}
 
     def rule(binding: Any, value: Any, bb: Any) -> Any:
         name = _callee(value)
         if name in kept:
             source[id(binding.var)] = name
-            return Call(value.op, value.args, value.attrs, value.ty_args, span=value.span)
+            return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span)
         before = binding.value
-        if isinstance(before, TupleGetItem) and isinstance(before.tuple_value, ExprVar):
+        if isinstance(before, ir.TupleGetItem) and isinstance(before.tuple_value, ir.ExprVar):
             places = kept.get(source.get(id(before.tuple_value), ""))
             if places is not None and len(places) == 1:
                 return value.tuple_value
             if places is not None:
-                return TupleGetItem(value.tuple_value, places.index(value.index))
+                return ir.TupleGetItem(value.tuple_value, places.index(value.index))
         return None
 
     return rewrite_bindings(func, mod, rule)

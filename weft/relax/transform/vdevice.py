@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import (
-    Call,
-    Expr,
-    ExprVar,
-    Function,
-    IRModule,
-    Op,
-    Pass,
-    TensorType,
-    VDevice,
-    function_pass,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.relax.core_ops import as_vdevice, is_op, to_vdevice
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.rename import variables
@@ -28,8 +14,8 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 __all__ = ["UpdateVDevice", "realize_vdevice"]
 
 
-@function_pass(kind=Function)
-def realize_vdevice(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function)
+def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Give every tensor that follows from one on a virtual device, or leads to one, its device.
 
     Requires
@@ -67,38 +53,38 @@ def realize_vdevice(func: Function, mod: IRModule) -> Function:
     if not hints:
         return placed
 
-    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
         if not is_op(value, "hint_on_device"):
             return None
         source = value.args[0]  # type: ignore[attr-defined]
         wanted = as_vdevice(value.attrs["dst_vdevice"])  # type: ignore[attr-defined]
         here = getattr(source.ty, "vdevice", None)
-        return source if here is not None and structural_equal(here, wanted) else to_vdevice(source, wanted)
+        return source if here is not None and ir.structural_equal(here, wanted) else to_vdevice(source, wanted)
 
     return rewrite_bindings(placed, mod, rule)
 
 
-def _vdevice(expr: Any) -> VDevice | None:
-    return expr.ty.vdevice if isinstance(expr.ty, TensorType) else None
+def _vdevice(expr: Any) -> ir.VDevice | None:
+    return expr.ty.vdevice if isinstance(expr.ty, ir.TensorType) else None
 
 
 def _is_tensor(expr: Any) -> bool:
-    return isinstance(getattr(expr, "ty", None), TensorType)
+    return isinstance(getattr(expr, "ty", None), ir.TensorType)
 
 
-def _copied(value: Any) -> VDevice | None:
+def _copied(value: Any) -> ir.VDevice | None:
     """Return the device that a copy or hint names."""
     if is_op(value, "to_vdevice") or is_op(value, "hint_on_device"):
         return as_vdevice(value.attrs["dst_vdevice"])
     return None
 
 
-def _places(func: Function) -> dict[ExprVar, VDevice]:
+def _places(func: ir.Function) -> dict[ir.ExprVar, ir.VDevice]:
     """Find the device of each tensor variable: from what it is made of, else from what is made of it."""
     bindings = [b for b in all_bindings(func) if _is_tensor(b.var)]
-    place: dict[Any, VDevice] = {}
+    place: dict[Any, ir.VDevice] = {}
 
-    def put(var: Any, where: VDevice | None) -> None:
+    def put(var: Any, where: ir.VDevice | None) -> None:
         if where is not None and _is_tensor(var) and var not in place:
             place[var] = where
 
@@ -107,7 +93,7 @@ def _places(func: Function) -> dict[ExprVar, VDevice]:
 
     for var in (*func.params, *(b.var for b in bindings)):
         put(var, _vdevice(var))
-    forward_first = [b for b in bindings if isinstance(b.value, ExprVar) or _moves_nothing(b.value)]
+    forward_first = [b for b in bindings if isinstance(b.value, ir.ExprVar) or _moves_nothing(b.value)]
     for b in bindings:
         put(b.var, _copied(b.value))
         if b in forward_first:
@@ -122,13 +108,13 @@ def _places(func: Function) -> dict[ExprVar, VDevice]:
 
 
 def _moves_nothing(value: Any) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and _copied(value) is None
+    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and _copied(value) is None
 
 
 class _Place(PyExprMutator):
     """Gives variables the types with their devices."""
 
-    def __init__(self, mod: IRModule, places: dict[ExprVar, VDevice]) -> None:
+    def __init__(self, mod: ir.IRModule, places: dict[ir.ExprVar, ir.VDevice]) -> None:
         super().__init__(mod)
         self.places = places
 
@@ -142,18 +128,18 @@ class _Place(PyExprMutator):
         value = self.builder_.normalize(self.visit_expr(binding.value), atom=False)
         var = self.visit_var_def(binding.var)
         self.set_var_remap(binding.var, var)
-        if isinstance(value, Call) and value.ty is not var.ty and _is_tensor(value) and _vdevice(value) is None:
-            value = Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=var.ty)
+        if isinstance(value, ir.Call) and value.ty is not var.ty and _is_tensor(value) and _vdevice(value) is None:
+            value = ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=var.ty)
         unchanged = value is binding.value and var is binding.var
         self._emit(binding if unchanged else type(binding)(var, value, span=binding.span))
 
 
-def _on(var: Any, where: VDevice) -> Any:
+def _on(var: Any, where: ir.VDevice) -> Any:
     ty = var.ty
-    return type(var)(var.name_hint, TensorType(ty.shape, ty.dtype, ty.ndim, where), span=var.span)
+    return type(var)(var.name_hint, ir.TensorType(ty.shape, ty.dtype, ty.ndim, where), span=var.span)
 
 
-def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
+def UpdateVDevice(new_vdevice: ir.VDevice, index: int) -> ir.Pass:
     """Make the pass that replaces one virtual device of a module by another, in all types and copies.
 
     Parameters
@@ -168,20 +154,20 @@ def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
         When the module has no such virtual device.
     """
 
-    def run(mod: IRModule) -> IRModule:
+    def run(mod: ir.IRModule) -> ir.IRModule:
         """Replace the device."""
         devices: tuple[Any, ...] = tuple(mod.global_infos.get("vdevice", ()))
         if not 0 <= index < len(devices):
             raise InvalidArgument(f"the module has no virtual device {index}", found=f"{len(devices)} virtual devices")
         old = devices[index]
-        if structural_equal(old, new_vdevice):
+        if ir.structural_equal(old, new_vdevice):
             return mod
-        named = [n for _, f in mod.items() for n in walk(f) if isinstance(n, VDevice)]
-        change = {n: new_vdevice for n in named if structural_equal(n, old)}
-        return IRModule(
-            {v: substitute(f, change) for v, f in mod.items()},
+        named = [n for _, f in mod.items() for n in ir.walk(f) if isinstance(n, ir.VDevice)]
+        change = {n: new_vdevice for n in named if ir.structural_equal(n, old)}
+        return ir.IRModule(
+            {v: ir.substitute(f, change) for v, f in mod.items()},
             mod.attrs,
             {**mod.global_infos, "vdevice": (*devices[:index], new_vdevice, *devices[index + 1 :])},
         )
 
-    return Pass("UpdateVDevice", run, 0, UpdateVDevice.__doc__)
+    return ir.Pass("UpdateVDevice", run, 0, UpdateVDevice.__doc__)

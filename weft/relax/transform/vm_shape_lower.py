@@ -10,39 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ir import (
-    AnyType,
-    Attrs,
-    Call,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    Function,
-    FuncType,
-    If,
-    IntImm,
-    IRModule,
-    Max,
-    Min,
-    PackedFuncType,
-    PrimExpr,
-    PrimType,
-    PrimValue,
-    ShapeExpr,
-    ShapeType,
-    SizeVar,
-    TensorType,
-    Tuple,
-    TupleType,
-    Type,
-    Var,
-    cast,
-    int64,
-    module_pass,
-    prim_value,
-    rewrite,
-    walk,
-)
+from weft import ir
+from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
@@ -57,8 +26,8 @@ _MOST = 1 << 48
 """No size is larger, so that sums and differences of sizes do not overflow."""
 
 
-@module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
-def vm_shape_lower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
+@ir.module_pass(name="VMShapeLower", opt_level=0, ensures="relax.vm_ready")
+def vm_shape_lower(mod: ir.IRModule, *, emit_err_ctx: bool = True) -> ir.IRModule:
     """Check parameter types at entry and compute symbolic shapes in a heap.
 
     Requires
@@ -110,12 +79,12 @@ def vm_shape_lower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     """
     out = mod.copy()
     for gvar, func in mod.items():
-        if isinstance(func, Function) and not _is_lowered(func):
+        if isinstance(func, ir.Function) and not _is_lowered(func):
             out[gvar] = _Lowerer(gvar.name_hint, func, out).run()
     return out
 
 
-def _is_lowered(func: Function) -> bool:
+def _is_lowered(func: ir.Function) -> bool:
     """Whether a function checks its parameters by calls, and holds no symbolic value."""
     bindings = all_bindings(func)
     params = {id(p) for p in func.params}
@@ -129,21 +98,21 @@ def _is_lowered(func: Function) -> bool:
     return (
         checks
         and not any(isinstance(b, MatchCast) for b in bindings)
-        and not any(isinstance(v, PrimExpr) and any(isinstance(n, Var) for n in walk(v)) for v in values)
+        and not any(isinstance(v, ir.PrimExpr) and any(isinstance(n, ir.Var) for n in ir.walk(v)) for v in values)
     )
 
 
 class _Lowerer:
     """Lowers one function."""
 
-    def __init__(self, name: str, func: Function, mod: IRModule) -> None:
+    def __init__(self, name: str, func: ir.Function, mod: ir.IRModule) -> None:
         self.name, self.func, self.mod = name, func, mod
         self.slots: dict[Any, int] = {}
-        self.exprs: dict[int, PrimExpr] = {}
+        self.exprs: dict[int, ir.PrimExpr] = {}
         self.keys: dict[int, Any] = {}
         self.known: set[int] = set()
         self.computed: set[int] = set()
-        self.heap = RelaxVar("shape_heap", AnyType())
+        self.heap = RelaxVar("shape_heap", ir.AnyType())
         self.out: list[Any] = []
         self.shape_vars: list[dict[Any, Any]] = [{}]
 
@@ -152,9 +121,9 @@ class _Lowerer:
 
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
-        if isinstance(expr, Var):
+        if isinstance(expr, ir.Var):
             return id(expr)
-        if isinstance(expr, PrimExpr):
+        if isinstance(expr, ir.PrimExpr):
             cached = self.keys.get(id(expr))
             if cached is None:
                 cached = (
@@ -169,9 +138,9 @@ class _Lowerer:
     def _key_field(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(self._key_field(v) for v in value)
-        return self.key(value) if isinstance(value, PrimExpr) else str(value) if hasattr(value, "name") else value
+        return self.key(value) if isinstance(value, ir.PrimExpr) else str(value) if hasattr(value, "name") else value
 
-    def slot(self, expr: PrimExpr) -> int:
+    def slot(self, expr: ir.PrimExpr) -> int:
         """The heap slot of a symbolic expression."""
         key = self.key(expr)
         if key not in self.slots:
@@ -179,13 +148,13 @@ class _Lowerer:
             self.exprs[self.slots[key]] = expr
         return self.slots[key]
 
-    def run(self) -> Function:
+    def run(self) -> ir.Function:
         """Lower the function."""
         assert isinstance(self.func.body, SeqExpr)
         needed = _symbolic_uses(self.func)
-        late: list[tuple[Expr, tuple[PrimExpr, ...], str]] = []
+        late: list[tuple[ir.Expr, tuple[ir.PrimExpr, ...], str]] = []
         for i, p in enumerate(self.func.params):
-            self.check_param(p, p.ty or AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
+            self.check_param(p, p.ty or ir.AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
         for value, dims, context in late:
             self.match(value, dims, context)
         self.compute(needed)
@@ -195,8 +164,8 @@ class _Lowerer:
         body = self.sequence(self.func.body, needed)
         heap: list[Any] = []
         if self.slots:
-            alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], AnyType(), with_ctx=True)
-            heap = [VarBinding(self.heap, _typed(alloc, AnyType()))]
+            alloc = call_builtin("vm.builtin.alloc_shape_heap", [len(self.slots)], ir.AnyType(), with_ctx=True)
+            heap = [VarBinding(self.heap, _typed(alloc, ir.AnyType()))]
         bindings = (*heap, *self.out, *body.blocks[0].bindings) if body.blocks else (*heap, *self.out)
         new_body = SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body.body, span=body.span, ty=body.ty)
         return self.func.replace(body=new_body)
@@ -204,129 +173,130 @@ class _Lowerer:
     # --- checks
     # --------------------------------------------------------------------------------------------------------
 
-    def check_param(self, value: Expr, ty: Type, context: str, late: list[Any]) -> None:
+    def check_param(self, value: ir.Expr, ty: ir.Type, context: str, late: list[Any]) -> None:
         """Emit the check that `value` has type `ty`; shapes to match are put off to `late`."""
-        ctx = ExprStringImm(context, ty=AnyType())
-        if isinstance(ty, TensorType):
-            dtype = [DataTypeImm(ty.dtype, ty=AnyType())] if ty.dtype else []
+        ctx = ir.ExprStringImm(context, ty=ir.AnyType())
+        if isinstance(ty, ir.TensorType):
+            dtype = [ir.DataTypeImm(ty.dtype, ty=ir.AnyType())] if ty.dtype else []
             self.effect(call_builtin("vm.builtin.check_tensor_info", [value, ty.ndim, *dtype, ctx]))
             if ty.shape is not None:
                 late.append((value, ty.shape, context))
-        elif isinstance(ty, ShapeType):
+        elif isinstance(ty, ir.ShapeType):
             self.effect(call_builtin("vm.builtin.check_shape_info", [value, ty.ndim, ctx]))
             if ty.values is not None:
                 late.append((value, ty.values, context))
-        elif isinstance(ty, PrimType):
-            dtype_value = DataTypeImm(ty.dtype, ty=AnyType())
+        elif isinstance(ty, ir.PrimType):
+            dtype_value = ir.DataTypeImm(ty.dtype, ty=ir.AnyType())
             self.effect(call_builtin("vm.builtin.check_prim_value_info", [value, dtype_value, ctx]))
             if ty.value is not None:
                 self.match_prim(value, ty.value, ctx)
-        elif isinstance(ty, TupleType):
+        elif isinstance(ty, ir.TupleType):
             self.effect(call_builtin("vm.builtin.check_tuple_info", [value, len(ty.fields), ctx]))
             for i, field in enumerate(ty.fields):
                 item = self.bind(call_builtin("vm.builtin.tuple_getitem", [value, i], field), field)
                 self.check_param(item, field, f"{context}, field {i}", late)
-        elif isinstance(ty, (FuncType, PackedFuncType)):
+        elif isinstance(ty, (ir.FuncType, ir.PackedFuncType)):
             self.effect(call_builtin("vm.builtin.check_func_info", [value, ctx]))
 
-    def match_prim(self, value: Expr, dim: PrimExpr, ctx: Expr) -> None:
+    def match_prim(self, value: ir.Expr, dim: ir.PrimExpr, ctx: ir.Expr) -> None:
         """Check a scalar against its symbolic value, or store it."""
-        if isinstance(dim, IntImm):
+        if isinstance(dim, ir.IntImm):
             code, arg = _ASSERT_IMM, dim.value
-        elif isinstance(dim, Var) and id(dim) not in self.known:
+        elif isinstance(dim, ir.Var) and id(dim) not in self.known:
             self.known.add(id(dim))
             code, arg = _STORE, self.slot(dim)
         else:
             code, arg = _ASSERT_LOAD, self.slot(dim)
         self.effect(call_builtin("vm.builtin.match_prim_value", [value, self.heap, code, arg, ctx]))
 
-    def match(self, value: Expr, dims: tuple[PrimExpr, ...], context: str) -> None:
+    def match(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], context: str) -> None:
         """Check constant dimensions and known variables, store new variables."""
         codes: list[int] = []
         for d in dims:
-            if isinstance(d, IntImm):
+            if isinstance(d, ir.IntImm):
                 codes += [_ASSERT_IMM, d.value]
-            elif isinstance(d, Var):
+            elif isinstance(d, ir.Var):
                 codes += [_ASSERT_LOAD if id(d) in self.known else _STORE, self.slot(d)]
                 self.known.add(id(d))
             else:
                 codes += [_NO_OP, 0]
         self._emit_match(value, dims, codes, context)
 
-    def assert_compound(self, value: Expr, dims: tuple[PrimExpr, ...], context: str) -> None:
+    def assert_compound(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], context: str) -> None:
         """Check dimensions that are expressions of variables."""
-        if all(isinstance(d, (IntImm, Var)) for d in dims):
+        if all(isinstance(d, (ir.IntImm, ir.Var)) for d in dims):
             return
         codes: list[int] = []
         for d in dims:
-            codes += [_NO_OP, 0] if isinstance(d, (IntImm, Var)) else [_ASSERT_LOAD, self.slot(d)]
+            codes += [_NO_OP, 0] if isinstance(d, (ir.IntImm, ir.Var)) else [_ASSERT_LOAD, self.slot(d)]
         self._emit_match(value, dims, codes, context)
 
-    def _emit_match(self, value: Expr, dims: tuple[PrimExpr, ...], codes: list[int], context: str) -> None:
+    def _emit_match(self, value: ir.Expr, dims: tuple[ir.PrimExpr, ...], codes: list[int], context: str) -> None:
         if any(c != _NO_OP for c in codes[::2]):
-            ctx = ExprStringImm(context, ty=AnyType())
+            ctx = ir.ExprStringImm(context, ty=ir.AnyType())
             uses_heap = any(c in (_STORE, _ASSERT_LOAD) for c in codes[::2])
             heap: Any = self.heap if uses_heap or self.slots else self.null_heap()
             self.effect(call_builtin("vm.builtin.match_shape", [value, heap, len(dims), *codes, ctx]))
 
-    def null_heap(self) -> Expr:
+    def null_heap(self) -> ir.Expr:
         """A stand-in for the heap in functions without symbolic dimensions."""
-        return self.bind(call_builtin("vm.builtin.null_value", [], AnyType()), AnyType())
+        return self.bind(call_builtin("vm.builtin.null_value", [], ir.AnyType()), ir.AnyType())
 
     # --- computing
     # -----------------------------------------------------------------------------------------------------
 
-    def compute(self, needed: list[PrimExpr]) -> None:
+    def compute(self, needed: list[ir.PrimExpr]) -> None:
         """Compute the needed expressions whose variables are all known and that are not computed yet."""
         stores = []
         todo = []
         for expr in needed:
-            if isinstance(expr, Var) or self.slot(expr) in self.computed:
+            if isinstance(expr, ir.Var) or self.slot(expr) in self.computed:
                 continue
-            if all(id(v) in self.known for v in walk(expr) if isinstance(v, Var)):
+            if all(id(v) in self.known for v in ir.walk(expr) if isinstance(v, ir.Var)):
                 self.computed.add(self.slot(expr))
                 todo.append(expr)
         if not todo:
             return
-        size = Var("n", "int64")
+        size = ir.Var("n", "int64")
         heap = decl_buffer((size,), "int64", "heap")
         for expr in todo:
-            value = rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, Var) else n)
+            value = ir.rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, ir.Var) else n)
             stores.append(BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
-        handle = Var("heap_handle", "handle")
+        handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
-        attrs = Attrs.of({"global_symbol": name, "tir.is_scheduled": True, "tir.is_host_func": True})
+        attrs = ir.Attrs.of({"global_symbol": name, "tir.is_scheduled": True, "tir.is_host_func": True})
         self.mod[name] = PrimFunc((handle,), seq(*stores), None, ((handle, heap),), attrs)
-        call = Call(self.mod.get_global_var(name), (self.heap,), ty=TupleType(()))
-        self.out.append(VarBinding(RelaxVar("_", TupleType(())), call))
+        call = ir.Call(self.mod.get_global_var(name), (self.heap,), ty=ir.TupleType(()))
+        self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), call))
 
-    def shape(self, dims: tuple[PrimExpr, ...]) -> Expr:
+    def shape(self, dims: tuple[ir.PrimExpr, ...]) -> ir.Expr:
         """Return a value for a shape: a constant, or a variable made from the heap."""
-        if all(isinstance(d, IntImm) for d in dims):
-            return ShapeExpr(dims, ty=ShapeType(dims, len(dims)))
+        if all(isinstance(d, ir.IntImm) for d in dims):
+            return ir.ShapeExpr(dims, ty=ir.ShapeType(dims, len(dims)))
         key = tuple(self.key(d) for d in dims)
         for scope in self.shape_vars:
             if key in scope:
                 return scope[key]
         codes: list[int] = []
         for d in dims:
-            codes += [_USE_IMM, d.value] if isinstance(d, IntImm) else [_LOAD, self.slot(d)]
+            codes += [_USE_IMM, d.value] if isinstance(d, ir.IntImm) else [_LOAD, self.slot(d)]
         var = self.bind(
-            call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ShapeType(dims, len(dims))
+            call_builtin("vm.builtin.make_shape", [self.heap, len(dims), *codes]), ir.ShapeType(dims, len(dims))
         )
         self.shape_vars[-1][key] = var
         return var
 
-    def prim(self, value: PrimExpr) -> Expr:
+    def prim(self, value: ir.PrimExpr) -> ir.Expr:
         """Return a value for a scalar: an immediate, or a variable made from the heap."""
-        if not any(isinstance(v, Var) for v in walk(value)):
-            return prim_value(value)
+        if not any(isinstance(v, ir.Var) for v in ir.walk(value)):
+            return ir.prim_value(value)
         key = ("prim", self.key(value))
         for scope in self.shape_vars:
             if key in scope:
                 return scope[key]
         var = self.bind(
-            call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]), PrimType("int64", value)
+            call_builtin("vm.builtin.make_prim_value", [self.heap, _LOAD, self.slot(value)]),
+            ir.PrimType("int64", value),
         )
         self.shape_vars[-1][key] = var
         return var
@@ -334,12 +304,12 @@ class _Lowerer:
     # --- rewriting
     # -----------------------------------------------------------------------------------------------------
 
-    def sequence(self, body: SeqExpr, needed: list[PrimExpr]) -> SeqExpr:
+    def sequence(self, body: SeqExpr, needed: list[ir.PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""
         outer, self.out = self.out, []
         checks: list[MatchCast] = []
         for b in (b for block in body.blocks for b in block.bindings):
-            if isinstance(b, MatchCast) and b.span is not None and b.span.check and isinstance(b.value, ShapeExpr):
+            if isinstance(b, MatchCast) and b.span is not None and b.span.check and isinstance(b.value, ir.ShapeExpr):
                 checks.append(b)
                 continue
             self.relations(checks)
@@ -351,30 +321,30 @@ class _Lowerer:
 
     def relations(self, checks: list[MatchCast]) -> None:
         """Lower neighbouring checks of relations together: all that was found against all that was expected."""
-        found: list[PrimExpr] = []
+        found: list[ir.PrimExpr] = []
         codes: list[int] = []
         lines = ["check"]
         for b in checks:
             (f,), (e,) = b.value.values, b.ty.values  # type: ignore[attr-defined]
             found.append(f)
-            codes += [_ASSERT_IMM, e.value] if isinstance(e, IntImm) else [_ASSERT_LOAD, self.slot(e)]
+            codes += [_ASSERT_IMM, e.value] if isinstance(e, ir.IntImm) else [_ASSERT_LOAD, self.slot(e)]
             lines.append("\t".join((*b.span.check, b.span.origin)))  # type: ignore[union-attr]
         checks.clear()
         if found:
             self.slot(found[0])  # the functions that compare take a heap
-            ctx = ExprStringImm("\n".join(lines), ty=AnyType())
+            ctx = ir.ExprStringImm("\n".join(lines), ty=ir.AnyType())
             shape = self.shape(tuple(found))
             self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, len(found), *codes, ctx]))
 
-    def in_range(self, size: SizeVar, place: str) -> None:
+    def in_range(self, size: ir.SizeVar, place: str) -> None:
         """Check that a size that is data is one; what the compiler knows of sizes would not hold for it."""
         ctx = f"check\nInvalidArgument\ta size that the program computes\t{place}"
         codes = [_ASSERT_LOAD, self.slot(_nearest_size(size))]
         shape = self.shape((size,))
-        context = ExprStringImm(ctx, ty=AnyType())
+        context = ir.ExprStringImm(ctx, ty=ir.AnyType())
         self.effect(call_builtin("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context]))
 
-    def binding(self, b: Any, needed: list[PrimExpr]) -> None:
+    def binding(self, b: Any, needed: list[ir.PrimExpr]) -> None:
         """Lower one binding."""
         if isinstance(b, MatchCast):
             value = self.value(b.value)
@@ -391,7 +361,7 @@ class _Lowerer:
                 self.in_range(d, origin or self.name)
             self.out.append(VarBinding(b.var, value, span=b.span))
             return
-        if isinstance(b.value, If):
+        if isinstance(b.value, ir.If):
             branches = []
             branch: Any
             for branch in (b.value.true_branch, b.value.false_branch):
@@ -402,7 +372,7 @@ class _Lowerer:
                 self.shape_vars.pop()
             self.out.append(
                 VarBinding(
-                    b.var, If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span
+                    b.var, ir.If(self.value(b.value.cond), *branches, span=b.value.span, ty=b.value.ty), span=b.span
                 )
             )
             return
@@ -410,64 +380,64 @@ class _Lowerer:
 
     def value(self, value: Any) -> Any:
         """Replace symbolic shapes and scalars in a value."""
-        if isinstance(value, ShapeExpr):
+        if isinstance(value, ir.ShapeExpr):
             return self.shape(value.values)
-        if isinstance(value, PrimValue):
+        if isinstance(value, ir.PrimValue):
             return self.prim(value.value)
-        if isinstance(value, Tuple):
+        if isinstance(value, ir.Tuple):
             fields = tuple(self.value(f) for f in value.fields)
             return (
                 value
                 if all(a is b for a, b in zip(fields, value.fields, strict=True))
-                else Tuple(fields, span=value.span, ty=value.ty)
+                else ir.Tuple(fields, span=value.span, ty=value.ty)
             )
-        if isinstance(value, Call):
+        if isinstance(value, ir.Call):
             args = tuple(self.value(a) for a in value.args)
             if all(a is b for a, b in zip(args, value.args, strict=True)):
                 return value
-            return Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
+            return ir.Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
         return value
 
-    def effect(self, call: Call) -> None:
+    def effect(self, call: ir.Call) -> None:
         """Emit a call for its effect."""
-        self.out.append(VarBinding(RelaxVar("_", TupleType(())), _typed(call, TupleType(()))))
+        self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), _typed(call, ir.TupleType(()))))
 
-    def bind(self, call: Call, ty: Type) -> RelaxVar:
+    def bind(self, call: ir.Call, ty: ir.Type) -> RelaxVar:
         """Emit a call and return its variable."""
         var = RelaxVar("s", ty)
         self.out.append(VarBinding(var, _typed(call, ty)))
         return var
 
 
-def _typed(call: Call, ty: Type) -> Call:
-    return Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
+def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
+    return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
 
 
-def _symbolic_uses(func: Function) -> list[PrimExpr]:
+def _symbolic_uses(func: ir.Function) -> list[ir.PrimExpr]:
     """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
     dims = [d for p in func.params for d in _type_dims(p.ty)]
     dims.extend(_value_dims(func.body))
-    return [d for d in dims if isinstance(d, PrimExpr) and not isinstance(d, IntImm)]
+    return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
 
 
-def _new_sizes(cast: MatchCast) -> list[SizeVar]:
+def _new_sizes(cast: MatchCast) -> list[ir.SizeVar]:
     """List the variables for sizes among the elements of a shape value, which may be any integers."""
-    return [d for d in cast.ty.values or () if isinstance(d, SizeVar)] if isinstance(cast.ty, ShapeType) else []
+    return [d for d in cast.ty.values or () if isinstance(d, ir.SizeVar)] if isinstance(cast.ty, ir.ShapeType) else []
 
 
-def _nearest_size(size: SizeVar) -> PrimExpr:
-    return Max(Min(size, int64(_MOST)), int64(0))
+def _nearest_size(size: ir.SizeVar) -> ir.PrimExpr:
+    return ir.Max(ir.Min(size, int64(_MOST)), int64(0))
 
 
 def _type_dims(ty: Any) -> list[Any]:
     """List the dimensions of a type, in order."""
-    if isinstance(ty, TensorType):
+    if isinstance(ty, ir.TensorType):
         return list(ty.shape or ())
-    if isinstance(ty, ShapeType):
+    if isinstance(ty, ir.ShapeType):
         return list(ty.values or ())
-    if isinstance(ty, PrimType):
+    if isinstance(ty, ir.PrimType):
         return [ty.value]
-    return [d for f in ty.fields for d in _type_dims(f)] if isinstance(ty, TupleType) else []
+    return [d for f in ty.fields for d in _type_dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
 def _value_dims(root: Any) -> Iterator[Any]:
@@ -475,9 +445,9 @@ def _value_dims(root: Any) -> Iterator[Any]:
     stack: list[Any] = [root]
     while stack:
         value = stack.pop()
-        if isinstance(value, ShapeExpr):
+        if isinstance(value, ir.ShapeExpr):
             yield from value.values
-        elif isinstance(value, PrimValue):
+        elif isinstance(value, ir.PrimValue):
             yield value.value
         elif isinstance(value, MatchCast):
             yield from _type_dims(value.ty)
@@ -489,11 +459,11 @@ def _value_dims(root: Any) -> Iterator[Any]:
 
 def _inner_values(value: Any) -> list[Any]:
     """List the values right inside a value or a binding, in order."""
-    if isinstance(value, Tuple):
+    if isinstance(value, ir.Tuple):
         return list(value.fields)
-    if isinstance(value, Call):
+    if isinstance(value, ir.Call):
         return list(value.args)
-    if isinstance(value, If):
+    if isinstance(value, ir.If):
         return [value.true_branch, value.false_branch]
     if isinstance(value, VarBinding):
         return [value.value]

@@ -7,22 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import (
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    IRModule,
-    Op,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    const,
-    constant,
-    function_pass,
-    shape_expr,
-)
+from weft import ir
 from weft.op import Layout, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
@@ -31,8 +16,8 @@ from weft.runtime import aligned
 __all__ = ["widen_conv1d"]
 
 
-@function_pass(kind=Function, opt_level=2)
-def widen_conv1d(func: Function, mod: IRModule) -> Function:
+@ir.function_pass(kind=ir.Function, opt_level=2)
+def widen_conv1d(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Compute 1-D convolutions with constant weights, and what lies between them, on images of height 1.
 
     Requires
@@ -83,18 +68,18 @@ class _Wide:
     """Which values have a twin with a row of height 1."""
 
     def __init__(self) -> None:
-        self.twins: dict[int, Expr] = {}
-        self.parts: dict[int, Expr] = {}
+        self.twins: dict[int, ir.Expr] = {}
+        self.parts: dict[int, ir.Expr] = {}
         self.alive: list[Any] = []
 
-    def rule(self, binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         """Compute on twins where an operand has one, and bind the value to a reshape of its twin."""
-        if isinstance(value, TupleGetItem) and id(value.tuple_value) in self.parts:
-            return self._bind(TupleGetItem(self.parts[id(value.tuple_value)], value.index), value.ty, bb)
+        if isinstance(value, ir.TupleGetItem) and id(value.tuple_value) in self.parts:
+            return self._bind(ir.TupleGetItem(self.parts[id(value.tuple_value)], value.index), value.ty, bb)
         if is_op(value, "split") and self.has(value.args[0]):  # type: ignore[attr-defined]
             self.parts[id(binding.var)] = bb.emit(_along_axes(self, value, bb))  # type: ignore[arg-type]
             return None
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or not isinstance(value.ty, TensorType):
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or not isinstance(value.ty, ir.TensorType):
             return None
         name = value.op.name.removeprefix("relax.")
         if value.ty.ndim != 3 or value.ty.shape is None or name in CORE_OPS:
@@ -103,13 +88,13 @@ class _Wide:
         if made is None:
             return None
         if name == "permute_dims":
-            return make_call("reshape")(bb.emit(made), shape_expr(value.ty.shape))
+            return make_call("reshape")(bb.emit(made), ir.shape_expr(value.ty.shape))
         return self._bind(made, value.ty, bb)
 
-    def _bind(self, made: Any, ty: Any, bb: Any) -> Expr:
+    def _bind(self, made: Any, ty: Any, bb: Any) -> ir.Expr:
         """Bind a twin, and what it is the twin of."""
         twin = bb.emit(made)
-        original = bb.emit(make_call("reshape")(twin, shape_expr(ty.shape)))
+        original = bb.emit(make_call("reshape")(twin, ir.shape_expr(ty.shape)))
         self.twins[id(original)] = twin
         self.alive += [original, twin]
         return original
@@ -123,24 +108,24 @@ class _Wide:
         if self.has(expr):
             return self.twins[id(expr)]
         ty = expr.ty
-        if not isinstance(ty, TensorType) or ty.shape is None or ty.ndim > 3:
+        if not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim > 3:
             return None
         if ty.ndim == 0:
             return expr
-        if isinstance(expr, Constant):
+        if isinstance(expr, ir.Constant):
             data = np.asarray(expr.data.numpy())
             dims = (1,) * (3 - data.ndim) + data.shape
-            return constant(aligned(data.reshape(*dims[:2], 1, dims[2])))
-        one = const(1, "int64")
+            return ir.constant(aligned(data.reshape(*dims[:2], 1, dims[2])))
+        one = ir.const(1, "int64")
         sizes = (one,) * (3 - ty.ndim) + tuple(ty.shape)
-        twin = bb.emit(make_call("reshape")(expr, shape_expr((*sizes[:2], one, sizes[2]))))
+        twin = bb.emit(make_call("reshape")(expr, ir.shape_expr((*sizes[:2], one, sizes[2]))))
         if ty.ndim == 3:
             self.twins[id(expr)] = twin
             self.alive += [expr, twin]
         return twin
 
 
-_Rule = Callable[[_Wide, Call, Any], "Call | None"]
+_Rule = Callable[[_Wide, ir.Call, Any], "ir.Call | None"]
 _RULES: dict[str, _Rule] = {}
 
 
@@ -163,16 +148,16 @@ def _padding(value: Any) -> tuple[int, ...]:
 
 
 @_on("nn.conv1d")
-def _conv1d(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _conv1d(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     weight, attrs = call.args[1], call.attrs
     plain = attrs.get("data_layout", "NCW") == "NCW" and attrs.get("kernel_layout", "OIW") == "OIW"
-    if not isinstance(weight, Constant) or not plain or attrs.get("out_layout") not in (None, "", "NCW"):
+    if not isinstance(weight, ir.Constant) or not plain or attrs.get("out_layout") not in (None, "", "NCW"):
         return None
     kernel = weight.data.numpy()
     keep = {k: attrs[k] for k in ("groups", "out_dtype", "pad_value") if attrs.get(k)}
     return make_call("nn.conv2d")(
         s.of(call.args[0], bb),
-        constant(aligned(kernel[:, :, None])),
+        ir.constant(aligned(kernel[:, :, None])),
         strides=_pair(attrs.get("strides", 1)),
         padding=_padding(attrs.get("padding", 0)),
         dilation=_pair(attrs.get("dilation", 1)),
@@ -180,37 +165,37 @@ def _conv1d(s: _Wide, call: Call, bb: Any) -> Call | None:
     )
 
 
-def _along_axes(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _along_axes(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
-    assert isinstance(call.op, Op)
+    assert isinstance(call.op, ir.Op)
     definition = get_op_def(call.op)
-    operands = [f for a in call.args for f in (a.fields if isinstance(a, Tuple) else (a,))]
+    operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
     if definition.layout is not Layout.AXES or call.op.name == "relax.broadcast_to" or not any(map(s.has, operands)):
         return None
     names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
 
     def operand(arg: Any) -> Any:
-        if isinstance(arg, Tuple):
+        if isinstance(arg, ir.Tuple):
             fields = tuple(map(operand, arg.fields))
-            return None if any(f is None for f in fields) else Tuple(fields)
+            return None if any(f is None for f in fields) else ir.Tuple(fields)
         return arg if names and getattr(arg.ty, "ndim", -1) == 1 else s.of(arg, bb)
 
     args = tuple(map(operand, call.args))
     if any(a is None for a in args):
         return None
-    return Call(call.op, args, in_places(definition.attrs, call.attrs, (0, 1, 3), 4), span=call.span)
+    return ir.Call(call.op, args, in_places(definition.attrs, call.attrs, (0, 1, 3), 4), span=call.span)
 
 
 @_on("permute_dims")
-def _permute(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _permute(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     """Move the row of height 1 before the others: ``(n, c, 1, w)`` becomes ``(n, 1, w, c)``."""
     if not s.has(call.args[0]) or tuple(a % 3 for a in call.attrs.get("axes") or ()) != (0, 2, 1):
         return None
-    return Call(call.op, (s.of(call.args[0], bb),), Attrs.of(axes=(0, 2, 3, 1)), span=call.span)
+    return ir.Call(call.op, (s.of(call.args[0], bb),), ir.Attrs.of(axes=(0, 2, 3, 1)), span=call.span)
 
 
 @_on("nn.max_pool1d", "nn.avg_pool1d")
-def _pool(s: _Wide, call: Call, bb: Any) -> Call | None:
+def _pool(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     attrs = call.attrs
     layouts = {attrs.get("layout") or "NCW", attrs.get("out_layout") or "NCW"}
     if not s.has(call.args[0]) or layouts != {"NCW"}:

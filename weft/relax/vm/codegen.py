@@ -8,29 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    Call,
-    Constant,
-    DataType,
-    DataTypeImm,
-    Dispatch,
-    Expr,
-    ExprStringImm,
-    ExprVar,
-    ExternFunc,
-    FloatImm,
-    Function,
-    GlobalVar,
-    If,
-    IntImm,
-    IRModule,
-    Op,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-)
 from weft.relax.expr import SeqExpr
 from weft.relax.vm.exec_builder import ExecBuilder
 from weft.runtime import dtype_constant, shape_constant
@@ -40,7 +19,7 @@ from weft.tir import PrimFunc
 __all__ = ["vm_codegen"]
 
 
-def vm_codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
+def vm_codegen(builder: ExecBuilder, mod: ir.IRModule) -> ir.IRModule:
     """Emit bytecode for every Relax function of a module.
 
     Parameters
@@ -55,27 +34,27 @@ def vm_codegen(builder: ExecBuilder, mod: IRModule) -> IRModule:
     IRModule
         The TIR functions, which remain to be compiled.
     """
-    relax_functions = [(v, f) for v, f in mod.items() if isinstance(f, Function)]
+    relax_functions = [(v, f) for v, f in mod.items() if isinstance(f, ir.Function)]
     for gvar, func in relax_functions:
         builder.declare_function(_symbol(gvar, func), FuncKind.VM_FUNC)
     for gvar, func in relax_functions:
         _FunctionCodegen(builder, mod).run(_symbol(gvar, func), func)
-    return mod.with_functions({v: f for v, f in mod.items() if not isinstance(f, Function)})
+    return mod.with_functions({v: f for v, f in mod.items() if not isinstance(f, ir.Function)})
 
 
-def _symbol(gvar: GlobalVar, func: Any) -> str:
+def _symbol(gvar: ir.GlobalVar, func: Any) -> str:
     return func.attrs.get("global_symbol") or gvar.name_hint
 
 
 class _FunctionCodegen:
     """Registers and constants of one function."""
 
-    def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
+    def __init__(self, builder: ExecBuilder, mod: ir.IRModule) -> None:
         self.builder, self.mod = builder, mod
         self.registers: dict[int, int] = {}
         self.n_registers = 0
 
-    def run(self, name: str, func: Function) -> None:
+    def run(self, name: str, func: ir.Function) -> None:
         """Emit one function."""
         with self.builder.function(name, len(func.params), [p.name_hint for p in func.params]):
             for p in func.params:
@@ -87,7 +66,7 @@ class _FunctionCodegen:
         self.n_registers += 1
         return self.n_registers - 1
 
-    def sequence(self, seq: Expr) -> int:
+    def sequence(self, seq: ir.Expr) -> int:
         """Emit a sequence and return the operand of its result."""
         if not isinstance(seq, SeqExpr):
             return self.operand(seq)
@@ -100,9 +79,9 @@ class _FunctionCodegen:
         """Emit one binding."""
         value = b.value
         self.builder.span = b.span
-        if isinstance(value, If):
+        if isinstance(value, ir.If):
             self.registers[id(b.var)] = self.branch(value)
-        elif isinstance(value, Call):
+        elif isinstance(value, ir.Call):
             self.call(value, b.var)
         else:
             # a register of its own even for an alias: killing one of two names must not take the other's value
@@ -110,7 +89,7 @@ class _FunctionCodegen:
             self.builder.emit_call("vm.builtin.copy", [self.operand(value)], register)
             self.registers[id(b.var)] = register
 
-    def branch(self, value: If) -> int:
+    def branch(self, value: ir.If) -> int:
         """Emit both branches, each copying its result to the same register."""
         cond = self.fresh()
         self.builder.emit_call("vm.builtin.read_if_cond", [self.operand(value.cond)], cond)
@@ -125,10 +104,10 @@ class _FunctionCodegen:
         self.builder.patch_offset(jump, self.builder.next_instruction())
         return merged
 
-    def call(self, call: Call, var: Any) -> None:
+    def call(self, call: ir.Call, var: Any) -> None:
         """Emit a call; a result that nobody can use (an empty tuple) has no register."""
         op = call.op
-        if isinstance(op, Op):
+        if isinstance(op, ir.Op):
             if op.name == "relax.vm.kill_object":
                 self.builder.emit_call("vm.builtin.null_value", [], self.operand(call.args[0]))
                 return
@@ -144,7 +123,7 @@ class _FunctionCodegen:
             name = callee.global_symbol  # type: ignore[attr-defined]
         else:
             args = [self.operand(a) for a in call.args]
-            name = op.global_symbol if isinstance(op, ExternFunc) else self.callee(op)
+            name = op.global_symbol if isinstance(op, ir.ExternFunc) else self.callee(op)
         dst = None
         if not _is_unit(call):
             dst = self.registers[id(var)] = self.fresh()
@@ -152,7 +131,7 @@ class _FunctionCodegen:
 
     def callee(self, op: Any) -> str:
         """The symbol of a function of the module."""
-        if not isinstance(op, GlobalVar):
+        if not isinstance(op, ir.GlobalVar):
             raise CodegenError(
                 "only functions of the module and packed functions can be called directly", found=str(op)
             )
@@ -168,38 +147,40 @@ class _FunctionCodegen:
         self.builder.emit_call("vm.builtin.copy", [word], register)
         return register
 
-    def operand(self, expr: Expr) -> int:
+    def operand(self, expr: ir.Expr) -> int:
         """Return the operand word of an atom."""
         return _OPERAND(expr, self)
 
 
-def _is_unit(call: Call) -> bool:
+def _is_unit(call: ir.Call) -> bool:
     return call.ty is not None and getattr(call.ty, "fields", None) == ()
 
 
 # These are values of bindings, which have instructions of their own; functions are called by name.
-_OPERAND = Dispatch(
-    "operand of an instruction", (Expr,), leaves_out=(Function, PrimFunc, TupleGetItem, Call, If, SeqExpr)
+_OPERAND = ir.Dispatch(
+    "operand of an instruction",
+    (ir.Expr,),
+    leaves_out=(ir.Function, PrimFunc, ir.TupleGetItem, ir.Call, ir.If, SeqExpr),
 )
 
 
-@_OPERAND.on(ExprVar)
-def _var(expr: ExprVar, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.ExprVar)
+def _var(expr: ir.ExprVar, s: _FunctionCodegen) -> int:
     if id(expr) not in s.registers:
         raise CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
     return s.registers[id(expr)]
 
 
-@_OPERAND.on(Constant)
-def _constant(expr: Constant, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.Constant)
+def _constant(expr: ir.Constant, s: _FunctionCodegen) -> int:
     device = getattr(expr.ty, "vdevice", None)
     scope = device.memory_scope if device is not None and device.memory_scope != "global" else None
     return s.builder.convert_constant(expr.data, ("tensor", id(expr.data)), scope)
 
 
-@_OPERAND.on(ShapeExpr)
-def _shape(expr: ShapeExpr, s: _FunctionCodegen) -> int:
-    dims = tuple(d.value for d in expr.values if isinstance(d, IntImm))
+@_OPERAND.on(ir.ShapeExpr)
+def _shape(expr: ir.ShapeExpr, s: _FunctionCodegen) -> int:
+    dims = tuple(d.value for d in expr.values if isinstance(d, ir.IntImm))
     if len(dims) != len(expr.values):
         raise CodegenError(
             "a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first"
@@ -207,39 +188,39 @@ def _shape(expr: ShapeExpr, s: _FunctionCodegen) -> int:
     return s.builder.convert_constant(shape_constant(dims), ("shape", dims))
 
 
-@_OPERAND.on(PrimValue)
-def _prim(expr: PrimValue, s: _FunctionCodegen) -> int:
-    if isinstance(expr.value, IntImm):
+@_OPERAND.on(ir.PrimValue)
+def _prim(expr: ir.PrimValue, s: _FunctionCodegen) -> int:
+    if isinstance(expr.value, ir.IntImm):
         return s.builder.imm(expr.value.value)
-    if isinstance(expr.value, FloatImm):
+    if isinstance(expr.value, ir.FloatImm):
         return s.builder.convert_constant(float(expr.value.value))
     raise CodegenError(
         "a symbolic scalar reached the code generator", found=str(expr.value), help="run VMShapeLower first"
     )
 
 
-@_OPERAND.on(ExprStringImm)
-def _string(expr: ExprStringImm, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.ExprStringImm)
+def _string(expr: ir.ExprStringImm, s: _FunctionCodegen) -> int:
     return s.builder.convert_constant(expr.value)
 
 
-@_OPERAND.on(DataTypeImm)
-def _dtype(expr: DataTypeImm, s: _FunctionCodegen) -> int:
-    return s.builder.convert_constant(dtype_constant(DataType(expr.value)), ("dtype", str(expr.value)))
+@_OPERAND.on(ir.DataTypeImm)
+def _dtype(expr: ir.DataTypeImm, s: _FunctionCodegen) -> int:
+    return s.builder.convert_constant(dtype_constant(ir.DataType(expr.value)), ("dtype", str(expr.value)))
 
 
-@_OPERAND.on(Tuple)
-def _tuple(expr: Tuple, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.Tuple)
+def _tuple(expr: ir.Tuple, s: _FunctionCodegen) -> int:
     register = s.fresh()
     s.builder.emit_call("vm.builtin.make_tuple", [s.operand(f) for f in expr.fields], register)
     return register
 
 
-@_OPERAND.on(GlobalVar)
-def _global(expr: GlobalVar, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.GlobalVar)
+def _global(expr: ir.GlobalVar, s: _FunctionCodegen) -> int:
     return s.builder.f(s.callee(expr))
 
 
-@_OPERAND.on(ExternFunc)
-def _extern(expr: ExternFunc, s: _FunctionCodegen) -> int:
+@_OPERAND.on(ir.ExternFunc)
+def _extern(expr: ir.ExternFunc, s: _FunctionCodegen) -> int:
     return s.builder.f(expr.global_symbol)

@@ -8,29 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    ExprVar,
-    Function,
-    IntImm,
-    IRModule,
-    Max,
-    PrimExpr,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Var,
-    rewrite,
-    structural_equal,
-    walk,
-)
 
 __all__ = ["with_plain_dims"]
 
-Derived = list[tuple[Var, PrimExpr]]
+Derived = list[tuple[ir.Var, ir.PrimExpr]]
 
 
-def with_plain_dims(mod: IRModule) -> tuple[IRModule, Derived]:
+def with_plain_dims(mod: ir.IRModule) -> tuple[ir.IRModule, Derived]:
     """Name such dimensions in the function ``main``.
 
     Returns
@@ -41,23 +27,23 @@ def with_plain_dims(mod: IRModule) -> tuple[IRModule, Derived]:
     """
     main: Any = mod["main"]
     names = _Names()
-    for node in walk(main):
+    for node in ir.walk(main):
         for d in _dims(node):
             names.of(d)
     if not names.known:
         return mod, []
-    changed: Any = rewrite(main, lambda n: n, pre=lambda n: names.of(n) if isinstance(n, PrimExpr) else None)
+    changed: Any = ir.rewrite(main, lambda n: n, pre=lambda n: names.of(n) if isinstance(n, ir.PrimExpr) else None)
     derived = [(v, d) for d, v in names.known]
     dims = tuple(v for v, _ in derived)
-    made = changed.replace(params=(*changed.params, ExprVar("derived", ShapeType(dims, len(dims)))), ty=None)
-    assert isinstance(made, Function)
+    made = changed.replace(params=(*changed.params, ir.ExprVar("derived", ir.ShapeType(dims, len(dims)))), ty=None)
+    assert isinstance(made, ir.Function)
     return mod.with_functions({**dict(mod.items()), mod.get_global_var("main"): made}), derived
 
 
-def _dims(node: Any) -> tuple[PrimExpr, ...]:
-    if isinstance(node, TensorType):
+def _dims(node: Any) -> tuple[ir.PrimExpr, ...]:
+    if isinstance(node, ir.TensorType):
         return node.shape or ()
-    if isinstance(node, (ShapeType, ShapeExpr)):
+    if isinstance(node, (ir.ShapeType, ir.ShapeExpr)):
         return node.values or ()
     return ()
 
@@ -66,26 +52,26 @@ class _Names:
     """The names given so far; equal dimensions get one."""
 
     def __init__(self) -> None:
-        self.known: list[tuple[PrimExpr, Var]] = []
-        self._by_id: dict[int, tuple[PrimExpr, Var | None]] = {}
+        self.known: list[tuple[ir.PrimExpr, ir.Var]] = []
+        self._by_id: dict[int, tuple[ir.PrimExpr, ir.Var | None]] = {}
         self._analyzer = Analyzer()
 
-    def of(self, dim: PrimExpr) -> PrimExpr | None:
+    def of(self, dim: ir.PrimExpr) -> ir.PrimExpr | None:
         """Return the name of a dimension, or None where it needs none."""
-        if isinstance(dim, (IntImm, Var)):
+        if isinstance(dim, (ir.IntImm, ir.Var)):
             return None
         found = self._by_id.get(id(dim))
         if found is None:
             found = self._by_id[id(dim)] = dim, self._named(dim)
         return found[1]
 
-    def _named(self, dim: PrimExpr) -> Var | None:
-        nodes = list(walk(dim))
-        if not any(isinstance(n, Max) for n in nodes) and len({id(n) for n in nodes if isinstance(n, Var)}) < 2:
+    def _named(self, dim: ir.PrimExpr) -> ir.Var | None:
+        nodes = list(ir.walk(dim))
+        if not any(isinstance(n, ir.Max) for n in nodes) and len({id(n) for n in nodes if isinstance(n, ir.Var)}) < 2:
             return None
         simple = self._analyzer.simplify(dim)
         for other, name in self.known:
-            if structural_equal(simple, other):
+            if ir.structural_equal(simple, other):
                 return name
-        self.known.append((simple, Var(f"d{len(self.known)}", "int64")))
+        self.known.append((simple, ir.Var(f"d{len(self.known)}", "int64")))
         return self.known[-1][1]

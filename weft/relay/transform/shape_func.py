@@ -8,19 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Attrs,
-    DataType,
-    PrimExpr,
-    Var,
-    cast,
-    const,
-    equal,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
 from weft.tir.intrin import message
 
@@ -49,62 +38,62 @@ class ShapeFunction:
     ) -> None:
         self.shapes, self.elements, self.dtypes, self.derived = shapes, elements, dtypes, derived
         self.checks = checks
-        self.outputs: list[tuple[PrimExpr, ...] | PrimExpr] = []
+        self.outputs: list[tuple[ir.PrimExpr, ...] | ir.PrimExpr] = []
         self._analyzer = Analyzer()
 
     def output(self, value: Any) -> int:
         """Ask for a shape (a tuple) or a number, and return the place of the output that it is."""
         wanted = tuple(map(self.simplify, value)) if isinstance(value, tuple) else self.simplify(value)
         for i, known in enumerate(self.outputs):
-            if isinstance(known, tuple) == isinstance(wanted, tuple) and structural_equal(known, wanted):
+            if isinstance(known, tuple) == isinstance(wanted, tuple) and ir.structural_equal(known, wanted):
                 return i
         self.outputs.append(wanted)
         return len(self.outputs) - 1
 
-    def simplify(self, dim: Any) -> PrimExpr:
+    def simplify(self, dim: Any) -> ir.PrimExpr:
         """Simplify a dimension."""
-        return self._analyzer.simplify(cast("int64", dim))
+        return self._analyzer.simplify(ir.cast("int64", dim))
 
     def build(self) -> PrimFunc:
         """Make the function."""
-        params: list[tuple[Var, Buffer]] = []
+        params: list[tuple[ir.Var, Buffer]] = []
 
         def buffer(name: str, shape: tuple[int, ...], dtype: str = "int64") -> Buffer:
-            made = decl_buffer(shape, dtype, name, data_alignment=DataType(dtype).itemsize)
-            params.append((Var(name, "handle"), made))
+            made = decl_buffer(shape, dtype, name, data_alignment=ir.DataType(dtype).itemsize)
+            params.append((ir.Var(name, "handle"), made))
             return made
 
-        known: list[tuple[Var, PrimExpr]] = []
+        known: list[tuple[ir.Var, ir.PrimExpr]] = []
         sources = [(s, buffer(f"shape{i}", (len(s),)), True) for i, s in enumerate(self.shapes)]
         for i, (e, (dtype, ndim)) in enumerate(zip(self.elements, self.dtypes, strict=True)):
             sources.append((e, buffer(f"values{i}", (len(e),) * ndim, dtype), ndim == 1))
         for dims, source, vector in sources:
             for i, d in enumerate(dims):
-                if isinstance(d, Var) and not any(v is d for v, _ in known):
-                    known.append((d, cast("int64", BufferLoad(source, (const(i, "int64"),) if vector else ()))))
+                if isinstance(d, ir.Var) and not any(v is d for v, _ in known):
+                    known.append((d, ir.cast("int64", BufferLoad(source, (ir.const(i, "int64"),) if vector else ()))))
         stores: list[Stmt] = []
         for i, out in enumerate(self.outputs):
             if isinstance(out, tuple):
                 made = buffer(f"out{i}", (len(out),))
-                stores += [BufferStore(made, d, (const(k, "int64"),)) for k, d in enumerate(out)]
+                stores += [BufferStore(made, d, (ir.const(k, "int64"),)) for k, d in enumerate(out)]
             else:
                 stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
         body = seq(*stores)
         for found, expected, kind, what in reversed(self.checks):
             text = message(what.replace("%", "%%") + "\n  expected %lld, found %lld", expected, found)
-            body = AssertStmt(equal(found, expected), text, body, kind)
+            body = AssertStmt(ir.equal(found, expected), text, body, kind)
         for v, value in reversed([*known, *self.derived]):
             body = LetStmt(v, value, body)
-        attrs = Attrs.of({"tir.is_scheduled": True, "tir.noalias": True})
+        attrs = ir.Attrs.of({"tir.is_scheduled": True, "tir.noalias": True})
         return PrimFunc(tuple(p for p, _ in params), body, None, tuple(params), attrs)
 
 
 def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:
     """Make the last `n` parameters of a scheduled kernel, numbers, scalar buffers in front of its outputs."""
     rest, numbers = func.params[: len(func.params) - n], func.params[len(func.params) - n :]
-    scalars = [(Var(v.name, "handle"), decl_buffer((), v.dtype, v.name, data_alignment=8)) for v in numbers]
+    scalars = [(ir.Var(v.name, "handle"), decl_buffer((), v.dtype, v.name, data_alignment=8)) for v in numbers]
     made = {old: _without(old, numbers) for _, old in func.buffer_map}
-    body = substitute(func.body, {old: new for old, new in made.items() if old is not new})
+    body = ir.substitute(func.body, {old: new for old, new in made.items() if old is not new})
     for v, (_, b) in zip(numbers, scalars, strict=True):
         body = LetStmt(v, BufferLoad(b, ()), body)
     at = len(rest) - n_outputs
@@ -115,10 +104,10 @@ def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:
     )
 
 
-def _without(buffer: Buffer, numbers: tuple[Var, ...]) -> Buffer:
+def _without(buffer: Buffer, numbers: tuple[ir.Var, ...]) -> Buffer:
     """Return a buffer whose extents are variables of their own where they depend on `numbers`."""
     ids = set(map(id, numbers))
-    shape = tuple(Var("extent", "int64") if any(id(v) in ids for v in walk(d)) else d for d in buffer.shape)
+    shape = tuple(ir.Var("extent", "int64") if any(id(v) in ids for v in ir.walk(d)) else d for d in buffer.shape)
     if all(a is b for a, b in zip(shape, buffer.shape, strict=True)):
         return buffer
     fields: dict[str, Any] = {f: getattr(buffer, f) for f in buffer.__struct_fields__}

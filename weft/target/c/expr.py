@@ -9,41 +9,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    CallIntrin,
-    Cast,
-    DataType,
-    Dispatch,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Node,
-    Not,
-    Op,
-    Or,
-    PrimExpr,
-    Select,
-    StringImm,
-    Sub,
-    Var,
-    as_int,
-)  # fmt: skip
 from weft.tir import Buffer, BufferLoad
 
 __all__ = ["EXPR", "Emitter", "memory_type", "string", "value_type"]
@@ -79,7 +46,7 @@ class Emitter:
         """Add a line."""
         self.lines.append("  " * self.depth + line)
 
-    def fresh(self, var: Var, prefix: str = "v_") -> str:
+    def fresh(self, var: ir.Var, prefix: str = "v_") -> str:
         """Name a variable."""
         base = prefix + re.sub(r"[^A-Za-z0-9_]", "_", var.name)
         name, n = base, 0
@@ -97,7 +64,7 @@ class Emitter:
         fail = f"return weft_fail({string(kind)}, {', '.join(arguments)});"
         self.emit(f"if (!({unless})) {{ {free}{fail} }}")
 
-    def element(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> str:
+    def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1 or id(buffer.data) not in self.names:
             raise CodegenError(
@@ -108,14 +75,14 @@ class Emitter:
         return f"{pointer}[{EXPR(indices[0], self)}]"
 
 
-def value_type(dtype: str, at: Node) -> str:
+def value_type(dtype: str, at: ir.Node) -> str:
     """The C type of a value."""
     if str(dtype) not in _TYPES:
         raise CodegenError(f"target c has no code for '{dtype}'", where=at.span, expected=f"one of {', '.join(_TYPES)}")
     return _TYPES[str(dtype)]
 
 
-def memory_type(dtype: str, at: Node) -> str:
+def memory_type(dtype: str, at: ir.Node) -> str:
     """The C type of an element in memory."""
     return "uint8_t" if dtype == "bool" else value_type(dtype, at)
 
@@ -126,41 +93,41 @@ def string(text: str) -> str:
     return '"' + "".join(plain.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:03o}") for b in text.encode()) + '"'
 
 
-def _not_expr(e: PrimExpr, s: Emitter) -> str:
+def _not_expr(e: ir.PrimExpr, s: Emitter) -> str:
     raise CodegenError(f"target c has no code for {type(e).__name__}", where=e.span, found=str(e))
 
 
-EXPR = Dispatch("C expression", (PrimExpr,), default=_not_expr)
+EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=_not_expr)
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-@EXPR.on(Var)
-def _var(e: Var, s: Emitter) -> str:
+@EXPR.on(ir.Var)
+def _var(e: ir.Var, s: Emitter) -> str:
     if id(e) not in s.names:
         raise CodegenError(f"variable '{e.name}' has no value", where=e.span, help="make it a parameter")
     return s.names[id(e)]
 
 
-@EXPR.on(IntImm)
-def _int(e: IntImm, s: Emitter) -> str:
+@EXPR.on(ir.IntImm)
+def _int(e: ir.IntImm, s: Emitter) -> str:
     if e.value == -(1 << 63):
         return "INT64_MIN"
     return f"(({value_type(e.dtype, e)}){e.value}{'ULL' if e.value >= 1 << 63 else 'LL'})"
 
 
-@EXPR.on(FloatImm)
-def _float(e: FloatImm, s: Emitter) -> str:
+@EXPR.on(ir.FloatImm)
+def _float(e: ir.FloatImm, s: Emitter) -> str:
     if math.isfinite(e.value):
         return f"(({value_type(e.dtype, e)}){float(e.value).hex()})"
     return f"(({value_type(e.dtype, e)}){'NAN' if math.isnan(e.value) else 'INFINITY' if e.value > 0 else '-INFINITY'})"
 
 
-@EXPR.on(Cast)
-def _cast(e: Cast, s: Emitter) -> str:
+@EXPR.on(ir.Cast)
+def _cast(e: ir.Cast, s: Emitter) -> str:
     value, of = EXPR(e.value, s), value_type(e.dtype, e)
-    if DataType(e.value.dtype).is_float and DataType(e.dtype).code in ("int", "uint"):
+    if ir.DataType(e.value.dtype).is_float and ir.DataType(e.dtype).code in ("int", "uint"):
         return f"weft_saturate_{e.dtype}({value})"
     return f"(({of}){value})"
 
@@ -172,35 +139,47 @@ def _load(e: BufferLoad, s: Emitter) -> str:
     return f"({s.element(e.buffer, e.indices)} != 0)" if e.dtype == "bool" else s.element(e.buffer, e.indices)
 
 
-_INFIX = {Add: "+", Sub: "-", Mul: "*", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: "&&", Or: "||"}
+_INFIX = {
+    ir.Add: "+",
+    ir.Sub: "-",
+    ir.Mul: "*",
+    ir.EQ: "==",
+    ir.NE: "!=",
+    ir.LT: "<",
+    ir.LE: "<=",
+    ir.GT: ">",
+    ir.GE: ">=",
+    ir.And: "&&",
+    ir.Or: "||",
+}
 
 
 @EXPR.on(*_INFIX)
-def _infix(e: Add, s: Emitter) -> str:
+def _infix(e: ir.Add, s: Emitter) -> str:
     return f"(({value_type(e.dtype, e)})({EXPR(e.a, s)} {_INFIX[type(e)]} {EXPR(e.b, s)}))"
 
 
-_CALLS = {Div: "div", Mod: "mod", FloorDiv: "floordiv", FloorMod: "floormod", Min: "min", Max: "max"}
+_CALLS = {ir.Div: "div", ir.Mod: "mod", ir.FloorDiv: "floordiv", ir.FloorMod: "floormod", ir.Min: "min", ir.Max: "max"}
 
 
 @EXPR.on(*_CALLS)
-def _binary_call(e: Div, s: Emitter) -> str:
+def _binary_call(e: ir.Div, s: Emitter) -> str:
     value_type(e.dtype, e)
     return f"weft_{_CALLS[type(e)]}_{e.dtype}({EXPR(e.a, s)}, {EXPR(e.b, s)})"
 
 
-@EXPR.on(Not)
-def _not(e: Not, s: Emitter) -> str:
+@EXPR.on(ir.Not)
+def _not(e: ir.Not, s: Emitter) -> str:
     return f"(!{EXPR(e.a, s)})"
 
 
-@EXPR.on(Select)
-def _select(e: Select, s: Emitter) -> str:
+@EXPR.on(ir.Select)
+def _select(e: ir.Select, s: Emitter) -> str:
     return f"({EXPR(e.condition, s)} ? {EXPR(e.true_value, s)} : {EXPR(e.false_value, s)})"
 
 
-@EXPR.on(Let)
-def _let_expr(e: Let, s: Emitter) -> str:
+@EXPR.on(ir.Let)
+def _let_expr(e: ir.Let, s: Emitter) -> str:
     s.names[id(e.var)] = f"({EXPR(e.value, s)})"
     return EXPR(e.body, s)
 
@@ -210,9 +189,9 @@ _MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: 
 """Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
 
 
-def _field(e: CallIntrin, args: Sequence[str]) -> str:
+def _field(e: ir.CallIntrin, args: Sequence[str]) -> str:
     """A field of a tensor or a packed value, or an element of an array."""
-    of, field = value_type(e.dtype, e), as_int(e.args[2])
+    of, field = value_type(e.dtype, e), ir.as_int(e.args[2])
     if field in _MEMBERS:
         return f"(({of})((DLTensor*){args[0]})[{args[1]}].{_MEMBERS[field]})"
     if field == 13:
@@ -237,14 +216,14 @@ _FORMS = {
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 
-@EXPR.on(CallIntrin)
-def _call(e: CallIntrin, s: Emitter) -> str:
-    name = (e.op.name if isinstance(e.op, Op) else str(e.op)).removeprefix("tir.")
+@EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: Emitter) -> str:
+    name = (e.op.name if isinstance(e.op, ir.Op) else str(e.op)).removeprefix("tir.")
     name = _RENAMED.get(name, name)
     if name in _SPECIAL:
         return _special(e, name, s)
-    of = DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], PrimExpr) else DataType("handle")
-    args = [EXPR(a, s) if isinstance(a, PrimExpr) and not isinstance(a, StringImm) else "" for a in e.args]
+    of = ir.DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], ir.PrimExpr) else ir.DataType("handle")
+    args = [EXPR(a, s) if isinstance(a, ir.PrimExpr) and not isinstance(a, ir.StringImm) else "" for a in e.args]
     if name == "tvm_struct_get":
         return _field(e, args)
     if name in _FORMS:
@@ -267,7 +246,7 @@ def _call(e: CallIntrin, s: Emitter) -> str:
     raise CodegenError(f"target c has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
 
 
-def _special(e: CallIntrin, name: str, s: Emitter) -> str:
+def _special(e: ir.CallIntrin, name: str, s: Emitter) -> str:
     """Calls with arguments that are no values."""
     if name != "address_of":
         return _packed(e, s)
@@ -276,23 +255,23 @@ def _special(e: CallIntrin, name: str, s: Emitter) -> str:
     return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
 
 
-def _packed(e: CallIntrin, s: Emitter) -> str:
+def _packed(e: ir.CallIntrin, s: Emitter) -> str:
     """A call of a packed function by name; its arguments are numbers, strings and pointers."""
     name, fields = e.args[0], []
     for a in e.args[1:]:
-        if isinstance(a, StringImm):
+        if isinstance(a, ir.StringImm):
             fields.append(f"{{ .type_index = 8, .v_ptr = (void*){string(a.value)} }}")
             continue
-        if not isinstance(a, PrimExpr):
+        if not isinstance(a, ir.PrimExpr):
             raise CodegenError("target c passes no tensors to packed functions", where=e.span, help="use target 'llvm'")
-        dt = DataType(a.dtype)
+        dt = ir.DataType(a.dtype)
         index, field = (3, "v_float64") if dt.is_float else (4, "v_ptr") if dt.code == "handle" else (1, "v_int64")
         fields.append(f"{{ .type_index = {2 if dt.code == 'bool' else index}, .{field} = {EXPR(a, s)} }}")
-    if not isinstance(name, StringImm):
+    if not isinstance(name, ir.StringImm):
         raise CodegenError("call_packed needs the name of a function", where=e.span, found=str(name))
     n, known = len(fields), "NULL" if name.value in s.imported else "&known"
     free = "".join(f"free({p}); " for p in reversed(s.cleanup))
-    dt = DataType(e.dtype)
+    dt = ir.DataType(e.dtype)
     result = f"a[{n}].{'v_ptr' if dt.code == 'handle' else 'v_int64'}"
     if dt.is_float:
         result = f"(a[{n}].type_index == 3 ? a[{n}].v_float64 : (double)a[{n}].v_int64)"

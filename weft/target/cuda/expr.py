@@ -9,40 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    CallIntrin,
-    Cast,
-    DataType,
-    Dispatch,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Node,
-    Not,
-    Op,
-    Or,
-    PrimExpr,
-    Select,
-    StringImm,
-    Sub,
-    Var,
-)  # fmt: skip
 from weft.tir import Buffer, BufferLoad
 
 __all__ = ["EXPR", "Emitter", "c_type"]
@@ -73,7 +41,7 @@ class Emitter:
         self.depth = 1
         self.names: dict[int, str] = {}
         self.taken: set[str] = set()
-        self.params: list[Var] = []
+        self.params: list[ir.Var] = []
         self.pointers: dict[int, str] = {}
         self.stored: set[int] = set()
         self.axes: set[str] = set()  # the thread axes around the current statement
@@ -83,7 +51,7 @@ class Emitter:
         """Add a line."""
         self.lines.append("  " * self.depth + line)
 
-    def fresh(self, var: Var) -> str:
+    def fresh(self, var: ir.Var) -> str:
         """Name a variable."""
         base = "v_" + re.sub(r"\W", "_", var.name)
         name, n = base, 0
@@ -94,17 +62,17 @@ class Emitter:
         self.names[id(var)] = name
         return name
 
-    def define(self, var: Var, value: str) -> None:
+    def define(self, var: ir.Var, value: str) -> None:
         """Declare a variable with its value."""
         self.emit(f"{c_type(var.dtype, var)} {self.fresh(var)} = {value};")
 
-    def name(self, var: Var) -> str:
+    def name(self, var: ir.Var) -> str:
         """Return the name of a variable."""
         if id(var) not in self.names:
             raise CodegenError(f"variable '{var.name}' has no value in the kernel", where=var.span)
         return self.names[id(var)]
 
-    def element(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> str:
+    def element(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
             raise CodegenError(f"'{buffer.name}' is not flat", found=f"{len(indices)} indices")
@@ -113,7 +81,7 @@ class Emitter:
         return f"{pointer}[{EXPR(indices[0], self)}]"
 
 
-def c_type(dtype: str, at: Node) -> str:
+def c_type(dtype: str, at: ir.Node) -> str:
     """The C type of a value, in memory too."""
     if str(dtype) not in _TYPES:
         raise CodegenError(
@@ -122,20 +90,20 @@ def c_type(dtype: str, at: Node) -> str:
     return _TYPES[str(dtype)]
 
 
-def _not_expr(e: PrimExpr, s: Emitter) -> str:
+def _not_expr(e: ir.PrimExpr, s: Emitter) -> str:
     raise CodegenError(f"target cuda has no code for {type(e).__name__} yet", where=e.span, found=str(e))
 
 
-EXPR = Dispatch("CUDA expression", (PrimExpr,), default=_not_expr)
+EXPR = ir.Dispatch("CUDA expression", (ir.PrimExpr,), default=_not_expr)
 
 
-@EXPR.on(Var)
-def _var(e: Var, s: Emitter) -> str:
+@EXPR.on(ir.Var)
+def _var(e: ir.Var, s: Emitter) -> str:
     return s.name(e)
 
 
-@EXPR.on(IntImm)
-def _int(e: IntImm, s: Emitter) -> str:
+@EXPR.on(ir.IntImm)
+def _int(e: ir.IntImm, s: Emitter) -> str:
     return _integer(e.value, e.dtype, c_type(e.dtype, e))
 
 
@@ -146,8 +114,8 @@ def _integer(value: int, dtype: str, of: str) -> str:
     return f"{value}" if dtype == "int32" and value >= 0 else f"({of})({value}{suffix})"
 
 
-@EXPR.on(FloatImm)
-def _float(e: FloatImm, s: Emitter) -> str:
+@EXPR.on(ir.FloatImm)
+def _float(e: ir.FloatImm, s: Emitter) -> str:
     of = c_type(e.dtype, e)
     if math.isfinite(e.value):
         return f"({of})({float(e.value).hex()}{'f' if e.dtype != 'float64' else ''})"
@@ -155,10 +123,10 @@ def _float(e: FloatImm, s: Emitter) -> str:
     return f"({of})({'-' if e.value < 0 else ''}__int_as_float({bits}))"
 
 
-@EXPR.on(Cast)
-def _cast(e: Cast, s: Emitter) -> str:
+@EXPR.on(ir.Cast)
+def _cast(e: ir.Cast, s: Emitter) -> str:
     of, value = c_type(e.dtype, e), EXPR(e.value, s)
-    source, result = DataType(e.value.dtype), DataType(e.dtype)
+    source, result = ir.DataType(e.value.dtype), ir.DataType(e.dtype)
     if source.is_float and result.code in ("int", "uint"):
         signed = result.code == "int"
         high = (1 << (result.bits - signed)) - 1
@@ -178,63 +146,75 @@ def _load(e: BufferLoad, s: Emitter) -> str:
     return s.element(e.buffer, e.indices)
 
 
-_INFIX = {Add: "+", Sub: "-", Mul: "*", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: "&&", Or: "||"}
+_INFIX = {
+    ir.Add: "+",
+    ir.Sub: "-",
+    ir.Mul: "*",
+    ir.EQ: "==",
+    ir.NE: "!=",
+    ir.LT: "<",
+    ir.LE: "<=",
+    ir.GT: ">",
+    ir.GE: ">=",
+    ir.And: "&&",
+    ir.Or: "||",
+}
 
 
 @EXPR.on(*_INFIX)
-def _infix(e: Add, s: Emitter) -> str:
+def _infix(e: ir.Add, s: Emitter) -> str:
     text = f"({EXPR(e.a, s)} {_INFIX[type(e)]} {EXPR(e.b, s)})"
-    narrow = DataType(e.dtype).bits < 32 and e.dtype != "bool"  # C computes wider
+    narrow = ir.DataType(e.dtype).bits < 32 and e.dtype != "bool"  # C computes wider
     return f"({c_type(e.dtype, e)}){text}" if narrow else text
 
 
-_CALLS = {FloorDiv: "weft_floordiv", FloorMod: "weft_floormod", Min: "weft_min", Max: "weft_max"}
+_CALLS = {ir.FloorDiv: "weft_floordiv", ir.FloorMod: "weft_floormod", ir.Min: "weft_min", ir.Max: "weft_max"}
 
 
 @EXPR.on(*_CALLS)
-def _binary_call(e: FloorDiv | FloorMod | Min | Max, s: Emitter) -> str:
+def _binary_call(e: ir.FloorDiv | ir.FloorMod | ir.Min | ir.Max, s: Emitter) -> str:
     of, name, a, b = c_type(e.dtype, e), _CALLS[type(e)], EXPR(e.a, s), EXPR(e.b, s)
-    if isinstance(e, (FloorDiv, FloorMod)) and DataType(e.dtype).is_float:
+    if isinstance(e, (ir.FloorDiv, ir.FloorMod)) and ir.DataType(e.dtype).is_float:
         return f"({of}){name}_float<{'double' if e.dtype == 'float64' else 'float'}>({a}, {b})"
     return f"{name}<{of}>({a}, {b})"
 
 
-@EXPR.on(Div, Mod)
-def _divide(e: Div | Mod, s: Emitter) -> str:
+@EXPR.on(ir.Div, ir.Mod)
+def _divide(e: ir.Div | ir.Mod, s: Emitter) -> str:
     a, b, of = EXPR(e.a, s), EXPR(e.b, s), c_type(e.dtype, e)
-    if DataType(e.dtype).is_float:
-        return f"({of})({a} / {b})" if isinstance(e, Div) else f"({of})fmod{_suffix(e.dtype)}({a}, {b})"
-    return f"{'weft_div' if isinstance(e, Div) else 'weft_mod'}<{of}>({a}, {b})"
+    if ir.DataType(e.dtype).is_float:
+        return f"({of})({a} / {b})" if isinstance(e, ir.Div) else f"({of})fmod{_suffix(e.dtype)}({a}, {b})"
+    return f"{'weft_div' if isinstance(e, ir.Div) else 'weft_mod'}<{of}>({a}, {b})"
 
 
 def _suffix(dtype: str) -> str:
     return "" if dtype == "float64" else "f"
 
 
-@EXPR.on(Not)
-def _not(e: Not, s: Emitter) -> str:
+@EXPR.on(ir.Not)
+def _not(e: ir.Not, s: Emitter) -> str:
     return f"(!{EXPR(e.a, s)})"
 
 
-@EXPR.on(Select)
-def _select(e: Select, s: Emitter) -> str:
+@EXPR.on(ir.Select)
+def _select(e: ir.Select, s: Emitter) -> str:
     return f"({EXPR(e.condition, s)} ? {EXPR(e.true_value, s)} : {EXPR(e.false_value, s)})"
 
 
-@EXPR.on(Let)
-def _let(e: Let, s: Emitter) -> str:
+@EXPR.on(ir.Let)
+def _let(e: ir.Let, s: Emitter) -> str:
     value = EXPR(e.value, s)
     return f"[&] {{ {c_type(e.var.dtype, e)} {s.fresh(e.var)} = {value}; return {EXPR(e.body, s)}; }}()"
 
 
-@EXPR.on(CallIntrin)
-def _call(e: CallIntrin, s: Emitter) -> str:
-    name = (e.op.name if isinstance(e.op, Op) else str(e.op)).removeprefix("tir.")
+@EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: Emitter) -> str:
+    name = (e.op.name if isinstance(e.op, ir.Op) else str(e.op)).removeprefix("tir.")
     name = _RENAMED.get(name, name)
     if name in ("tvm_storage_sync", "call_extern", "call_pure_extern", "address_of"):
         return _special(e, name, s)
-    of = DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], PrimExpr) else DataType("handle")
-    args = [EXPR(a, s) if isinstance(a, PrimExpr) else "" for a in e.args]
+    of = ir.DataType(e.args[0].dtype) if e.args and isinstance(e.args[0], ir.PrimExpr) else ir.DataType("handle")
+    args = [EXPR(a, s) if isinstance(a, ir.PrimExpr) else "" for a in e.args]
     if name == "likely":
         return args[0]
     if name == "if_then_else":
@@ -257,8 +237,8 @@ def _call(e: CallIntrin, s: Emitter) -> str:
     return _math(e, name, args)
 
 
-def _math(e: CallIntrin, name: str, args: list[str]) -> str:
-    dt = DataType(e.dtype)
+def _math(e: ir.CallIntrin, name: str, args: list[str]) -> str:
+    dt = ir.DataType(e.dtype)
     if name == "fma" and not dt.is_float:
         return f"({c_type(e.dtype, e)})({args[0]} * {args[1]} + {args[2]})"
     name = "fabs" if name == "abs" else name
@@ -271,12 +251,12 @@ def _math(e: CallIntrin, name: str, args: list[str]) -> str:
     raise CodegenError(f"target cuda has no code for intrinsic 'tir.{name}' of {e.dtype} yet", where=e.span)
 
 
-def _special(e: CallIntrin, name: str, s: Emitter) -> str:
+def _special(e: ir.CallIntrin, name: str, s: Emitter) -> str:
     """Calls with arguments that are no values."""
     if name == "tvm_storage_sync":
         return "__syncwarp()" if getattr(e.args[0], "value", "") == "warp" else "__syncthreads()"
     if name == "address_of" and isinstance(e.args[0], BufferLoad):
         return f"(&{s.element(e.args[0].buffer, e.args[0].indices)})"
-    if isinstance(e.args[0], StringImm):
-        return f"{e.args[0].value}({', '.join(EXPR(a, s) for a in e.args[1:] if isinstance(a, PrimExpr))})"
+    if isinstance(e.args[0], ir.StringImm):
+        return f"{e.args[0].value}({', '.join(EXPR(a, s) for a in e.args[1:] if isinstance(a, ir.PrimExpr))})"
     return _not_expr(e, s)

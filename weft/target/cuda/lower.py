@@ -11,23 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    CallIntrin,
-    DataType,
-    IRModule,
-    IterVar,
-    PrimExpr,
-    Sequential,
-    StringImm,
-    as_int,
-    cast,
-    const,
-    int64,
-    rebuild,
-    substitute,
-    walk,
-)
+from weft.ir import int64
 from weft.tir import (
     AllocBuffer,
     AttrStmt,
@@ -57,11 +43,11 @@ _ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
 class SplitModule(NamedTuple):
     """Host functions, and the device functions that they launch."""
 
-    host: IRModule
+    host: ir.IRModule
     device: dict[str, PrimFunc]
 
 
-def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
+def lower_for_gpu(mod: ir.IRModule, target: Any) -> SplitModule:
     """Lower the functions of a module, in block form or later, and split them.
 
     Host functions have the attributes ``tir.device_type`` (2: arguments are checked to be CUDA tensors of one device,
@@ -78,7 +64,7 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
     kind = target.kind.name
     mod = mod.with_functions({v.name_hint: _with_bound_loops(f) for v, f in mod.items()})
     syncs = [t.thread_sync(scope) for scope in ("shared", "shared.dyn")]
-    finishing = Sequential([*syncs, t.lower_intrin(target=kind)], name=f"{kind}.lower")
+    finishing = ir.Sequential([*syncs, t.lower_intrin(target=kind)], name=f"{kind}.lower")
     split = t.split_host_device()(_sunk(finishing(lower_module(mod, target))))
     host: dict[str, Any] = {}
     device: dict[str, PrimFunc] = {}
@@ -90,7 +76,7 @@ def lower_for_gpu(mod: IRModule, target: Any) -> SplitModule:
         else:
             host[var.name_hint] = func
     host = {name: _host(name, func, device) for name, func in host.items()}
-    return SplitModule(IRModule(host), device)
+    return SplitModule(ir.IRModule(host), device)
 
 
 def _with_bound_loops(func: Any) -> Any:
@@ -99,27 +85,27 @@ def _with_bound_loops(func: Any) -> Any:
     def visit(node: Any) -> Any:
         if not isinstance(node, Stmt):
             return node
-        node = rebuild(node, visit)
+        node = ir.rebuild(node, visit)
         if not (isinstance(node, AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread")):
             return node
         axis: Any = node.node
-        if not isinstance(axis, IterVar) or not axis.thread_tag:
+        if not isinstance(axis, ir.IterVar) or not axis.thread_tag:
             return node
         var = replace_node(axis.var)
-        zero, body = const(0, var.dtype), substitute(node.body, {axis.var: var})
-        return For(var, zero, cast(var.dtype, node.value), ForKind.THREAD_BINDING, body, replace_node(axis, var=var))
+        zero, body = ir.const(0, var.dtype), ir.substitute(node.body, {axis.var: var})
+        return For(var, zero, ir.cast(var.dtype, node.value), ForKind.THREAD_BINDING, body, replace_node(axis, var=var))
 
     body = visit(func.body) if isinstance(func, PrimFunc) else None
     return func if body is None or body is func.body else func.replace(body=body)
 
 
-def _sunk(mod: IRModule) -> IRModule:
+def _sunk(mod: ir.IRModule) -> ir.IRModule:
     """Allocations of on-chip memory around a nest of thread-bound loops go inside it."""
 
     def visit(node: Any) -> Any:
         if not isinstance(node, Stmt):
             return node
-        node = rebuild(node, visit)
+        node = ir.rebuild(node, visit)
         if isinstance(node, AllocBuffer) and node.buffer.scope.startswith(_ON_CHIP):
             return _inside(node.body, node.buffer)
         return node
@@ -139,7 +125,7 @@ def _inside(body: Stmt, buffer: Buffer) -> Stmt:
 
 def dynamic_bytes(buffer: Buffer) -> int:
     """Return the bytes of dynamic shared memory that a buffer of constant size takes."""
-    size = math.prod((as_int(d) or 0 for d in buffer.shape), start=DataType(buffer.dtype).itemsize)
+    size = math.prod((ir.as_int(d) or 0 for d in buffer.shape), start=ir.DataType(buffer.dtype).itemsize)
     return max(1, -(-size // 16)) * 16
 
 
@@ -147,7 +133,7 @@ def dynamic_shared(func: PrimFunc) -> int:
     """Return the bytes of dynamic shared memory that a launch of a device function gives each block."""
     return sum(
         dynamic_bytes(n.buffer)
-        for n in walk(func.body)
+        for n in ir.walk(func.body)
         if isinstance(n, AllocBuffer) and n.buffer.scope == "shared.dyn"
     )
 
@@ -172,15 +158,15 @@ def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
             pointers.add(id(node.buffer.data))
             return _workspace(node.buffer, visit(node.body))
         if isinstance(node, Evaluate) and (kernel := _launched(node, device)) is not None:
-            assert isinstance(node.value, CallIntrin)
+            assert isinstance(node.value, ir.CallIntrin)
             kernels.append(kernel)
             args = [a.data if isinstance(a, Buffer) else a for a in node.value.args[1:]]
             shared = dynamic_shared(device[kernel])
             return Evaluate(call_packed(kernel, *args, *([shared] if shared else [])))
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+        return ir.rebuild(node, visit) if isinstance(node, Stmt) else node
 
     body = visit(func.body)
-    for access in walk(body):
+    for access in ir.walk(body):
         if isinstance(access, (BufferLoad, BufferStore)) and id(access.buffer.data) in pointers:
             raise CodegenError(
                 f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
@@ -196,7 +182,7 @@ def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
 def _launched(node: Evaluate, device: dict[str, PrimFunc]) -> str | None:
     """The kernel that a statement launches."""
     call = node.value
-    if isinstance(call, CallIntrin) and call.args and isinstance(call.args[0], StringImm):
+    if isinstance(call, ir.CallIntrin) and call.args and isinstance(call.args[0], ir.StringImm):
         return call.args[0].value if call.args[0].value in device else None
     return None
 
@@ -206,13 +192,15 @@ def _used_by_kernels(node: AllocBuffer, device: dict[str, PrimFunc]) -> bool:
         isinstance(n, Evaluate)
         and _launched(n, device) is not None
         and any(isinstance(a, Buffer) and a.data is node.buffer.data for a in n.value.args)  # type: ignore[attr-defined]
-        for n in walk(node.body)
+        for n in ir.walk(node.body)
     )
 
 
 def _workspace(buffer: Buffer, body: Stmt) -> Stmt:
     """Memory of the current device around a statement."""
-    size: PrimExpr = math.prod((cast("int64", d) for d in buffer.shape), start=int64(DataType(buffer.dtype).itemsize))
+    size: ir.PrimExpr = math.prod(
+        (ir.cast("int64", d) for d in buffer.shape), start=int64(ir.DataType(buffer.dtype).itemsize)
+    )
     make = call_packed("weft.cuda_workspace_alloc", size)
     free = Evaluate(call_packed("weft.cuda_workspace_free", buffer.data))
     return LetStmt(buffer.data, replace_node(make, dtype="handle"), seq(body, free))

@@ -5,25 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.ir import (
-    EQ,
-    NE,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    FloatImm,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Op,
-    PrimExpr,
-    Select,
-    Var,
-    with_lanes,
-)
+from weft import ir
 from weft.target.cuda.nvptx_trig import trigonometric
 from weft.target.llvm.emitter import FunctionEmitter, suffix
 from weft.target.llvm.types import llvm_type
@@ -33,7 +15,7 @@ __all__ = ["MATH", "float_remainder"]
 
 def float_remainder(s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
     """Emit the exact remainder of a truncating division, lane by lane."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     t, element, name = llvm_type(dt), llvm_type(dt.element), f"weft.fmod.{suffix(dt.element)}"
     s.module.declare("llvm.ctlz." + f"i{dt.bits}", f"declare i{dt.bits} @llvm.ctlz.i{dt.bits}(i{dt.bits}, i1)")
     s.module.support(name, lambda: _remainder_function(name, element, dt.bits))
@@ -129,89 +111,91 @@ pack:
 }}"""
 
 
-def _fmod(e: CallIntrin, s: FunctionEmitter) -> str:
-    return s.expr(Mod(*e.args))
+def _fmod(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    return s.expr(ir.Mod(*e.args))
 
 
 # --- bits of floats ---------------------------------------------------------------------------------------------------
 
 
-def _call(name: str, dtype: str, *args: PrimExpr) -> PrimExpr:
-    return CallIntrin(dtype, Op.get("tir." + name), args)
+def _call(name: str, dtype: str, *args: ir.PrimExpr) -> ir.PrimExpr:
+    return ir.CallIntrin(dtype, ir.Op.get("tir." + name), args)
 
 
-def _bound(value: PrimExpr, body: Callable[[Var], PrimExpr]) -> PrimExpr:
-    var = Var("t", value.dtype)
-    return Let(var, value, body(var))
+def _bound(value: ir.PrimExpr, body: Callable[[ir.Var], ir.PrimExpr]) -> ir.PrimExpr:
+    var = ir.Var("t", value.dtype)
+    return ir.Let(var, value, body(var))
 
 
-def _number(value: float, like: PrimExpr) -> PrimExpr:
-    dt = DataType(like.dtype)
-    c = FloatImm(dt.element, value) if dt.is_float else IntImm(dt.element, int(value))
-    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+def _number(value: float, like: ir.PrimExpr) -> ir.PrimExpr:
+    dt = ir.DataType(like.dtype)
+    c = ir.FloatImm(dt.element, value) if dt.is_float else ir.IntImm(dt.element, int(value))
+    return c if dt.lanes == 1 else ir.Broadcast(c, dt.lanes)
 
 
-def _power_of_two(n: PrimExpr) -> PrimExpr:
+def _power_of_two(n: ir.PrimExpr) -> ir.PrimExpr:
     """2 to the `n`, an int64 within -1022 ... 1023."""
     bits = _call("shift_left", n.dtype, n + _number(1023, n), _number(52, n))
-    return _call("reinterpret", with_lanes("float64", DataType(n.dtype).lanes), bits)
+    return _call("reinterpret", ir.with_lanes("float64", ir.DataType(n.dtype).lanes), bits)
 
 
-def _ldexp(e: CallIntrin, s: FunctionEmitter) -> str:
+def _ldexp(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Scale in float64, in steps of which only the last can round."""
-    dt = DataType(e.dtype)
-    wide, whole = (with_lanes(t, dt.lanes) for t in ("float64", "int64"))
-    x, n = Cast(wide, e.args[0]), Cast(whole, e.args[1])
+    dt = ir.DataType(e.dtype)
+    wide, whole = (ir.with_lanes(t, dt.lanes) for t in ("float64", "int64"))
+    x, n = ir.Cast(wide, e.args[0]), ir.Cast(whole, e.args[1])
     if dt.bits < 64:
-        near = Min(Max(n, _number(-1022, n)), _number(1023, n))
-        return s.expr(Cast(dt, x * _power_of_two(near)))
+        near = ir.Min(ir.Max(n, _number(-1022, n)), _number(1023, n))
+        return s.expr(ir.Cast(dt, x * _power_of_two(near)))
 
-    def step(x: PrimExpr, n: Var, left: int) -> PrimExpr:
+    def step(x: ir.PrimExpr, n: ir.Var, left: int) -> ir.PrimExpr:
         if left == 0:
-            return x * _power_of_two(Min(Max(n, _number(-1022, n)), _number(1023, n)))
+            return x * _power_of_two(ir.Min(ir.Max(n, _number(-1022, n)), _number(1023, n)))
         down, up = n < _number(-1022, n), n > _number(1023, n)
-        scaled = Select(down, x * _number(2.0**-969, x), Select(up, x * _number(2.0**1023, x), x))
-        rest = Select(down, n + _number(969, n), Select(up, n - _number(1023, n), n))
+        scaled = ir.Select(down, x * _number(2.0**-969, x), ir.Select(up, x * _number(2.0**1023, x), x))
+        rest = ir.Select(down, n + _number(969, n), ir.Select(up, n - _number(1023, n), n))
         return _bound(scaled, lambda y: _bound(rest, lambda m: step(y, m, left - 1)))
 
     return s.expr(_bound(n, lambda n: step(x, n, 2)))
 
 
-def _nextafter(e: CallIntrin, s: FunctionEmitter) -> str:
+def _nextafter(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """The next number of the type's own in the direction of another."""
-    dt = DataType(e.dtype)
-    whole = with_lanes(f"int{dt.bits}", dt.lanes)
+    dt = ir.DataType(e.dtype)
+    whole = ir.with_lanes(f"int{dt.bits}", dt.lanes)
 
-    def value(x: Var, y: Var) -> PrimExpr:
+    def value(x: ir.Var, y: ir.Var) -> ir.PrimExpr:
         bits = _call("reinterpret", whole, x)
         zero, one = _number(0.0, x), _number(1, bits)
-        outwards = EQ(Cast(with_lanes("int8", dt.lanes), x < y), Cast(with_lanes("int8", dt.lanes), x > zero))
-        moved = _call("reinterpret", dt, Select(outwards, bits + one, bits - one))
+        outwards = ir.EQ(
+            ir.Cast(ir.with_lanes("int8", dt.lanes), x < y), ir.Cast(ir.with_lanes("int8", dt.lanes), x > zero)
+        )
+        moved = _call("reinterpret", dt, ir.Select(outwards, bits + one, bits - one))
         least = _call("copysign", dt, _call("reinterpret", dt, one), y)
-        result = Select(EQ(x, y), y, Select(EQ(x, zero), least, moved))
-        return Select(NE(x, x), x, Select(NE(y, y), y, result))
+        result = ir.Select(ir.EQ(x, y), y, ir.Select(ir.EQ(x, zero), least, moved))
+        return ir.Select(ir.NE(x, x), x, ir.Select(ir.NE(y, y), y, result))
 
     return s.expr(_bound(e.args[0], lambda x: _bound(e.args[1], lambda y: value(x, y))))
 
 
-def _logb(e: CallIntrin, s: FunctionEmitter) -> str:
+def _logb(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """The exponent; subnormal numbers of the narrow types are normal in float64."""
-    dt = DataType(e.dtype)
-    wide, whole = (with_lanes(t, dt.lanes) for t in ("float64", "int64"))
+    dt = ir.DataType(e.dtype)
+    wide, whole = (ir.with_lanes(t, dt.lanes) for t in ("float64", "int64"))
 
-    def value(a: Var) -> PrimExpr:
+    def value(a: ir.Var) -> ir.PrimExpr:
         small = a < _number(2.0**-1022, a)
-        bits = _call("reinterpret", whole, Select(small, a * _number(2.0**54, a), a))
+        bits = _call("reinterpret", whole, ir.Select(small, a * _number(2.0**54, a), a))
         raw = _call("shift_right", whole, bits, _number(52, bits))
-        exponent = Cast(wide, raw - Select(small, _number(1077, raw), _number(1023, raw)))
-        finite = Select(EQ(a, _number(0.0, a)), _number(-math.inf, a), exponent)
-        return Select(a < _number(math.inf, a), finite, a)
+        exponent = ir.Cast(wide, raw - ir.Select(small, _number(1077, raw), _number(1023, raw)))
+        finite = ir.Select(ir.EQ(a, _number(0.0, a)), _number(-math.inf, a), exponent)
+        return ir.Select(a < _number(math.inf, a), finite, a)
 
-    magnitude = _call("fabs", wide, Cast(wide, e.args[0]))
-    return s.expr(Cast(dt, _bound(magnitude, value)))
+    magnitude = _call("fabs", wide, ir.Cast(wide, e.args[0]))
+    return s.expr(ir.Cast(dt, _bound(magnitude, value)))
 
 
-MATH: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {
+MATH: dict[str, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {
     "tir.fmod": _fmod,
     "tir.sin": trigonometric,
     "tir.cos": trigonometric,

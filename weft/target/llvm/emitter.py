@@ -13,13 +13,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    DataType,
-    Dispatch,
-    PrimExpr,
-    StringImm,
-)
 from weft.target.llvm.types import llvm_type
 from weft.tir import ProducerLoad, Reduce
 
@@ -33,20 +28,20 @@ _MOVABLE = re.compile(
 __all__ = ["EXPR", "FunctionEmitter", "ModuleEmitter", "condition_type", "suffix"]
 
 # Text is an argument of calls only, which read it themselves; tensor expressions are gone.
-EXPR = Dispatch("LLVM expression", (PrimExpr,), leaves_out=(ProducerLoad, Reduce, StringImm))
+EXPR = ir.Dispatch("LLVM expression", (ir.PrimExpr,), leaves_out=(ProducerLoad, Reduce, ir.StringImm))
 """Node class to ``fn(expr, emitter) -> value``; the rules stand in ``expr``, ``convert``, ``memory`` and ``intrin``."""
 
 
 def suffix(dtype: str) -> str:
     """The overload suffix of an intrinsic: ``v16f32``."""
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     base = f"f{dt.bits}" if dt.is_float and dt.bits >= 32 else "i1" if dt.code == "bool" else f"i{dt.bits}"
     return base if dt.lanes == 1 else f"v{dt.lanes}{base}"
 
 
 def condition_type(dtype: str) -> str:
     """The LLVM type of a comparison of values of `dtype`."""
-    lanes = DataType(dtype).lanes
+    lanes = ir.DataType(dtype).lanes
     return "i1" if lanes == 1 else f"<{lanes} x i1>"
 
 
@@ -304,7 +299,7 @@ class FunctionEmitter:
 
     def constant(self, value: str, dtype: str) -> str:
         """A scalar constant, repeated where `dtype` has lanes."""
-        dt = DataType(dtype)
+        dt = ir.DataType(dtype)
         return value if dt.lanes == 1 else f"splat ({llvm_type(dt.element)} {value})"
 
     def intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:

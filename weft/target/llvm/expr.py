@@ -8,43 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    EQ,
-    FALSE,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    TRUE,
-    Add,
-    And,
-    Broadcast,
-    Cast,
-    DataType,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    Shuffle,
-    Sub,
-    Var,
-    as_int,
-    walk,
-    with_lanes,
-)
 from weft.target.llvm.convert import shorten
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
@@ -53,8 +18,8 @@ from weft.tir import BufferLoad
 __all__ = ["guarded"]
 
 
-@EXPR.on(Var)
-def _var(e: Var, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Var)
+def _var(e: ir.Var, s: FunctionEmitter) -> str:
     known = s.env.get(id(e)) or s.pointers.get(id(e))
     if known is None:
         raise CodegenError(
@@ -65,18 +30,18 @@ def _var(e: Var, s: FunctionEmitter) -> str:
     return known
 
 
-@EXPR.on(IntImm)
-def _int(e: IntImm, s: FunctionEmitter) -> str:
+@EXPR.on(ir.IntImm)
+def _int(e: ir.IntImm, s: FunctionEmitter) -> str:
     return ("true" if e.value else "false") if e.dtype == "bool" else str(e.value)
 
 
-@EXPR.on(FloatImm)
-def _float(e: FloatImm, s: FunctionEmitter) -> str:
+@EXPR.on(ir.FloatImm)
+def _float(e: ir.FloatImm, s: FunctionEmitter) -> str:
     return float_constant(e.value, e.dtype)
 
 
 def _arithmetic(e: Any, s: FunctionEmitter, float_op: str, int_op: str) -> str:
-    dt = DataType(e.a.dtype)
+    dt = ir.DataType(e.a.dtype)
     if dt.is_float and dt.bits < 32:
         return through_float32(e, s)
     a, b, t = s.expr(e.a), s.expr(e.b), llvm_type(dt)
@@ -85,62 +50,62 @@ def _arithmetic(e: Any, s: FunctionEmitter, float_op: str, int_op: str) -> str:
 
 def through_float32(e: Any, s: FunctionEmitter) -> str:
     """Do an operation on 16-bit floats in float32."""
-    wide = with_lanes("float32", DataType(e.a.dtype).lanes)
-    result = type(e)(Cast(wide, e.a), Cast(wide, e.b))
-    if isinstance(e, (Min, Max)) and DataType(e.dtype).code == "bfloat":  # one of the two
-        return shorten(s, s.expr(result), DataType(e.dtype).lanes)
-    return s.expr(result if DataType(result.dtype).code == "bool" else Cast(e.dtype, result))
+    wide = ir.with_lanes("float32", ir.DataType(e.a.dtype).lanes)
+    result = type(e)(ir.Cast(wide, e.a), ir.Cast(wide, e.b))
+    if isinstance(e, (ir.Min, ir.Max)) and ir.DataType(e.dtype).code == "bfloat":  # one of the two
+        return shorten(s, s.expr(result), ir.DataType(e.dtype).lanes)
+    return s.expr(result if ir.DataType(result.dtype).code == "bool" else ir.Cast(e.dtype, result))
 
 
-@EXPR.on(Add)
-def _add(e: Add, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Add)
+def _add(e: ir.Add, s: FunctionEmitter) -> str:
     return _arithmetic(e, s, "fadd", "add")
 
 
-@EXPR.on(Sub)
-def _sub(e: Sub, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Sub)
+def _sub(e: ir.Sub, s: FunctionEmitter) -> str:
     return _arithmetic(e, s, "fsub", "sub")
 
 
-@EXPR.on(Mul)
-def _mul(e: Mul, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Mul)
+def _mul(e: ir.Mul, s: FunctionEmitter) -> str:
     return _arithmetic(e, s, "fmul", "mul")
 
 
 # --- integer division -------------------------------------------------------------------------------------------------
 
 
-def _constant(e: PrimExpr) -> int | None:
-    return as_int(e.value) if isinstance(e, Broadcast) else as_int(e)
+def _constant(e: ir.PrimExpr) -> int | None:
+    return ir.as_int(e.value) if isinstance(e, ir.Broadcast) else ir.as_int(e)
 
 
-def _is_positive(e: PrimExpr, s: FunctionEmitter) -> bool:
+def _is_positive(e: ir.PrimExpr, s: FunctionEmitter) -> bool:
     """Whether a divisor is positive in the machine, where sums and products wrap around."""
-    dt, bound = DataType(e.dtype), s.analyzer.const_int_bound
+    dt, bound = ir.DataType(e.dtype), s.analyzer.const_int_bound
     if dt.lanes > 1:
-        return isinstance(e, Broadcast) and _is_positive(e.value, s)
-    if isinstance(e, Max):
+        return isinstance(e, ir.Broadcast) and _is_positive(e.value, s)
+    if isinstance(e, ir.Max):
         return _is_positive(e.a, s) or _is_positive(e.b, s)
     most = (1 << dt.bits - 1) - 1
-    sums = [bound(n) for n in walk(e) if isinstance(n, (Add, Sub, Mul))]
+    sums = [bound(n) for n in ir.walk(e) if isinstance(n, (ir.Add, ir.Sub, ir.Mul))]
     exact = all(-most < b.min_value and b.max_value < most for b in sums)
     return exact and dt.code == "int" and bound(e).min_value > 0
 
 
-def _is_non_negative(e: PrimExpr, s: FunctionEmitter) -> bool:
-    if DataType(e.dtype).code == "uint":
+def _is_non_negative(e: ir.PrimExpr, s: FunctionEmitter) -> bool:
+    if ir.DataType(e.dtype).code == "uint":
         return True
-    if isinstance(e, Broadcast):
+    if isinstance(e, ir.Broadcast):
         return _is_non_negative(e.value, s)
-    if isinstance(e, Ramp):
-        stride = as_int(e.stride)
+    if isinstance(e, ir.Ramp):
+        stride = ir.as_int(e.stride)
         return stride is not None and stride >= 0 and _is_non_negative(e.base, s)
-    return DataType(e.dtype).lanes == 1 and s.analyzer.const_int_bound(e).min_value >= 0
+    return ir.DataType(e.dtype).lanes == 1 and s.analyzer.const_int_bound(e).min_value >= 0
 
 
 def _divide(e: Any, s: FunctionEmitter, *, floor: bool, quotient: bool) -> str:
     """Emit a quotient or remainder of integers, guarded unless the divisor is known to be harmless."""
-    dt, t = DataType(e.dtype), llvm_type(e.dtype)
+    dt, t = ir.DataType(e.dtype), llvm_type(e.dtype)
     a, known = s.expr(e.a), _constant(e.b)
     unsigned = dt.code == "uint" or (_is_non_negative(e.a, s) and _is_non_negative(e.b, s))
     if known is not None and known > 0 and known & (known - 1) == 0 and (floor or unsigned):
@@ -190,29 +155,29 @@ def _floor(e: Any, a: str, b: str, s: FunctionEmitter, quotient: bool, safe: boo
     return s.value(f"add {t} {remainder}, {s.value(f'select {cond} {wrong}, {t} {b}, {t} {zero}')}")
 
 
-@EXPR.on(Div)
-def _div(e: Div, s: FunctionEmitter) -> str:
-    if DataType(e.dtype).is_float:
+@EXPR.on(ir.Div)
+def _div(e: ir.Div, s: FunctionEmitter) -> str:
+    if ir.DataType(e.dtype).is_float:
         return _arithmetic(e, s, "fdiv", "sdiv")
     return _divide(e, s, floor=False, quotient=True)
 
 
-@EXPR.on(Mod)
-def _mod(e: Mod, s: FunctionEmitter) -> str:
-    if DataType(e.dtype).is_float:
-        return _remainder(e, s) if DataType(e.dtype).bits >= 32 else through_float32(e, s)
+@EXPR.on(ir.Mod)
+def _mod(e: ir.Mod, s: FunctionEmitter) -> str:
+    if ir.DataType(e.dtype).is_float:
+        return _remainder(e, s) if ir.DataType(e.dtype).bits >= 32 else through_float32(e, s)
     return _divide(e, s, floor=False, quotient=False)
 
 
-@EXPR.on(FloorDiv)
-def _floordiv(e: FloorDiv, s: FunctionEmitter) -> str:
-    if not DataType(e.dtype).is_float:
+@EXPR.on(ir.FloorDiv)
+def _floordiv(e: ir.FloorDiv, s: FunctionEmitter) -> str:
+    if not ir.DataType(e.dtype).is_float:
         return _divide(e, s, floor=True, quotient=True)
-    if DataType(e.dtype).bits < 32:
+    if ir.DataType(e.dtype).bits < 32:
         return through_float32(e, s)
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
     a, b = s.expr(e.a), s.expr(e.b)
-    zero, half, one = (s.constant(float_constant(v, DataType(e.dtype).element), e.dtype) for v in (0.0, 0.5, 1.0))
+    zero, half, one = (s.constant(float_constant(v, ir.DataType(e.dtype).element), e.dtype) for v in (0.0, 0.5, 1.0))
     plain = s.value(f"fdiv {t} {a}, {b}")
     m, wrong = _float_remainder(e, s)
     exact = s.value(f"fdiv {t} {s.value(f'fsub {t} {a}, {m}')}, {b}")
@@ -225,9 +190,9 @@ def _floordiv(e: FloorDiv, s: FunctionEmitter) -> str:
     return s.value(f"select {cond} {s.value(f'fcmp oeq {t} {b}, {zero}')}, {t} {plain}, {t} {rounded}")
 
 
-@EXPR.on(FloorMod)
-def _floormod(e: FloorMod, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+@EXPR.on(ir.FloorMod)
+def _floormod(e: ir.FloorMod, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if not dt.is_float:
         return _divide(e, s, floor=True, quotient=False)
     if dt.bits < 32:
@@ -247,7 +212,7 @@ def _remainder(e: Any, s: FunctionEmitter) -> str:
 def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
     """Return the remainder with the sign of the dividend, and where that is not the sign of the divisor."""
     t, cond = llvm_type(e.dtype), condition_type(e.dtype)
-    zero = s.constant(float_constant(0.0, DataType(e.dtype).element), e.dtype)
+    zero = s.constant(float_constant(0.0, ir.DataType(e.dtype).element), e.dtype)
     b = s.expr(e.b)
     m = _remainder(e, s)
     signs = s.value(f"xor {cond} {s.value(f'fcmp olt {t} {m}, {zero}')}, {s.value(f'fcmp olt {t} {b}, {zero}')}")
@@ -258,11 +223,11 @@ def _float_remainder(e: Any, s: FunctionEmitter) -> tuple[str, str]:
 
 
 def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
-    a, b, t, dt = s.expr(e.a), s.expr(e.b), llvm_type(e.dtype), DataType(e.dtype)
+    a, b, t, dt = s.expr(e.a), s.expr(e.b), llvm_type(e.dtype), ir.DataType(e.dtype)
     cond = condition_type(dt)
     if not dt.is_float:
         if dt.code == "bool":
-            return s.value(f"{'or' if isinstance(e, Max) else 'and'} {t} {a}, {b}")
+            return s.value(f"{'or' if isinstance(e, ir.Max) else 'and'} {t} {a}, {b}")
         name = signed.replace("s", "u", 1) if dt.code == "uint" else signed
         return s.intrinsic(f"llvm.{name}.{suffix(dt)}", t, [(t, a), (t, b)])
     if dt.bits < 32:
@@ -272,39 +237,39 @@ def _extreme(e: Any, s: FunctionEmitter, fcmp: str, signed: str) -> str:
     if _is_number(e.a) or _is_number(e.b):
         return s.value(f"select {cond} {s.value(f'fcmp {fcmp} {t} {a}, {b}')}, {t} {b}, {t} {a}")
     # x86 tests the first operand for NaN apart; the second, which passes through, is the accumulator of a reduction
-    name = f"llvm.{'maximum' if isinstance(e, Max) else 'minimum'}.{suffix(dt)}"
+    name = f"llvm.{'maximum' if isinstance(e, ir.Max) else 'minimum'}.{suffix(dt)}"
     s.module.declare(name, f"declare {t} @{name}({t}, {t})")
     return s.value(f"call nsz {t} @{name}({t} {b}, {t} {a})")
 
 
-def _is_number(e: PrimExpr) -> bool:
-    value = e.value if isinstance(e, Broadcast) else e
-    return isinstance(value, FloatImm) and value.value == value.value
+def _is_number(e: ir.PrimExpr) -> bool:
+    value = e.value if isinstance(e, ir.Broadcast) else e
+    return isinstance(value, ir.FloatImm) and value.value == value.value
 
 
-@EXPR.on(Min)
-def _min(e: Min, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Min)
+def _min(e: ir.Min, s: FunctionEmitter) -> str:
     return _extreme(e, s, "ogt", "smin")
 
 
-@EXPR.on(Max)
-def _max(e: Max, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Max)
+def _max(e: ir.Max, s: FunctionEmitter) -> str:
     return _extreme(e, s, "olt", "smax")
 
 
 _COMPARE = {
-    EQ: ("oeq", "eq", "eq"),
-    NE: ("une", "ne", "ne"),
-    LT: ("olt", "slt", "ult"),
-    LE: ("ole", "sle", "ule"),
-    GT: ("ogt", "sgt", "ugt"),
-    GE: ("oge", "sge", "uge"),
+    ir.EQ: ("oeq", "eq", "eq"),
+    ir.NE: ("une", "ne", "ne"),
+    ir.LT: ("olt", "slt", "ult"),
+    ir.LE: ("ole", "sle", "ule"),
+    ir.GT: ("ogt", "sgt", "ugt"),
+    ir.GE: ("oge", "sge", "uge"),
 }
 
 
 @EXPR.on(*_COMPARE)
 def _compare(e: Any, s: FunctionEmitter) -> str:
-    dt = DataType(e.a.dtype)
+    dt = ir.DataType(e.a.dtype)
     if dt.is_float and dt.bits < 32:
         return through_float32(e, s)
     names = _COMPARE[type(e)]
@@ -312,39 +277,39 @@ def _compare(e: Any, s: FunctionEmitter) -> str:
     return s.value(f"{op} {llvm_type(dt)} {s.expr(e.a)}, {s.expr(e.b)}")
 
 
-@EXPR.on(And)
-def _and(e: And, s: FunctionEmitter) -> str:
+@EXPR.on(ir.And)
+def _and(e: ir.And, s: FunctionEmitter) -> str:
     if e.a.dtype == "bool" and _needs_guard(e.b):
-        return guarded(s, s.expr(e.a), e.b, FALSE)
+        return guarded(s, s.expr(e.a), e.b, ir.FALSE)
     return s.value(f"and {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.expr(e.b)}")
 
 
-def _needs_guard(e: PrimExpr) -> bool:
+def _needs_guard(e: ir.PrimExpr) -> bool:
     """Whether evaluating an expression may be wrong where the condition before it does not hold."""
-    return any(isinstance(n, BufferLoad) for n in walk(e))
+    return any(isinstance(n, BufferLoad) for n in ir.walk(e))
 
 
-@EXPR.on(Or)
-def _or(e: Or, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Or)
+def _or(e: ir.Or, s: FunctionEmitter) -> str:
     if e.a.dtype == "bool" and _needs_guard(e.b):
-        return guarded(s, s.expr(e.a), TRUE, e.b)
+        return guarded(s, s.expr(e.a), ir.TRUE, e.b)
     return s.value(f"or {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.expr(e.b)}")
 
 
-@EXPR.on(Not)
-def _not(e: Not, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Not)
+def _not(e: ir.Not, s: FunctionEmitter) -> str:
     return s.value(f"xor {llvm_type(e.a.dtype)} {s.expr(e.a)}, {s.constant('true', e.a.dtype)}")
 
 
-@EXPR.on(Select)
-def _select(e: Select, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Select)
+def _select(e: ir.Select, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
     c, a, b = s.expr(e.condition), s.expr(e.true_value), s.expr(e.false_value)
     return s.value(f"select {llvm_type(e.condition.dtype)} {c}, {t} {a}, {t} {b}")
 
 
-@EXPR.on(Let)
-def _let(e: Let, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Let)
+def _let(e: ir.Let, s: FunctionEmitter) -> str:
     value = s.expr(e.value)
     if s.env.get(id(e.var), value) != value:
         s.forget()
@@ -352,7 +317,7 @@ def _let(e: Let, s: FunctionEmitter) -> str:
     return s.expr(e.body)
 
 
-def guarded(s: FunctionEmitter, condition: str, then_value: PrimExpr, else_value: PrimExpr) -> str:
+def guarded(s: FunctionEmitter, condition: str, then_value: ir.PrimExpr, else_value: ir.PrimExpr) -> str:
     """Choose between two values by a branch."""
     then, otherwise, end = s.label("then"), s.label("else"), s.label("end")
     s.branch(condition, then, otherwise)
@@ -373,22 +338,22 @@ def guarded(s: FunctionEmitter, condition: str, then_value: PrimExpr, else_value
 # --- vectors ----------------------------------------------------------------------------------------------------------
 
 
-@EXPR.on(Ramp)
-def _ramp(e: Ramp, s: FunctionEmitter) -> str:
-    element = DataType(e.base.dtype)
+@EXPR.on(ir.Ramp)
+def _ramp(e: ir.Ramp, s: FunctionEmitter) -> str:
+    element = ir.DataType(e.base.dtype)
     scalar, t = llvm_type(element), f"<{e.lanes} x {llvm_type(element)}>"
-    known = as_int(e.stride)
+    known = ir.as_int(e.stride)
     if known is not None:
         steps = "<" + ", ".join(f"{scalar} {_wrapped(i * known, element)}" for i in range(e.lanes)) + ">"
     else:
         count = "<" + ", ".join(f"{scalar} {i}" for i in range(e.lanes)) + ">"
         steps = s.value(f"mul {t} {s.splat(s.expr(e.stride), element, e.lanes)}, {count}")
-    if as_int(e.base) == 0:
+    if ir.as_int(e.base) == 0:
         return steps
     return s.value(f"add {t} {s.splat(s.expr(e.base), element, e.lanes)}, {steps}")
 
 
-def _wrapped(value: int, dt: DataType) -> int:
+def _wrapped(value: int, dt: ir.DataType) -> int:
     return (
         value & ((1 << dt.bits) - 1)
         if dt.code == "uint"
@@ -396,35 +361,35 @@ def _wrapped(value: int, dt: DataType) -> int:
     )
 
 
-@EXPR.on(Broadcast)
-def _broadcast(e: Broadcast, s: FunctionEmitter) -> str:
-    return s.splat(s.expr(e.value), DataType(e.value.dtype), e.lanes)
+@EXPR.on(ir.Broadcast)
+def _broadcast(e: ir.Broadcast, s: FunctionEmitter) -> str:
+    return s.splat(s.expr(e.value), ir.DataType(e.value.dtype), e.lanes)
 
 
-@EXPR.on(Shuffle)
-def _shuffle(e: Shuffle, s: FunctionEmitter) -> str:
+@EXPR.on(ir.Shuffle)
+def _shuffle(e: ir.Shuffle, s: FunctionEmitter) -> str:
     """Pick lanes: of one vector by ``extractelement``, else by joining scalars and vectors pairwise."""
-    picks = [as_int(i) for i in e.indices]
-    vectors: tuple[PrimExpr, ...] = e.vectors
-    element = llvm_type(DataType(e.vectors[0].dtype).element)
-    if len(e.vectors) == 1 and DataType(e.vectors[0].dtype).lanes > 1 and len(picks) == 1:
+    picks = [ir.as_int(i) for i in e.indices]
+    vectors: tuple[ir.PrimExpr, ...] = e.vectors
+    element = llvm_type(ir.DataType(e.vectors[0].dtype).element)
+    if len(e.vectors) == 1 and ir.DataType(e.vectors[0].dtype).lanes > 1 and len(picks) == 1:
         return s.value(
             f"extractelement {llvm_type(e.vectors[0].dtype)} {s.expr(e.vectors[0])}, i64 {s.expr(e.indices[0])}"
         )
     if any(p is None for p in picks):
         raise CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
     types = {str(v.dtype) for v in e.vectors}
-    if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and DataType(vectors[0].dtype).lanes > 1:
+    if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and ir.DataType(vectors[0].dtype).lanes > 1:
         t = llvm_type(vectors[0].dtype)
         values = [s.expr(v) for v in e.vectors]
         order = ", ".join(f"i32 {p}" for p in picks)
         return s.value(f"shufflevector {t} {values[0]}, {t} {values[-1]}, <{len(picks)} x i32> <{order}>")
-    lanes: list[tuple[PrimExpr, int]] = [(v, i) for v in e.vectors for i in range(DataType(v.dtype).lanes)]
+    lanes: list[tuple[ir.PrimExpr, int]] = [(v, i) for v in e.vectors for i in range(ir.DataType(v.dtype).lanes)]
     result = "poison"
     for n, p in enumerate(picks):
         source, lane = lanes[p]  # type: ignore[index]
         text = s.expr(source)
-        if DataType(source.dtype).lanes > 1:
+        if ir.DataType(source.dtype).lanes > 1:
             text = s.value(f"extractelement {llvm_type(source.dtype)} {text}, i64 {lane}")
         if len(picks) == 1:
             return text

@@ -9,22 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any, cast
 
+from weft import ir
 from weft.error import CodegenError
-from weft.ir import (
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    FloatImm,
-    IntImm,
-    Op,
-    PrimExpr,
-    Ramp,
-    StringImm,
-    as_int,
-    walk,
-    with_lanes,
-)
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
@@ -44,7 +30,7 @@ _LIBM = frozenset((
 ))  # fmt: skip
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
-_TABLE: dict[str, Callable[[CallIntrin, FunctionEmitter], str]] = {}
+_TABLE: dict[str, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
 
 
 def on(*names: str) -> Callable[[Any], Any]:
@@ -58,9 +44,9 @@ def on(*names: str) -> Callable[[Any], Any]:
     return register
 
 
-@EXPR.on(CallIntrin)
-def _call(e: CallIntrin, s: FunctionEmitter) -> str:
-    name = e.op.name if isinstance(e.op, Op) else str(e.op)
+@EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    name = e.op.name if isinstance(e.op, ir.Op) else str(e.op)
     rule = s.module.intrinsics.get(name) or _TABLE.get(name)
     if rule is not None:
         return rule(e, s)
@@ -70,12 +56,12 @@ def _call(e: CallIntrin, s: FunctionEmitter) -> str:
     return _math(short, e, s)
 
 
-def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
+def _math(name: str, e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """A function of floating-point numbers."""
-    dt = DataType(e.args[0].dtype)
+    dt = ir.DataType(e.args[0].dtype)
     if dt.is_float and dt.bits < 32:
-        wide = with_lanes("float32", dt.lanes)
-        return s.expr(Cast(e.dtype, CallIntrin(wide, e.op, tuple(Cast(wide, a) for a in e.args))))
+        wide = ir.with_lanes("float32", dt.lanes)
+        return s.expr(ir.Cast(e.dtype, ir.CallIntrin(wide, e.op, tuple(ir.Cast(wide, a) for a in e.args))))
     if not dt.is_float:
         raise CodegenError(f"intrinsic 'tir.{name}' takes floating-point numbers", where=e.span, found=str(dt))
     t = llvm_type(dt)
@@ -88,10 +74,12 @@ def _math(name: str, e: CallIntrin, s: FunctionEmitter) -> str:
     raise CodegenError(f"intrinsic 'tir.{name}' has no code for {dt}", where=e.span)
 
 
-def lanewise(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter, list[tuple[str, str]]], str]) -> str:
+def lanewise(
+    e: ir.CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter, list[tuple[str, str]]], str]
+) -> str:
     """Apply a scalar function to each lane, in a function of its own."""
-    dt = DataType(e.dtype)
-    types = [(llvm_type(a.dtype), llvm_type(DataType(a.dtype).element)) for a in e.args]
+    dt = ir.DataType(e.dtype)
+    types = [(llvm_type(a.dtype), llvm_type(ir.DataType(a.dtype).element)) for a in e.args]
     values = [s.expr(a) for a in e.args]
     if dt.lanes == 1:
         return call(s, [(t, v) for (t, _), v in zip(types, values, strict=True)])
@@ -117,8 +105,8 @@ def lanewise(e: CallIntrin, s: FunctionEmitter, call: Callable[[FunctionEmitter,
 
 
 @on("rsqrt")
-def _rsqrt(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+def _rsqrt(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if dt.bits < 32:
         return _math("rsqrt", e, s)
     t = llvm_type(dt)
@@ -127,22 +115,22 @@ def _rsqrt(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("sigmoid")
-def _sigmoid(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+def _sigmoid(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if dt.bits < 32:
         return _math("sigmoid", e, s)
     one, zero = _number(1.0, dt), _number(-0.0, dt)
-    return s.expr(one / (one + CallIntrin(dt, Op.get("tir.exp"), (zero - e.args[0],))))
+    return s.expr(one / (one + ir.CallIntrin(dt, ir.Op.get("tir.exp"), (zero - e.args[0],))))
 
 
-def _number(value: float, dt: DataType) -> PrimExpr:
-    c = FloatImm(dt.element, value)
-    return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
+def _number(value: float, dt: ir.DataType) -> ir.PrimExpr:
+    c = ir.FloatImm(dt.element, value)
+    return c if dt.lanes == 1 else ir.Broadcast(c, dt.lanes)
 
 
 @on("fma")
-def _fma(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+def _fma(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if not dt.is_float:
         return s.expr(e.args[0] * e.args[1] + e.args[2])
     if dt.bits < 32:
@@ -160,8 +148,8 @@ def _has_fma(s: FunctionEmitter) -> bool:
 
 
 @on("abs")
-def _abs(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+def _abs(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if dt.is_float:
         return _math("fabs", e, s)
     if dt.code in ("uint", "bool"):
@@ -171,8 +159,8 @@ def _abs(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("pow")
-def _pow(e: CallIntrin, s: FunctionEmitter) -> str:
-    dt = DataType(e.dtype)
+def _pow(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    dt = ir.DataType(e.dtype)
     if dt.is_float:
         return _math("pow", e, s)
     t = llvm_type(dt.element)
@@ -218,13 +206,13 @@ out:
 
 
 @on("isnan", "isinf", "isfinite")
-def _classify(e: CallIntrin, s: FunctionEmitter) -> str:
+def _classify(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     x = e.args[0]
-    dt = DataType(x.dtype)
+    dt = ir.DataType(x.dtype)
     if not dt.is_float:
         return s.constant("true" if e.op.name == "tir.isfinite" else "false", e.dtype)
     if dt.bits < 32:
-        return s.expr(CallIntrin(e.dtype, e.op, (Cast(with_lanes("float32", dt.lanes), x),)))
+        return s.expr(ir.CallIntrin(e.dtype, e.op, (ir.Cast(ir.with_lanes("float32", dt.lanes), x),)))
     t, value = llvm_type(dt), s.expr(x)
     if e.op.name == "tir.isnan":
         return s.value(f"fcmp uno {t} {value}, {value}")
@@ -237,20 +225,20 @@ def _classify(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on(*_BITS)
-def _bits(e: CallIntrin, s: FunctionEmitter) -> str:
+def _bits(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     name = _BITS[e.op.name.removeprefix("tir.")]
     return s.value(f"{name} {llvm_type(e.dtype)} {s.expr(e.args[0])}, {s.expr(e.args[1])}")
 
 
 @on("shift_left", "shift_right")
-def _shift(e: CallIntrin, s: FunctionEmitter) -> str:
+def _shift(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """A shift; by as many bits as the type has, or more, it leaves zeros (the sign, where it shifts right)."""
-    dt, t = DataType(e.dtype), llvm_type(e.dtype)
+    dt, t = ir.DataType(e.dtype), llvm_type(e.dtype)
     value, amount = s.expr(e.args[0]), s.expr(e.args[1])
     left = e.op.name == "tir.shift_left"
     op = "shl" if left else "lshr" if dt.code == "uint" else "ashr"
-    known = e.args[1].value if isinstance(e.args[1], Broadcast) else e.args[1]
-    count = as_int(known)
+    known = e.args[1].value if isinstance(e.args[1], ir.Broadcast) else e.args[1]
+    count = ir.as_int(known)
     if count is not None and 0 <= count < dt.bits:
         return s.value(f"{op} {t} {value}, {amount}")
     inside = s.value(f"icmp ult {t} {amount}, {s.constant(str(dt.bits), dt)}")
@@ -264,25 +252,25 @@ def _shift(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("bitwise_not")
-def _bitwise_not(e: CallIntrin, s: FunctionEmitter) -> str:
-    ones = s.constant("true" if DataType(e.dtype).code == "bool" else "-1", e.dtype)
+def _bitwise_not(e: ir.CallIntrin, s: FunctionEmitter) -> str:
+    ones = s.constant("true" if ir.DataType(e.dtype).code == "bool" else "-1", e.dtype)
     return s.value(f"xor {llvm_type(e.dtype)} {s.expr(e.args[0])}, {ones}")
 
 
 @on("popcount")
-def _popcount(e: CallIntrin, s: FunctionEmitter) -> str:
+def _popcount(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
     return s.intrinsic(f"llvm.ctpop.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0]))])
 
 
 @on("clz")
-def _clz(e: CallIntrin, s: FunctionEmitter) -> str:
+def _clz(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     t = llvm_type(e.dtype)
     return s.intrinsic(f"llvm.ctlz.{suffix(e.dtype)}", t, [(t, s.expr(e.args[0])), ("i1", "false")])
 
 
 @on("reinterpret")
-def _reinterpret(e: CallIntrin, s: FunctionEmitter) -> str:
+def _reinterpret(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     source, target = llvm_type(e.args[0].dtype), llvm_type(e.dtype)
     value = s.expr(e.args[0])
     if source == target:
@@ -300,9 +288,9 @@ _DOTS = {
 
 
 @on("dot_accumulate")
-def _dot_accumulate(e: CallIntrin, s: FunctionEmitter) -> str:
+def _dot_accumulate(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Add to each lane the products of its group of narrow neighbours, by one instruction."""
-    dt, factor = DataType(e.dtype), DataType(e.args[1].dtype).element
+    dt, factor = ir.DataType(e.dtype), ir.DataType(e.args[1].dtype).element
     found = _DOTS.get((str(factor), str(dt.element), dt.lanes))
     if found is None:
         raise CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
@@ -318,26 +306,26 @@ def _dot_accumulate(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("any_lane")
-def _any_lane(e: CallIntrin, s: FunctionEmitter) -> str:
+def _any_lane(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Whether a condition holds in any lane."""
-    lanes, mask = DataType(e.args[0].dtype).lanes, s.expr(e.args[0])
+    lanes, mask = ir.DataType(e.args[0].dtype).lanes, s.expr(e.args[0])
     return mask if lanes == 1 else s.intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
 
 
 @on("likely")
-def _likely(e: CallIntrin, s: FunctionEmitter) -> str:
+def _likely(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.expr(e.args[0])
 
 
 @on("assume")
-def _assume(e: CallIntrin, s: FunctionEmitter) -> str:
+def _assume(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     s.module.declare("llvm.assume", "declare void @llvm.assume(i1)")
     s.emit(f"call void @llvm.assume(i1 {s.expr(e.args[0])})")
     return "0"
 
 
 @on("address_of")
-def _address_of(e: CallIntrin, s: FunctionEmitter) -> str:
+def _address_of(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     load = e.args[0]
     if not isinstance(load, BufferLoad):
         raise CodegenError("address_of needs an element of a buffer", where=e.span, found=str(load))
@@ -345,10 +333,10 @@ def _address_of(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("prefetch")
-def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
+def _prefetch(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``prefetch(address, write, locality, is_data)``."""
     address, *given = e.args
-    flags = [*(str(as_int(a)) for a in given[:3]), "0", "3", "1"][:3] if given else ["0", "3", "1"]
+    flags = [*(str(ir.as_int(a)) for a in given[:3]), "0", "3", "1"][:3] if given else ["0", "3", "1"]
     s.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     s.emit(f"call void @llvm.prefetch.p0(ptr {s.expr(address)}, i32 {flags[0]}, i32 {flags[1]}, i32 {flags[2]})")
     return "0"
@@ -357,29 +345,29 @@ def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
 # --- control and calls ------------------------------------------------------------------------------------------------
 
 
-def _load_or_zero(e: CallIntrin, s: FunctionEmitter) -> str | None:
+def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
     """Emit ``if_then_else(c, x[i], 0)`` as a load from ``c ? &x[i] : zeros``; None for another expression."""
     condition, load, zero = e.args
-    if isinstance(zero, Broadcast):
+    if isinstance(zero, ir.Broadcast):
         zero = zero.value
-    if not isinstance(zero, (IntImm, FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
+    if not isinstance(zero, (ir.IntImm, ir.FloatImm)) or zero.value != 0 or math.copysign(1.0, zero.value) < 0:
         return None
-    if not isinstance(load, BufferLoad) or load.predicate is not None or DataType(condition.dtype).lanes != 1:
+    if not isinstance(load, BufferLoad) or load.predicate is not None or ir.DataType(condition.dtype).lanes != 1:
         return None
-    index, dt = load.indices[0], DataType(load.dtype)
-    plain = dt.lanes == 1 or (isinstance(index, Ramp) and as_int(index.stride) == 1)
-    if not plain or dt.code == "bool" or any(isinstance(n, (BufferLoad, CallIntrin)) for n in walk(index)):
+    index, dt = load.indices[0], ir.DataType(load.dtype)
+    plain = dt.lanes == 1 or (isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1)
+    if not plain or dt.code == "bool" or any(isinstance(n, (BufferLoad, ir.CallIntrin)) for n in ir.walk(index)):
         return None
-    if dt.lanes * DataType(dt.element).itemsize > 64:
+    if dt.lanes * ir.DataType(dt.element).itemsize > 64:
         return None
     test = s.expr(condition)
-    at = element_pointer(s, load.buffer, index.base if isinstance(index, Ramp) else index)
+    at = element_pointer(s, load.buffer, index.base if isinstance(index, ir.Ramp) else index)
     chosen = s.value(f"select i1 {test}, ptr {at}, ptr {s.module.zeros()}", "p")
     return s.effect(f"load {memory_type(load.dtype)}, ptr {chosen}, align {alignment(load.buffer)}")
 
 
 @on("if_then_else")
-def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
+def _if_then_else(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Evaluate only the side that is taken; where that is a load or zero, choose an address instead of branching."""
     pointer = _load_or_zero(e, s)
     if pointer is not None:
@@ -388,12 +376,12 @@ def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("call_extern", "call_pure_extern")
-def _extern(e: CallIntrin, s: FunctionEmitter) -> str:
+def _extern(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
-    if not isinstance(name, StringImm):
+    if not isinstance(name, ir.StringImm):
         raise CodegenError("call_extern needs the name of a function", where=e.span, found=str(name))
     args = [
-        (llvm_type(a.dtype), s.module.string(a.value) if isinstance(a, StringImm) else s.expr(a)) for a in e.args[1:]
+        (llvm_type(a.dtype), s.module.string(a.value) if isinstance(a, ir.StringImm) else s.expr(a)) for a in e.args[1:]
     ]
     if e.dtype == "void":
         s.module.declare(name.value, f"declare void @{name.value}({', '.join(t for t, _ in args)})")
@@ -407,10 +395,10 @@ _ARCHITECTURES = frozenset(("aarch64", "amdgcn", "arm", "hexagon", "loongarch", 
 
 
 @on("call_llvm_intrin", "call_llvm_pure_intrin")
-def llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
+def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Emit a call of the intrinsic of LLVM that the first argument names; its suffix may be left out."""
     name = e.args[0]
-    if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
+    if not isinstance(name, ir.StringImm) or not name.value.startswith("llvm."):
         raise CodegenError(
             "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'", found=str(name)
         )
@@ -425,5 +413,5 @@ def llvm_intrinsic(e: CallIntrin, s: FunctionEmitter) -> str:
 
 
 @on("ret")
-def _return(e: CallIntrin, s: FunctionEmitter) -> str:
+def _return(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     raise CodegenError("a kernel returns through its output buffers", where=e.span, help="drop the return value")

@@ -7,24 +7,8 @@ are serial.
 
 from __future__ import annotations
 
-from weft.ir import (
-    IS_EXPR,
-    IS_VAR,
-    CallIntrin,
-    DataType,
-    Dispatch,
-    IntImm,
-    PrimExpr,
-    Range,
-    Var,
-    as_int,
-    cast,
-    floordiv,
-    int64,
-    max_,
-    min_,
-    walk,
-)
+from weft import ir
+from weft.ir import int64
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.stmt import LOOPS, STMT, emit_loop, finish
 from weft.target.llvm.stream import fence
@@ -63,7 +47,7 @@ def _parallel(node: For, s: FunctionEmitter) -> bool:
         s.emit(
             f"store {_stored(t)} {v}, ptr {s.value(f'getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {i}')}"
         )
-    extent, grain = s.expr(cast("int64", node.extent)), s.expr(_grain(node))
+    extent, grain = s.expr(ir.cast("int64", node.extent)), s.expr(_grain(node))
     s.check(parallel_for(s, f"@{task}", context, extent, grain, _looks_ahead(node)))
     _task_function(node, s, task, struct, scalars, buffers)
     s.forget()
@@ -77,22 +61,22 @@ def _stored(t: str) -> str:
     return "i8" if t == "i1" else t
 
 
-def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
+def _captures(node: For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
     """List the scalars and buffer pointers that a loop uses from outside."""
-    scalars: dict[int, Var] = {}
-    buffers: dict[int, Var] = {}
+    scalars: dict[int, ir.Var] = {}
+    buffers: dict[int, ir.Var] = {}
     inside: set[int] = {id(node.loop_var)}
-    for n in walk(node.body):
+    for n in ir.walk(node.body):
         if type(n) is AllocBuffer:
             inside.add(id(n.buffer.data))
         elif type(n) is For:
             inside.add(id(n.loop_var))
         elif type(n) is LetStmt:
             inside.add(id(n.var))
-    for n in walk((node.body, node.min)):
+    for n in ir.walk((node.body, node.min)):
         if type(n) is Buffer:
             n = n.data
-        if not isinstance(n, Var) or id(n) in inside:
+        if not isinstance(n, ir.Var) or id(n) in inside:
             continue
         if id(n) in s.pointers:
             buffers[id(n)] = n
@@ -102,7 +86,7 @@ def _captures(node: For, s: FunctionEmitter) -> tuple[list[Var], list[Var]]:
 
 
 def _task_function(
-    node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[Var], buffers: list[Var]
+    node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[ir.Var], buffers: list[ir.Var]
 ) -> None:
     """Emit ``task``, which unpacks the struct, and ``task.body``, the loop."""
     inner = FunctionEmitter(outer.module, task + ".body", is_task=True)
@@ -114,7 +98,7 @@ def _task_function(
     for i, v in enumerate(scalars):
         inner.env[id(v)] = f"%s{i}"
         params.append(f"{llvm_type(v.dtype)} %s{i}")
-    inner.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+    inner.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
     t, low = llvm_type(node.loop_var.dtype), inner.expr(node.min)
     ends = ["%begin", "%end"]
     if t != "i64":
@@ -144,64 +128,64 @@ def _task_function(
 # --- how much work a piece needs --------------------------------------------------------------------------------------
 
 
-def _grain(node: For) -> PrimExpr:
+def _grain(node: For) -> ir.PrimExpr:
     """The least number of iterations of a piece.
 
     What the loop is annotated with (negative for light loops, as the runtime takes it), else enough for ``_MIN_TASK``.
     """
-    known = as_int(node.annotations.get("pragma_grain"))
+    known = ir.as_int(node.annotations.get("pragma_grain"))
     if known is not None:
         return int64(known or 1)
     work = _WORK(node.body, {id(node.loop_var)})
-    if isinstance(work, IntImm):
+    if isinstance(work, ir.IntImm):
         return int64(max(1, _MIN_TASK // max(work.value, 1)))
-    return max_(floordiv(int64(_MIN_TASK), max_(work, int64(1))), int64(1))
+    return ir.max_(ir.floordiv(int64(_MIN_TASK), ir.max_(work, int64(1))), int64(1))
 
 
 def _looks_ahead(node: For) -> bool:
     """Whether iterations ask for what the next ones read."""
-    return any(isinstance(n, CallIntrin) and n.op.name == "tir.prefetch" for n in walk(node.body))
+    return any(isinstance(n, ir.CallIntrin) and n.op.name == "tir.prefetch" for n in ir.walk(node.body))
 
 
-_WORK = Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(1))
+_WORK = ir.Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(1))
 """``fn(stmt, variables bound inside) -> PrimExpr``: operations, in terms of what is known outside of the loop."""
 
 
 @_WORK.on(BufferStore)
-def _store_work(node: BufferStore, inner: set[int]) -> PrimExpr:
+def _store_work(node: BufferStore, inner: set[int]) -> ir.PrimExpr:
     count = 1
-    for n in walk(node.value):
+    for n in ir.walk(node.value):
         kind = type(n)
-        count += 16 if kind is CallIntrin else 1 if IS_EXPR[kind] and not IS_VAR[kind] else 0
-    return int64(count * max(1, DataType(node.value.dtype).itemsize // 64))
+        count += 16 if kind is ir.CallIntrin else 1 if ir.IS_EXPR[kind] and not ir.IS_VAR[kind] else 0
+    return int64(count * max(1, ir.DataType(node.value.dtype).itemsize // 64))
 
 
 @_WORK.on(SeqStmt)
-def _seq_work(node: SeqStmt, inner: set[int]) -> PrimExpr:
-    total: PrimExpr = int64(0)
+def _seq_work(node: SeqStmt, inner: set[int]) -> ir.PrimExpr:
+    total: ir.PrimExpr = int64(0)
     for x in node.seq:
         total = total + _WORK(x, inner)
     return total
 
 
 @_WORK.on(IfThenElse)
-def _if_work(node: IfThenElse, inner: set[int]) -> PrimExpr:
+def _if_work(node: IfThenElse, inner: set[int]) -> ir.PrimExpr:
     then = _WORK(node.then_case, inner)
-    return then if node.else_case is None else min_(then, _WORK(node.else_case, inner))
+    return then if node.else_case is None else ir.min_(then, _WORK(node.else_case, inner))
 
 
 @_WORK.on(For)
-def _for_work(node: For, inner: set[int]) -> PrimExpr:
+def _for_work(node: For, inner: set[int]) -> ir.PrimExpr:
     body = _WORK(node.body, inner | {id(node.loop_var)})
     # what is read from memory may belong to the body
     known = not any(
-        isinstance(v, BufferLoad) or id(v) in inner for v in walk(node.extent) if isinstance(v, (Var, BufferLoad))
+        isinstance(v, BufferLoad) or id(v) in inner for v in ir.walk(node.extent) if isinstance(v, (ir.Var, BufferLoad))
     )
-    return cast("int64", node.extent) * body if known else body * int64(16)
+    return ir.cast("int64", node.extent) * body if known else body * int64(16)
 
 
 @_WORK.on(Stmt)
-def _nested_work(node: Stmt, inner: set[int]) -> PrimExpr:
+def _nested_work(node: Stmt, inner: set[int]) -> ir.PrimExpr:
     body = getattr(node, "body", None)
     if body is None:
         return int64(1)

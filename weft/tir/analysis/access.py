@@ -5,34 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Add,
-    BinaryOp,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Node,
-    Op,
-    PrimExpr,
-    Ramp,
-    Range,
-    Select,
-    Sub,
-    Var,
-    children,
-    const,
-    max_,
-    min_,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
@@ -42,107 +16,107 @@ __all__ = [
     "region_extents", "relax_region", "stores_of", "union_regions",
 ]  # fmt: skip
 
-Interval = tuple[PrimExpr, PrimExpr]
+Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 """The smallest and the largest value of an integer expression."""
 
 
 def loads_of(node: Any, buffer: Buffer | None = None) -> list[BufferLoad]:
     """List the loads below `node`, of one buffer or of all."""
-    return [n for n in walk(node) if isinstance(n, BufferLoad) and (buffer is None or n.buffer is buffer)]
+    return [n for n in ir.walk(node) if isinstance(n, BufferLoad) and (buffer is None or n.buffer is buffer)]
 
 
 def stores_of(node: Any, buffer: Buffer | None = None) -> list[BufferStore]:
     """List the stores below `node`, of one buffer or of all."""
-    return [n for n in walk(node) if isinstance(n, BufferStore) and (buffer is None or n.buffer is buffer)]
+    return [n for n in ir.walk(node) if isinstance(n, BufferStore) and (buffer is None or n.buffer is buffer)]
 
 
 def accessed_buffers(node: Any) -> list[Buffer]:
     """List the buffers that are loaded, stored or named in regions below `node`, each once, in order."""
     seen: dict[int, Buffer] = {}
-    for n in walk(node):
+    for n in ir.walk(node):
         if isinstance(n, (BufferLoad, BufferStore, BufferRegion)):
             seen.setdefault(id(n.buffer), n.buffer)
     return list(seen.values())
 
 
-def point_region(buffer: Buffer, indices: Iterable[PrimExpr]) -> BufferRegion:
+def point_region(buffer: Buffer, indices: Iterable[ir.PrimExpr]) -> BufferRegion:
     """Return the region of one element."""
-    return BufferRegion(buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in indices))
+    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(i, ir.const(1, i.dtype)) for i in indices))
 
 
-def evaluate_interval(expr: PrimExpr, domain: Mapping[Var, Interval]) -> Interval | None:
+def evaluate_interval(expr: ir.PrimExpr, domain: Mapping[ir.Var, Interval]) -> Interval | None:
     """Bound `expr` while the variables of `domain` run over theirs; other variables are constants.
 
     Returns None where no bound is known, as for a value loaded from memory that depends on a variable of the domain.
     """
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return domain.get(expr, (expr, expr))
-    if isinstance(expr, IntImm) or not any(isinstance(n, Var) and n in domain for n in walk(expr)):
+    if isinstance(expr, ir.IntImm) or not any(isinstance(n, ir.Var) and n in domain for n in ir.walk(expr)):
         return (expr, expr)
-    if isinstance(expr, (Add, Sub, Mul, Min, Max, FloorDiv, FloorMod)):
+    if isinstance(expr, (ir.Add, ir.Sub, ir.Mul, ir.Min, ir.Max, ir.FloorDiv, ir.FloorMod)):
         a, b = evaluate_interval(expr.a, domain), evaluate_interval(expr.b, domain)
         return None if a is None or b is None else _combine(expr, a, b)
-    if isinstance(expr, Cast):
+    if isinstance(expr, ir.Cast):
         a = evaluate_interval(expr.value, domain)
-        return None if a is None else (Cast(expr.dtype, a[0]), Cast(expr.dtype, a[1]))
-    if isinstance(expr, Select):
+        return None if a is None else (ir.Cast(expr.dtype, a[0]), ir.Cast(expr.dtype, a[1]))
+    if isinstance(expr, ir.Select):
         return _hull(evaluate_interval(expr.true_value, domain), evaluate_interval(expr.false_value, domain))
-    if isinstance(expr, CallIntrin) and expr.op is Op.get("tir.if_then_else"):
+    if isinstance(expr, ir.CallIntrin) and expr.op is ir.Op.get("tir.if_then_else"):
         return _hull(evaluate_interval(expr.args[1], domain), evaluate_interval(expr.args[2], domain))
-    if isinstance(expr, Broadcast):
+    if isinstance(expr, ir.Broadcast):
         return evaluate_interval(expr.value, domain)
-    if isinstance(expr, Ramp) and isinstance(expr.stride, IntImm) and expr.stride.value >= 0:
+    if isinstance(expr, ir.Ramp) and isinstance(expr.stride, ir.IntImm) and expr.stride.value >= 0:
         a = evaluate_interval(expr.base, domain)
         return None if a is None else (a[0], a[1] + expr.stride * (expr.lanes - 1))
     return None
 
 
 def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
-    return None if a is None or b is None else (min_(a[0], b[0]), max_(a[1], b[1]))
+    return None if a is None or b is None else (ir.min_(a[0], b[0]), ir.max_(a[1], b[1]))
 
 
-def _combine(expr: BinaryOp, a: Interval, b: Interval) -> Interval | None:
-    if isinstance(expr, Add):
+def _combine(expr: ir.BinaryOp, a: Interval, b: Interval) -> Interval | None:
+    if isinstance(expr, ir.Add):
         return (a[0] + b[0], a[1] + b[1])
-    if isinstance(expr, Sub):
+    if isinstance(expr, ir.Sub):
         return (a[0] - b[1], a[1] - b[0])
-    if isinstance(expr, (Min, Max)):
-        fn = min_ if isinstance(expr, Min) else max_
+    if isinstance(expr, (ir.Min, ir.Max)):
+        fn = ir.min_ if isinstance(expr, ir.Min) else ir.max_
         return (fn(a[0], b[0]), fn(a[1], b[1]))
-    if a[0] is a[1] and isinstance(expr, Mul):
+    if a[0] is a[1] and isinstance(expr, ir.Mul):
         a, b = b, a
     if b[0] is not b[1]:
         return None
     c = b[0]
-    if isinstance(expr, Mul):
-        if isinstance(c, IntImm):
+    if isinstance(expr, ir.Mul):
+        if isinstance(c, ir.IntImm):
             return (a[0] * c, a[1] * c) if c.value >= 0 else (a[1] * c, a[0] * c)
         return (a[0] * c, a[1] * c) if _is_size(c) else None
-    if not (isinstance(c, IntImm) and c.value > 0):
+    if not (isinstance(c, ir.IntImm) and c.value > 0):
         return None
-    if isinstance(expr, FloorDiv):
+    if isinstance(expr, ir.FloorDiv):
         return (a[0] // c, a[1] // c)
-    return (const(0, c.dtype), c - 1)
+    return (ir.const(0, c.dtype), c - 1)
 
 
-def _is_size(expr: PrimExpr) -> bool:
+def _is_size(expr: ir.PrimExpr) -> bool:
     """Whether an expression is a product of dimensions, which are never negative."""
     return (
-        isinstance(expr, Var)
-        or (isinstance(expr, Mul) and _is_size(expr.a) and _is_size(expr.b))
-        or (isinstance(expr, IntImm) and expr.value >= 0)
+        isinstance(expr, ir.Var)
+        or (isinstance(expr, ir.Mul) and _is_size(expr.a) and _is_size(expr.b))
+        or (isinstance(expr, ir.IntImm) and expr.value >= 0)
     )
 
 
 def relax_region(
-    ranges: tuple[Range, ...], domain: Mapping[Var, Range], analyzer: Analyzer
-) -> tuple[Range | None, ...]:
+    ranges: tuple[ir.Range, ...], domain: Mapping[ir.Var, ir.Range], analyzer: Analyzer
+) -> tuple[ir.Range | None, ...]:
     """Return the box that `ranges` cover while the variables of `domain` run over theirs.
 
     None for an unbounded dimension.
     """
     intervals = _intervals(domain)
-    result: list[Range | None] = []
+    result: list[ir.Range | None] = []
     for r in ranges:
         start = analyzer.simplify(r.min)
         lo = evaluate_interval(start, intervals) if not loads_of(start) else None
@@ -152,16 +126,16 @@ def relax_region(
             result.append(None)
         else:
             low = analyzer.simplify(lo[0])
-            result.append(Range.from_min_extent(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
+            result.append(ir.Range.from_min_extent(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
     return tuple(result)
 
 
-def _intervals(domain: Mapping[Var, Range]) -> dict[Var, Interval]:
+def _intervals(domain: Mapping[ir.Var, ir.Range]) -> dict[ir.Var, Interval]:
     """Bound each variable; ends that depend on variables before it, as in a triangle, are relaxed over those."""
-    intervals: dict[Var, Any] = {}
+    intervals: dict[ir.Var, Any] = {}
     for v, r in domain.items():
         low, high = r.min, r.min + r.extent - 1
-        if not (isinstance(low, IntImm) and isinstance(high, IntImm)):
+        if not (isinstance(low, ir.IntImm) and isinstance(high, ir.IntImm)):
             ends = evaluate_interval(low, intervals), evaluate_interval(high, intervals)
             intervals[v] = None if ends[0] is None or ends[1] is None else (ends[0][0], ends[1][1])
         else:
@@ -170,10 +144,10 @@ def _intervals(domain: Mapping[Var, Range]) -> dict[Var, Interval]:
 
 
 def union_regions(
-    a: tuple[Range | None, ...], b: tuple[Range | None, ...], analyzer: Analyzer
-) -> tuple[Range | None, ...]:
+    a: tuple[ir.Range | None, ...], b: tuple[ir.Range | None, ...], analyzer: Analyzer
+) -> tuple[ir.Range | None, ...]:
     """Return the smallest box around two."""
-    result: list[Range | None] = []
+    result: list[ir.Range | None] = []
     for x, y in zip(a, b, strict=True):
         if x is None or y is None:
             result.append(None)
@@ -181,15 +155,15 @@ def union_regions(
         if analyzer.can_prove_equal(x.min, y.min) and analyzer.can_prove_equal(x.extent, y.extent):
             result.append(x)
             continue
-        low = analyzer.simplify(min_(x.min, y.min))
-        high = analyzer.simplify(max_(x.min + x.extent, y.min + y.extent))
-        result.append(Range.from_min_extent(low, analyzer.simplify(high - low)))
+        low = analyzer.simplify(ir.min_(x.min, y.min))
+        high = analyzer.simplify(ir.max_(x.min + x.extent, y.min + y.extent))
+        result.append(ir.Range.from_min_extent(low, analyzer.simplify(high - low)))
     return tuple(result)
 
 
 def region_extents(region: BufferRegion) -> tuple[int | None, ...]:
     """Return the constant extents of a region, None where symbolic."""
-    return tuple(r.extent.value if isinstance(r.extent, IntImm) else None for r in region.region)
+    return tuple(r.extent.value if isinstance(r.extent, ir.IntImm) else None for r in region.region)
 
 
 def access_regions(
@@ -210,7 +184,7 @@ def access_regions(
     return _boxes(found.reads), _boxes(found.writes)
 
 
-_Box = tuple[Range | None, ...]
+_Box = tuple[ir.Range | None, ...]
 
 
 class _Accesses:
@@ -218,15 +192,15 @@ class _Accesses:
 
     def __init__(self, analyzer: Analyzer, hidden: set[int]) -> None:
         self.analyzer, self.hidden = analyzer, hidden
-        self.inner: set[Var] = set()
+        self.inner: set[ir.Var] = set()
         self.reads: dict[int, tuple[Buffer, _Box]] = {}
         self.writes: dict[int, tuple[Buffer, _Box]] = {}
 
-    def visit(self, s: Node, domain: dict[Var, Range]) -> None:
+    def visit(self, s: ir.Node, domain: dict[ir.Var, ir.Range]) -> None:
         """Note what a statement or an expression touches while the loops of `domain` run."""
         if isinstance(s, For):
             self.visit(s.extent, domain)
-            self.visit(s.body, {**domain, s.loop_var: Range.from_min_extent(s.min, s.extent)})
+            self.visit(s.body, {**domain, s.loop_var: ir.Range.from_min_extent(s.min, s.extent)})
         elif isinstance(s, BufferStore):
             self.note(self.writes, s.buffer, point_region(s.buffer, s.indices).region, domain)
             for e in (s.value, *s.indices):
@@ -238,14 +212,14 @@ class _Accesses:
                     self.note(table, r.buffer, substitute_ranges(r.region, from_vars), domain)
         elif isinstance(s, (AllocBuffer, LetStmt)):
             self.introduce(s, domain)
-        elif isinstance(s, PrimExpr):
+        elif isinstance(s, ir.PrimExpr):
             for load in loads_of(s):
                 self.note(self.reads, load.buffer, point_region(load.buffer, load.indices).region, domain)
         elif isinstance(s, Stmt):
-            for v in children(s):
+            for v in ir.children(s):
                 self.visit(v, domain)
 
-    def introduce(self, s: AllocBuffer | LetStmt, domain: dict[Var, Range]) -> None:
+    def introduce(self, s: AllocBuffer | LetStmt, domain: dict[ir.Var, ir.Range]) -> None:
         """Visit a statement that names memory or a value for those inside."""
         if isinstance(s, AllocBuffer):
             self.hidden.add(id(s.buffer))
@@ -258,8 +232,8 @@ class _Accesses:
         self,
         table: dict[int, tuple[Buffer, _Box]],
         buffer: Buffer,
-        ranges: tuple[Range, ...],
-        domain: dict[Var, Range],
+        ranges: tuple[ir.Range, ...],
+        domain: dict[ir.Var, ir.Range],
     ) -> None:
         """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
         if id(buffer) in self.hidden:
@@ -271,9 +245,9 @@ class _Accesses:
         table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, self.analyzer))
 
 
-def substitute_ranges(ranges: tuple[Range, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[Range, ...]:
+def substitute_ranges(ranges: tuple[ir.Range, ...], mapping: Mapping[ir.Var, ir.PrimExpr]) -> tuple[ir.Range, ...]:
     """Replace variables in ranges."""
-    return substitute(ranges, mapping)
+    return ir.substitute(ranges, mapping)
 
 
 def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
@@ -281,7 +255,7 @@ def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
         BufferRegion(
             b,
             tuple(
-                r if r is not None else Range.from_min_extent(const(0, d.dtype), d)
+                r if r is not None else ir.Range.from_min_extent(ir.const(0, d.dtype), d)
                 for r, d in zip(box, b.shape, strict=True)
             ),
         )

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Add,
-    CallIntrin,
-    Cast,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Node,
-    PrimExpr,
-    Sub,
-    Var,
-    is_const_int,
-    rewrite,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
@@ -37,32 +19,32 @@ _COSTLY = {
 }  # fmt: skip
 
 
-def element_cost(node: Node) -> int:
+def element_cost(node: ir.Node) -> int:
     """Estimate the work of one element, in units of a simple vector operation."""
     cost = 0
-    for n in walk(node):
-        if isinstance(n, CallIntrin):
+    for n in ir.walk(node):
+        if isinstance(n, ir.CallIntrin):
             cost += _COSTLY.get(getattr(n.op, "name", "").removeprefix("tir."), 2)
-        elif isinstance(n, Div):
+        elif isinstance(n, ir.Div):
             cost += 3
         elif isinstance(n, BufferLoad):
             cost += 2
-        elif isinstance(n, PrimExpr) and type(n).__name__ in ("Add", "Sub", "Mul", "Max", "Min", "Select", "Cast"):
+        elif isinstance(n, ir.PrimExpr) and type(n).__name__ in ("Add", "Sub", "Mul", "Max", "Min", "Select", "Cast"):
             cost += 1
     return max(cost, 1)
 
 
-def is_costly(node: Node) -> bool:
+def is_costly(node: ir.Node) -> bool:
     """Whether computing a value again costs more than storing it once and loading it."""
-    for n in walk(node):
-        if isinstance(n, CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY:
+    for n in ir.walk(node):
+        if isinstance(n, ir.CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY:
             return True
-        if isinstance(n, Div) and not isinstance(n.b, (FloatImm, IntImm)):
+        if isinstance(n, ir.Div) and not isinstance(n.b, (ir.FloatImm, ir.IntImm)):
             return True
     return False
 
 
-def stride_along(load: BufferLoad | BufferStore, var: Var, analyzer: Analyzer | None = None) -> int | None:
+def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: Analyzer | None = None) -> int | None:
     """Return by how many elements an access moves when `var` grows by one; 0 if it stays, None if that is not constant.
 
     A last index such as ``v % 32`` counts as 1: the step inside one panel.
@@ -79,36 +61,36 @@ def stride_along(load: BufferLoad | BufferStore, var: Var, analyzer: Analyzer | 
                 return None
             assert total is not None
             total += step * factor
-        factor = factor * extent.value if factor is not None and isinstance(extent, IntImm) else None
+        factor = factor * extent.value if factor is not None and isinstance(extent, ir.IntImm) else None
     return total
 
 
-def _step(index: PrimExpr, var: Var, analyzer: Analyzer) -> int | None:
+def _step(index: ir.PrimExpr, var: ir.Var, analyzer: Analyzer) -> int | None:
     if index is var:
         return 1
     if var not in used_vars(index):
         return 0
     if loads_of(index):
         return None
-    if isinstance(index, FloorMod) and isinstance(index.b, IntImm):
+    if isinstance(index, ir.FloorMod) and isinstance(index.b, ir.IntImm):
         return _step(index.a, var, analyzer)
-    if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 1:
+    if isinstance(index, ir.FloorDiv) and isinstance(index.b, ir.IntImm) and index.b.value > 1:
         inner = _step(index.a, var, analyzer)
         return 0 if inner == 1 else None
-    if isinstance(index, Cast):
+    if isinstance(index, ir.Cast):
         return _step(index.value, var, analyzer)
-    if isinstance(index, (Add, Sub)):
+    if isinstance(index, (ir.Add, ir.Sub)):
         a, b = _step(index.a, var, analyzer), _step(index.b, var, analyzer)
         if a is not None and b is not None:
-            return a + b if isinstance(index, Add) else a - b
-    if isinstance(index, Mul) and isinstance(index.b, IntImm):
+            return a + b if isinstance(index, ir.Add) else a - b
+    if isinstance(index, ir.Mul) and isinstance(index.b, ir.IntImm):
         a = _step(index.a, var, analyzer)
         return None if a is None else a * index.b.value
-    moved = analyzer.simplify(substitute(index, {var: var + 1}) - index)
-    return moved.value if isinstance(moved, IntImm) else None
+    moved = analyzer.simplify(ir.substitute(index, {var: var + 1}) - index)
+    return moved.value if isinstance(moved, ir.IntImm) else None
 
 
-def unit_stride_var(access: BufferLoad | BufferStore) -> Var | None:
+def unit_stride_var(access: BufferLoad | BufferStore) -> ir.Var | None:
     """Return the variable along which an access is contiguous: the one that its last index adds with factor one."""
     if not access.indices:
         return None
@@ -119,10 +101,10 @@ def unit_stride_var(access: BufferLoad | BufferStore) -> Var | None:
     return None
 
 
-def same_point(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
+def same_point(a: tuple[ir.PrimExpr, ...], b: tuple[ir.PrimExpr, ...]) -> bool:
     """Whether two lists of indices are the same expressions, without proof."""
     return len(a) == len(b) and all(
-        x is y or (is_const_int(x, 0) and is_const_int(y, 0)) for x, y in zip(a, b, strict=True)
+        x is y or (ir.is_const_int(x, 0) and ir.is_const_int(y, 0)) for x, y in zip(a, b, strict=True)
     )
 
 
@@ -138,7 +120,7 @@ class Contraction:
 
     __slots__ = ("a", "b", "batch", "block", "columns", "group", "output", "reduce", "rows", "vector")
 
-    def __init__(self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: Var) -> None:
+    def __init__(self, block: Block, output: BufferStore, a: BufferLoad, b: BufferLoad, vector: ir.Var) -> None:
         self.block, self.output, self.a, self.b, self.vector = block, output, a, b, vector
         in_a, in_b = used_vars(a.indices), used_vars(b.indices)
         spatial = spatial_vars(block)
@@ -152,15 +134,17 @@ class Contraction:
             self.columns.append(vector)
 
 
-def group_size(load: BufferLoad, var: Var) -> int | None:
+def group_size(load: BufferLoad, var: ir.Var) -> int | None:
     """Return `g` where a load contains a variable only as ``var // g``; None where it does not, or otherwise."""
     sizes = {
-        n.b.value for n in walk(load.indices) if isinstance(n, FloorDiv) and n.a is var and isinstance(n.b, IntImm)
+        n.b.value
+        for n in ir.walk(load.indices)
+        if isinstance(n, ir.FloorDiv) and n.a is var and isinstance(n.b, ir.IntImm)
     }
     if len(sizes) != 1:
         return None
-    hidden = Var("g", var.dtype)
-    rest = rewrite(load.indices, lambda n: hidden if isinstance(n, FloorDiv) and n.a is var else n)
+    hidden = ir.Var("g", var.dtype)
+    rest = ir.rewrite(load.indices, lambda n: hidden if isinstance(n, ir.FloorDiv) and n.a is var else n)
     return sizes.pop() if var not in used_vars(rest) else None
 
 
@@ -174,20 +158,20 @@ def contraction_of(block: Block) -> Contraction | None:
         return None
     store = stores[0]
     value = store.value
-    if not isinstance(value, Add):
+    if not isinstance(value, ir.Add):
         return None
     product = value.b if _is_own(value.a, store) else value.a if _is_own(value.b, store) else None
-    while isinstance(product, Cast):
+    while isinstance(product, ir.Cast):
         product = product.value
-    if not isinstance(product, Mul):
+    if not isinstance(product, ir.Mul):
         return None
     a, b = _operand(product.a), _operand(product.b)
     if a is None or b is None or not store.indices:
         return None
     vector = store.indices[-1]
-    if not isinstance(vector, Var):
+    if not isinstance(vector, ir.Var):
         # the output's last dimension has one element: the last variable that is not constant takes its place
-        plain = [i for i in store.indices if isinstance(i, Var)]
+        plain = [i for i in store.indices if isinstance(i, ir.Var)]
         if not plain:
             return None
         vector = plain[-1]
@@ -196,12 +180,12 @@ def contraction_of(block: Block) -> Contraction | None:
     return Contraction(block, store, a, b, vector)
 
 
-def _is_own(value: PrimExpr, store: BufferStore) -> bool:
+def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:
     return isinstance(value, BufferLoad) and value.buffer is store.buffer and same_point(value.indices, store.indices)
 
 
-def _operand(value: PrimExpr) -> BufferLoad | None:
-    while isinstance(value, Cast):
+def _operand(value: ir.PrimExpr) -> BufferLoad | None:
+    while isinstance(value, ir.Cast):
         value = value.value
     return value if isinstance(value, BufferLoad) else None
 

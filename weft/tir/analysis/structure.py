@@ -7,21 +7,7 @@ from typing import Any
 
 import msgspec
 
-from weft.ir import (
-    TRUE,
-    And,
-    Dispatch,
-    IntImm,
-    IterVar,
-    Node,
-    PrimExpr,
-    SubclassTable,
-    Var,
-    logical_and,
-    rebuild,
-    substitute,
-    walk,
-)
+from weft import ir
 from weft.tir.buffer import BufferRegion
 from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, seq
 
@@ -33,8 +19,8 @@ __all__ = [
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
 
-_IS_STMT = SubclassTable(Stmt)
-_children = Dispatch(
+_IS_STMT = ir.SubclassTable(Stmt)
+_children = ir.Dispatch(
     "statement children",
     covers=(Stmt,),
     default=lambda s: tuple([v for f in s.__struct_fields__ if _IS_STMT[type(v := getattr(s, f))]]),
@@ -152,18 +138,18 @@ def blocks_in(stmt: Stmt) -> list[Block]:
     return [s for s in statements(stmt) if type(s) is Block]
 
 
-def used_vars(*nodes: Any) -> set[Var]:
+def used_vars(*nodes: Any) -> set[ir.Var]:
     """Return the variables that occur in `nodes`."""
-    return {n for root in nodes for n in walk(root) if isinstance(n, Var)}
+    return {n for root in nodes for n in ir.walk(root) if isinstance(n, ir.Var)}
 
 
-def subst_stmt(stmt: Any, mapping: Mapping[Any, PrimExpr]) -> Any:
+def subst_stmt(stmt: Any, mapping: Mapping[Any, ir.PrimExpr]) -> Any:
     """Replace variables in a statement, expression or tuple; variables of an equal mapping keep identity."""
     mapping = {k: v for k, v in mapping.items() if k is not v}
-    return substitute(stmt, mapping) if mapping else stmt
+    return ir.substitute(stmt, mapping) if mapping else stmt
 
 
-def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Var, Var], dict[str, str]]:
+def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir.Var, ir.Var], dict[str, str]]:
     """Copy a statement with fresh loop and block variables and block names, to stand beside the original.
 
     Returns
@@ -171,7 +157,7 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Va
     (Stmt, dict, dict)
         The copy, the new variable of each old one, the new name of each block.
     """
-    variables: dict[Var, Var] = {}
+    variables: dict[ir.Var, ir.Var] = {}
     names: dict[str, str] = {}
     for s in statements(stmt):
         if isinstance(s, For):
@@ -184,13 +170,13 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Va
     memo: dict[int, Any] = {}
 
     def go(node: Any) -> Any:
-        if not isinstance(node, Node):
+        if not isinstance(node, ir.Node):
             return node
         if id(node) in by_id:
             return by_id[id(node)]
         hit = memo.get(id(node))
         if hit is None:
-            new = rebuild(node, go)
+            new = ir.rebuild(node, go)
             if isinstance(new, Block):
                 new = replace_node(new, name_hint=names[new.name_hint])
             memo[id(node)] = hit = (node, new)
@@ -199,26 +185,26 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[Va
     return go(stmt), variables, names
 
 
-def iter_values_of(realize: BlockRealize) -> dict[Var, PrimExpr]:
+def iter_values_of(realize: BlockRealize) -> dict[ir.Var, ir.PrimExpr]:
     """Map the variables of a block to the values that its realization gives them."""
     return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
 
 
-def fresh_iter_var(iv: IterVar) -> IterVar:
+def fresh_iter_var(iv: ir.IterVar) -> ir.IterVar:
     """Copy an iteration variable with a new variable."""
     return replace_node(iv, var=replace_node(iv.var))
 
 
-def subst_regions(regions: tuple[BufferRegion, ...], mapping: Mapping[Var, PrimExpr]) -> tuple[BufferRegion, ...]:
+def subst_regions(regions: tuple[BufferRegion, ...], mapping: Mapping[ir.Var, ir.PrimExpr]) -> tuple[BufferRegion, ...]:
     """Replace variables in regions; the buffers stay."""
     return tuple(replace_node(r, region=subst_stmt(r.region, mapping)) for r in regions)
 
 
-def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+def conjuncts(condition: ir.PrimExpr) -> list[ir.PrimExpr]:
     """Split a condition at its ``and``s."""
-    if isinstance(condition, And):
+    if isinstance(condition, ir.And):
         return conjuncts(condition.a) + conjuncts(condition.b)
-    return [] if isinstance(condition, IntImm) and condition.value else [condition]
+    return [] if isinstance(condition, ir.IntImm) and condition.value else [condition]
 
 
 def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
@@ -233,16 +219,16 @@ def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
         if iv.iter_type == "data_par"
     ]
     to_new = {old: iv.var for iv, old, _ in pairs}
-    needed: set[Var] = set()
+    needed: set[ir.Var] = set()
     for _, _, value in pairs:
         needed |= used_vars(value)
     chosen = [f for f in loops if f.loop_var in needed]
     loop_map = {f.loop_var: replace_node(f.loop_var) for f in chosen}
     dropped = {f.loop_var for f in loops} - set(loop_map)
-    predicate: PrimExpr = TRUE
+    predicate: ir.PrimExpr = ir.TRUE
     for c in conjuncts(realize.predicate):
         if used_vars(c).isdisjoint(dropped):
-            predicate = logical_and(predicate, subst_stmt(c, loop_map))
+            predicate = ir.logical_and(predicate, subst_stmt(c, loop_map))
     assert block.init is not None
     init_block = Block(
         tuple(iv for iv, _, _ in pairs),
@@ -258,7 +244,7 @@ def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
     return body
 
 
-def empty_inits(stmt: Stmt) -> Iterator[tuple[list[PrimExpr], For, Stmt]]:
+def empty_inits(stmt: Stmt) -> Iterator[tuple[list[ir.PrimExpr], For, Stmt]]:
     """Yield for each reduction that may be empty its extents, its outermost loop, and the nest that runs its init.
 
     Where an extent is 0 the block itself never runs; the nest leaves the identity that the sum of nothing is.
@@ -272,7 +258,7 @@ def empty_inits(stmt: Stmt) -> Iterator[tuple[list[PrimExpr], For, Stmt]]:
                 for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)
                 if iv.iter_type == "reduce" and iv.dom is not None
             ]
-            extents = [e for e, _ in reducing if not isinstance(e, IntImm) or e.value == 0]
+            extents = [e for e, _ in reducing if not isinstance(e, ir.IntImm) or e.value == 0]
             fed = used_vars(*[v for _, v in reducing])
             at = next((i for i, f in enumerate(loops) if f.loop_var in fed), None)
             if extents and at is not None:

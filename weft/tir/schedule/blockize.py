@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    TRUE,
-    IterVar,
-    PrimExpr,
-    Range,
-    Var,
-    ceildiv,
-    const,
-    floormod,
-    is_const_int,
-    logical_and,
-    substitute,
-)
+from weft import ir
 from weft.tir.analysis.access import evaluate_interval, relax_region
 from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
@@ -26,7 +14,7 @@ from weft.tir.stmt import Block, BlockRealize, For, Stmt
 __all__ = ["blockize"]
 
 
-def blockize(state: ScheduleState, var: Var) -> str:
+def blockize(state: ScheduleState, var: ir.Var) -> str:
     """Make one block of a loop and all inside it; returns the new block's name.
 
     Each iteration variable of the block inside is taken apart: what the loops outside decide becomes a variable of the
@@ -35,51 +23,51 @@ def blockize(state: ScheduleState, var: Var) -> str:
     path = state.path_to_loop(var)
     nest, realize = _perfect_nest(path)
     name = realize.block.name_hint
-    inner = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in nest}
+    inner = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in nest}
     analyzer = state.analyzer_at([*path, *nest[1:], realize])
     intervals = {v: (r.min, r.min + r.extent - 1) for v, r in inner.items()}
-    outer_pred = TRUE
+    outer_pred = ir.TRUE
     for c in conjuncts(realize.predicate):
         if not used_vars(c).isdisjoint(inner):
             raise refuse("blockize", f"the condition {c} cuts the nest", loops=nest, block=name,
                          help="split by factors that divide the extent, or pad first")  # fmt: skip
-        outer_pred = logical_and(outer_pred, c)
-    outer_iters: list[tuple[IterVar, PrimExpr]] = []
-    inner_iters: list[tuple[IterVar, PrimExpr]] = []
-    split: dict[Var, PrimExpr] = {}
+        outer_pred = ir.logical_and(outer_pred, c)
+    outer_iters: list[tuple[ir.IterVar, ir.PrimExpr]] = []
+    inner_iters: list[tuple[ir.IterVar, ir.PrimExpr]] = []
+    split: dict[ir.Var, ir.PrimExpr] = {}
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        base = analyzer.simplify(substitute(value, {v: r.min for v, r in inner.items()}))
+        base = analyzer.simplify(ir.substitute(value, {v: r.min for v, r in inner.items()}))
         part = analyzer.simplify(value - base)
         assert iv.dom is not None
-        if is_const_int(part, 0):
+        if ir.is_const_int(part, 0):
             outer = replace_node(iv, var=replace_node(iv.var, name=f"{iv.var.name}_o"))
             outer_iters.append((outer, base))
             split[iv.var] = outer.var
             continue
         box = evaluate_interval(part, intervals)
-        if box is None or used_vars(part) - set(inner) or not is_const_int(analyzer.simplify(box[0]), 0):
+        if box is None or used_vars(part) - set(inner) or not ir.is_const_int(analyzer.simplify(box[0]), 0):
             raise refuse("blockize", f"the value {value} of '{iv.var.name}' is not a part decided outside plus one "
                          "decided inside", loops=nest, block=name)  # fmt: skip
         extent = analyzer.simplify(box[1] + 1)
-        if not analyzer.can_prove_equal(floormod(base, extent), 0):
+        if not analyzer.can_prove_equal(ir.floormod(base, extent), 0):
             raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
-        low = IterVar(
-            Range.from_min_extent(const(0, iv.dtype), extent),
+        low = ir.IterVar(
+            ir.Range.from_min_extent(ir.const(0, iv.dtype), extent),
             replace_node(iv.var, name=f"{iv.var.name}_i"),
             iv.iter_type,
         )
         inner_iters.append((low, part))
         split[iv.var] = low.var
-        if not is_const_int(base, 0):
-            count = analyzer.simplify(ceildiv(iv.dom.extent, extent))
+        if not ir.is_const_int(base, 0):
+            count = analyzer.simplify(ir.ceildiv(iv.dom.extent, extent))
             outside = replace_node(iv.var, name=f"{iv.var.name}_o")
-            high = IterVar(Range.from_min_extent(const(0, iv.dtype), count), outside, iv.iter_type)
+            high = ir.IterVar(ir.Range.from_min_extent(ir.const(0, iv.dtype), count), outside, iv.iter_type)
             outer_iters.append((high, analyzer.simplify(base // extent)))
             split[iv.var] = high.var * extent + low.var
     block = subst_stmt(realize.block, split)
     assert isinstance(block, Block)
     block = replace_node(block, iter_vars=tuple(iv for iv, _ in inner_iters))
-    small = BlockRealize(tuple(v for _, v in inner_iters), TRUE, block)
+    small = BlockRealize(tuple(v for _, v in inner_iters), ir.TRUE, block)
     init: Stmt | None = None
     new_name = state.fresh_name(f"{name}_o")
     if block.init is not None and any(iv.iter_type == "reduce" for iv, _ in outer_iters):
@@ -128,7 +116,7 @@ def _with_own(block: Block) -> tuple[BufferRegion, ...]:
     return (*block.reads, *(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads)))
 
 
-def _relax(region: BufferRegion, domain: dict[Var, Range], analyzer: Any) -> BufferRegion:
+def _relax(region: BufferRegion, domain: dict[ir.Var, ir.Range], analyzer: Any) -> BufferRegion:
     box = relax_region(region.region, domain, analyzer)
-    whole = (Range.from_min_extent(const(0, d.dtype), d) for d in region.buffer.shape)
+    whole = (ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in region.buffer.shape)
     return BufferRegion(region.buffer, tuple(w if r is None else r for r, w in zip(box, whole, strict=True)))

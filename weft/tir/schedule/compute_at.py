@@ -5,23 +5,8 @@ Move a block under a loop of its consumers or producers, over the region needed 
 
 from __future__ import annotations
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    TRUE,
-    Add,
-    CallIntrin,
-    IntImm,
-    PrimExpr,
-    Range,
-    Var,
-    cast,
-    children,
-    const,
-    is_const_int,
-    logical_and,
-    structural_equal,
-    substitute,
-)
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import (
@@ -50,8 +35,8 @@ __all__ = ["compute_at", "replace_buffer", "reverse_compute_at"]
 
 
 def compute_at(
-    state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1
-) -> list[Var]:
+    state: ScheduleState, name: str, var: ir.Var, preserve_unit_loops: bool = False, index: int = -1
+) -> list[ir.Var]:
     """Compute, in each iteration of a loop, the part of a block that the consumers in it need.
 
     Returns the new loops.
@@ -74,7 +59,7 @@ def compute_at(
         )
     _check_later(realize, inside, scope, loop)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
-    regions: dict[int, tuple[Range | None, ...]] = {}
+    regions: dict[int, tuple[ir.Range | None, ...]] = {}
     for c in consumers:
         for r in c.block.reads:
             if any(w.buffer is r.buffer for w in block.writes):
@@ -88,8 +73,8 @@ def compute_at(
 
 
 def reverse_compute_at(
-    state: ScheduleState, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1
-) -> list[Var]:
+    state: ScheduleState, name: str, var: ir.Var, preserve_unit_loops: bool = False, index: int = -1
+) -> list[ir.Var]:
     """Run, in each iteration of a loop, the part of a block that consumes what its producers made in it.
 
     Returns the new loops.
@@ -102,7 +87,7 @@ def reverse_compute_at(
     if not under:
         raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
-    regions: dict[int, tuple[Range | None, ...]] = {}
+    regions: dict[int, tuple[ir.Range | None, ...]] = {}
     for p in under:
         if any(
             iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
@@ -127,7 +112,9 @@ def reverse_compute_at(
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
 
-def _check_partition(state: ScheduleState, block: Block, domain: dict[Var, Range], var: Var, name: str) -> None:
+def _check_partition(
+    state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], var: ir.Var, name: str
+) -> None:
     """Refuse a reduction whose reduction range would be cut by the loops around it."""
     around = {f.loop_var for f in _loops_outside(state, var)}
     for v in reduce_vars(block):
@@ -143,8 +130,8 @@ def _check_partition(state: ScheduleState, block: Block, domain: dict[Var, Range
 def _check_made(
     state: ScheduleState,
     block: Block,
-    domain: dict[Var, Range],
-    regions: dict[int, tuple[Range | None, ...]],
+    domain: dict[ir.Var, ir.Range],
+    regions: dict[int, tuple[ir.Range | None, ...]],
     loop: For,
     analyzer: Analyzer,
 ) -> None:
@@ -214,7 +201,7 @@ def _check_earlier(
                          block=name)  # fmt: skip
 
 
-def _loops_outside(state: ScheduleState, var: Var) -> list[For]:
+def _loops_outside(state: ScheduleState, var: ir.Var) -> list[For]:
     """List the loop and those around it within its scope."""
     loops: list[For] = []
     for s in state.path_to_loop(var):
@@ -238,18 +225,18 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
         loop = loops.pop(id(walked[0].loop_var))
         if iv.iter_type not in ("data_par", "spatial") and not (
             iv.dom is not None
-            and isinstance(value, Var)
-            and structural_equal((loop.min, loop.extent), (iv.dom.min, iv.dom.extent))
+            and isinstance(value, ir.Var)
+            and ir.structural_equal((loop.min, loop.extent), (iv.dom.min, iv.dom.extent))
         ):
             return False
     return True
 
 
-def _summands(value: PrimExpr) -> list[PrimExpr]:
-    return [*_summands(value.a), *_summands(value.b)] if isinstance(value, Add) else [value]
+def _summands(value: ir.PrimExpr) -> list[ir.PrimExpr]:
+    return [*_summands(value.a), *_summands(value.b)] if isinstance(value, ir.Add) else [value]
 
 
-def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> tuple[Block, BlockRealize, For]:
+def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) -> tuple[Block, BlockRealize, For]:
     path, loop_path = state.path_to_block(name), state.path_to_loop(var)
     scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
     assert isinstance(realize, BlockRealize) and isinstance(loop, For)
@@ -276,7 +263,7 @@ def _common_scope(state: ScheduleState, name: str, var: Var, primitive: str) -> 
 
 
 def _add_region(
-    table: dict[int, tuple[Range | None, ...]],
+    table: dict[int, tuple[ir.Range | None, ...]],
     region: BufferRegion,
     realize: BlockRealize,
     loop: For,
@@ -285,7 +272,7 @@ def _add_region(
     """Add to `table` what a block touches while the loops between `loop` and the block run."""
     path = path_to(loop, lambda s: s is realize)
     assert path is not None
-    inner = {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
+    inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in path[1:] if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
@@ -294,20 +281,23 @@ def _add_region(
 
 
 def _solve_domain(
-    block: Block, accesses: tuple[BufferRegion, ...], regions: dict[int, tuple[Range | None, ...]], analyzer: Analyzer
-) -> dict[Var, Range]:
+    block: Block,
+    accesses: tuple[BufferRegion, ...],
+    regions: dict[int, tuple[ir.Range | None, ...]],
+    analyzer: Analyzer,
+) -> dict[ir.Var, ir.Range]:
     """Find for block variables the values with which `accesses` cover `regions`.
 
     A variable without entry runs over its whole domain.
     """
     own = {iv.var for iv in block.iter_vars}
-    domain: dict[Var, Range] = {}
+    domain: dict[ir.Var, ir.Range] = {}
     for access in accesses:
         box = regions.get(id(access.buffer))
         if box is None:
             continue
         for r, needed in zip(access.region, box, strict=True):
-            if not (isinstance(r.min, Var) and r.min in own and is_const_int(r.extent, 1)) or needed is None:
+            if not (isinstance(r.min, ir.Var) and r.min in own and ir.is_const_int(r.extent, 1)) or needed is None:
                 continue
             old = domain.get(r.min)
             if old is not None:
@@ -319,15 +309,15 @@ def _solve_domain(
     for access in accesses:
         if id(access.buffer) in regions:
             for r in access.region:
-                if not isinstance(r.min, Var):
+                if not isinstance(r.min, ir.Var):
                     for v in used_vars(r.min, r.extent) & own:
                         domain.pop(v, None)
     return domain
 
 
-def _is_one_of(needed: Range, dom: Range, analyzer: Analyzer) -> bool:
+def _is_one_of(needed: ir.Range, dom: ir.Range, analyzer: Analyzer) -> bool:
     """Whether one value of a symbolic domain is needed: a loop over the domain would hide that it is one."""
-    symbolic = is_const_int(needed.extent, 1) and not isinstance(dom.extent, IntImm)
+    symbolic = ir.is_const_int(needed.extent, 1) and not isinstance(dom.extent, ir.IntImm)
     return symbolic and analyzer.can_prove(needed.min < dom.min + dom.extent)
 
 
@@ -339,25 +329,25 @@ def _move(
     state: ScheduleState,
     realize: BlockRealize,
     loop: For,
-    domain: dict[Var, Range],
+    domain: dict[ir.Var, ir.Range],
     position: int,
     analyzer: Analyzer,
     unit_loops: bool,
     over_compute: bool,
-) -> list[Var]:
+) -> list[ir.Var]:
     """Put a new nest for the block at `position` in the body of `loop` and take the old one away."""
     block = realize.block
-    values: list[PrimExpr] = []
-    new_loops: list[tuple[Var, PrimExpr]] = []
-    predicate: PrimExpr = TRUE
-    padded: dict[Var, PrimExpr] = {}
+    values: list[ir.PrimExpr] = []
+    new_loops: list[tuple[ir.Var, ir.PrimExpr]] = []
+    predicate: ir.PrimExpr = ir.TRUE
+    padded: dict[ir.Var, ir.PrimExpr] = {}
     for n, iv in enumerate(block.iter_vars):
         dom = iv.dom
         assert dom is not None
         needed = domain.get(iv.var, dom)
         if (
             needed is not dom
-            and not isinstance(needed.extent, IntImm)
+            and not isinstance(needed.extent, ir.IntImm)
             and not used_vars(needed.extent).isdisjoint(f.loop_var for f in _loops_outside(state, loop.loop_var))
         ):
             needed = dom  # the box grows with a loop: cover everything rather than guess
@@ -368,34 +358,36 @@ def _move(
         ):
             wider = (
                 over_compute
-                and isinstance(dom.extent, IntImm)
+                and isinstance(dom.extent, ir.IntImm)
                 and not analyzer.can_prove_equal(needed.extent, dom.extent)
             )
             if not (wider and _roundup(state, block, iv.var, needed, loop, analyzer) is not None):
                 needed = dom
         dtype = iv.var.dtype
-        start, extent = cast(dtype, needed.min), cast(dtype, needed.extent)
+        start, extent = ir.cast(dtype, needed.min), ir.cast(dtype, needed.extent)
         value = start
-        if unit_loops or not is_const_int(extent, 1):
-            v = Var(f"ax{n}", dtype)
+        if unit_loops or not ir.is_const_int(extent, 1):
+            v = ir.Var(f"ax{n}", dtype)
             new_loops.append((v, extent))
-            analyzer.bind(v, Range.from_min_extent(const(0, dtype), extent))
+            analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
             value = analyzer.simplify(start + v)
         values.append(value)
         if needed is not dom:
             if not analyzer.can_prove(value >= dom.min):
-                predicate = logical_and(predicate, analyzer.simplify(value >= dom.min))
-            end = cast(dtype, dom.min + dom.extent)
+                predicate = ir.logical_and(predicate, analyzer.simplify(value >= dom.min))
+            end = ir.cast(dtype, dom.min + dom.extent)
             if not analyzer.can_prove(value < end):
                 larger = _roundup(state, block, iv.var, needed, loop, analyzer) if over_compute else None
                 if larger is None:
-                    predicate = logical_and(predicate, analyzer.simplify(value < end))
+                    predicate = ir.logical_and(predicate, analyzer.simplify(value < end))
                 else:
                     padded[iv.var] = larger
-    predicate = logical_and(predicate, _carry_predicate(realize, values, _left_loops(state, realize, loop), analyzer))
+    predicate = ir.logical_and(
+        predicate, _carry_predicate(realize, values, _left_loops(state, realize, loop), analyzer)
+    )
     body: Stmt = BlockRealize(tuple(values), predicate, block)
     for v, extent in reversed(new_loops):
-        body = For(v, const(0, v.dtype), extent, ForKind.SERIAL, body)
+        body = For(v, ir.const(0, v.dtype), extent, ForKind.SERIAL, body)
     items = _items(loop.body)
     state.replace(loop, replace_node(loop, body=seq(*items[:position], body, *items[position:])))
     state.remove(realize)
@@ -404,7 +396,7 @@ def _move(
     return [v for v, _ in new_loops]
 
 
-def _left_loops(state: ScheduleState, realize: BlockRealize, loop: For) -> dict[Var, For]:
+def _left_loops(state: ScheduleState, realize: BlockRealize, loop: For) -> dict[ir.Var, For]:
     """The loops around a block that are not around it any more under `loop`."""
     kept = {s.loop_var for s in state.path_to_loop(loop.loop_var) if isinstance(s, For)}
     around = state.path_to_block(realize.block.name_hint)
@@ -412,38 +404,42 @@ def _left_loops(state: ScheduleState, realize: BlockRealize, loop: For) -> dict[
 
 
 def _carry_predicate(
-    realize: BlockRealize, values: list[PrimExpr], left: dict[Var, For], analyzer: Analyzer
-) -> PrimExpr:
+    realize: BlockRealize, values: list[ir.PrimExpr], left: dict[ir.Var, For], analyzer: Analyzer
+) -> ir.PrimExpr:
     """Express the old predicate in the new values; conditions that only kept variables in their domain are dropped.
 
     So are those of loops that no value uses, such as parts of a loop of one iteration: the block runs once without
     them, as in their first iteration.
     """
-    plain = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
-    result: PrimExpr = TRUE
+    plain = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, ir.Var)}
+    result: ir.PrimExpr = ir.TRUE
     for c in conjuncts(realize.predicate):
         if _is_domain_guard(c, realize):
             continue
         free = {v for v in used_vars(c) if v not in plain}
         used = free & used_vars(*realize.iter_values)
-        if not used and free & left.keys() and analyzer.can_prove(substitute(c, {v: f.min for v, f in left.items()})):
+        if (
+            not used
+            and free & left.keys()
+            and analyzer.can_prove(ir.substitute(c, {v: f.min for v, f in left.items()}))
+        ):
             continue
         if used or free & left.keys():
             raise refuse(
                 "compute_at", f"the predicate {c} cannot be expressed in the new loops", block=realize.block.name_hint
             )
-        result = logical_and(result, analyzer.simplify(subst_stmt(c, plain)))
+        result = ir.logical_and(result, analyzer.simplify(subst_stmt(c, plain)))
     return result
 
 
-def _is_domain_guard(condition: PrimExpr, realize: BlockRealize) -> bool:
+def _is_domain_guard(condition: ir.PrimExpr, realize: BlockRealize) -> bool:
     """Whether a condition says that the value of a block variable is below the end of its domain."""
     from_split = getattr(condition, "a", None), getattr(condition, "b", None)
     if type(condition).__name__ != "LT" or from_split[0] is None:
         return False
     analyzer = Analyzer()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iv.dom is not None and is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
+        if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
             if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(
                 from_split[1], iv.dom.extent
             ):
@@ -452,13 +448,13 @@ def _is_domain_guard(condition: PrimExpr, realize: BlockRealize) -> bool:
 
 
 def _roundup(
-    state: ScheduleState, block: Block, var: Var, needed: Range, loop: For, analyzer: Analyzer
-) -> PrimExpr | None:
+    state: ScheduleState, block: Block, var: ir.Var, needed: ir.Range, loop: For, analyzer: Analyzer
+) -> ir.PrimExpr | None:
     """Return a larger extent for a variable with which no predicate is needed, if the block may run that far.
 
     It may where each of its loads stays inside its buffer, so that the surplus elements are computed and never read.
     """
-    if not isinstance(needed.extent, IntImm) or len(block.writes) != 1:
+    if not isinstance(needed.extent, ir.IntImm) or len(block.writes) != 1:
         return None
     around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
     box = evaluate_interval(needed.min, around)
@@ -468,14 +464,14 @@ def _roundup(
     local = Analyzer()
     for iv in block.iter_vars:
         if iv.dom is not None:
-            local.bind(iv.var, iv.dom if iv.var is not var else Range.from_min_extent(iv.dom.min, end))
+            local.bind(iv.var, iv.dom if iv.var is not var else ir.Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
     return end if all(_loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
 
-def _loads_inside(node: object, var: Var, own: Buffer, analyzer: Analyzer) -> bool:
+def _loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: Analyzer) -> bool:
     """Whether each load that moves with `var` stays inside its buffer; a load behind a condition may rely on it."""
-    if isinstance(node, CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else":
+    if isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else":
         with analyzer.constraint_scope(node.args[0]):
             if not _loads_inside(node.args[1], var, own, analyzer):
                 return False
@@ -484,14 +480,14 @@ def _loads_inside(node: object, var: Var, own: Buffer, analyzer: Analyzer) -> bo
         for i, size in zip(node.indices, node.buffer.shape, strict=True):
             if var in used_vars(i) and not analyzer.can_prove(i < size):
                 return False
-    return all(_loads_inside(c, var, own, analyzer) for c in children(node) if isinstance(c, (PrimExpr, Stmt)))
+    return all(_loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))
 
 
-def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
+def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) -> None:
     """Enlarge the domains of block variables and the buffer that they index."""
     block = state.realize(name).block
     iter_vars = tuple(
-        replace_node(iv, dom=Range.from_min_extent(iv.dom.min, larger[iv.var]))
+        replace_node(iv, dom=ir.Range.from_min_extent(iv.dom.min, larger[iv.var]))
         if iv.var in larger and iv.dom is not None
         else iv
         for iv in block.iter_vars
@@ -499,7 +495,7 @@ def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
     state.replace(block, replace_node(block, iter_vars=iter_vars))
     write = block.writes[0]
     shape = tuple(
-        cast(d.dtype, larger[r.min]) if isinstance(r.min, Var) and r.min in larger else d
+        ir.cast(d.dtype, larger[r.min]) if isinstance(r.min, ir.Var) and r.min in larger else d
         for r, d in zip(write.region, write.buffer.shape, strict=True)
     )
     replace_buffer(state, write.buffer, replace_node(write.buffer, shape=shape))
@@ -507,4 +503,4 @@ def _grow(state: ScheduleState, name: str, larger: dict[Var, PrimExpr]) -> None:
 
 def replace_buffer(state: ScheduleState, old: Buffer, new: Buffer) -> None:
     """Let every statement use `new` instead of `old`."""
-    state.rewrite_body(lambda body: substitute(body, {old: new}))
+    state.rewrite_body(lambda body: ir.substitute(body, {old: new}))

@@ -8,29 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    TRUE,
-    Add,
-    Attrs,
-    BinaryOp,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Mul,
-    PrimExpr,
-    Range,
-    Sub,
-    Var,
-    as_expr,
-    cast,
-    const,
-    is_const_int,
-    rewrite,
-    substitute,
-)
 from weft.tir.analysis.access import evaluate_interval, point_region
 from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -62,29 +41,29 @@ def transform_layout(
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
     analyzer = Analyzer()
-    sources = [Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
+    sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
-        analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), d))
-    image = [as_expr(e, "int64") for e in index_map(*sources)]
+        analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), d))
+    image = [ir.as_expr(e, "int64") for e in index_map(*sources)]
     if not assume_injective:
         _check_injective(image, sources, old, name)
-    new = replace_node(old, data=Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
+    new = replace_node(old, data=ir.Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
 
-    def indices(point: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        values = {v: cast(v.dtype, i) for v, i in zip(sources, point, strict=True)}
+    def indices(point: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
+        values = {v: ir.cast(v.dtype, i) for v, i in zip(sources, point, strict=True)}
         return tuple(subst_stmt(e, values) for e in image)
 
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=indices(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in new.shape))
+            return BufferRegion(new, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in new.shape))
         return node
 
     if pad_value is not None:
         _fill_first(state, name, old, new, pad_value)
     users = [b.name_hint for b in blocks_in(state.body) if any(r.buffer is old for r in (*b.reads, *b.writes))]
-    state.rewrite_body(lambda body: substitute(rewrite(body, rule), {old: new}))
+    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
     for user in users:
         current = state.realize(user).block
         state.replace(current, _simplified(refresh_accesses(state, current, user), new))
@@ -102,33 +81,33 @@ def _fill_first(state: ScheduleState, name: str, old: Buffer, new: Buffer, pad_v
         return
     scope = state.scope_of_block(writer)
     path = state.path_to_block(writer)
-    iters = [IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")
+    iters = [ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype), "data_par")
              for i, d in enumerate(new.shape)]  # fmt: skip
-    value = as_expr(pad_value, old.dtype)
-    if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, IntImm)):
+    value = ir.as_expr(pad_value, old.dtype)
+    if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
         raise refuse("transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds",
                      block=name)  # fmt: skip
     index = tuple(iv.var for iv in iters)
     block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
                   BufferStore(new, value, index))  # fmt: skip
-    loops = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
+    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, block)
     for v, d in reversed(list(zip(loops, new.shape, strict=True))):
-        nest = For(v, const(0, v.dtype), d, ForKind.SERIAL, nest)
+        nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))
 
 
 def _image_shape(
-    image: list[PrimExpr], sources: list[Var], old: Buffer, analyzer: Analyzer, name: str
-) -> tuple[PrimExpr, ...]:
+    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: Analyzer, name: str
+) -> tuple[ir.PrimExpr, ...]:
     """Find how far each component of the map reaches."""
-    domain = {v: (const(0, v.dtype), d - 1) for v, d in zip(sources, old.shape, strict=True)}
+    domain = {v: (ir.const(0, v.dtype), d - 1) for v, d in zip(sources, old.shape, strict=True)}
     shape = []
     for e in image:
         box = evaluate_interval(analyzer.simplify(e), domain)
         low = None if box is None else analyzer.simplify(box[0])
-        if box is None or not (isinstance(low, IntImm) and low.value == 0):
+        if box is None or not (isinstance(low, ir.IntImm) and low.value == 0):
             raise refuse("transform_layout", f"the index {e} has no known range from 0", block=name)
         shape.append(analyzer.simplify(box[1] + 1))
     return tuple(shape)
@@ -136,18 +115,20 @@ def _image_shape(
 
 _POINTS = 1 << 16  # so many elements of a buffer are looked at one by one
 _ARITHMETIC: dict[type, np.ufunc] = {
-    Add: np.add,
-    Sub: np.subtract,
-    Mul: np.multiply,
-    FloorDiv: np.floor_divide,
-    FloorMod: np.mod,
+    ir.Add: np.add,
+    ir.Sub: np.subtract,
+    ir.Mul: np.multiply,
+    ir.FloorDiv: np.floor_divide,
+    ir.FloorMod: np.mod,
 }
 
 
-def _check_injective(image: list[PrimExpr], sources: list[Var], old: Buffer, name: str) -> None:
+def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, name: str) -> None:
     """Refuse a map that puts two elements in one place, as far as a corner of the buffer shows it."""
-    lost = [v for v, d in zip(sources, old.shape, strict=True) if not is_const_int(d, 1) and v not in used_vars(*image)]
-    extents = [d.value if isinstance(d, IntImm) else _POINTS for d in old.shape]
+    lost = [
+        v for v, d in zip(sources, old.shape, strict=True) if not ir.is_const_int(d, 1) and v not in used_vars(*image)
+    ]
+    extents = [d.value if isinstance(d, ir.IntImm) else _POINTS for d in old.shape]
     while math.prod(extents) > _POINTS:
         widest = extents.index(max(extents))
         extents[widest] //= 2
@@ -181,15 +162,15 @@ def _numbered(places: list[np.ndarray], count: int) -> np.ndarray:
     return numbers
 
 
-def _values(expr: PrimExpr, points: dict[Var, np.ndarray]) -> np.ndarray | None:
+def _values(expr: ir.PrimExpr, points: dict[ir.Var, np.ndarray]) -> np.ndarray | None:
     """Evaluate an index at many points; None where it has more than integer arithmetic."""
-    if isinstance(expr, IntImm):
+    if isinstance(expr, ir.IntImm):
         return np.asarray(expr.value)
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return points.get(expr)
-    if isinstance(expr, Cast):
+    if isinstance(expr, ir.Cast):
         return _values(expr.value, points)
-    if type(expr) not in _ARITHMETIC or not isinstance(expr, BinaryOp):
+    if type(expr) not in _ARITHMETIC or not isinstance(expr, ir.BinaryOp):
         return None
     a, b = _values(expr.a, points), _values(expr.b, points)
     return None if a is None or b is None else _ARITHMETIC[type(expr)](a, b)
@@ -207,7 +188,7 @@ def _simplified(block: Block, buffer: Buffer) -> Block:
             return replace_node(node, indices=tuple(analyzer.simplify(i) for i in node.indices))
         return node
 
-    return rewrite(block, rule)
+    return ir.rewrite(block, rule)
 
 
 def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int, factor: int, offset: int) -> None:
@@ -227,4 +208,4 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
         )
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
-    state.replace(block, replace_node(block, annotations=Attrs.of(block.annotations, buffer_dim_align=notes)))
+    state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))

@@ -7,22 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    NO_ATTRS,
-    TRUE,
-    DataType,
-    IntImm,
-    PrimExpr,
-    Range,
-    Var,
-    as_expr,
-    cast,
-    ceildiv,
-    const,
-    is_const_int,
-    logical_and,
-)
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.structure import (
     child_realizes,
@@ -42,11 +28,11 @@ __all__ = ["add_unit_loop", "fuse", "loop_partition", "reorder", "specialize", "
 
 def split(
     state: ScheduleState,
-    var: Var,
-    factors: Sequence[PrimExpr | int | None],
+    var: ir.Var,
+    factors: Sequence[ir.PrimExpr | int | None],
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
-) -> list[Var]:
+) -> list[ir.Var]:
     """Split a loop into nested loops.
 
     A product of factors larger than the extent gets a predicate on the blocks inside.
@@ -56,25 +42,25 @@ def split(
     assert isinstance(loop, For)
     if loop.kind is ForKind.THREAD_BINDING:
         raise refuse("split", "the loop is bound to a thread", loops=loop, help="split before binding")
-    if not is_const_int(loop.min, 0):
+    if not ir.is_const_int(loop.min, 0):
         raise refuse("split", "the loop does not start at 0", loops=loop, help="normalise it first")
     _check_known(state, "split", path, factors)
     analyzer = state.analyzer_at(path)
     dtype = loop.loop_var.dtype
     sizes = _infer_factors(loop, factors, analyzer)
-    sizes = [cast(dtype, s) for s in sizes]
-    new_vars = [Var(f"{var.name}_{i}", dtype) for i in range(len(sizes))]
-    index: PrimExpr = new_vars[0]
+    sizes = [ir.cast(dtype, s) for s in sizes]
+    new_vars = [ir.Var(f"{var.name}_{i}", dtype) for i in range(len(sizes))]
+    index: ir.PrimExpr = new_vars[0]
     for v, s in zip(new_vars[1:], sizes[1:], strict=True):
         index = index * s + v
     product = sizes[0]
     for s in sizes[1:]:
         product = product * s
-    unit = {v: const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if is_const_int(s, 1)}
+    unit = {v: ir.const(0, dtype) for v, s in zip(new_vars, sizes, strict=True) if ir.is_const_int(s, 1)}
     if not preserve_unit_iters:
         index = subst_stmt(index, unit)
     for v, s in zip(new_vars, sizes, strict=True):
-        analyzer.bind(v, Range.from_min_extent(const(0, dtype), s))
+        analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), s))
     index = analyzer.simplify(index)
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = subst_stmt(loop.body, {var: index})
@@ -84,8 +70,8 @@ def split(
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     kept = kept or [(new_vars[-1], sizes[-1])]
     for n, (v, s) in reversed(list(enumerate(kept))):
-        annotations = loop.annotations if n == 0 else NO_ATTRS
-        body = For(v, const(0, dtype), s, _kind_of_part(loop.kind, n, len(kept)), body, annotations=annotations)
+        annotations = loop.annotations if n == 0 else ir.NO_ATTRS
+        body = For(v, ir.const(0, dtype), s, _kind_of_part(loop.kind, n, len(kept)), body, annotations=annotations)
     state.replace(loop, body)
     return [v for v, _ in kept]
 
@@ -99,21 +85,21 @@ def _kind_of_part(kind: ForKind, n: int, count: int) -> ForKind:
     return kind
 
 
-def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
+def _infer_factors(loop: For, factors: Sequence[ir.PrimExpr | int | None], analyzer: Analyzer) -> list[ir.PrimExpr]:
     """Fill in the factor given as None (or -1) so that the product covers the extent."""
     if not factors:
         raise refuse("split", "no factors were given", loops=loop)
     open_at = _open_places("split", "factor", loop, factors)
     dtype = loop.loop_var.dtype
-    sizes = [const(0, dtype) if i in open_at else as_expr(f, dtype) for i, f in enumerate(factors)]
+    sizes = [ir.const(0, dtype) if i in open_at else ir.as_expr(f, dtype) for i, f in enumerate(factors)]
     for i, s in enumerate(sizes):
-        if i not in open_at and isinstance(s, IntImm) and s.value <= 0:
+        if i not in open_at and isinstance(s, ir.IntImm) and s.value <= 0:
             raise refuse("split", f"factor {s.value} is not positive", loops=loop)
-    product: PrimExpr = const(1, dtype)
+    product: ir.PrimExpr = ir.const(1, dtype)
     for i, s in enumerate(sizes):
         product = product if i in open_at else product * s
     if open_at:
-        sizes[open_at[0]] = analyzer.simplify(ceildiv(cast(dtype, loop.extent), product))
+        sizes[open_at[0]] = analyzer.simplify(ir.ceildiv(ir.cast(dtype, loop.extent), product))
     elif not analyzer.can_prove(product >= loop.extent):
         raise refuse(
             "split",
@@ -124,13 +110,13 @@ def _infer_factors(loop: For, factors: Sequence[PrimExpr | int | None], analyzer
     return sizes
 
 
-def _open_places(primitive: str, word: str, loop: For, numbers: Sequence[PrimExpr | int | None]) -> list[int]:
+def _open_places(primitive: str, word: str, loop: For, numbers: Sequence[ir.PrimExpr | int | None]) -> list[int]:
     """Check that the numbers are integers or None, and return where the one is that is left open."""
     for f in numbers:
-        whole = DataType(f.dtype).is_integer if isinstance(f, PrimExpr) else f is None or hasattr(f, "__index__")
+        whole = ir.DataType(f.dtype).is_integer if isinstance(f, ir.PrimExpr) else f is None or hasattr(f, "__index__")
         if not whole:
             raise refuse(primitive, f"the {word} {f} is not an integer", loops=loop, help="give integers or one None")
-    open_at = [i for i, f in enumerate(numbers) if f is None or (not isinstance(f, PrimExpr) and int(f) == -1)]
+    open_at = [i for i, f in enumerate(numbers) if f is None or (not isinstance(f, ir.PrimExpr) and int(f) == -1)]
     if len(open_at) > 1:
         raise refuse(primitive, f"at most one {word} may be left open", loops=loop, help="give the others as numbers")
     return open_at
@@ -142,7 +128,7 @@ def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], express
     for s in path[:-1]:
         known |= {s.loop_var} if isinstance(s, For) else {s.var} if isinstance(s, LetStmt) else set()
         known |= {iv.var for iv in s.iter_vars} if isinstance(s, Block) else set()
-    unknown = used_vars(*[e for e in expressions if isinstance(e, PrimExpr)]) - known
+    unknown = used_vars(*[e for e in expressions if isinstance(e, ir.PrimExpr)]) - known
     if unknown:
         names = ", ".join(sorted(v.name for v in unknown))
         raise refuse(
@@ -153,14 +139,14 @@ def _check_known(state: ScheduleState, primitive: str, path: list[Stmt], express
         )
 
 
-def _guard(body: Stmt, condition: PrimExpr) -> Stmt:
+def _guard(body: Stmt, condition: ir.PrimExpr) -> Stmt:
     """Add a condition to the outermost blocks in `body`."""
     if isinstance(body, BlockRealize):
-        return replace_node(body, predicate=logical_and(body.predicate, condition))
+        return replace_node(body, predicate=ir.logical_and(body.predicate, condition))
     return map_children(body, lambda s: _guard(s, condition))
 
 
-def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool = True) -> Var:
+def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: bool = True) -> ir.Var:
     """Fuse perfectly nested loops, outermost first, into one."""
     if not loops:
         raise refuse("fuse", "no loops were given")
@@ -182,35 +168,35 @@ def fuse(state: ScheduleState, loops: Sequence[Var], preserve_unit_iters: bool =
     if len(chain) == 1:
         return outer.loop_var
     dtype = outer.loop_var.dtype
-    fused = Var("_".join(f.loop_var.name for f in chain) + "_fused", dtype)
+    fused = ir.Var("_".join(f.loop_var.name for f in chain) + "_fused", dtype)
     analyzer = state.analyzer_at(path)
-    extent: PrimExpr = const(1, dtype)
+    extent: ir.PrimExpr = ir.const(1, dtype)
     for f in chain:
-        extent = extent * cast(dtype, f.extent)
-    mapping: dict[Var, PrimExpr] = {}
-    rest: PrimExpr = fused
+        extent = extent * ir.cast(dtype, f.extent)
+    mapping: dict[ir.Var, ir.PrimExpr] = {}
+    rest: ir.PrimExpr = fused
     for i in range(len(chain) - 1, 0, -1):
-        size = cast(dtype, chain[i].extent)
-        if is_const_int(size, 0):
-            size = const(1, dtype)  # the loop never runs; what it would compute does not matter
-        mapping[chain[i].loop_var] = cast(
-            chain[i].loop_var.dtype, rest % size if not is_const_int(size, 1) else const(0, dtype)
+        size = ir.cast(dtype, chain[i].extent)
+        if ir.is_const_int(size, 0):
+            size = ir.const(1, dtype)  # the loop never runs; what it would compute does not matter
+        mapping[chain[i].loop_var] = ir.cast(
+            chain[i].loop_var.dtype, rest % size if not ir.is_const_int(size, 1) else ir.const(0, dtype)
         )
         rest = rest // size
     mapping[outer.loop_var] = rest
-    analyzer.bind(fused, Range.from_min_extent(const(0, dtype), extent))
+    analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = subst_stmt(chain[-1].body, mapping)
-    new = For(fused, const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
+    new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
         check_data_parallel(new, "fuse")
     state.replace(outer, new)
     return fused
 
 
-def _check_fusible(chain: list[For], loops: Sequence[Var]) -> None:
+def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
     for f in chain:
-        if not is_const_int(f.min, 0):
+        if not ir.is_const_int(f.min, 0):
             raise refuse("fuse", "a loop does not start at 0", loops=f)
         if f.kind is ForKind.THREAD_BINDING:
             raise refuse("fuse", "a loop is bound to a thread", loops=f)
@@ -218,7 +204,7 @@ def _check_fusible(chain: list[For], loops: Sequence[Var]) -> None:
             raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
 
-def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:
+def reorder(state: ScheduleState, loops: Sequence[ir.Var]) -> None:
     """Give loops on one chain the order listed; loops in between that are not listed keep their place."""
     if len(set(loops)) != len(loops):
         raise refuse("reorder", "a loop is listed twice", loops=list(loops))
@@ -259,7 +245,7 @@ def reorder(state: ScheduleState, loops: Sequence[Var]) -> None:
     state.replace(chain[0], body)
 
 
-def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequence[Var]) -> None:
+def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequence[ir.Var]) -> None:
     """Refuse when several blocks feed one another below the loops: only the order within one iteration is kept."""
     if len(realizes) <= 1:
         return
@@ -274,8 +260,8 @@ def _check_order(realizes: list[BlockRealize], order: list[Stmt], loops: Sequenc
 
 
 def loop_partition(
-    state: ScheduleState, var: Var, factors: Sequence[PrimExpr | int | None], preserve_unit_iters: bool = True
-) -> list[Var]:
+    state: ScheduleState, var: ir.Var, factors: Sequence[ir.PrimExpr | int | None], preserve_unit_iters: bool = True
+) -> list[ir.Var]:
     """Cut a loop into consecutive loops of the given lengths; blocks in the later ones are copies with new names."""
     path = state.path_to_loop(var)
     loop = path[-1]
@@ -299,24 +285,24 @@ def loop_partition(
     _check_known(state, "loop_partition", path, factors)
     analyzer = state.analyzer_at(path)
     lengths = _partition_lengths(loop, factors, analyzer)
-    start: PrimExpr = loop.min
+    start: ir.PrimExpr = loop.min
     parts: list[Stmt] = []
-    new_vars: list[Var] = []
+    new_vars: list[ir.Var] = []
     for n, length in enumerate(lengths):
         piece: Stmt = loop if n == 0 else clone_fresh(loop, _namer(state, n))[0]
         assert isinstance(piece, For)
-        new = Var(f"{var.name}_p{n}", dtype)
-        if is_const_int(length, 0):
+        new = ir.Var(f"{var.name}_p{n}", dtype)
+        if ir.is_const_int(length, 0):
             continue
         inner_analyzer = state.analyzer_at(path[:-1])
-        inner_analyzer.bind(new, Range.from_min_extent(const(0, dtype), length))
+        inner_analyzer.bind(new, ir.Range.from_min_extent(ir.const(0, dtype), length))
         body = subst_stmt(piece.body, {piece.loop_var: inner_analyzer.simplify(start + new)})
         body = _drop_proven(body, inner_analyzer)
-        if is_const_int(length, 1) and not preserve_unit_iters:
-            body = subst_stmt(body, {new: const(0, dtype)})
+        if ir.is_const_int(length, 1) and not preserve_unit_iters:
+            body = subst_stmt(body, {new: ir.const(0, dtype)})
             parts.append(body)
         else:
-            parts.append(For(new, const(0, dtype), length, loop.kind, body, annotations=loop.annotations))
+            parts.append(For(new, ir.const(0, dtype), length, loop.kind, body, annotations=loop.annotations))
             new_vars.append(new)
         start = analyzer.simplify(start + length)
     state.replace(loop, seq(*parts))
@@ -336,19 +322,21 @@ def _namer(state: ScheduleState, n: int):  # noqa: ANN202
     return rename
 
 
-def _partition_lengths(loop: For, factors: Sequence[PrimExpr | int | None], analyzer: Analyzer) -> list[PrimExpr]:
+def _partition_lengths(loop: For, factors: Sequence[ir.PrimExpr | int | None], analyzer: Analyzer) -> list[ir.PrimExpr]:
     dtype = loop.loop_var.dtype
-    known: PrimExpr = const(0, dtype)
+    known: ir.PrimExpr = ir.const(0, dtype)
     open_at = _open_places("loop_partition", "length", loop, factors)
-    lengths = [const(0, dtype) if i in open_at else cast(dtype, as_expr(f, dtype)) for i, f in enumerate(factors)]
+    lengths = [
+        ir.const(0, dtype) if i in open_at else ir.cast(dtype, ir.as_expr(f, dtype)) for i, f in enumerate(factors)
+    ]
     for s in lengths:
-        if isinstance(s, IntImm) and s.value < 0:
+        if isinstance(s, ir.IntImm) and s.value < 0:
             raise refuse("loop_partition", f"length {s.value} is negative", loops=loop, help="give lengths from 0")
         known = known + s
     rest = analyzer.simplify(loop.extent - known)
     if open_at:
         lengths[open_at[0]] = rest
-    elif not is_const_int(rest, 0):
+    elif not ir.is_const_int(rest, 0):
         lengths.append(rest)
     if not analyzer.can_prove(known <= loop.extent):
         raise refuse("loop_partition", f"the lengths add up to {known}, past the extent {loop.extent}", loops=loop)
@@ -360,21 +348,23 @@ def _drop_proven(body: Stmt, analyzer: Analyzer) -> Stmt:
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
-            analyzer.bind(s.loop_var, Range.from_min_extent(s.min, s.extent))
+            analyzer.bind(s.loop_var, ir.Range.from_min_extent(s.min, s.extent))
         if isinstance(s, BlockRealize):
-            if isinstance(s.predicate, IntImm):
+            if isinstance(s.predicate, ir.IntImm):
                 return s
-            kept: PrimExpr = TRUE
+            kept: ir.PrimExpr = ir.TRUE
             for c in conjuncts(s.predicate):
                 if not analyzer.can_prove(c):
-                    kept = logical_and(kept, c)
+                    kept = ir.logical_and(kept, c)
             return s if kept is s.predicate else replace_node(s, predicate=kept)
         return map_children(s, go)
 
     return go(body)
 
 
-def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[list[str], dict[Var, Var], dict[str, str]]:
+def specialize(
+    state: ScheduleState, var: ir.Var, condition: ir.PrimExpr
+) -> tuple[list[str], dict[ir.Var, ir.Var], dict[str, str]]:
     """Copy a loop nest under both outcomes of `condition`: ``if condition: nest else: copy``.
 
     The original stays where the condition holds, so that each can be scheduled with what its side knows.
@@ -393,9 +383,9 @@ def specialize(state: ScheduleState, var: Var, condition: PrimExpr) -> tuple[lis
     return [s.block.name_hint for s in child_realizes(copy)], variables, names
 
 
-def add_unit_loop(state: ScheduleState, target: Var | str) -> Var:
+def add_unit_loop(state: ScheduleState, target: ir.Var | str) -> ir.Var:
     """Put a loop of one iteration around a loop (its variable) or a block (its name)."""
     stmt = state.realize(target) if isinstance(target, str) else state.loop(target)
-    var = Var("u", "int64" if isinstance(target, str) else target.dtype)
-    state.replace(stmt, For(var, const(0, var.dtype), const(1, var.dtype), ForKind.SERIAL, stmt))
+    var = ir.Var("u", "int64" if isinstance(target, str) else target.dtype)
+    state.replace(stmt, For(var, ir.const(0, var.dtype), ir.const(1, var.dtype), ForKind.SERIAL, stmt))
     return var

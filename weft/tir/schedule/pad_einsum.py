@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.ir import (
-    TRUE,
-    Add,
-    Cast,
-    IterVar,
-    Mul,
-    PrimExpr,
-    Range,
-    Var,
-    ceildiv,
-    const,
-    if_then_else,
-    is_const_int,
-    logical_and,
-    rewrite,
-)
+from weft import ir
 from weft.tir.analysis.access import point_region
 from weft.tir.analysis.dependence import is_reduction
 from weft.tir.analysis.structure import replace_node, replace_stmt
@@ -54,18 +39,21 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     old = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
     analyzer = state.analyzer_at(path)
     new = {
-        iv.var: analyzer.simplify(ceildiv(old[iv.var], p) * p) for iv, p in zip(block.iter_vars, padding, strict=True)
+        iv.var: analyzer.simplify(ir.ceildiv(old[iv.var], p) * p)
+        for iv, p in zip(block.iter_vars, padding, strict=True)
     }
     grown = {v for v in old if not analyzer.can_prove_equal(old[v], new[v])}
     _check_grown(realize, scope, grown, loads)
     before, after, swap = [], [], {}
     own = {id(w.buffer) for w in block.writes}
     for load in loads:
-        axes = [i for i in load.indices if isinstance(i, Var)]
+        axes = [i for i in load.indices if isinstance(i, ir.Var)]
         if id(load.buffer) in swap or grown.isdisjoint(axes):
             continue
-        shape = tuple(new[i] if isinstance(i, Var) else d for i, d in zip(load.indices, load.buffer.shape, strict=True))
-        padded = Buffer(Var(f"{load.buffer.name}_pad", "handle"), load.buffer.dtype, shape,
+        shape = tuple(
+            new[i] if isinstance(i, ir.Var) else d for i, d in zip(load.indices, load.buffer.shape, strict=True)
+        )
+        padded = Buffer(ir.Var(f"{load.buffer.name}_pad", "handle"), load.buffer.dtype, shape,
                         name=f"{load.buffer.name}_pad", scope=load.buffer.scope)  # fmt: skip
         swap[id(load.buffer)] = padded
         if id(load.buffer) in own:
@@ -79,9 +67,9 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
         return node
 
     iters = tuple(
-        replace_node(iv, dom=Range.from_min_extent(const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars
+        replace_node(iv, dom=ir.Range.from_min_extent(ir.const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars
     )
-    nest: Stmt = replace_stmt(top, realize, replace_node(realize, block=replace_node(rewrite(block, rule),
+    nest: Stmt = replace_stmt(top, realize, replace_node(realize, block=replace_node(ir.rewrite(block, rule),
                                                                                      iter_vars=iters)))  # fmt: skip
     for loop, iv in zip(loops, block.iter_vars, strict=True):
         found = _loop_of(nest, loop.loop_var)
@@ -90,15 +78,15 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     state.alloc(state.scope_of_block(name), *swap.values())
 
 
-def _check_grown(realize: BlockRealize, scope: Block, grown: set[Var], loads: list[BufferLoad]) -> None:
+def _check_grown(realize: BlockRealize, scope: Block, grown: set[ir.Var], loads: list[BufferLoad]) -> None:
     """Refuse where padding would be added to elements: it must be other elements, or products with zeros."""
     block, name = realize.block, realize.block.name_hint
     if not is_reduction(realize, scope):
         raise refuse("pad_einsum", "the block is no whole reduction with its init", block=name,
                      help="pad before decompose_reduction")  # fmt: skip
     assert isinstance(block.body, BufferStore)
-    stored = {i for i in block.body.indices if isinstance(i, Var)}
-    read = {i for x in loads if x.buffer is not block.body.buffer for i in x.indices if isinstance(i, Var)}
+    stored = {i for i in block.body.indices if isinstance(i, ir.Var)}
+    read = {i for x in loads if x.buffer is not block.body.buffer for i in x.indices if isinstance(i, ir.Var)}
     for iv in block.iter_vars:
         if iv.var in grown and iv.var not in (read if iv.iter_type == "reduce" else stored):
             raise refuse("pad_einsum", f"'{iv.var.name}' is not an index of what is padded", block=name,
@@ -117,16 +105,16 @@ def _is_plain(loops: list[For], realize: BlockRealize, top: Stmt, state: Schedul
     return (
         nest is realize
         and len(loops) == len(domains)
-        and is_const_int(realize.predicate, 1)
+        and ir.is_const_int(realize.predicate, 1)
         and all(
-            f.loop_var is v and d is not None and is_const_int(f.min, 0) and is_const_int(d.min, 0)
+            f.loop_var is v and d is not None and ir.is_const_int(f.min, 0) and ir.is_const_int(d.min, 0)
             and analyzer.can_prove_equal(f.extent, d.extent)
             for f, v, d in zip(loops, realize.iter_values, domains, strict=True)
         )
     )  # fmt: skip
 
 
-def _loop_of(nest: Stmt, var: Var) -> For:
+def _loop_of(nest: Stmt, var: ir.Var) -> For:
     """Return the loop of a perfect nest by its variable."""
     while isinstance(nest, For) and nest.loop_var is not var:
         nest = nest.body
@@ -137,18 +125,18 @@ def _loop_of(nest: Stmt, var: Var) -> For:
 def _operands(block: Block, name: str) -> list[BufferLoad]:
     """List the loads of a block ``C[i...] = C[i...] + a[...] * b[...]``."""
     store = block.body
-    if not isinstance(store, BufferStore) or not isinstance(store.value, Add):
+    if not isinstance(store, BufferStore) or not isinstance(store.value, ir.Add):
         raise refuse("pad_einsum", "the block is no sum of products", block=name)
     loads: list[BufferLoad] = []
     own = {iv.var for iv in block.iter_vars}
 
-    def collect(e: PrimExpr) -> bool:
+    def collect(e: ir.PrimExpr) -> bool:
         if isinstance(e, BufferLoad):
             loads.append(e)
-            return all(i in own if isinstance(i, Var) else is_const_int(i, 0) for i in e.indices)
-        if isinstance(e, Mul):
+            return all(i in own if isinstance(i, ir.Var) else ir.is_const_int(i, 0) for i in e.indices)
+        if isinstance(e, ir.Mul):
             return collect(e.a) and collect(e.b)
-        return isinstance(e, Cast) and collect(e.value)
+        return isinstance(e, ir.Cast) and collect(e.value)
 
     total = store.value.a
     good = isinstance(total, BufferLoad) and total.buffer is store.buffer and collect(store.value.a)
@@ -161,23 +149,26 @@ def _copy(
     state: ScheduleState,
     source: Buffer,
     target: Buffer,
-    shape: tuple[PrimExpr, ...],
-    inside: tuple[PrimExpr, ...] | None,
+    shape: tuple[ir.PrimExpr, ...],
+    inside: tuple[ir.PrimExpr, ...] | None,
 ) -> Stmt:
     """Copy a box at the origin; what lies outside of `inside` becomes zero."""
     name = state.fresh_name(target.name if inside is not None else f"{target.name}_crop")
-    axes = [IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype)) for i, d in enumerate(shape)]
+    axes = [
+        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype))
+        for i, d in enumerate(shape)
+    ]
     index = tuple(iv.var for iv in axes)
-    value: PrimExpr = BufferLoad(source, index)
+    value: ir.PrimExpr = BufferLoad(source, index)
     if inside is not None:
-        within = TRUE
+        within = ir.TRUE
         for v, d, whole in zip(index, inside, shape, strict=True):
-            within = within if d is whole else logical_and(within, v < d)
-        value = if_then_else(within, value, const(0, source.dtype))
+            within = within if d is whole else ir.logical_and(within, v < d)
+        value = ir.if_then_else(within, value, ir.const(0, source.dtype))
     block = Block(tuple(axes), (point_region(source, index),), (point_region(target, index),), name,
                   BufferStore(target, value, index))  # fmt: skip
-    loops = [Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
+    loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
+    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, block)
     for v, d in reversed(list(zip(loops, shape, strict=True))):
-        nest = For(v, const(0, v.dtype), d, ForKind.SERIAL, nest)
+        nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
     return nest

@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Add,
-    CallIntrin,
-    PrimExpr,
-    Range,
-    Select,
-    Sub,
-    Var,
-    cast,
-    const,
-    is_const_int,
-    logical_and,
-    max_,
-    min_,
-    structural_equal,
-    substitute,
-)
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_plain_store
@@ -36,7 +16,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 __all__ = ["can_decompose_padding", "decompose_padding"]
 
 
-def can_decompose_padding(state: ScheduleState, name: str, var: Var) -> bool:
+def can_decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> bool:
     """Whether :func:`decompose_padding` would take the block apart."""
     before = state.func
     try:
@@ -48,7 +28,7 @@ def can_decompose_padding(state: ScheduleState, name: str, var: Var) -> bool:
     return True
 
 
-def decompose_padding(state: ScheduleState, name: str, var: Var) -> str:
+def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     """Fill the part of the result that is made under a loop with the padding before it, then copy what lies inside.
 
     The block stores ``if_then_else(inside, x, padding)`` with bounds on its variables as the condition, and a padding
@@ -84,24 +64,32 @@ def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
     return loops
 
 
-def _copy(nest: list[For], realize: BlockRealize, box: dict[Var, Range]) -> Stmt:
+def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range]) -> Stmt:
     """Build the loops that run a block inside a box: shorter ones where a loop is a variable, else with conditions."""
     block = realize.block
     ranges = {f.loop_var: (f.min, f.extent) for f in nest}
     values, iter_vars = [], []
-    predicate: PrimExpr = realize.predicate
+    predicate: ir.PrimExpr = realize.predicate
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
-        inside, uses = box[iv.var], sum(value in used_vars(v) for v in realize.iter_values if isinstance(value, Var))
+        inside, uses = box[iv.var], sum(value in used_vars(v) for v in realize.iter_values if isinstance(value, ir.Var))
         assert iv.dom is not None
-        whole = structural_equal((inside.min, inside.extent), (iv.dom.min, iv.dom.extent))
-        if not whole and isinstance(value, Var) and value in ranges and uses == 1 and is_const_int(ranges[value][0], 0):
-            ranges[value] = (const(0, value.dtype), cast(value.dtype, inside.extent))
+        whole = ir.structural_equal((inside.min, inside.extent), (iv.dom.min, iv.dom.extent))
+        if (
+            not whole
+            and isinstance(value, ir.Var)
+            and value in ranges
+            and uses == 1
+            and ir.is_const_int(ranges[value][0], 0)
+        ):
+            ranges[value] = (ir.const(0, value.dtype), ir.cast(value.dtype, inside.extent))
             values.append(value)
-            iter_vars.append(replace_node(iv, dom=Range.from_min_extent(const(0, iv.dtype), inside.extent)))
+            iter_vars.append(replace_node(iv, dom=ir.Range.from_min_extent(ir.const(0, iv.dtype), inside.extent)))
             block = _subst_body(block, {iv.var: iv.var + inside.min})
             continue
         if not whole:
-            predicate = logical_and(predicate, logical_and(value >= inside.min, value < inside.min + inside.extent))
+            predicate = ir.logical_and(
+                predicate, ir.logical_and(value >= inside.min, value < inside.min + inside.extent)
+            )
         values.append(value)
         iter_vars.append(iv)
     body: Stmt = BlockRealize(tuple(values), predicate, replace_node(block, iter_vars=tuple(iter_vars)))
@@ -110,7 +98,7 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[Var, Range]) -> Stmt
     return body
 
 
-def _subst_body(block: Block, mapping: dict[Var, PrimExpr]) -> Block:
+def _subst_body(block: Block, mapping: dict[ir.Var, ir.PrimExpr]) -> Block:
     """Replace variables in what a block runs and touches."""
     return replace_node(
         block,
@@ -120,16 +108,16 @@ def _subst_body(block: Block, mapping: dict[Var, PrimExpr]) -> Block:
     )
 
 
-def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
+def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, ir.PrimExpr, ir.PrimExpr, ir.PrimExpr]:
     """Return the store of a block, the condition, what is stored inside and what outside."""
     block, name = realize.block, realize.block.name_hint
     store = is_plain_store(block)
     if store is None or not is_complete(realize, scope):
         raise refuse("decompose_padding", "the block is not one element-wise store", block=name)
     value = store.value
-    if isinstance(value, Select):
+    if isinstance(value, ir.Select):
         condition, inside, padding = value.condition, value.true_value, value.false_value
-    elif isinstance(value, CallIntrin) and getattr(value.op, "name", "") == "tir.if_then_else":
+    elif isinstance(value, ir.CallIntrin) and getattr(value.op, "name", "") == "tir.if_then_else":
         condition, inside, padding = value.args
     else:
         raise refuse("decompose_padding", "the block does not store if_then_else(inside, x, padding)", block=name)
@@ -138,7 +126,7 @@ def _padded(realize: BlockRealize, scope: Block) -> tuple[BufferStore, PrimExpr,
     return store, condition, inside, padding
 
 
-def _box(block: Block, condition: PrimExpr) -> dict[Var, Range]:
+def _box(block: Block, condition: ir.PrimExpr) -> dict[ir.Var, ir.Range]:
     """Return the range of each variable of the block inside the padding."""
     low = {iv.var: iv.dom.min for iv in block.iter_vars if iv.dom is not None}
     high = {iv.var: iv.dom.min + iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
@@ -149,38 +137,38 @@ def _box(block: Block, condition: PrimExpr) -> dict[Var, Range]:
             raise refuse("decompose_padding", f"the condition {c} is not a bound on one variable",
                          block=block.name_hint, help="conditions like v >= 1 and v < n + 1 are understood")  # fmt: skip
         v, least, end = bound
-        low[v] = low[v] if least is None else max_(low[v], least)
-        high[v] = high[v] if end is None else min_(high[v], end)
+        low[v] = low[v] if least is None else ir.max_(low[v], least)
+        high[v] = high[v] if end is None else ir.min_(high[v], end)
     analyzer = Analyzer()
     return {
-        v: Range.from_min_extent(
-            analyzer.simplify(low[v]), analyzer.simplify(max_(high[v] - low[v], const(0, v.dtype)))
+        v: ir.Range.from_min_extent(
+            analyzer.simplify(low[v]), analyzer.simplify(ir.max_(high[v] - low[v], ir.const(0, v.dtype)))
         )
         for v in low
     }
 
 
-def _bound(c: PrimExpr, own: set[Var]) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
+def _bound(c: ir.PrimExpr, own: set[ir.Var]) -> tuple[ir.Var, ir.PrimExpr | None, ir.PrimExpr | None] | None:
     """Read ``v >= a``, ``v < a`` and the like; ``v + k`` and ``v - k`` move the number to the other side."""
-    if not isinstance(c, (LT, LE, GT, GE)):
+    if not isinstance(c, (ir.LT, ir.LE, ir.GT, ir.GE)):
         return None
     a, b, kind = c.a, c.b, type(c)
     if used_vars(a).isdisjoint(own):
-        a, b, kind = b, a, {LT: GT, LE: GE, GT: LT, GE: LE}[kind]
+        a, b, kind = b, a, {ir.LT: ir.GT, ir.LE: ir.GE, ir.GT: ir.LT, ir.GE: ir.LE}[kind]
     if not used_vars(b).isdisjoint(own):
         return None
-    if not isinstance(a, Var):
+    if not isinstance(a, ir.Var):
         moved = [v for v in used_vars(a) & own]
         if len(moved) != 1:
             return None
-        rest = substitute(a, {moved[0]: const(0, a.dtype)})
+        rest = ir.substitute(a, {moved[0]: ir.const(0, a.dtype)})
         if not _is_shift(a, moved[0]):
             return None
         a, b = moved[0], b - rest
-    if kind in (GE, GT):
-        return a, b if kind is GE else b + 1, None
-    return a, None, b if kind is LT else b + 1
+    if kind in (ir.GE, ir.GT):
+        return a, b if kind is ir.GE else b + 1, None
+    return a, None, b if kind is ir.LT else b + 1
 
 
-def _is_shift(expr: PrimExpr, v: Var) -> bool:
-    return isinstance(expr, (Add, Sub)) and (expr.a is v or (isinstance(expr, Add) and expr.b is v))
+def _is_shift(expr: ir.PrimExpr, v: ir.Var) -> bool:
+    return isinstance(expr, (ir.Add, ir.Sub)) and (expr.a is v or (isinstance(expr, ir.Add) and expr.b is v))

@@ -8,27 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer, detect_iter_map
-from weft.ir import (
-    GT,
-    TRUE,
-    Add,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Range,
-    Select,
-    Var,
-    const,
-    if_then_else,
-    is_const_int,
-    logical_and,
-    structural_equal,
-)
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.dependence import is_reduction
 from weft.tir.analysis.structure import (
@@ -47,23 +28,23 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, 
 
 __all__ = ["COMBINERS", "combiner_of", "decompose_reduction", "rfactor"]
 
-COMBINERS = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
+COMBINERS = {ir.Add: "sum", ir.Mul: "prod", ir.Max: "max", ir.Min: "min"}
 """Binary nodes that are commutative and associative, and the name of the reduction each makes."""
 
 
-def numeric_max(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def numeric_max(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
     """``a if a > b else b``: the maximum where NaN need not win, one instruction instead of three."""
-    return Select(GT(a, b), a, b)
+    return ir.Select(ir.GT(a, b), a, b)
 
 
-_IDENTITY = {Add: 0, Mul: 1}
+_IDENTITY = {ir.Add: 0, ir.Mul: 1}
 
 
-def _is_number(value: PrimExpr, number: int) -> bool:
-    return isinstance(value, (IntImm, FloatImm)) and value.value == number
+def _is_number(value: ir.PrimExpr, number: int) -> bool:
+    return isinstance(value, (ir.IntImm, ir.FloatImm)) and value.value == number
 
 
-def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str, str]:
+def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[str, str]:
     """Put the init of a reduction into a block of its own before a loop.
 
     Returns the names of the init and the update block.
@@ -81,7 +62,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: Var) -> tuple[str,
     at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
     if at is None:
         raise refuse("decompose_reduction", "the loop is not around the block", loops=[var.name], block=name)
-    reducing: set[Var] = set()
+    reducing: set[ir.Var] = set()
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "reduce":
             reducing |= used_vars(value)
@@ -108,15 +89,15 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     """Refuse loops in which an element is computed again: its first result would be added to."""
     name = realize.block.name_hint
     used = used_vars(realize.iter_values)
-    again = [f for f in loops if f.loop_var not in used and not is_const_int(f.extent, 1)]
+    again = [f for f in loops if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
     if again:
         raise refuse("decompose_reduction", "the loops compute the same elements several times", loops=again,
                      block=name, help="give a loop inside of those")  # fmt: skip
-    if all(isinstance(v, Var) for v in realize.iter_values):
+    if all(isinstance(v, ir.Var) for v in realize.iter_values):
         return
-    ranges = {f.loop_var: Range.from_min_extent(f.min, f.extent) for f in loops}
+    ranges = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     moving = [v for v in realize.iter_values if not used_vars(v).isdisjoint(ranges)]
-    if not detect_iter_map(moving, ranges, TRUE, "bijective").indices and moving:
+    if not detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
         raise refuse("decompose_reduction", "the loops are not known to compute each element once", loops=loops,
                      block=name, help="give a loop inside of those that overlap")  # fmt: skip
 
@@ -125,13 +106,13 @@ def _with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
     return block.reads + tuple(w for w in block.writes if not any(r.buffer is w.buffer for r in block.reads))
 
 
-Combiner = Callable[[PrimExpr, PrimExpr], PrimExpr]
+Combiner = Callable[[ir.PrimExpr, ir.PrimExpr], ir.PrimExpr]
 
 
-def combiner_of(block: Block) -> tuple[Combiner, BufferStore, PrimExpr] | None:
+def combiner_of(block: Block) -> tuple[Combiner, BufferStore, ir.PrimExpr] | None:
     """Recognise ``B[i] = op(B[i], f)``: return what combines, the store and ``f``; None for anything else."""
     store = block.body
-    if isinstance(store, BufferStore) and isinstance(store.value, Select):
+    if isinstance(store, BufferStore) and isinstance(store.value, ir.Select):
         source = _numeric_max_of(store, store.value)
         return None if source is None else (numeric_max, store, source)
     if not isinstance(store, BufferStore) or type(store.value) not in COMBINERS:
@@ -143,24 +124,24 @@ def combiner_of(block: Block) -> tuple[Combiner, BufferStore, PrimExpr] | None:
     return None
 
 
-def _numeric_max_of(store: BufferStore, value: Select) -> PrimExpr | None:
+def _numeric_max_of(store: BufferStore, value: ir.Select) -> ir.PrimExpr | None:
     """Return ``f`` of ``B[i] = B[i] if B[i] > f else f``."""
     test, own = value.condition, value.true_value
-    if not isinstance(test, GT) or not isinstance(own, BufferLoad) or own.buffer is not store.buffer:
+    if not isinstance(test, ir.GT) or not isinstance(own, BufferLoad) or own.buffer is not store.buffer:
         return None
     if not isinstance(test.a, BufferLoad) or test.a.buffer is not store.buffer:
         return None
     if not _same_indices(own.indices, store.indices) or not _same_indices(test.a.indices, store.indices):
         return None
-    return value.false_value if structural_equal(test.b, value.false_value) else None
+    return value.false_value if ir.structural_equal(test.b, value.false_value) else None
 
 
-def _same_indices(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
+def _same_indices(a: tuple[ir.PrimExpr, ...], b: tuple[ir.PrimExpr, ...]) -> bool:
     analyzer = Analyzer()
     return all(x is y or analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
+def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     """Turn a reduction loop into a spatial one.
 
     Partial results per iteration in a new buffer, then a reduction over them.
@@ -221,7 +202,7 @@ def rfactor(state: ScheduleState, var: Var, factor_axis: int = 0) -> str:
     return rf.block.name_hint
 
 
-def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[PrimExpr, PrimExpr]:
+def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     """Refuse a nest with more than the one block; return which elements it makes, and what of the reduction it runs."""
     name = realize.block.name_hint
     inside: Stmt = loops[0]
@@ -234,19 +215,19 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[PrimExpr, Prim
     own = {f.loop_var for f in loops}
     if any(not used_vars(f.min, f.extent).isdisjoint(own) for f in loops):
         raise refuse("rfactor", "the range of a loop depends on another loop", loops=loops, block=name)
-    reducing: set[Var] = set()
-    spatial: set[Var] = set()
+    reducing: set[ir.Var] = set()
+    spatial: set[ir.Var] = set()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reducing if iv.iter_type == "reduce" else spatial).update(used_vars(value) & own)
     if reducing & spatial:
         raise refuse("rfactor", "a loop feeds both the reduction and the elements", loops=list(reducing & spatial),
                      block=name, help="fuse reduction loops among themselves only")  # fmt: skip
-    elements, running = TRUE, TRUE
+    elements, running = ir.TRUE, ir.TRUE
     for c in conjuncts(realize.predicate):
         if used_vars(c).isdisjoint(reducing):
-            elements = logical_and(elements, c)
+            elements = ir.logical_and(elements, c)
         elif used_vars(c).isdisjoint(spatial):
-            running = logical_and(running, c)
+            running = ir.logical_and(running, c)
         else:
             raise refuse("rfactor", f"the condition {c} holds of the reduction and the elements together", loops=loops,
                          block=name)  # fmt: skip
@@ -256,25 +237,25 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[PrimExpr, Prim
 def _partial_block(
     realize: BlockRealize,
     loops: list[For],
-    var: Var,
+    var: ir.Var,
     axis: int,
     partial: Buffer,
-    source: PrimExpr,
+    source: ir.PrimExpr,
     combine: Combiner,
     name: str,
-    conditions: tuple[PrimExpr, PrimExpr],
+    conditions: tuple[ir.PrimExpr, ir.PrimExpr],
     analyzer: Analyzer,
 ) -> BlockRealize:
     """Build the block that computes one partial result per iteration of the factored loop."""
     block = realize.block
     extents = {f.loop_var: f for f in loops}
     dtype = var.dtype
-    factored = IterVar(
-        Range.from_min_extent(const(0, dtype), extents[var].extent), Var(f"v{var.name}", dtype), "data_par"
+    factored = ir.IterVar(
+        ir.Range.from_min_extent(ir.const(0, dtype), extents[var].extent), ir.Var(f"v{var.name}", dtype), "data_par"
     )
-    mapping: dict[Var, PrimExpr] = {}
+    mapping: dict[ir.Var, ir.PrimExpr] = {}
     iter_vars, values = [], []
-    inner: dict[Var, PrimExpr] = {var: factored.var}
+    inner: dict[ir.Var, ir.PrimExpr] = {var: factored.var}
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.iter_type == "data_par":
             new = fresh_iter_var(iv)
@@ -286,8 +267,10 @@ def _partial_block(
             (v for v in used_vars(value) if v in extents and v not in inner),
             key=lambda v: [f.loop_var for f in loops].index(v),
         ):
-            new = IterVar(
-                Range.from_min_extent(const(0, v.dtype), extents[v].extent), Var(f"v{v.name}", v.dtype), "reduce"
+            new = ir.IterVar(
+                ir.Range.from_min_extent(ir.const(0, v.dtype), extents[v].extent),
+                ir.Var(f"v{v.name}", v.dtype),
+                "reduce",
             )
             iter_vars.append(new)
             values.append(v)
@@ -303,10 +286,12 @@ def _partial_block(
     identity = subst_stmt(block.init.value, mapping)
     condition = subst_stmt(
         conditions[1],
-        {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, Var)}},
+        {**inner, **{v: iv.var for iv, v in zip(iter_vars, values, strict=True) if isinstance(v, ir.Var)}},
     )
     # a surplus iteration adds the identity, so that the partial results of each element are stored and read alike
-    body = BufferStore(partial, combine(own, if_then_else(condition, subst_stmt(source, mapping), identity)), indices)
+    body = BufferStore(
+        partial, combine(own, ir.if_then_else(condition, subst_stmt(source, mapping), identity)), indices
+    )
     init = BufferStore(partial, identity, indices)
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is not partial)
@@ -331,8 +316,8 @@ def _final_nest(
     spatial = [
         (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "data_par"
     ]
-    over = IterVar(
-        Range.from_min_extent(const(0, loop.loop_var.dtype), loop.extent),
+    over = ir.IterVar(
+        ir.Range.from_min_extent(ir.const(0, loop.loop_var.dtype), loop.extent),
         replace_node(loop.loop_var, name=f"v{loop.loop_var.name}"),
         "reduce",
     )
@@ -343,16 +328,16 @@ def _final_nest(
     reads, writes = access_regions([body], Analyzer())
     reads = tuple(r for r in reads if r.buffer is partial)
     new_block = replace_node(block, iter_vars=(*[iv for iv, _ in spatial], over), reads=reads, writes=writes, body=body)
-    needed: set[Var] = set()
+    needed: set[ir.Var] = set()
     for _, v in spatial:
         needed |= used_vars(v)
     kept = [f for f in loops if f.loop_var in needed]
     fresh = {f.loop_var: replace_node(f.loop_var) for f in [*kept, loop]}
     known = set(fresh) - {loop.loop_var}
-    predicate: PrimExpr = TRUE
+    predicate: ir.PrimExpr = ir.TRUE
     for c in conjuncts(realize.predicate):
         if {v for v in used_vars(c) if any(v is f.loop_var for f in loops)} <= known:
-            predicate = logical_and(predicate, subst_stmt(c, fresh))
+            predicate = ir.logical_and(predicate, subst_stmt(c, fresh))
     stmt: Stmt = BlockRealize((*[subst_stmt(v, fresh) for _, v in spatial], fresh[loop.loop_var]), predicate, new_block)
     stmt = For(fresh[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
     for f in reversed(kept):

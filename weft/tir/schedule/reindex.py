@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
+from weft import ir
 from weft.arith import Analyzer, detect_iter_map
-from weft.ir import (
-    TRUE,
-    CallIntrin,
-    IterVar,
-    Op,
-    PrimExpr,
-    Range,
-    Select,
-    Var,
-    const,
-    is_const_int,
-    rewrite,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.access import loads_of, point_region, stores_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
@@ -55,7 +40,7 @@ def reindex(
     old = buffer_at(block, where, "reindex")
     accesses = [*loads_of((block.init, block.body), old), *stores_of((block.init, block.body), old)]
     pattern = accesses[0].indices
-    if not all(structural_equal(a.indices, pattern) for a in accesses[1:]):
+    if not all(ir.structural_equal(a.indices, pattern) for a in accesses[1:]):
         raise refuse("reindex", f"'{old.name}' is accessed in several ways", block=name)
     used = {v for i in pattern for v in used_vars(i)}
     image = None if index_map is None else index_map(*[iv.var for iv in block.iter_vars])
@@ -65,7 +50,7 @@ def reindex(
         if not used | used_vars(image or ()) <= {iv.var for iv in axes}:
             raise refuse("reindex", f"'{old.name}' is written at places that a reduction decides", block=name)
     _check(state, path, old, kind, [a.indices for a in accesses], axes)
-    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in axes}
+    fresh = {iv.var: ir.Var(iv.var.name, iv.var.dtype) for iv in axes}
     mine = tuple(iv.var for iv in axes) if image is None else image
     shape = tuple(iv.dom.extent for iv in axes if iv.dom)
     if index_map is not None:
@@ -73,22 +58,22 @@ def reindex(
         shape = index_map.map_shape([iv.dom.extent if iv.dom else 1 for iv in block.iter_vars])
     scope_name = storage_scope or old.scope
     new_name = f"{old.name}_{'reindex' if index_map is None else scope_name.replace('.', '_')}"
-    new = Buffer(Var(new_name, "handle"), old.dtype, shape, name=new_name, scope=scope_name)
-    here, there = substitute(mine, fresh), substitute(pattern, fresh)
+    new = Buffer(ir.Var(new_name, "handle"), old.dtype, shape, name=new_name, scope=scope_name)
+    here, there = ir.substitute(mine, fresh), ir.substitute(pattern, fresh)
     source, target, at, to = (old, new, there, here) if kind == "read" else (new, old, here, there)
     copy_name = state.fresh_name(new_name)
     copy = Block(
-        tuple(IterVar(iv.dom, fresh[iv.var], "data_par") for iv in axes),
+        tuple(ir.IterVar(iv.dom, fresh[iv.var], "data_par") for iv in axes),
         (point_region(source, at),),
         (point_region(target, to),),
         copy_name,
         BufferStore(target, BufferLoad(source, at), to),
     )
-    loops = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(axes)]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, copy)
+    loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(axes)]
+    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, copy)
     for v, iv in reversed(list(zip(loops, axes, strict=True))):
         assert iv.dom is not None
-        nest = For(v, const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, nest)
+        nest = For(v, ir.const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, nest)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top) if kind == "read" else seq(top, nest))
 
@@ -96,18 +81,18 @@ def reindex(
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old:
             return replace_node(node, buffer=new, indices=mine)
         if isinstance(node, BufferRegion) and node.buffer is old:
-            return BufferRegion(new, tuple(Range.from_min_extent(v, const(1, v.dtype)) for v in mine))
+            return BufferRegion(new, tuple(ir.Range.from_min_extent(v, ir.const(1, v.dtype)) for v in mine))
         return node
 
     current = state.realize(name).block
-    state.replace(current, rewrite(current, rule))
+    state.replace(current, ir.rewrite(current, rule))
     state.alloc(state.scope_of_block(name), new)
     current = state.realize(name).block
     state.replace(current, refresh_accesses(state, current, name))
     return copy_name
 
 
-def _check_invertible(image: tuple[PrimExpr, ...], axes: list[IterVar], name: str) -> None:
+def _check_invertible(image: tuple[ir.PrimExpr, ...], axes: list[ir.IterVar], name: str) -> None:
     """Refuse a map that gives two points of the block's domain one place."""
     ranges = {iv.var: iv.dom for iv in axes if iv.dom is not None}
     analyzer = Analyzer()
@@ -116,7 +101,7 @@ def _check_invertible(image: tuple[PrimExpr, ...], axes: list[IterVar], name: st
     below = [e for e in image if not analyzer.can_prove(e >= 0)]
     if below:
         raise refuse("reindex", f"the index {below[0]} is not known to be 0 or more", block=name)
-    found = detect_iter_map(image, ranges, TRUE, "bijective")
+    found = detect_iter_map(image, ranges, ir.TRUE, "bijective")
     if len(found.indices) != len(image):
         raise refuse("reindex", f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
                      block=name, help="; ".join(found.errors) or None)  # fmt: skip
@@ -127,8 +112,8 @@ def _check(
     path: list[Stmt],
     buffer: Buffer,
     kind: str,
-    accesses: list[tuple[PrimExpr, ...]],
-    axes: list[IterVar],
+    accesses: list[tuple[ir.PrimExpr, ...]],
+    axes: list[ir.IterVar],
 ) -> None:
     """Refuse where copying over the block's whole domain would touch other elements, or at another time."""
     realize, scope = path[-1], state.scope_of(path)
@@ -147,7 +132,7 @@ def _check(
     around = {v for s in path if isinstance(s, For) for v in (s.loop_var,)}
     if any(iv.dom is not None and not used_vars(iv.dom.min, iv.dom.extent).isdisjoint(around) for iv in axes):
         raise refuse("reindex", "the domain of the block depends on a loop", block=name)
-    if any(iv.dom is not None and not is_const_int(iv.dom.min, 0) for iv in axes):
+    if any(iv.dom is not None and not ir.is_const_int(iv.dom.min, 0) for iv in axes):
         raise refuse("reindex", "the domain of the block does not start at 0", block=name)
     analyzer = state.analyzer_at(path)
     own = {s.loop_var for s in statements(realize.block) if isinstance(s, For)}
@@ -166,12 +151,13 @@ def _check(
 def _unconditional(block: Block) -> bool:
     """Whether nothing in a block runs under a condition."""
     return not any(
-        isinstance(n, (IfThenElse, Select)) or (isinstance(n, CallIntrin) and n.op is Op.get("tir.if_then_else"))
-        for n in walk((block.init, block.body))
+        isinstance(n, (IfThenElse, ir.Select))
+        or (isinstance(n, ir.CallIntrin) and n.op is ir.Op.get("tir.if_then_else"))
+        for n in ir.walk((block.init, block.body))
     )
 
 
-def _inside(indices: tuple[PrimExpr, ...], buffer: Buffer, block: Block, analyzer: Analyzer) -> bool:
+def _inside(indices: tuple[ir.PrimExpr, ...], buffer: Buffer, block: Block, analyzer: Analyzer) -> bool:
     """Whether an index is in the buffer on the whole domain of the block."""
     for iv in block.iter_vars:
         if iv.dom is not None:

@@ -8,23 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import (
-    BinaryOp,
-    Cast,
-    DataType,
-    IntImm,
-    PrimExpr,
-    Range,
-    Var,
-    as_int,
-    int64,
-    is_const_int,
-    logical_not,
-    rewrite,
-    walk,
-)
 from weft.tir.analysis.access import access_regions
 from weft.tir.analysis.structure import (
     map_children,
@@ -85,7 +71,9 @@ class ScheduleState:
                 isinstance(s, Block)
                 and s.iter_vars
                 and any(
-                    not is_const_int(r.extent, 1) or _has_cast(r.min) for a in (*s.reads, *s.writes) for r in a.region
+                    not ir.is_const_int(r.extent, 1) or _has_cast(r.min)
+                    for a in (*s.reads, *s.writes)
+                    for r in a.region
                 )
             ):
                 analyzer = Analyzer()
@@ -131,7 +119,7 @@ class ScheduleState:
             raise ScheduleError(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
         return path
 
-    def path_to_loop(self, var: Var) -> list[Stmt]:
+    def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
         path = path_to(self.body, lambda s: type(s) is For and s.loop_var is var)
         if path is None:
@@ -147,7 +135,7 @@ class ScheduleState:
         assert isinstance(found, BlockRealize)
         return found
 
-    def loop(self, var: Var) -> For:
+    def loop(self, var: ir.Var) -> For:
         """Return a loop by its variable."""
         found = self.path_to_loop(var)[-1]
         assert isinstance(found, For)
@@ -202,10 +190,10 @@ class ScheduleState:
             analyzer.mark_global_non_neg(d)
         for outer, inner in zip(path, [*path[1:], path[-1]] if inside else path[1:], strict=False):
             if isinstance(outer, For):
-                analyzer.bind(outer.loop_var, Range.from_min_extent(outer.min, outer.extent))
+                analyzer.bind(outer.loop_var, ir.Range.from_min_extent(outer.min, outer.extent))
             elif isinstance(outer, IfThenElse):
                 fact = analyzer.constraint_scope(
-                    outer.condition if inner is outer.then_case else logical_not(outer.condition)
+                    outer.condition if inner is outer.then_case else ir.logical_not(outer.condition)
                 )
                 fact.__enter__()
                 self._facts.append(fact)  # kept alive: it holds for as long as the analyzer is used
@@ -217,9 +205,9 @@ class ScheduleState:
                         analyzer.bind(iv.var, iv.dom)
         return analyzer
 
-    def _dimensions(self) -> list[PrimExpr]:
+    def _dimensions(self) -> list[ir.PrimExpr]:
         """Return what is not negative: dimensions, but not each variable in one, which may be data."""
-        found = (d for _, b in self.func.buffer_map for d in b.shape if as_int(d) is None)
+        found = (d for _, b in self.func.buffer_map for d in b.shape if ir.as_int(d) is None)
         return list(dict.fromkeys(found))  # in order: facts order the terms
 
     # --- changing ---
@@ -250,8 +238,8 @@ class ScheduleState:
             )
 
 
-def _has_cast(expr: PrimExpr) -> bool:
-    return any(isinstance(n, Cast) for n in walk(expr))
+def _has_cast(expr: ir.PrimExpr) -> bool:
+    return any(isinstance(n, ir.Cast) for n in ir.walk(expr))
 
 
 def _plain_indices(body: Stmt) -> Stmt:
@@ -265,21 +253,21 @@ def _plain_indices(body: Stmt) -> Stmt:
             )
         return node
 
-    return rewrite(body, rule)
+    return ir.rewrite(body, rule)
 
 
-def _widened(expr: PrimExpr) -> PrimExpr | None:
+def _widened(expr: ir.PrimExpr) -> ir.PrimExpr | None:
     """Write an index in int64 without conversions.
 
     None where it holds something else than 64-bit variables and constants.
     """
-    if isinstance(expr, IntImm):
-        return int64(expr.value)
-    if isinstance(expr, Cast) and DataType(expr.value.dtype).is_integer and DataType(expr.dtype).is_integer:
+    if isinstance(expr, ir.IntImm):
+        return ir.int64(expr.value)
+    if isinstance(expr, ir.Cast) and ir.DataType(expr.value.dtype).is_integer and ir.DataType(expr.dtype).is_integer:
         return _widened(expr.value)
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return expr if expr.dtype == "int64" else None
-    if isinstance(expr, BinaryOp):
+    if isinstance(expr, ir.BinaryOp):
         a, b = _widened(expr.a), _widened(expr.b)
         return None if a is None or b is None else type(expr)(a, b)
     return None

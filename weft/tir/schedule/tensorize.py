@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import (
-    NO_ATTRS,
-    DataType,
-    IntImm,
-    Node,
-    PrimExpr,
-    Range,
-    Var,
-    is_const_int,
-    rewrite,
-    structural_equal,
-    substitute,
-)
-from weft.ir import walk as walk_nodes
 from weft.tir.analysis.structure import clone_fresh, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.function import PrimFunc
@@ -95,7 +82,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
     views = {id(b): _view(regions[id(b)], d, name, found.name) for b, d in zip(used, described, strict=True)}
     ours = _form(_local(block.body, regions, views))
     theirs = _form(found.desc.root.body)
-    if not structural_equal(ours, theirs):
+    if not ir.structural_equal(ours, theirs):
         raise refuse(
             "tensorize",
             f"the block does not compute what '{found.name}' describes",
@@ -111,15 +98,15 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         if original is None:
             raise refuse("tensorize", f"'{found.name}' does not use its parameter '{param.name}'", block=name)
         fresh |= {v: replace_node(v) for v in _symbols(buffer)}
-        copy = substitute(buffer, fresh)
+        copy = ir.substitute(buffer, fresh)
         fresh[buffer] = copy
         matches.append(MatchBufferRegion(copy, regions[id(original)]))
     impl = found.impl.root
-    body, _, _ = clone_fresh(substitute(impl.body, fresh), state.fresh_name)
+    body, _, _ = clone_fresh(ir.substitute(impl.body, fresh), state.fresh_name)
     new = replace_node(
         block,
         body=body,
-        alloc_buffers=block.alloc_buffers + substitute(impl.alloc_buffers, fresh),
+        alloc_buffers=block.alloc_buffers + ir.substitute(impl.alloc_buffers, fresh),
         match_buffers=(*block.match_buffers, *matches),
     )
     state.replace(realize, replace_node(realize, block=new))
@@ -127,13 +114,13 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
 
 def _buffers(node: Any) -> list[Buffer]:
     """List the buffers that are loaded and stored, in order of their first use."""
-    accesses = (n for n in walk_nodes(node) if isinstance(n, (BufferLoad, BufferStore)))
+    accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore)))
     return list({id(n.buffer): n.buffer for n in accesses}.values())
 
 
-def _symbols(buffer: Buffer) -> list[Var]:
+def _symbols(buffer: Buffer) -> list[ir.Var]:
     """List the variables that a buffer's declaration introduces."""
-    return [n for n in walk_nodes(buffer) if isinstance(n, Var)]
+    return [n for n in ir.walk(buffer) if isinstance(n, ir.Var)]
 
 
 def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> Buffer:
@@ -141,7 +128,7 @@ def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> B
     lead = len(region.region) - len(described.shape)
     extents = [r.extent for r in region.region]
     shape = described.shape
-    fits = lead >= 0 and all(is_const_int(e, 1) for e in extents[:lead]) and structural_equal(
+    fits = lead >= 0 and all(ir.is_const_int(e, 1) for e in extents[:lead]) and ir.structural_equal(
         tuple(_number(e) for e in extents[lead:]), tuple(_number(e) for e in shape))  # fmt: skip
     if not fits or region.buffer.dtype != described.dtype:
         raise refuse(
@@ -151,17 +138,17 @@ def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> B
             block=block,
             help="split the loops by the sizes of the intrinsic",
         )
-    return Buffer(Var(described.name, "handle"), described.dtype, shape, name=described.name)
+    return Buffer(ir.Var(described.name, "handle"), described.dtype, shape, name=described.name)
 
 
-def _number(extent: PrimExpr) -> Any:
-    return extent.value if isinstance(extent, IntImm) else extent
+def _number(extent: ir.PrimExpr) -> Any:
+    return extent.value if isinstance(extent, ir.IntImm) else extent
 
 
 def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]) -> Any:
     """Address each buffer from the start of its region."""
     analyzer = Analyzer()
-    for n in walk_nodes(body):
+    for n in ir.walk(body):
         if isinstance(n, Block):
             for iv in n.iter_vars:
                 if iv.dom is not None:
@@ -175,37 +162,37 @@ def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]
             return replace_node(node, buffer=view, indices=tuple(indices[lead:]))
         return node
 
-    return rewrite(body, rule)
+    return ir.rewrite(body, rule)
 
 
 def _form(body: Any) -> PrimFunc:
     """Bare computation: what a block reads, its name, notes, the kind and width of loops do not count."""
     wide: dict[Any, Any] = {}
-    for n in walk_nodes(body):
-        if isinstance(n, Var) and DataType(n.dtype).is_integer:
+    for n in ir.walk(body):
+        if isinstance(n, ir.Var) and ir.DataType(n.dtype).is_integer:
             wide[n] = replace_node(n, dtype="int64")
 
-    def rule(node: Node) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, Block):
-            return replace_node(node, name_hint="", reads=(), writes=(), annotations=NO_ATTRS)
+            return replace_node(node, name_hint="", reads=(), writes=(), annotations=ir.NO_ATTRS)
         if isinstance(node, For):
             return For(node.loop_var, _wide(node.min), _wide(node.extent), ForKind.SERIAL, node.body)
-        if isinstance(node, Range):
-            return Range.from_min_extent(_wide(node.min), _wide(node.extent))
+        if isinstance(node, ir.Range):
+            return ir.Range.from_min_extent(_wide(node.min), _wide(node.extent))
         if isinstance(node, (BufferLoad, BufferStore)):
             return replace_node(node, indices=tuple(_wide(i) for i in node.indices))
         return node
 
-    bare = rewrite(substitute(body, wide), rule)
-    bare = substitute(bare, {b: _bare(b) for b in _buffers(bare)})
+    bare = ir.rewrite(ir.substitute(body, wide), rule)
+    bare = ir.substitute(bare, {b: _bare(b) for b in _buffers(bare)})
     buffers = _buffers(bare)
-    params = tuple(Var(f"p{i}", "handle") for i in range(len(buffers)))
+    params = tuple(ir.Var(f"p{i}", "handle") for i in range(len(buffers)))
     return PrimFunc(params, bare, buffer_map=tuple(zip(params, buffers, strict=True)))
 
 
 def _bare(buffer: Buffer) -> Buffer:
-    return Buffer(Var(buffer.name, "handle"), buffer.dtype, tuple(_wide(d) for d in buffer.shape), name=buffer.name)
+    return Buffer(ir.Var(buffer.name, "handle"), buffer.dtype, tuple(_wide(d) for d in buffer.shape), name=buffer.name)
 
 
-def _wide(expr: PrimExpr) -> PrimExpr:
+def _wide(expr: ir.PrimExpr) -> ir.PrimExpr:
     return Analyzer().simplify(expr.astype("int64"))

@@ -10,26 +10,9 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import DTypeMismatch, ParseError
-from weft.ir import (
-    TRUE,
-    Attrs,
-    DataType,
-    GlobalVar,
-    IterVar,
-    Op,
-    PrimExpr,
-    Range,
-    Var,
-    as_expr,
-    as_int,
-    cast,
-    const,
-    structural_equal,
-)
-from weft.ir import CallIntrin as Call
-from weft.ir import scalar as s
 from weft.ir.text.evaluate import BINARY, SUBSCRIPT, Evaluator, operator_of
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.ir.text.scalar import slice_of
@@ -76,8 +59,8 @@ class _Block:
     """What is known of the block (or function root) under way."""
 
     def __init__(self) -> None:
-        self.iter_vars: list[IterVar] = []
-        self.values: list[PrimExpr] = []
+        self.iter_vars: list[ir.IterVar] = []
+        self.values: list[ir.PrimExpr] = []
         self.facts: dict[str, Any] = {}
         self.allocs: list[Buffer] = []
         self.matches: list[MatchBufferRegion] = []
@@ -92,10 +75,10 @@ class _State:
 
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
         self.node, self.options = node, options
-        self.params: list[Var] = []
-        self.buffers: dict[int, tuple[Var, Buffer]] = {}
+        self.params: list[ir.Var] = []
+        self.buffers: dict[int, tuple[ir.Var, Buffer]] = {}
         self.attrs: dict[str, Any] = {}
-        self.loops: dict[int, Range] = {}
+        self.loops: dict[int, ir.Range] = {}
         self.threads: dict[int, str] = {}
         self.depth = 0
         self.blocks: list[_Block] = [_Block()]
@@ -142,14 +125,14 @@ def _param(p: Parser, arg: ast.arg) -> None:
         )
     note = _annotation(p, arg.annotation)
     if isinstance(note, Buffer):
-        param = Var(arg.arg + "_handle", DataType("handle"), span=p.span(arg))
+        param = ir.Var(arg.arg + "_handle", ir.DataType("handle"), span=p.span(arg))
         buffer = _named_buffer(note, arg.arg)
         state.buffers[id(param)] = (param, buffer)
         p.define(arg.arg, buffer)
     elif isinstance(note, DTypeMaker):
-        param = Var(arg.arg, note.dtype, span=p.span(arg))
+        param = ir.Var(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
-    elif isinstance(note, Var):
+    elif isinstance(note, ir.Var):
         param = type(note)(arg.arg, note.dtype, span=p.span(arg))
         p.define(arg.arg, param)
     else:
@@ -186,15 +169,15 @@ def _body(p: Parser, state: _State) -> PrimFunc:
             root.init,
             tuple(root.allocs),
             (),
-            Attrs.of(facts.get("annotations")),
+            ir.Attrs.of(facts.get("annotations")),
         )
-        body = BlockRealize((), TRUE, block, span=p.span(node))
+        body = BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
     ret_type = None if node.returns is None else p.evaluate(node.returns)
     buffer_map = tuple(state.buffers[id(v)] for v in state.params if id(v) in state.buffers)
-    return PrimFunc(tuple(state.params), body, ret_type, buffer_map, Attrs.of(attrs), span=p.span(node))
+    return PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
 
 
 def _is_root(body: Stmt) -> bool:
@@ -255,7 +238,7 @@ def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
 
 def _named_buffer(b: Buffer, name: str) -> Buffer:
     """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
-    data = Var(name, b.data.dtype) if b.data.name == "" else b.data
+    data = ir.Var(name, b.data.dtype) if b.data.name == "" else b.data
     return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
 
 
@@ -294,7 +277,7 @@ def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     return list(zip(remap.kinds, remap.values, strict=True))
 
 
-def _loop_domain(p: Parser, node: ast.AST, value: Any) -> Range:
+def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     dom = p.state.loops.get(id(value))
     if dom is None:
         raise p.fail(
@@ -311,17 +294,17 @@ def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
     rule = _BIND.get(type(value))
     if rule is not None:
         return rule(p, target, value)
-    if isinstance(value, Var) and value.name == "":
+    if isinstance(value, ir.Var) and value.name == "":
         return type(value)(target.id, value.dtype)
-    if isinstance(value, (PrimExpr, int, float)) and not isinstance(value, bool):
-        return _let(p, target, as_expr(value), None)
+    if isinstance(value, (ir.PrimExpr, int, float)) and not isinstance(value, bool):
+        return _let(p, target, ir.as_expr(value), None)
     return value
 
 
-def _let(p: Parser, target: ast.Name, value: PrimExpr, dtype: str | None) -> Var:
+def _let(p: Parser, target: ast.Name, value: ir.PrimExpr, dtype: str | None) -> ir.Var:
     if dtype is not None and dtype != value.dtype:
-        value = cast(dtype, value)
-    var = Var(target.id, DataType(value.dtype), span=p.span(target))
+        value = ir.cast(dtype, value)
+    var = ir.Var(target.id, ir.DataType(value.dtype), span=p.span(target))
     span = p.span(target)
     _emit(p, (Scope(var, lambda v, body, _: LetStmt(v, value, body, span=span)), var))
     return var
@@ -349,12 +332,12 @@ def _name_scope(p: Parser, name: str, scope: Scope) -> Any:
     value = scope.value
     if isinstance(value, Buffer):
         return _named_buffer(value, name)
-    if isinstance(value, Var) and value.name == "":
+    if isinstance(value, ir.Var) and value.name == "":
         return type(value)(name, value.dtype)
     return value
 
 
-def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> Var:
+def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
     block = p.state.blocks[-1]
     if p.state.depth != block.depth + 1 or len(p.state.blocks) == 1:
         raise p.fail(
@@ -362,20 +345,20 @@ def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> Var:
         )
     dom = _domain(axis, p, target)
     dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
-    var = Var(target.id, DataType(dtype), span=p.span(target))
-    block.iter_vars.append(IterVar(dom, var, axis.iter_type, axis.thread_tag))
+    var = ir.Var(target.id, ir.DataType(dtype), span=p.span(target))
+    block.iter_vars.append(ir.IterVar(dom, var, axis.iter_type, axis.thread_tag))
     block.values.append(axis.value)
     return var
 
 
-def _domain(axis: Axis, p: Parser, target: ast.Name) -> Range | None:
+def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
     dom = axis.dom
-    if dom is None or isinstance(dom, Range):
+    if dom is None or isinstance(dom, ir.Range):
         return dom
-    like = axis.value.dtype if DataType(axis.value.dtype).is_integer else None
+    like = axis.value.dtype if ir.DataType(axis.value.dtype).is_integer else None
     low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
     if isinstance(low, int) and isinstance(high, int):
-        return Range.from_min_extent(const(low, like), const(high - low, like))
+        return ir.Range.from_min_extent(ir.const(low, like), ir.const(high - low, like))
     return slice_of(low, high)
 
 
@@ -408,10 +391,10 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
     return buffer
 
 
-def _bind_iter_var(p: Parser, target: ast.Name, iv: IterVar) -> Any:
+def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:
     if iv.iter_type != "thread" or iv.var.name:
         return iv
-    var = Var(target.id, iv.var.dtype)
+    var = ir.Var(target.id, iv.var.dtype)
     p.state.threads[id(var)] = iv.thread_tag
     p.state.threads.setdefault(-id(var), iv.thread_tag)
     return var
@@ -424,7 +407,7 @@ _BIND: dict[type, Callable[[Parser, ast.Name, Any], Any]] = {
     Remap: _bind_remap,
     AllocBlockBuffer: _bind_alloc,
     MatchBuffer: _bind_match,
-    IterVar: _bind_iter_var,
+    ir.IterVar: _bind_iter_var,
     Buffer: lambda p, target, value: _named_buffer(value, target.id) if value.name == "" else value,
 }
 
@@ -458,12 +441,12 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
             expected=str(len(buffer.shape)),
             found=f"{len(indices)} indices",
         )
-    lanes = DataType(indices[-1].dtype).lanes if indices else 1
-    dtype = buffer.dtype if lanes == 1 else DataType(f"{buffer.dtype}x{lanes}")
-    if not isinstance(value, (PrimExpr, int, float, bool)):
+    lanes = ir.DataType(indices[-1].dtype).lanes if indices else 1
+    dtype = buffer.dtype if lanes == 1 else ir.DataType(f"{buffer.dtype}x{lanes}")
+    if not isinstance(value, (ir.PrimExpr, int, float, bool)):
         raise p.fail(target, "a scalar expression must stand after '='", found=repr(value))
     try:
-        stored = cast(dtype, value) if isinstance(value, PrimExpr) else const(value, dtype)
+        stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
     except DTypeMismatch as e:
         raise p.fail(
             target,
@@ -480,12 +463,12 @@ def _annotated(p: Parser, node: ast.AnnAssign) -> None:
     note = p.evaluate(node.annotation)
     dtype = getattr(note, "dtype", None)
     if node.value is None:
-        p.define(node.target.id, Var(node.target.id, DataType(dtype or "int32")))
+        p.define(node.target.id, ir.Var(node.target.id, ir.DataType(dtype or "int32")))
         return
     value = p.evaluate(node.value)
-    if isinstance(note, (LetAnnotation, DTypeMaker, Var)) or note is None or dtype is None:
-        if isinstance(value, (PrimExpr, int, float)):
-            p.define(node.target.id, _let(p, node.target, as_expr(value, dtype), dtype))
+    if isinstance(note, (LetAnnotation, DTypeMaker, ir.Var)) or note is None or dtype is None:
+        if isinstance(value, (ir.PrimExpr, int, float)):
+            p.define(node.target.id, _let(p, node.target, ir.as_expr(value, dtype), dtype))
             return
     _assign(p, node.target, value)
 
@@ -515,7 +498,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         _emit(p, (value, value.value))
     elif isinstance(value, BlockFact):
         _fact(p, node, value)
-    elif isinstance(value, PrimExpr):
+    elif isinstance(value, ir.PrimExpr):
         _emit(p, Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
         said = node.value.func if isinstance(node.value, ast.Call) else node
@@ -531,7 +514,7 @@ def _with_span(stmt: Stmt, p: Parser, node: ast.AST) -> Stmt:
 
 def _launch_named(p: Parser, scope: Scope) -> None:
     """Refuse a thread that would stay without a name."""
-    if scope.kind == "thread" and isinstance(scope.value, Var) and scope.value.name == "":
+    if scope.kind == "thread" and isinstance(scope.value, ir.Var) and scope.value.name == "":
         scope_name = str(scope.annotations)
         raise ParseError(f"the thread '{scope_name}' has no name", help=f'tx = T.launch_thread("{scope_name}", extent)')
 
@@ -557,15 +540,17 @@ def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
     if isinstance(value, BufferRegion):
         return value
     if isinstance(value, BufferLoad):
-        return BufferRegion(value.buffer, tuple(Range.from_min_extent(i, const(1, i.dtype)) for i in value.indices))
+        return BufferRegion(
+            value.buffer, tuple(ir.Range.from_min_extent(i, ir.const(1, i.dtype)) for i in value.indices)
+        )
     if isinstance(value, Buffer):
-        return BufferRegion(value, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in value.shape))
+        return BufferRegion(value, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in value.shape))
     raise p.fail(node, "a region of a buffer is expected", found=repr(value))
 
 
 def _if(p: Parser, node: ast.If) -> None:
     condition = p.evaluate(node.test)
-    if not isinstance(condition, PrimExpr):  # known while the program is read: only that branch is the program
+    if not isinstance(condition, ir.PrimExpr):  # known while the program is read: only that branch is the program
         for n in node.body if condition else node.orelse:
             _statement(p, n)
         return
@@ -575,7 +560,7 @@ def _if(p: Parser, node: ast.If) -> None:
 
 
 def _while(p: Parser, node: ast.While) -> None:
-    _emit(p, While(as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
+    _emit(p, While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
 
 
 def _for(p: Parser, node: ast.For) -> None:
@@ -591,25 +576,25 @@ def _for(p: Parser, node: ast.For) -> None:
             expected=str(len(loops.ranges)),
             found=str(len(targets)),
         )
-    variables: list[Var] = []
+    variables: list[ir.Var] = []
     p.scopes.append({})
     for t, r in zip(targets, loops.ranges, strict=True):
         if not isinstance(t, ast.Name):
             raise p.fail(t, "a loop variable is a name")
         like = loops.var if loops.var is not None else None
-        var = (type(like) if like is not None else Var)(
-            t.id, DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t)
+        var = (type(like) if like is not None else ir.Var)(
+            t.id, ir.DataType(like.dtype if like is not None else r.extent.dtype), span=p.span(t)
         )
         variables.append(var)
         if loops.step == 1:
             p.state.loops[id(var)] = r
-        p.define(t.id, var if loops.step == 1 else r.min + var * const(loops.step, var.dtype))
+        p.define(t.id, var if loops.step == 1 else r.min + var * ir.const(loops.step, var.dtype))
     body = _sequence(p, node.body)
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
-            count = s.ceildiv(r.extent, const(loops.step, r.extent.dtype))
-            r = Range.from_min_extent(const(0, var.dtype), count)
+            count = ir.scalar.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
+            r = ir.Range.from_min_extent(ir.const(0, var.dtype), count)
         body = For(
             var,
             r.min,
@@ -617,18 +602,18 @@ def _for(p: Parser, node: ast.For) -> None:
             loops.kind,
             body,
             _thread(loops, r, var),
-            Attrs.of(loops.annotations),
+            ir.Attrs.of(loops.annotations),
             span=p.span(node.target),
         )
     _emit(p, body)
 
 
-def _thread(loops: Loops, r: Range, var: Var) -> IterVar | None:
+def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
     if loops.binding is not None or loops.kind != ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
-    return IterVar(
-        Range.from_min_extent(const(0, var.dtype), r.extent),
-        Var(loops.thread, DataType(var.dtype)),
+    return ir.IterVar(
+        ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
+        ir.Var(loops.thread, ir.DataType(var.dtype)),
         "thread",
         loops.thread,
     )
@@ -678,7 +663,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         if isinstance(item.optional_vars, ast.Name):
             value = _name_scope(p, item.optional_vars.id, command)
             p.define(item.optional_vars.id, value)
-        elif isinstance(value, Var) and value.name == "":
+        elif isinstance(value, ir.Var) and value.name == "":
             value = type(value)("v", value.dtype)
         body = _sequence(p, inner)
         p.scopes.pop()
@@ -693,7 +678,7 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         raise p.fail(item.context_expr, "'with' needs a block, T.init or a scope", found=repr(command))
 
 
-def _if_scope(p: Parser, node: ast.With, condition: PrimExpr, inner: list[ast.stmt]) -> None:
+def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast.stmt]) -> None:
     """Read ``with T.Then():`` and, if there is one, ``with T.Else():``."""
     cases: dict[bool, Stmt] = {}
     for n in inner:
@@ -719,9 +704,9 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
     reads, writes = _regions(block, body)
     result = Block(
         tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs),
-        tuple(block.matches), Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
+        tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
     )  # fmt: skip
-    _emit(p, BlockRealize(tuple(block.values), block.facts.get("where", TRUE), result, span=result.span))
+    _emit(p, BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
 
 
 def _regions(block: _Block, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
@@ -733,13 +718,13 @@ def _regions(block: _Block, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple
         [x for x in (block.init, body) if x is not None], Analyzer(), skip=block.allocs
     )
     if block.init is not None:  # the value before the first step is not read from outside
-        found_reads = tuple(r for r in found_reads if not any(structural_equal(r, w) for w in found_writes))
+        found_reads = tuple(r for r in found_reads if not any(ir.structural_equal(r, w) for w in found_writes))
     return facts.get("reads", found_reads), facts.get("writes", found_writes)
 
 
 def _assert(p: Parser, node: ast.Assert) -> None:
-    condition = as_expr(p.evaluate(node.test))
-    message = as_expr(p.evaluate(node.msg)) if node.msg is not None else as_expr(ast.unparse(node.test))
+    condition = ir.as_expr(p.evaluate(node.test))
+    message = ir.as_expr(p.evaluate(node.msg)) if node.msg is not None else ir.as_expr(ast.unparse(node.test))
     span = p.span(node)
     _emit(p, (Scope(None, lambda _, body, __: AssertStmt(condition, message, body, span=span)), None))
 
@@ -747,8 +732,8 @@ def _assert(p: Parser, node: ast.Assert) -> None:
 def _return(p: Parser, node: ast.Return) -> None:
     if node.value is None:
         raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
-    value = as_expr(p.evaluate(node.value))
-    _emit(p, Evaluate(Call(value.dtype, Op.get("tir.ret"), (value,)), span=p.span(node)))
+    value = ir.as_expr(p.evaluate(node.value))
+    _emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
 
 
 def _nested_function(p: Parser, node: ast.FunctionDef) -> None:
@@ -784,7 +769,7 @@ class _Range:
     """``range`` inside a program: a loop in ``for``, and as ever in comprehensions over constants."""
 
     def __call__(self, start: Any, stop: Any = None, step: Any = None) -> Any:
-        if any(isinstance(x, PrimExpr) for x in (start, stop)):
+        if any(isinstance(x, ir.PrimExpr) for x in (start, stop)):
             return serial(start, stop, step=step)
         if step not in (None, 1):
             return range(start, stop, step)
@@ -812,45 +797,45 @@ def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
             found=f"{len(indices)} indices",
         )
     steps = any(isinstance(i, slice) and i.step is not None for i in indices)
-    if steps or not any(isinstance(i, (slice, Range)) for i in indices):
+    if steps or not any(isinstance(i, (slice, ir.Range)) for i in indices):
         return BufferLoad(buffer, _lanes(indices, buffer))
     return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
 
 
-def _lanes(indices: Any, buffer: Buffer) -> tuple[PrimExpr, ...]:
+def _lanes(indices: Any, buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
     """Make vectors of slices: ``A[i : i + 8]`` and ``A[i : i + 16 : 2]`` have eight lanes."""
     out = []
-    for index, dim in zip(indices, (*buffer.shape, *(const(1, "int32") for _ in indices)), strict=False):
-        if not isinstance(index, (slice, Range)):
-            out.append(as_expr(index))
+    for index, dim in zip(indices, (*buffer.shape, *(ir.const(1, "int32") for _ in indices)), strict=False):
+        if not isinstance(index, (slice, ir.Range)):
+            out.append(ir.as_expr(index))
             continue
         step = index.step if isinstance(index, slice) and index.step is not None else 1
         r = _range_of(slice(index.start, index.stop) if isinstance(index, slice) else index, dim)
-        extent, stride = as_int(Analyzer().simplify(r.extent)), as_int(step)
+        extent, stride = ir.as_int(Analyzer().simplify(r.extent)), ir.as_int(step)
         if extent is None or stride is None or stride < 1:
             raise ParseError("a slice of elements has a constant length and step", found=f"{r.extent}, step {step}")
         count = -(-extent // stride)
-        out.append(r.min if count == 1 else s.Ramp(r.min, const(stride, r.min.dtype), count))
+        out.append(r.min if count == 1 else ir.scalar.Ramp(r.min, ir.const(stride, r.min.dtype), count))
     return tuple(out)
 
 
-def _range_of(index: Any, dim: PrimExpr) -> Range:
-    if isinstance(index, Range):
+def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
+    if isinstance(index, ir.Range):
         return index
     if not isinstance(index, slice):
-        start = as_expr(index)
-        return Range.from_min_extent(start, const(1, start.dtype))
+        start = ir.as_expr(index)
+        return ir.Range.from_min_extent(start, ir.const(1, start.dtype))
     if index.step is not None:
         raise ParseError("regions have no steps")
-    low = index.start if index.start is not None else const(0, dim.dtype)
+    low = index.start if index.start is not None else ir.const(0, dim.dtype)
     r = slice_of(low, index.stop if index.stop is not None else dim)
-    if isinstance(r.extent, s.IntImm) or not isinstance(r.extent, s.Sub):
+    if isinstance(r.extent, ir.scalar.IntImm) or not isinstance(r.extent, ir.scalar.Sub):
         return r
-    return Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
+    return ir.Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
-def _call_global(func: GlobalVar, args: list[Any], **_: Any) -> Any:
-    return Call(DataType("void"), func, tuple(a if isinstance(a, Buffer) else as_expr(a) for a in args))
+def _call_global(func: ir.GlobalVar, args: list[Any], **_: Any) -> Any:
+    return ir.CallIntrin(ir.DataType("void"), func, tuple(a if isinstance(a, Buffer) else ir.as_expr(a) for a in args))
 
 
 TIR = Dialect("tir", _signature, _body, _expand, _call_global)

@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Broadcast,
-    CallIntrin,
-    DataType,
-    IRModule,
-    Let,
-    PrimExpr,
-    Ramp,
-    Range,
-    Shuffle,
-    Var,
-    cast,
-    const,
-    function_pass,
-    if_then_else,
-    logical_and,
-    logical_not,
-    rebuild,
-    structural_equal,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -36,8 +15,8 @@ from weft.tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThe
 __all__ = ["instrument_bound_checkers"]
 
 
-@function_pass(kind=PrimFunc)
-def instrument_bound_checkers(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def instrument_bound_checkers(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Check each index before the access, where it is not known to be inside.
 
     ``PassContext(config={"tir.instrument_bound_checkers": True})`` puts it into the pipeline.
@@ -72,7 +51,7 @@ def instrument_bound_checkers(func: PrimFunc, mod: IRModule) -> PrimFunc:
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
-            if isinstance(d, Var):
+            if isinstance(d, ir.Var):
                 analyzer.mark_global_non_neg(d)
     body = _stmt(func.body, analyzer)
     return func if body is func.body else func.replace(body=body)
@@ -81,46 +60,46 @@ def instrument_bound_checkers(func: PrimFunc, mod: IRModule) -> PrimFunc:
 class _Check:
     """One index, what it must be below, and when it is used at all."""
 
-    def __init__(self, buffer: Buffer, axis: int, index: PrimExpr, guard: tuple[PrimExpr, ...]) -> None:
+    def __init__(self, buffer: Buffer, axis: int, index: ir.PrimExpr, guard: tuple[ir.PrimExpr, ...]) -> None:
         self.buffer, self.axis, self.index, self.guard = buffer, axis, index, guard
 
     def same(self, other: _Check) -> bool:
         """Whether another check asks the same."""
         ours, theirs = (self.index, self.guard), (other.index, other.guard)
-        return self.buffer is other.buffer and self.axis == other.axis and structural_equal(ours, theirs)
+        return self.buffer is other.buffer and self.axis == other.axis and ir.structural_equal(ours, theirs)
 
     def around(self, body: Stmt, analyzer: Analyzer) -> Stmt:
         """Put the check around a statement, unless it is known to hold."""
         extent = self.buffer.shape[self.axis]
         lanes = max(_lanes(e) for e in (self.index, *self.guard))
-        ramp = isinstance(self.index, Ramp) and all(_lanes(g) == 1 for g in self.guard)
+        ramp = isinstance(self.index, ir.Ramp) and all(_lanes(g) == 1 for g in self.guard)
         for i in (0, lanes - 1) if ramp else range(lanes):
             index = _lane(self.index, i)
-            low, high = index >= const(0, index.dtype), index < cast(index.dtype, extent)
+            low, high = index >= ir.const(0, index.dtype), index < ir.cast(index.dtype, extent)
             open_ends = [c for c in (low, high) if not analyzer.can_prove(c)]
             if not open_ends:
                 continue
-            inside = open_ends[0] if len(open_ends) == 1 else logical_and(low, high)
+            inside = open_ends[0] if len(open_ends) == 1 else ir.logical_and(low, high)
             for condition in reversed(self.guard):
-                inside = if_then_else(_lane(condition, i), inside, const(True, "bool"))
+                inside = ir.if_then_else(_lane(condition, i), inside, ir.const(True, "bool"))
             text = f"{self.buffer.name}: index %lld of axis {self.axis} is outside of 0...%lld"
             body = AssertStmt(inside, message(text, index, extent), body, "IndexError")
         return body
 
 
-def _lanes(expr: PrimExpr) -> int:
-    return DataType(expr.dtype).lanes
+def _lanes(expr: ir.PrimExpr) -> int:
+    return ir.DataType(expr.dtype).lanes
 
 
-def _lane(expr: PrimExpr, i: int) -> PrimExpr:
-    if isinstance(expr, Ramp):
+def _lane(expr: ir.PrimExpr, i: int) -> ir.PrimExpr:
+    if isinstance(expr, ir.Ramp):
         return expr.base + expr.stride * i
-    if isinstance(expr, Broadcast):
+    if isinstance(expr, ir.Broadcast):
         return expr.value
-    return expr if _lanes(expr) == 1 else Shuffle((expr,), (const(i, "int32"),))
+    return expr if _lanes(expr) == 1 else ir.Shuffle((expr,), (ir.const(i, "int32"),))
 
 
-def _checks(expr: Any, guard: tuple[PrimExpr, ...], out: list[_Check]) -> None:
+def _checks(expr: Any, guard: tuple[ir.PrimExpr, ...], out: list[_Check]) -> None:
     """List what the accesses of an expression need, inner accesses first."""
     if isinstance(expr, BufferLoad):
         for i in expr.indices:
@@ -129,17 +108,17 @@ def _checks(expr: Any, guard: tuple[PrimExpr, ...], out: list[_Check]) -> None:
             _checks(expr.predicate, guard, out)
             guard = (*guard, expr.predicate)
         out += [_Check(expr.buffer, axis, i, guard) for axis, i in enumerate(expr.indices)]
-    elif isinstance(expr, CallIntrin) and expr.op.name == "tir.if_then_else":
+    elif isinstance(expr, ir.CallIntrin) and expr.op.name == "tir.if_then_else":
         condition, then_value, else_value = expr.args
         _checks(condition, guard, out)
-        for test, value in ((condition, then_value), (logical_not(condition), else_value)):
+        for test, value in ((condition, then_value), (ir.logical_not(condition), else_value)):
             _checks(value, (*guard, test), out)
-    elif isinstance(expr, CallIntrin) and expr.op.name == "tir.address_of":
+    elif isinstance(expr, ir.CallIntrin) and expr.op.name == "tir.address_of":
         return  # an address may be one past the end
-    elif isinstance(expr, Let):
+    elif isinstance(expr, ir.Let):
         _checks(expr.value, guard, out)
-        _checks(substitute(expr.body, {expr.var: expr.value}), guard, out)
-    elif isinstance(expr, PrimExpr):
+        _checks(ir.substitute(expr.body, {expr.var: expr.value}), guard, out)
+    elif isinstance(expr, ir.PrimExpr):
         for field in expr.__struct_fields__:
             value = getattr(expr, field)
             for part in value if isinstance(value, tuple) else (value,):
@@ -173,17 +152,17 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
             then_case = _stmt(node.then_case, analyzer)
         else_case = node.else_case
         if else_case is not None:
-            with analyzer.constraint_scope(logical_not(node.condition)):
+            with analyzer.constraint_scope(ir.logical_not(node.condition)):
                 else_case = _stmt(else_case, analyzer)
         if then_case is not node.then_case or else_case is not node.else_case:
             node = replace_node(node, then_case=then_case, else_case=else_case)
         return _guarded(node, (node.condition,), analyzer)
     if isinstance(node, For):
-        analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+        analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
         body = _stmt(node.body, analyzer)
         if body is not node.body:
             plain = node.kind in (ForKind.VECTORIZED, ForKind.UNROLLED) and any(
-                isinstance(n, AssertStmt) for n in walk(body)
+                isinstance(n, AssertStmt) for n in ir.walk(body)
             )
             node = replace_node(node, body=body, kind=ForKind.SERIAL if plain else node.kind)
         return _guarded(node, (node.min, node.extent), analyzer)
@@ -194,7 +173,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
         node = node if body is node.body else replace_node(node, body=body)
         return _guarded(node, (node.condition, node.message), analyzer)
     if isinstance(node, Stmt):
-        return rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)
+        return ir.rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)
     return node
 
 

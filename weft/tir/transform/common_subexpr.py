@@ -4,29 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IRModule,
-    Let,
-    PrimExpr,
-    Ramp,
-    Select,
-    StringImm,
-    Var,
-    function_pass,
-    rebuild,
-    rewrite,
-    structural_equal,
-    structural_hash,
-    walk,
-)
+from weft import ir
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While
@@ -35,8 +13,8 @@ from weft.tir.transform.remove_no_op import is_pure
 __all__ = ["common_subexpr_elim"]
 
 
-@function_pass(kind=PrimFunc)
-def common_subexpr_elim(func: PrimFunc, mod: IRModule, *, enable_cse_tir: bool = True) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def common_subexpr_elim(func: PrimFunc, mod: ir.IRModule, *, enable_cse_tir: bool = True) -> PrimFunc:
     """Bind expressions that occur more than once to a variable around the smallest statement that has them all.
 
     Arithmetic without reads is shared by all statements below one; reads of buffers only within one store, which
@@ -82,31 +60,31 @@ class _Eliminator:
         found = self._candidate(node)
         if found is not None:
             self.count += 1
-            var = Var(f"cse_v{self.count}", found.dtype)
+            var = ir.Var(f"cse_v{self.count}", found.dtype)
 
             def replaced(n: Any) -> Any:
-                return var if isinstance(n, PrimExpr) and structural_equal(n, found) else None
+                return var if isinstance(n, ir.PrimExpr) and ir.structural_equal(n, found) else None
 
-            return self.visit(LetStmt(var, found, rewrite(node, lambda n: n, pre=replaced)))
-        return rebuild(node, lambda n: self.visit(n) if isinstance(n, Stmt) else n)
+            return self.visit(LetStmt(var, found, ir.rewrite(node, lambda n: n, pre=replaced)))
+        return ir.rebuild(node, lambda n: self.visit(n) if isinstance(n, Stmt) else n)
 
-    def _candidate(self, node: Stmt) -> PrimExpr | None:
+    def _candidate(self, node: Stmt) -> ir.PrimExpr | None:
         """Return the largest expression that can be computed before a statement and that more than one part has."""
         leaf = isinstance(node, (BufferStore, Evaluate))
         bound = {id(v) for v in _bound(node)}
-        seen: dict[int, list[tuple[PrimExpr, set[int]]]] = {}
+        seen: dict[int, list[tuple[ir.PrimExpr, set[int]]]] = {}
         for place, part in enumerate(_parts(node)):
             for e in _expressions(part, leaf):
-                if any(id(n) in bound for n in walk(e)):
+                if any(id(n) in bound for n in ir.walk(e)):
                     continue
-                bucket = seen.setdefault(structural_hash(e), [])
-                known = next((x for x in bucket if structural_equal(x[0], e)), None)
+                bucket = seen.setdefault(ir.structural_hash(e), [])
+                known = next((x for x in bucket if ir.structural_equal(x[0], e)), None)
                 if known is None:
                     bucket.append((e, {place}))
                 else:
                     known[1].add(place if not leaf else len(known[1]) + 100 * place + 1)
         common = [e for bucket in seen.values() for e, places in bucket if len(places) > 1]
-        return max(common, key=lambda e: sum(1 for _ in walk(e)), default=None)
+        return max(common, key=lambda e: sum(1 for _ in ir.walk(e)), default=None)
 
 
 def _parts(node: Stmt) -> list[Any]:
@@ -114,23 +92,23 @@ def _parts(node: Stmt) -> list[Any]:
     if isinstance(node, BufferStore):
         return [*node.indices, node.value]
     values = [getattr(node, f) for f in node.__struct_fields__]
-    return [p for v in values for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, (PrimExpr, Stmt))]
+    return [p for v in values for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, (ir.PrimExpr, Stmt))]
 
 
-def _bound(node: Stmt) -> list[Var]:
+def _bound(node: Stmt) -> list[ir.Var]:
     """List the variables that exist only inside a statement."""
     found = []
-    for n in walk(node):
+    for n in ir.walk(node):
         if isinstance(n, For):
             found.append(n.loop_var)
-        elif isinstance(n, (Let, LetStmt)):
+        elif isinstance(n, (ir.Let, LetStmt)):
             found.append(n.var)
     return found
 
 
-def _expressions(node: Any, reads: bool) -> list[PrimExpr]:
+def _expressions(node: Any, reads: bool) -> list[ir.PrimExpr]:
     """List the expressions below a node that may be computed earlier, each as often as it occurs."""
-    out: list[PrimExpr] = []
+    out: list[ir.PrimExpr] = []
 
     def visit(n: Any, always: bool, runs: bool) -> bool:
         """Return whether the node may move; adds it when it is worth a variable.
@@ -139,12 +117,12 @@ def _expressions(node: Any, reads: bool) -> list[PrimExpr]:
         """
         if isinstance(n, tuple):
             return all([visit(x, always, runs) for x in n])
-        if not isinstance(n, (PrimExpr, Stmt)):
+        if not isinstance(n, (ir.PrimExpr, Stmt)):
             return True
-        if isinstance(n, (Var, IntImm, FloatImm, StringImm)):
+        if isinstance(n, (ir.Var, ir.IntImm, ir.FloatImm, ir.StringImm)):
             return True
         sometimes = False
-        if isinstance(n, CallIntrin) and n.op.name == "tir.if_then_else":
+        if isinstance(n, ir.CallIntrin) and n.op.name == "tir.if_then_else":
             sometimes = True
             movable = visit(n.args[0], always, runs)
             for side in n.args[1:]:
@@ -156,11 +134,16 @@ def _expressions(node: Any, reads: bool) -> list[PrimExpr]:
             return False
         if isinstance(n, BufferLoad):
             movable = movable and reads
-        elif isinstance(n, CallIntrin):
+        elif isinstance(n, ir.CallIntrin):
             movable = movable and not sometimes and is_pure(n) and n.op.name != "tir.likely"
-        elif isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm):
+        elif isinstance(n, (ir.FloorDiv, ir.FloorMod)) and not isinstance(n.b, ir.IntImm):
             movable = movable and runs  # division by zero may be what the test guards against
-        if movable and always and not isinstance(n, (Ramp, Broadcast, Cast, Select)) and DataType(n.dtype).lanes == 1:
+        if (
+            movable
+            and always
+            and not isinstance(n, (ir.Ramp, ir.Broadcast, ir.Cast, ir.Select))
+            and ir.DataType(n.dtype).lanes == 1
+        ):
             out.append(n)
         return movable
 

@@ -7,26 +7,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple, cast
 
-from weft.ir import (
-    EQ,
-    LT,
-    Add,
-    And,
-    CallIntrin,
-    IRModule,
-    Let,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Var,
-    as_int,
-    const,
-    function_pass,
-    rebuild,
-    structural_equal,
-    walk,
-)
+from weft import ir
 from weft.tir.analysis.structure import conjuncts, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
@@ -35,16 +16,16 @@ from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Le
 
 __all__ = ["lower_cross_thread_reduction"]
 
-_IDENTITY: dict[type, Callable[[str], PrimExpr]] = {
-    Add: lambda dtype: const(0, dtype),
-    Mul: lambda dtype: const(1, dtype),
-    Max: min_value,
-    Min: max_value,
+_IDENTITY: dict[type, Callable[[str], ir.PrimExpr]] = {
+    ir.Add: lambda dtype: ir.const(0, dtype),
+    ir.Mul: lambda dtype: ir.const(1, dtype),
+    ir.Max: min_value,
+    ir.Min: max_value,
 }
 
 
-@function_pass(kind=PrimFunc, name="LowerCrossThreadReduction")
-def lower_cross_thread_reduction(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc, name="LowerCrossThreadReduction")
+def lower_cross_thread_reduction(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Let each thread accumulate on its own, add up what they have in a tree, and let the first thread store it.
 
     It applies to ``B[i] = B[i] op x`` (sum, product, minimum, maximum) inside a loop that is bound to ``threadIdx`` and
@@ -95,7 +76,7 @@ class _Plan(NamedTuple):
 
     update: BufferStore
     threads: tuple[For, ...]
-    guards: tuple[PrimExpr, ...]
+    guards: tuple[ir.PrimExpr, ...]
 
 
 class _Lower:
@@ -112,10 +93,10 @@ class _Lower:
                 return self.lower(node, plan, None)
             if _is_thread(node):
                 self.around.append(node)
-                out = rebuild(node, self.visit)
+                out = ir.rebuild(node, self.visit)
                 self.around.pop()
                 return out
-        return rebuild(node, self.visit) if isinstance(node, Stmt) else node
+        return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def sequence(self, node: SeqStmt) -> Stmt:
         """Rewrite a sequence, where the store of an initial value may come right before its reduction."""
@@ -131,39 +112,39 @@ class _Lower:
             out.append(self.lower(x, plan, init))
         return node if len(out) == len(node.seq) and all(map(_same, out, node.seq)) else seq(*out)
 
-    def lower(self, node: For, plan: _Plan, init: PrimExpr | None) -> Stmt:
+    def lower(self, node: For, plan: _Plan, init: ir.PrimExpr | None) -> Stmt:
         """Make the reduction of one nest of loops."""
         update, threads = plan.update, plan.threads
         target, dtype = update.buffer, update.buffer.dtype
-        kind, make = type(update.value), cast(Callable[..., PrimExpr], type(update.value))
-        extents = [as_int(t.extent) for t in (*threads, *self.around)]
-        if None in extents or not all(as_int(t.min) == 0 for t in (*threads, *self.around)):
-            return rebuild(node, self.visit)
+        kind, make = type(update.value), cast(Callable[..., ir.PrimExpr], type(update.value))
+        extents = [ir.as_int(t.extent) for t in (*threads, *self.around)]
+        if None in extents or not all(ir.as_int(t.min) == 0 for t in (*threads, *self.around)):
+            return ir.rebuild(node, self.visit)
         own = math.prod(e for e in extents[: len(threads)] if e)
         me, rank = _linear(threads), _linear(self.around)
         part = decl_buffer((1,), dtype, f"{target.name}_part", scope="local")
         parts = decl_buffer((math.prod(e or 0 for e in extents),), dtype, f"{target.name}_parts", scope="shared")
 
-        def slot(i: PrimExpr) -> PrimExpr:
+        def slot(i: ir.PrimExpr) -> ir.PrimExpr:
             return i if not self.around else rank * own + i
 
-        zero, found = const(0, "int32"), _Found(init)
+        zero, found = ir.const(0, "int32"), _Found(init)
         body = _accumulate(node, plan, part, found)
         steps: list[Stmt] = [BufferStore(part, _IDENTITY[kind](dtype), (zero,)), body,
                              BufferStore(parts, part[zero], (slot(me),))]  # fmt: skip
         width = 1 << max(0, (own - 1).bit_length() - 1)
         while width and own > 1:
-            inside: PrimExpr = me < width
+            inside: ir.PrimExpr = me < width
             if 2 * width > own:
-                inside = And(inside, me < own - width)
+                inside = ir.And(inside, me < own - width)
             joined = make(parts[slot(me)], parts[slot(me + width)])
             steps.append(IfThenElse(inside, BufferStore(parts, joined, (slot(me),))))
             width //= 2
         first = found.init if found.init is not None else BufferLoad(target, update.indices)
-        whole: PrimExpr = parts[slot(zero)]
-        if not structural_equal(first, _IDENTITY[kind](dtype)):
+        whole: ir.PrimExpr = parts[slot(zero)]
+        if not ir.structural_equal(first, _IDENTITY[kind](dtype)):
             whole = make(first, whole)
-        last = reduce(And, (*(t.loop_var == 0 for t in threads), *plan.guards))
+        last = reduce(ir.And, (*(t.loop_var == 0 for t in threads), *plan.guards))
         steps.append(IfThenElse(last, BufferStore(target, whole, update.indices)))
         out: Stmt = AllocBuffer(parts, AllocBuffer(part, seq(*steps)))
         for loop in reversed(threads):
@@ -174,13 +155,13 @@ class _Lower:
 class _Found:
     """The initial value, once it is found."""
 
-    def __init__(self, init: PrimExpr | None) -> None:
+    def __init__(self, init: ir.PrimExpr | None) -> None:
         self.init = init
 
 
 def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
     """Return the nest for one thread, which accumulates in memory of its own."""
-    zero = const(0, "int32")
+    zero = ir.const(0, "int32")
     threads = {id(t) for t in plan.threads}
 
     def visit(n: Any) -> Any:
@@ -188,7 +169,7 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
             return visit(n.body)
         if n is plan.update:
             value = plan.update.value
-            assert isinstance(value, (Add, Mul, Max, Min))
+            assert isinstance(value, (ir.Add, ir.Mul, ir.Max, ir.Min))
             other = value.b if _is_load(value.a, plan.update) else value.a
             return BufferStore(part, type(value)(part[zero], other), (zero,))
         if isinstance(n, SeqStmt):
@@ -200,7 +181,7 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
                 else:
                     kept.append(visit(x))
             return n if len(kept) == len(n.seq) and all(map(_same, kept, n.seq)) else seq(*kept)
-        return rebuild(n, visit) if isinstance(n, Stmt) else n
+        return ir.rebuild(n, visit) if isinstance(n, Stmt) else n
 
     return visit(node)
 
@@ -218,9 +199,9 @@ def _is_thread(node: Any) -> bool:
     )
 
 
-def _linear(loops: Any) -> PrimExpr:
+def _linear(loops: Any) -> ir.PrimExpr:
     """The number of a thread among those of some loops."""
-    out: PrimExpr = const(0, "int32")
+    out: ir.PrimExpr = ir.const(0, "int32")
     for i, loop in enumerate(loops):
         out = loop.loop_var if i == 0 else out * loop.extent + loop.loop_var
     return out
@@ -231,38 +212,38 @@ def _plan(node: For) -> _Plan | None:
     threads: list[For] = []
     chain: list[For] = []
     inner: Any = node
-    guards: list[PrimExpr] = []
+    guards: list[ir.PrimExpr] = []
     while True:  # loops over reductions, down to the innermost bound one
         if isinstance(inner, For):
             if inner.kind is ForKind.THREAD_BINDING and not _is_thread(inner):
                 return None
             chain.append(inner)
             threads += [inner] if _is_thread(inner) else []
-        elif isinstance(inner, IfThenElse) and inner.else_case is None and any(map(_is_thread, walk(inner))):
+        elif isinstance(inner, IfThenElse) and inner.else_case is None and any(map(_is_thread, ir.walk(inner))):
             guards += conjuncts(inner.condition)
             inner = inner.then_case
             continue
         else:
             break
-        if not any(_is_thread(n) for n in walk(inner.body)):
+        if not any(_is_thread(n) for n in ir.walk(inner.body)):
             break
         inner = inner.body
     if not threads:
         return None
     variables = {id(loop.loop_var) for loop in chain}
-    inside = {id(n.buffer.data) for n in walk(node) if isinstance(n, AllocBuffer)}
+    inside = {id(n.buffer.data) for n in ir.walk(node) if isinstance(n, AllocBuffer)}
     found = [u for u in _updates(chain[-1].body, (), variables) if id(u[0].buffer.data) not in inside]
     if len(found) != 1:
         return None
     update, conditions = found[0]
     if all(any(_is_one(c, t.loop_var) for c in (*guards, *conditions)) for t in threads):
         return None
-    if any(isinstance(n, BufferLoad) and n.buffer is update.buffer for s in _others(node, update) for n in walk(s)):
+    if any(isinstance(n, BufferLoad) and n.buffer is update.buffer for s in _others(node, update) for n in ir.walk(s)):
         return None
     return _Plan(update, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
 
 
-def _updates(node: Any, conditions: tuple[PrimExpr, ...], bound: set[int]) -> list[tuple[BufferStore, Any]]:
+def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[int]) -> list[tuple[BufferStore, Any]]:
     """List the accumulating stores to one element for all values of some variables, and the conditions around each."""
     if isinstance(node, BufferStore):
         value = node.value
@@ -270,7 +251,7 @@ def _updates(node: Any, conditions: tuple[PrimExpr, ...], bound: set[int]) -> li
             type(value) in _IDENTITY
             and node.predicate is None
             and (_is_load(value.a, node) != _is_load(value.b, node))  # type: ignore[attr-defined]
-            and not any(id(v) in bound for v in walk(node.indices))
+            and not any(id(v) in bound for v in ir.walk(node.indices))
         )
         return [(node, conditions)] if fits else []
     if isinstance(node, For):
@@ -287,33 +268,33 @@ def _updates(node: Any, conditions: tuple[PrimExpr, ...], bound: set[int]) -> li
 
 def _others(node: Any, update: BufferStore) -> list[Any]:
     """List the stores of a nest but for an update and its initial value."""
-    stores = [n for n in walk(node) if isinstance(n, BufferStore) and n is not update]
+    stores = [n for n in ir.walk(node) if isinstance(n, BufferStore) and n is not update]
     return [s for s in stores if _initial(s, update) is None]
 
 
-def _is_one(condition: PrimExpr, thread: Var) -> bool:
+def _is_one(condition: ir.PrimExpr, thread: ir.Var) -> bool:
     """Whether a condition lets one thread pass: ``t == e``, ``t < 1``."""
-    if isinstance(condition, LT):
-        return condition.a is thread and as_int(condition.b) == 1
-    return isinstance(condition, EQ) and (condition.a is thread or condition.b is thread)
+    if isinstance(condition, ir.LT):
+        return condition.a is thread and ir.as_int(condition.b) == 1
+    return isinstance(condition, ir.EQ) and (condition.a is thread or condition.b is thread)
 
 
-def _uses(condition: PrimExpr, nest: For) -> bool:
+def _uses(condition: ir.PrimExpr, nest: For) -> bool:
     """Whether a condition depends on what a nest defines."""
-    own = {id(n.loop_var) for n in walk(nest) if isinstance(n, For)}
-    own |= {id(n.var) for n in walk(nest) if isinstance(n, (LetStmt, Let))}
-    return any(isinstance(n, BufferLoad) or id(n) in own for n in walk(condition))
+    own = {id(n.loop_var) for n in ir.walk(nest) if isinstance(n, For)}
+    own |= {id(n.var) for n in ir.walk(nest) if isinstance(n, (LetStmt, ir.Let))}
+    return any(isinstance(n, BufferLoad) or id(n) in own for n in ir.walk(condition))
 
 
 def _is_load(e: Any, store: BufferStore) -> bool:
-    return isinstance(e, BufferLoad) and e.buffer is store.buffer and structural_equal(e.indices, store.indices)
+    return isinstance(e, BufferLoad) and e.buffer is store.buffer and ir.structural_equal(e.indices, store.indices)
 
 
-def _initial(node: Any, update: BufferStore) -> PrimExpr | None:
+def _initial(node: Any, update: BufferStore) -> ir.PrimExpr | None:
     """Return the value that a statement stores where a reduction goes, if that is all it does."""
     while isinstance(node, IfThenElse) and node.else_case is None:
         node = node.then_case
     if not (isinstance(node, BufferStore) and node.buffer is update.buffer and node is not update):
         return None
-    constant = not any(isinstance(n, (BufferLoad, Var, CallIntrin)) for n in walk(node.value))
-    return node.value if constant and structural_equal(node.indices, update.indices) else None
+    constant = not any(isinstance(n, (BufferLoad, ir.Var, ir.CallIntrin)) for n in ir.walk(node.value))
+    return node.value if constant and ir.structural_equal(node.indices, update.indices) else None

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Add,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    IRModule,
-    Mul,
-    Op,
-    PrimExpr,
-    Ramp,
-    Var,
-    as_int,
-    const,
-    function_pass,
-    rebuild,
-    substitute,
-)
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import reinterpret
@@ -38,13 +21,13 @@ DOT_GROUPS = {("uint8", "int8", "int32"): 4, ("bfloat16", "bfloat16", "float32")
 class _Access(NamedTuple):
     """An index as ``base + by_lane * lane + by_step * step``."""
 
-    base: PrimExpr
+    base: ir.PrimExpr
     by_lane: int
     by_step: int
 
 
-@function_pass(kind=PrimFunc)
-def dot_product(func: PrimFunc, mod: IRModule, *, forms: Sequence[tuple[str, str, str, int]] = ()) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def dot_product(func: PrimFunc, mod: ir.IRModule, *, forms: Sequence[tuple[str, str, str, int]] = ()) -> PrimFunc:
     """Write vectorised sums of groups of narrow products as ``tir.dot_accumulate``.
 
     Requires
@@ -102,21 +85,21 @@ def _visit(node: Any, forms: frozenset[tuple[str, str, str, int]]) -> Any:
         found = _dot(node, node.body, forms)
         if found is not None:
             return found
-    return rebuild(node, lambda n: _visit(n, forms))
+    return ir.rebuild(node, lambda n: _visit(n, forms))
 
 
 def _dot(lanes: For, steps: For, forms: frozenset[tuple[str, str, str, int]]) -> Stmt | None:
     """Rewrite two loops around one sum, or return None."""
     store = steps.body
-    width, group = as_int(lanes.extent), as_int(steps.extent)
-    if not isinstance(store, BufferStore) or not isinstance(store.value, Add) or store.predicate is not None:
+    width, group = ir.as_int(lanes.extent), ir.as_int(steps.extent)
+    if not isinstance(store, BufferStore) or not isinstance(store.value, ir.Add) or store.predicate is not None:
         return None
-    if width is None or as_int(lanes.min) != 0 or as_int(steps.min) != 0:
+    if width is None or ir.as_int(lanes.min) != 0 or ir.as_int(steps.min) != 0:
         return None
     own, product = store.value.a, store.value.b
-    if isinstance(own, Mul):
+    if isinstance(own, ir.Mul):
         own, product = product, own
-    if not isinstance(own, BufferLoad) or own.buffer is not store.buffer or not isinstance(product, Mul):
+    if not isinstance(own, BufferLoad) or own.buffer is not store.buffer or not isinstance(product, ir.Mul):
         return None
     factors = [_narrow(product.a), _narrow(product.b)]
     if factors[0] is None or factors[1] is None:
@@ -144,19 +127,19 @@ def _dot(lanes: For, steps: For, forms: frozenset[tuple[str, str, str, int]]) ->
     return None
 
 
-def _narrow(e: PrimExpr) -> BufferLoad | None:
+def _narrow(e: ir.PrimExpr) -> BufferLoad | None:
     """Return the load under a conversion."""
-    while isinstance(e, Cast):
+    while isinstance(e, ir.Cast):
         e = e.value
     return e if isinstance(e, BufferLoad) and e.predicate is None else None
 
 
-def _access(index: PrimExpr, lane: Var, step: Var, analyzer: Analyzer) -> _Access | None:
-    base = analyzer.simplify(substitute(index, {v: const(0, v.dtype) for v in (lane, step)}))
+def _access(index: ir.PrimExpr, lane: ir.Var, step: ir.Var, analyzer: Analyzer) -> _Access | None:
+    base = analyzer.simplify(ir.substitute(index, {v: ir.const(0, v.dtype) for v in (lane, step)}))
     slopes = []
     for v in (lane, step):
-        moved = analyzer.simplify(substitute(index, {v: v + const(1, v.dtype)}) - index)
-        slope = as_int(moved)
+        moved = analyzer.simplify(ir.substitute(index, {v: v + ir.const(1, v.dtype)}) - index)
+        slope = ir.as_int(moved)
         if slope is None:
             return None
         slopes.append(slope)
@@ -165,18 +148,18 @@ def _access(index: PrimExpr, lane: Var, step: Var, analyzer: Analyzer) -> _Acces
 
 def _emit(
     store: BufferStore,
-    base: PrimExpr,
-    a: tuple[BufferLoad, PrimExpr],
-    b: tuple[BufferLoad, PrimExpr],
+    base: ir.PrimExpr,
+    a: tuple[BufferLoad, ir.PrimExpr],
+    b: tuple[BufferLoad, ir.PrimExpr],
     width: int,
     group: int,
 ) -> Stmt:
-    one = const(1, base.dtype)
-    at = Ramp(base, one, width)
-    bits = DataType(a[0].dtype).bits * group
-    word = reinterpret(f"int{bits}", BufferLoad(a[0].buffer, (Ramp(a[1], const(1, a[1].dtype), group),)))
-    spread = reinterpret(f"{a[0].dtype}x{width * group}", Broadcast(word, width))
-    other = BufferLoad(b[0].buffer, (Ramp(b[1], const(1, b[1].dtype), width * group),))
-    dtype = DataType(f"{store.value.dtype}x{width}")
-    total = CallIntrin(dtype, Op.get("tir.dot_accumulate"), (BufferLoad(store.buffer, (at,)), spread, other))
+    one = ir.const(1, base.dtype)
+    at = ir.Ramp(base, one, width)
+    bits = ir.DataType(a[0].dtype).bits * group
+    word = reinterpret(f"int{bits}", BufferLoad(a[0].buffer, (ir.Ramp(a[1], ir.const(1, a[1].dtype), group),)))
+    spread = reinterpret(f"{a[0].dtype}x{width * group}", ir.Broadcast(word, width))
+    other = BufferLoad(b[0].buffer, (ir.Ramp(b[1], ir.const(1, b[1].dtype), width * group),))
+    dtype = ir.DataType(f"{store.value.dtype}x{width}")
+    total = ir.CallIntrin(dtype, ir.Op.get("tir.dot_accumulate"), (BufferLoad(store.buffer, (at,)), spread, other))
     return BufferStore(store.buffer, total, (at,), None, span=store.span)

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.ir import (
-    Add,
-    Cast,
-    Dispatch,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-    cast,
-    const,
-    floordiv,
-    max_,
-    min_,
-    walk,
-)
+from weft import ir
 from weft.tir.buffer import BufferLoad
 
 __all__ = ["bound_over"]
 
-Domains = Mapping[int, tuple[PrimExpr, PrimExpr] | None]
-Interval = tuple[PrimExpr, PrimExpr]
+Domains = Mapping[int, tuple[ir.PrimExpr, ir.PrimExpr] | None]
+Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 
 
-def bound_over(expr: PrimExpr, domains: Domains) -> Interval | None:
+def bound_over(expr: ir.PrimExpr, domains: Domains) -> Interval | None:
     """Return (least, greatest) of `expr` when each variable runs over its domain; other variables stay as they are.
 
     Parameters
@@ -46,16 +26,16 @@ def bound_over(expr: PrimExpr, domains: Domains) -> Interval | None:
     pair of PrimExpr or None
         None where no bound is known.
     """
-    if not any(isinstance(v, BufferLoad) or (isinstance(v, Var) and id(v) in domains) for v in walk(expr)):
+    if not any(isinstance(v, BufferLoad) or (isinstance(v, ir.Var) and id(v) in domains) for v in ir.walk(expr)):
         return expr, expr
     return _BOUND(expr, domains)
 
 
-_BOUND = Dispatch("bound of an index", (PrimExpr,), default=lambda e, d: None)
+_BOUND = ir.Dispatch("bound of an index", (ir.PrimExpr,), default=lambda e, d: None)
 
 
-@_BOUND.on(Var)
-def _var(e: Var, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Var)
+def _var(e: ir.Var, d: Domains) -> Interval | None:
     domain = d[id(e)]
     if domain is None:
         return None
@@ -64,73 +44,73 @@ def _var(e: Var, d: Domains) -> Interval | None:
     return (lo[0], hi[1]) if lo is not None and hi is not None else None
 
 
-@_BOUND.on(Add)
-def _add(e: Add, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Add)
+def _add(e: ir.Add, d: Domains) -> Interval | None:
     a, b = bound_over(e.a, d), bound_over(e.b, d)
     return (a[0] + b[0], a[1] + b[1]) if a is not None and b is not None else None
 
 
-@_BOUND.on(Sub)
-def _sub(e: Sub, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Sub)
+def _sub(e: ir.Sub, d: Domains) -> Interval | None:
     a, b = bound_over(e.a, d), bound_over(e.b, d)
     return (a[0] - b[1], a[1] - b[0]) if a is not None and b is not None else None
 
 
-@_BOUND.on(Mul)
-def _mul(e: Mul, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Mul)
+def _mul(e: ir.Mul, d: Domains) -> Interval | None:
     a, b = bound_over(e.a, d), bound_over(e.b, d)
     if a is None or b is None:
         return None
-    if isinstance(e.a, IntImm):
+    if isinstance(e.a, ir.IntImm):
         a, b = b, a
     factor = b[0]
-    if b[0] is not b[1] or not isinstance(factor, IntImm):
+    if b[0] is not b[1] or not isinstance(factor, ir.IntImm):
         return None
     return (a[0] * factor, a[1] * factor) if factor.value >= 0 else (a[1] * factor, a[0] * factor)
 
 
-@_BOUND.on(FloorDiv)
-def _floordiv(e: FloorDiv, d: Domains) -> Interval | None:
+@_BOUND.on(ir.FloorDiv)
+def _floordiv(e: ir.FloorDiv, d: Domains) -> Interval | None:
     a = bound_over(e.a, d)
-    if a is None or not isinstance(e.b, IntImm) or e.b.value <= 0:
+    if a is None or not isinstance(e.b, ir.IntImm) or e.b.value <= 0:
         return None
-    return floordiv(a[0], e.b), floordiv(a[1], e.b)
+    return ir.floordiv(a[0], e.b), ir.floordiv(a[1], e.b)
 
 
-@_BOUND.on(FloorMod)
-def _floormod(e: FloorMod, d: Domains) -> Interval | None:
-    if not isinstance(e.b, IntImm) or e.b.value <= 0:
+@_BOUND.on(ir.FloorMod)
+def _floormod(e: ir.FloorMod, d: Domains) -> Interval | None:
+    if not isinstance(e.b, ir.IntImm) or e.b.value <= 0:
         return None
     a = bound_over(e.a, d)
     if (
         a is not None
-        and isinstance(a[0], IntImm)
-        and isinstance(a[1], IntImm)
+        and isinstance(a[0], ir.IntImm)
+        and isinstance(a[1], ir.IntImm)
         and a[0].value // e.b.value == a[1].value // e.b.value
     ):
-        return const(a[0].value % e.b.value, e.dtype), const(a[1].value % e.b.value, e.dtype)
-    return const(0, e.dtype), const(e.b.value - 1, e.dtype)
+        return ir.const(a[0].value % e.b.value, e.dtype), ir.const(a[1].value % e.b.value, e.dtype)
+    return ir.const(0, e.dtype), ir.const(e.b.value - 1, e.dtype)
 
 
-@_BOUND.on(Min)
-def _min(e: Min, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Min)
+def _min(e: ir.Min, d: Domains) -> Interval | None:
     a, b = bound_over(e.a, d), bound_over(e.b, d)
-    return (min_(a[0], b[0]), min_(a[1], b[1])) if a is not None and b is not None else None
+    return (ir.min_(a[0], b[0]), ir.min_(a[1], b[1])) if a is not None and b is not None else None
 
 
-@_BOUND.on(Max)
-def _max(e: Max, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Max)
+def _max(e: ir.Max, d: Domains) -> Interval | None:
     a, b = bound_over(e.a, d), bound_over(e.b, d)
-    return (max_(a[0], b[0]), max_(a[1], b[1])) if a is not None and b is not None else None
+    return (ir.max_(a[0], b[0]), ir.max_(a[1], b[1])) if a is not None and b is not None else None
 
 
-@_BOUND.on(Cast)
-def _cast(e: Cast, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Cast)
+def _cast(e: ir.Cast, d: Domains) -> Interval | None:
     a = bound_over(e.value, d)
-    return (cast(e.dtype, a[0]), cast(e.dtype, a[1])) if a is not None else None
+    return (ir.cast(e.dtype, a[0]), ir.cast(e.dtype, a[1])) if a is not None else None
 
 
-@_BOUND.on(Select)
-def _select(e: Select, d: Domains) -> Interval | None:
+@_BOUND.on(ir.Select)
+def _select(e: ir.Select, d: Domains) -> Interval | None:
     a, b = bound_over(e.true_value, d), bound_over(e.false_value, d)
-    return (min_(a[0], b[0]), max_(a[1], b[1])) if a is not None and b is not None else None
+    return (ir.min_(a[0], b[0]), ir.max_(a[1], b[1])) if a is not None and b is not None else None

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Attrs,
-    Broadcast,
-    DataType,
-    IRModule,
-    PrimExpr,
-    Ramp,
-    Range,
-    as_int,
-    cast,
-    const,
-    function_pass,
-    int64,
-    max_,
-    rebuild,
-    with_lanes,
-)
+from weft.ir import int64
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
@@ -29,8 +14,8 @@ from weft.tir.stmt import AllocBuffer, BufferStore, DeclBuffer, For, Stmt
 __all__ = ["flatten_buffer"]
 
 
-@function_pass(kind=PrimFunc)
-def flatten_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def flatten_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Replace indices of several dimensions by one offset in elements, simplified under the bounds of the loops around.
 
     Requires
@@ -66,13 +51,13 @@ def flatten_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     return func.replace(body=body) if body is not func.body else func
 
 
-def _as_int64(index: PrimExpr) -> PrimExpr:
+def _as_int64(index: ir.PrimExpr) -> ir.PrimExpr:
     """Widen an index, keeping ramps."""
-    if isinstance(index, Ramp):
-        return Ramp(cast("int64", index.base), cast("int64", index.stride), index.lanes)
-    if isinstance(index, Broadcast):
-        return Broadcast(cast("int64", index.value), index.lanes)
-    return cast(with_lanes("int64", DataType(index.dtype).lanes), index)
+    if isinstance(index, ir.Ramp):
+        return ir.Ramp(ir.cast("int64", index.base), ir.cast("int64", index.stride), index.lanes)
+    if isinstance(index, ir.Broadcast):
+        return ir.Broadcast(ir.cast("int64", index.value), index.lanes)
+    return ir.cast(ir.with_lanes("int64", ir.DataType(index.dtype).lanes), index)
 
 
 class _Flatten:
@@ -87,13 +72,13 @@ class _Flatten:
         """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
         twin = self.flat.get(id(buffer))
         if twin is None:
-            size: PrimExpr = int64(1)
+            size: ir.PrimExpr = int64(1)
             if allocated and buffer.strides:
                 for d, s in zip(buffer.shape, buffer.strides, strict=True):
-                    size = size + cast("int64", max_(d - 1, 0)) * cast("int64", s)
+                    size = size + ir.cast("int64", ir.max_(d - 1, 0)) * ir.cast("int64", s)
             else:
                 for d in buffer.shape:
-                    size = size * cast("int64", d)
+                    size = size * ir.cast("int64", d)
             twin = Buffer(
                 buffer.data,
                 buffer.dtype,
@@ -108,34 +93,34 @@ class _Flatten:
             self.keep.append(buffer)
         return twin
 
-    def offset(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    def offset(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> ir.PrimExpr:
         """Return the offset of an element; of a vector of them, where the last index is one."""
         visited = [_as_int64(self.visit(i)) for i in indices]
-        vector = visited[-1] if visited and DataType(visited[-1].dtype).lanes > 1 else None
-        last = const(1, "int64")
-        strides: list[PrimExpr] = []
+        vector = visited[-1] if visited and ir.DataType(visited[-1].dtype).lanes > 1 else None
+        last = ir.const(1, "int64")
+        strides: list[ir.PrimExpr] = []
         if buffer.strides:
-            strides = [cast("int64", s) for s in buffer.strides]
+            strides = [ir.cast("int64", s) for s in buffer.strides]
             last = strides[-1]
         if vector is not None:
-            visited[-1] = vector.base if isinstance(vector, Ramp) else const(0, "int64")
-        total: PrimExpr = const(0, "int64")
+            visited[-1] = vector.base if isinstance(vector, ir.Ramp) else ir.const(0, "int64")
+        total: ir.PrimExpr = ir.const(0, "int64")
         if buffer.strides:
             for i, s in zip(visited, strides, strict=True):
                 total = total + i * s
         else:
             for i, d in zip(visited, buffer.shape, strict=True):
-                total = total * cast("int64", d) + i
+                total = total * ir.cast("int64", d) + i
         if buffer.elem_offset is not None:
-            total = total + cast("int64", buffer.elem_offset)
+            total = total + ir.cast("int64", buffer.elem_offset)
         total = self.analyzer.simplify(total)
         if vector is None:
             return total
-        if isinstance(vector, Ramp):
-            return Ramp(total, self.analyzer.simplify(vector.stride * last), vector.lanes)
-        lanes = DataType(vector.dtype).lanes
-        scaled = vector if as_int(last) == 1 else vector * Broadcast(last, lanes)
-        return scaled if as_int(total) == 0 else scaled + Broadcast(total, lanes)
+        if isinstance(vector, ir.Ramp):
+            return ir.Ramp(total, self.analyzer.simplify(vector.stride * last), vector.lanes)
+        lanes = ir.DataType(vector.dtype).lanes
+        scaled = vector if ir.as_int(last) == 1 else vector * ir.Broadcast(last, lanes)
+        return scaled if ir.as_int(total) == 0 else scaled + ir.Broadcast(total, lanes)
 
     def visit(self, node: Any) -> Any:
         """Flatten everything below a node."""
@@ -158,8 +143,8 @@ class _Flatten:
         if isinstance(node, DeclBuffer):
             return self.visit(node.body)
         if isinstance(node, For):
-            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
-            return rebuild(node, self.visit)
-        if isinstance(node, (Buffer, Attrs)):
+            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
+            return ir.rebuild(node, self.visit)
+        if isinstance(node, (Buffer, ir.Attrs)):
             return node
-        return rebuild(node, self.visit) if isinstance(node, Stmt) or hasattr(node, "dtype") else node
+        return ir.rebuild(node, self.visit) if isinstance(node, Stmt) or hasattr(node, "dtype") else node

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    CallIntrin,
-    IRModule,
-    PassContext,
-    PrimExpr,
-    Var,
-    ceildiv,
-    const,
-    floormod,
-    function_pass,
-    rebuild,
-    rewrite,
-    substitute,
-    walk,
-)
+from weft import ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -31,8 +17,8 @@ __all__ = ["inject_double_buffer"]
 _MARK = "double_buffer_scope"
 
 
-@function_pass(kind=PrimFunc)
-def inject_double_buffer(func: PrimFunc, mod: IRModule, *, split_loop: int | None = None) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def inject_double_buffer(func: PrimFunc, mod: ir.IRModule, *, split_loop: int | None = None) -> PrimFunc:
     """Let the statements that fill a buffer marked ``double_buffer_scope`` run for the next iteration.
 
     Requires
@@ -73,7 +59,7 @@ def inject_double_buffer(func: PrimFunc, mod: IRModule, *, split_loop: int | Non
     Source
         TVM's ``InjectDoubleBuffer``.
     """
-    config = PassContext.current().config.get("tir.InjectDoubleBuffer", {})
+    config = ir.PassContext.current().config.get("tir.InjectDoubleBuffer", {})
     body = _visit(func.body, config.get("split_loop", 1) if split_loop is None else split_loop)
     return func if body is func.body else func.replace(body=body)
 
@@ -81,7 +67,7 @@ def inject_double_buffer(func: PrimFunc, mod: IRModule, *, split_loop: int | Non
 def _visit(node: Any, split: int) -> Any:
     if not isinstance(node, Stmt):
         return node
-    node = rebuild(node, lambda n: _visit(n, split))
+    node = ir.rebuild(node, lambda n: _visit(n, split))
     if not isinstance(node, For):
         return node
     allocs, parts = _opened(node.body)
@@ -122,7 +108,7 @@ def _ahead(loop: For, allocs: list[AllocBuffer], parts: list[Stmt], split: int) 
         return replace_node(loop, body=body)
     guard: Stmt = seq(*starts)
     if not hasattr(loop.extent, "value"):
-        guard = IfThenElse(loop.extent > const(0, loop.loop_var.dtype), guard)
+        guard = IfThenElse(loop.extent > ir.const(0, loop.loop_var.dtype), guard)
     return _around(doubled, seq(guard, _split(replace_node(loop, body=body), split)))
 
 
@@ -138,25 +124,25 @@ def _doubled(
     """Return a buffer of two halves, the statements that fill the first, and those of each iteration; or None."""
     fills = [p for p in parts if _writes(p, buffer)]
     rest = [p for p in parts if not _writes(p, buffer)]
-    read = {id(n.buffer.data) for p in fills for n in walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
-    written = {id(n.buffer.data) for p in parts for n in walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
+    read = {id(n.buffer.data) for p in fills for n in ir.walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
+    written = {id(n.buffer.data) for p in parts for n in ir.walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
     written |= {id(v) for p in rest for v in _handed(p)} | {id(a.buffer.data) for a in allocs} - {id(buffer.data)}
     last = max((i for i, p in enumerate(parts) if _writes(p, buffer)), default=-1)
     before = [p for p in parts[: last + 1] if not _writes(p, buffer)]
-    first = not any(n is buffer.data for n in walk(tuple(before)))
+    first = not any(n is buffer.data for n in ir.walk(tuple(before)))
     alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
     if not fills or not rest or not first or read & written or id(buffer.data) in written or not alone:
         return None
-    double = replace_node(buffer, data=Var(buffer.data.name, buffer.data.dtype),
-                          shape=(const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
-    here, zero = loop.loop_var, const(0, loop.loop_var.dtype)
+    double = replace_node(buffer, data=ir.Var(buffer.data.name, buffer.data.dtype),
+                          shape=(ir.const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
+    here, zero = loop.loop_var, ir.const(0, loop.loop_var.dtype)
     following = here + 1
-    half: PrimExpr = floormod(here - loop.min, 2)
+    half: ir.PrimExpr = ir.floormod(here - loop.min, 2)
     start = [_at(p, buffer, double, zero, {here: loop.min}) for p in fills]
-    fetch = seq(*[_at(p, buffer, double, floormod(following - loop.min, 2), {here: following}) for p in fills])
+    fetch = seq(*[_at(p, buffer, double, ir.floormod(following - loop.min, 2), {here: following}) for p in fills])
     more = IfThenElse(here < loop.min + loop.extent - 1, fetch)
     turn = [*before, more, *[_at(p, buffer, double, half, {}) for p in parts[last + 1 :]]]
-    if any(n is buffer.data for n in walk((*start, *turn))):  # used by its pointer, or by another name
+    if any(n is buffer.data for n in ir.walk((*start, *turn))):  # used by its pointer, or by another name
         return None
     return double, start, turn
 
@@ -166,35 +152,35 @@ def _split(loop: For, factor: int) -> For:
     if factor <= 1:
         return loop
     old = loop.loop_var
-    outer, inner = Var(f"{old.name}_outer", old.dtype), Var(f"{old.name}_inner", old.dtype)
-    zero, place = const(0, old.dtype), outer * factor + inner
-    body: Stmt = IfThenElse(place < loop.extent, substitute(loop.body, {old: loop.min + place}))
-    unrolled = For(inner, zero, const(factor, old.dtype), ForKind.UNROLLED, body)
-    return replace_node(loop, loop_var=outer, min=zero, extent=ceildiv(loop.extent, factor), body=unrolled)
+    outer, inner = ir.Var(f"{old.name}_outer", old.dtype), ir.Var(f"{old.name}_inner", old.dtype)
+    zero, place = ir.const(0, old.dtype), outer * factor + inner
+    body: Stmt = IfThenElse(place < loop.extent, ir.substitute(loop.body, {old: loop.min + place}))
+    unrolled = For(inner, zero, ir.const(factor, old.dtype), ForKind.UNROLLED, body)
+    return replace_node(loop, loop_var=outer, min=zero, extent=ir.ceildiv(loop.extent, factor), body=unrolled)
 
 
 def _writes(node: Any, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferStore) and n.buffer is buffer for n in walk(node))
+    return any(isinstance(n, BufferStore) and n.buffer is buffer for n in ir.walk(node))
 
 
 def _stores_other(node: Any, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in walk(node))
+    return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in ir.walk(node))
 
 
-def _handed(node: Any) -> list[Var]:
+def _handed(node: Any) -> list[ir.Var]:
     """List the pointers that calls with effects get, which may read and write behind them."""
-    calls = [n for n in walk(node) if isinstance(n, CallIntrin) and n.op.name != "tir.prefetch"]
-    return [v for n in calls if not is_pure(n) for v in walk(n) if isinstance(v, Var) and v.dtype == "handle"]
+    calls = [n for n in ir.walk(node) if isinstance(n, ir.CallIntrin) and n.op.name != "tir.prefetch"]
+    return [v for n in calls if not is_pure(n) for v in ir.walk(n) if isinstance(v, ir.Var) and v.dtype == "handle"]
 
 
-def _at(node: Stmt, old: Buffer, new: Buffer, half: PrimExpr, values: dict[Any, PrimExpr]) -> Stmt:
+def _at(node: Stmt, old: Buffer, new: Buffer, half: ir.PrimExpr, values: dict[Any, ir.PrimExpr]) -> Stmt:
     """Copy a statement for other values of variables and one half of the new buffer, renewing loops and allocations."""
     fresh: dict[Any, Any] = {
-        n.loop_var: Var(n.loop_var.name, n.loop_var.dtype) for n in walk(node) if isinstance(n, For)
+        n.loop_var: ir.Var(n.loop_var.name, n.loop_var.dtype) for n in ir.walk(node) if isinstance(n, For)
     }
-    for n in walk(node):
+    for n in ir.walk(node):
         if isinstance(n, AllocBuffer):
-            own = replace_node(n.buffer, data=Var(n.buffer.data.name, n.buffer.data.dtype))
+            own = replace_node(n.buffer, data=ir.Var(n.buffer.data.name, n.buffer.data.dtype))
             fresh.update({n.buffer: own, n.buffer.data: own.data})
 
     def rule(n: Any) -> Any:
@@ -202,4 +188,4 @@ def _at(node: Stmt, old: Buffer, new: Buffer, half: PrimExpr, values: dict[Any, 
             return replace_node(n, buffer=new, indices=(half, *n.indices))
         return n
 
-    return rewrite(substitute(node, {**fresh, **values}), rule)
+    return ir.rewrite(ir.substitute(node, {**fresh, **values}), rule)

@@ -11,26 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    TRUE,
-    And,
-    CallIntrin,
-    IntImm,
-    IRModule,
-    PassContext,
-    PrimExpr,
-    Range,
-    Var,
-    as_int,
-    function_pass,
-    logical_and,
-    rebuild,
-    rewrite,
-    structural_equal,
-    walk,
-)
-from weft.ir import scalar as s
 from weft.tir.analysis.structure import conjuncts
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
@@ -41,8 +23,8 @@ __all__ = ["loop_partition"]
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
-@function_pass(kind=PrimFunc)
-def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Version tile bodies on whether their boundary conditions can fail.
 
     Requires
@@ -81,7 +63,7 @@ def loop_partition(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source
         TVM's ``LoopPartition``, decided at run time.
     """
-    config = PassContext.current().config.get("tir.LoopPartition", {})
+    config = ir.PassContext.current().config.get("tir.LoopPartition", {})
     analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
@@ -100,7 +82,7 @@ class _Partition:
         """Visit statements top-down."""
         if isinstance(node, IfThenElse):
             condition = self.analyzer.simplify(node.condition)
-            if isinstance(condition, IntImm):
+            if isinstance(condition, ir.IntImm):
                 if condition.value:
                     return self.visit(node.then_case)
                 return self.visit(node.else_case) if node.else_case is not None else nothing()
@@ -111,44 +93,44 @@ class _Partition:
                 return node
             return IfThenElse(condition, then_case, else_case, span=node.span)
         if isinstance(node, For):
-            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
             self.around.append(node)
             body = node.body if _is_tile(node) else self.version(node.body)
             body = self.visit(body)
             self.around.pop()
             return node if body is node.body else _with_body(node, body)
-        return rebuild(node, self.visit) if isinstance(node, Stmt) else node
+        return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def version(self, body: Stmt) -> Stmt:
         """Version a body on the worst case of conditions whose other variables are all known here."""
         conditions = self._decidable(body)
         if not conditions:
             return body
-        worst: PrimExpr = TRUE
+        worst: ir.PrimExpr = ir.TRUE
         for _, c in conditions:
             if not _same_in(worst, c):
-                worst = logical_and(worst, c)
+                worst = ir.logical_and(worst, c)
         fast = _assume(body, {id(c) for c, _ in conditions})
         self.seen.update(id(c) for c, _ in conditions)
         worst = self.analyzer.simplify(worst)
-        if isinstance(worst, IntImm):
+        if isinstance(worst, ir.IntImm):
             return fast if worst.value else body
         return IfThenElse(worst, fast, body)
 
-    def _decidable(self, body: Stmt) -> list[tuple[PrimExpr, PrimExpr]]:
+    def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:
         """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
-        loops = [n for n in walk(body) if isinstance(n, For)]
+        loops = [n for n in ir.walk(body) if isinstance(n, For)]
         inner = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops}
         tiles = {id(f.loop_var): inner[id(f.loop_var)] for f in loops if _is_tile(f)}
-        fixed = {id(f.loop_var) for f in (*self.around, *loops) if isinstance(f.extent, IntImm)}
+        fixed = {id(f.loop_var) for f in (*self.around, *loops) if isinstance(f.extent, ir.IntImm)}
         out = []
-        for node in walk(body):
+        for node in ir.walk(body):
             if not isinstance(node, IfThenElse):
                 continue
             for c in conjuncts(node.condition):
                 if id(c) in self.seen:
                     continue
-                used = {id(v) for v in walk(c) if isinstance(v, Var)}
+                used = {id(v) for v in ir.walk(c) if isinstance(v, ir.Var)}
                 tile = tiles
                 if _is_likely(c) and (own := [v for v in inner if v in used]):
                     tile = {**tiles, own[-1]: inner[own[-1]]}
@@ -163,16 +145,16 @@ class _Partition:
 
 
 def _is_tile(loop: For) -> bool:
-    return loop.kind in _TILE or bool(as_int(loop.annotations.get("pragma_loop_partition_hint", 0)))
+    return loop.kind in _TILE or bool(ir.as_int(loop.annotations.get("pragma_loop_partition_hint", 0)))
 
 
-def _is_likely(c: PrimExpr) -> bool:
-    return isinstance(c, CallIntrin) and c.op.name == "tir.likely"
+def _is_likely(c: ir.PrimExpr) -> bool:
+    return isinstance(c, ir.CallIntrin) and c.op.name == "tir.likely"
 
 
 def nothing() -> Stmt:
     """A statement without effect."""
-    return Evaluate(s.const(0, "int32"))
+    return Evaluate(ir.scalar.const(0, "int32"))
 
 
 def _with_body(loop: For, body: Stmt) -> For:
@@ -181,31 +163,31 @@ def _with_body(loop: For, body: Stmt) -> For:
     )
 
 
-def _worst_case(c: PrimExpr, tile: Any) -> PrimExpr | None:
+def _worst_case(c: ir.PrimExpr, tile: Any) -> ir.PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
     if _is_likely(c):
         c = c.args[0]  # type: ignore[attr-defined]
-    if isinstance(c, (s.LT, s.LE)):
+    if isinstance(c, (ir.scalar.LT, ir.scalar.LE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[1], b[0]) if a is not None and b is not None else None
-    if isinstance(c, (s.GT, s.GE)):
+    if isinstance(c, (ir.scalar.GT, ir.scalar.GE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[0], b[1]) if a is not None and b is not None else None
     return None
 
 
-def _same_in(worst: PrimExpr, c: PrimExpr) -> bool:
-    return worst is not TRUE and any(x is c or structural_equal(x, c) for x in conjuncts(worst))
+def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
+    return worst is not ir.TRUE and any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst))
 
 
 def _assume(body: Stmt, true: set[int]) -> Stmt:
     """Replace conditions by true and drop what that decides."""
 
     def rule(node: Any) -> Any:
-        if isinstance(node, And):
-            return logical_and(node.a, node.b)
-        if isinstance(node, IfThenElse) and isinstance(node.condition, IntImm):
+        if isinstance(node, ir.And):
+            return ir.logical_and(node.a, node.b)
+        if isinstance(node, IfThenElse) and isinstance(node.condition, ir.IntImm):
             return node.then_case if node.condition.value else (node.else_case or nothing())
         return node
 
-    return rewrite(body, rule, pre=lambda n: TRUE if id(n) in true else None)
+    return ir.rewrite(body, rule, pre=lambda n: ir.TRUE if id(n) in true else None)

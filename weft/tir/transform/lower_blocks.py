@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    TRUE,
-    Attrs,
-    IntImm,
-    IRModule,
-    IterVar,
-    PrimExpr,
-    Var,
-    as_int,
-    function_pass,
-    logical_and,
-    rebuild,
-    rewrite,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.structure import init_nest, replace_node, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -31,8 +16,8 @@ from weft.tir.transform.dim_align import DIM_ALIGN
 __all__ = ["lower_blocks"]
 
 
-@function_pass(kind=PrimFunc)
-def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Replace blocks by their bodies, with iteration values, predicates and initialisations made explicit.
 
     Requires
@@ -63,13 +48,13 @@ def lower_blocks(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source
         TVM's ``LowerInitBlock``, ``PlanAndUpdateBufferAllocationLocation`` and ``ConvertBlocksToOpaque``.
     """
-    if not any(isinstance(n, BlockRealize) for n in walk(func.body)):
+    if not any(isinstance(n, BlockRealize) for n in ir.walk(func.body)):
         return func
     state = _Lower()
     body = state.stmt(func.body)
     for buffer in state.allocated:
         body = _place(body, buffer, state.carried.get(id(buffer), frozenset()))
-    return func.replace(body=rewrite(body, state.noted) if state.notes else body)
+    return func.replace(body=ir.rewrite(body, state.noted) if state.notes else body)
 
 
 class _Lower:
@@ -88,11 +73,11 @@ class _Lower:
             return self.block(node)
         if isinstance(node, For):
             self.loops.append(node)
-            lowered = rebuild(node, self.stmt)
+            lowered = ir.rebuild(node, self.stmt)
             self.loops.pop()
             return seq(*self.before.pop(id(node), ()), lowered)
         if isinstance(node, Stmt):
-            return rebuild(node, self.stmt)
+            return ir.rebuild(node, self.stmt)
         return node
 
     def block(self, realize: BlockRealize) -> Stmt:
@@ -112,12 +97,12 @@ class _Lower:
             (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
         ]
         if reduce_values:
-            loops = frozenset(id(n) for _, v in reduce_values for n in walk(v) if isinstance(n, Var))
+            loops = frozenset(id(n) for _, v in reduce_values for n in ir.walk(v) if isinstance(n, ir.Var))
             for region in block.writes:
                 self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
         self.opaque_loops(block)
         for index, *note in block.annotations.get(DIM_ALIGN) or ():
-            written = id(block.writes[as_int(index) or 0].buffer)
+            written = id(block.writes[ir.as_int(index) or 0].buffer)
             self.notes[written] = (*self.notes.get(written, ()), tuple(note))
         at = self.first_reduction_loop(reduce_values) if block.init is not None else None
         if at is not None:
@@ -126,22 +111,22 @@ class _Lower:
             self.before.setdefault(id(outer[at]), []).append(self.stmt(nest))
             self.loops = outer
         elif block.init is not None:
-            first: PrimExpr = TRUE
+            first: ir.PrimExpr = ir.TRUE
             for iv, value in reduce_values:
-                first = logical_and(first, value == iv.dom.min)  # type: ignore[union-attr]
+                first = ir.logical_and(first, value == iv.dom.min)  # type: ignore[union-attr]
             init = self.stmt(block.init)
-            body = seq(init if isinstance(first, IntImm) else IfThenElse(first, init), body)
-        body = substitute(body, env)
+            body = seq(init if isinstance(first, ir.IntImm) else IfThenElse(first, init), body)
+        body = ir.substitute(body, env)
         predicate = realize.predicate
-        return body if isinstance(predicate, IntImm) and predicate.value else IfThenElse(predicate, body)
+        return body if isinstance(predicate, ir.IntImm) and predicate.value else IfThenElse(predicate, body)
 
     def noted(self, node: Any) -> Any:
         """Write down at an allocation what strides were asked for."""
         if not isinstance(node, AllocBuffer) or id(node.buffer) not in self.notes:
             return node
-        return replace_node(node, annotations=Attrs.of(node.annotations, **{DIM_ALIGN: self.notes[id(node.buffer)]}))
+        return replace_node(node, annotations=ir.Attrs.of(node.annotations, **{DIM_ALIGN: self.notes[id(node.buffer)]}))
 
-    def first_reduction_loop(self, reduce_values: list[tuple[IterVar, PrimExpr]]) -> int | None:
+    def first_reduction_loop(self, reduce_values: list[tuple[ir.IterVar, ir.PrimExpr]]) -> int | None:
         """Return the place of the outermost loop of a reduction that may be empty; None where it never is."""
         analyzer = Analyzer()
         if all(iv.dom is not None and analyzer.can_prove(iv.dom.extent >= 1) for iv, _ in reduce_values):
@@ -151,7 +136,7 @@ class _Lower:
 
     def opaque_loops(self, block: Block) -> None:
         """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""
-        nodes = list(walk(block.body))
+        nodes = list(ir.walk(block.body))
         loops = frozenset(id(n.loop_var) for n in nodes if isinstance(n, For))
         if loops and not any(isinstance(n, BlockRealize) for n in nodes):
             for n in nodes:
@@ -180,9 +165,9 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[int]) -> Stmt:
     if isinstance(body, (For, AllocBuffer, DeclBuffer)) or (isinstance(body, IfThenElse) and body.else_case is None):
         direct = [getattr(body, f) for f in body.__struct_fields__ if f not in ("body", "then_case", "span")]
         if not any(_uses(d, buffer) for d in direct):
-            return rebuild(body, lambda n: _place(n, buffer, carried) if isinstance(n, Stmt) else n)
+            return ir.rebuild(body, lambda n: _place(n, buffer, carried) if isinstance(n, Stmt) else n)
     return AllocBuffer(buffer, body)
 
 
 def _uses(node: Any, buffer: Buffer) -> bool:
-    return any(n is buffer for n in walk(node))
+    return any(n is buffer for n in ir.walk(node))

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.error import LoweringError
-from weft.ir import (
-    CallIntrin,
-    IRModule,
-    Op,
-    PrimExpr,
-    Var,
-    const,
-    function_pass,
-    intrin_rule,
-    register_intrin_lowering,
-    rewrite,
-)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 
@@ -25,18 +14,18 @@ __all__ = ["lower_intrin"]
 _ROUNDS = 16
 
 
-@register_intrin_lowering("tir.tvm_access_ptr", level=0)
-def _access_ptr(call: CallIntrin) -> PrimExpr:
+@ir.register_intrin_lowering("tir.tvm_access_ptr", level=0)
+def _access_ptr(call: ir.CallIntrin) -> ir.PrimExpr:
     """``tvm_access_ptr(type, data, offset, extent, rw)`` is the address of an element."""
     kind, data, offset = call.args[:3]
-    if not isinstance(data, Var):
+    if not isinstance(data, ir.Var):
         raise LoweringError("tvm_access_ptr needs the data of a buffer", found=str(data), where=call.span)
-    flat = Buffer(data, kind.dtype, (const(1, "int32"),), name=data.name)
-    return CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(flat, (offset,)),))
+    flat = Buffer(data, kind.dtype, (ir.const(1, "int32"),), name=data.name)
+    return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(flat, (offset,)),))
 
 
-@function_pass(kind=PrimFunc)
-def lower_intrin(func: PrimFunc, mod: IRModule, *, target: str = "") -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def lower_intrin(func: PrimFunc, mod: ir.IRModule, *, target: str = "") -> PrimFunc:
     """Apply the rules that were registered for a kind of target (``weft.ir.register_intrin_lowering``).
 
     Parameters
@@ -68,12 +57,12 @@ def lower_intrin(func: PrimFunc, mod: IRModule, *, target: str = "") -> PrimFunc
     """
     of = getattr(func.attrs.get("target"), "kind", None)
     kind = target or str(getattr(of, "name", of) or "llvm")
-    body = rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, CallIntrin) else n)
+    body = ir.rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, ir.CallIntrin) else n)
     return func if body is func.body else func.replace(body=body)
 
 
-def _apply(call: CallIntrin, kind: str, depth: int) -> PrimExpr:
-    rule = intrin_rule(call.op.name, kind) if isinstance(call.op, Op) else None
+def _apply(call: ir.CallIntrin, kind: str, depth: int) -> ir.PrimExpr:
+    rule = ir.intrin_rule(call.op.name, kind) if isinstance(call.op, ir.Op) else None
     made: Any = rule(call) if rule is not None else None
     if made is None or made is call:
         return call
@@ -82,4 +71,6 @@ def _apply(call: CallIntrin, kind: str, depth: int) -> PrimExpr:
                             found=made.dtype, where=call.span)  # fmt: skip
     if depth == _ROUNDS:
         raise LoweringError(f"the rules for '{call.op.name}' on '{kind}' do not end", found=str(made), where=call.span)
-    return rewrite(made, lambda n: _apply(n, kind, depth + 1) if isinstance(n, CallIntrin) and n is not call else n)
+    return ir.rewrite(
+        made, lambda n: _apply(n, kind, depth + 1) if isinstance(n, ir.CallIntrin) and n is not call else n
+    )

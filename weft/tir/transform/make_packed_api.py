@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft import ir
 from weft.arith import detect_linear_equation
 from weft.error import LoweringError
-from weft.ir import (
-    DataType,
-    IRModule,
-    PrimExpr,
-    Select,
-    Var,
-    as_int,
-    cast,
-    const,
-    floordiv,
-    function_pass,
-    int64,
-    logical_or,
-    walk,
-)
+from weft.ir import int64
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin, message
@@ -39,8 +26,8 @@ _INT, _BOOL, _FLOAT, _POINTERS, _OBJECTS, _TENSOR, _HEADER = 1, 2, 3, (0, 4, 7),
 _DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6}
 
 
-@function_pass(kind=PrimFunc, name="MakePackedAPI")
-def make_packed_api(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc, name="MakePackedAPI")
+def make_packed_api(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Give a function the parameters (self_handle, args, num_args, result), and let it check its arguments itself.
 
     Code generators that have no entry of their own take such functions as they are: ``examples/c_source`` does. Those
@@ -91,15 +78,15 @@ class _Binder:
         self.buffers = {id(p): b for p, b in func.buffer_map}
         self.around: list[Callable[[Stmt], Stmt]] = []
         self.bound: set[int] = set()
-        self.late: list[tuple[str, str, PrimExpr, Var]] = []  # where, what, expected, found
-        self.args = Var("args", "handle")
+        self.late: list[tuple[str, str, ir.PrimExpr, ir.Var]] = []  # where, what, expected, found
+        self.args = ir.Var("args", "handle")
 
     def packed(self) -> PrimFunc:
         """Write the function."""
-        func, num_args = self.func, Var("num_args", "int32")
+        func, num_args = self.func, ir.Var("num_args", "int32")
         signature = f"{self.name}({', '.join(self.shown(p) for p in func.params)})"
         count = len(func.params)
-        self.check(num_args == const(count, "int32"), "TypeError",
+        self.check(num_args == ir.const(count, "int32"), "TypeError",
                    f"{signature}: expected {count} arguments, found %lld", num_args)  # fmt: skip
         in_order = sorted(enumerate(func.params), key=lambda x: id(x[1]) in self.buffers)
         for i, p in in_order:  # numbers first: shapes may use them
@@ -110,128 +97,136 @@ class _Binder:
         body: Stmt = func.body
         for wrap in reversed(self.around):
             body = wrap(body)
-        params = (Var("self_handle", "handle"), self.args, num_args, Var("result", "handle"))
+        params = (ir.Var("self_handle", "handle"), self.args, num_args, ir.Var("result", "handle"))
         attrs = func.attrs.with_(calling_conv=1, global_symbol=PREFIX + self.name)
         return func.replace(params=params, buffer_map=(), body=body, attrs=attrs)
 
-    def shown(self, p: Var) -> str:
+    def shown(self, p: ir.Var) -> str:
         """A parameter as messages show it."""
         b = self.buffers.get(id(p))
         if b is None:
             return f"{p.name}: {p.dtype}"
-        dims = [d.name if isinstance(d, Var) else str(k) if (k := as_int(d)) is not None else "..." for d in b.shape]
+        dims = [
+            d.name if isinstance(d, ir.Var) else str(k) if (k := ir.as_int(d)) is not None else "..." for d in b.shape
+        ]
         return f"{b.name}: Tensor[[{', '.join(dims)}], {b.dtype}]"
 
-    def let(self, var: Var, value: PrimExpr) -> Var:
+    def let(self, var: ir.Var, value: ir.PrimExpr) -> ir.Var:
         """Bind a variable around what follows."""
         self.around.append(lambda body: LetStmt(var, value, body))
         self.bound.add(id(var))
         return var
 
-    def check(self, condition: PrimExpr, kind: str, text: str, *values: PrimExpr) -> None:
+    def check(self, condition: ir.PrimExpr, kind: str, text: str, *values: ir.PrimExpr) -> None:
         """Raise unless a condition holds; each ``%lld`` of the text stands for a value."""
         self.around.append(lambda body: AssertStmt(condition, message(text, *values), body, kind))
 
-    def field(self, of: PrimExpr, index: int, field: int, dtype: str) -> PrimExpr:
+    def field(self, of: ir.PrimExpr, index: int, field: int, dtype: str) -> ir.PrimExpr:
         """Read a field."""
         return call_intrin(dtype, "tir.tvm_struct_get", of, index, field)
 
-    def number(self, i: int, p: Var, where: str) -> None:
+    def number(self, i: int, p: ir.Var, where: str) -> None:
         """Check and bind an argument that is no tensor."""
-        dt, kind = DataType(p.dtype), self.let(Var(f"{p.name}_type_index", "int32"),
+        dt, kind = ir.DataType(p.dtype), self.let(ir.Var(f"{p.name}_type_index", "int32"),
                                                self.field(self.args, i, _TYPE_INDEX, "int32"))  # fmt: skip
-        is_int = logical_or(kind == const(_INT, "int32"), kind == const(_BOOL, "int32"))
+        is_int = ir.logical_or(kind == ir.const(_INT, "int32"), kind == ir.const(_BOOL, "int32"))
         found = "found a value of type index %lld"
         if dt.code == "handle":
-            is_pointer = kind >= const(_OBJECTS, "int32")
+            is_pointer = kind >= ir.const(_OBJECTS, "int32")
             for index in _POINTERS:
-                is_pointer = logical_or(is_pointer, kind == const(index, "int32"))
+                is_pointer = ir.logical_or(is_pointer, kind == ir.const(index, "int32"))
             self.check(is_pointer, "TypeError", f"{where}: expected a pointer, {found}", kind)
             self.let(p, self.field(self.args, i, _VALUE, "handle"))
         elif dt.is_float:
-            is_float = kind == const(_FLOAT, "int32")
-            self.check(logical_or(is_float, is_int), "TypeError", f"{where}: expected a float, {found}", kind)
-            values = (cast(p.dtype, self.field(self.args, i, _VALUE, d)) for d in ("float64", "int64"))
-            self.let(p, Select(is_float, *values))
+            is_float = kind == ir.const(_FLOAT, "int32")
+            self.check(ir.logical_or(is_float, is_int), "TypeError", f"{where}: expected a float, {found}", kind)
+            values = (ir.cast(p.dtype, self.field(self.args, i, _VALUE, d)) for d in ("float64", "int64"))
+            self.let(p, ir.Select(is_float, *values))
         else:
             self.check(is_int, "TypeError", f"{where}: expected an int, {found}", kind)
-            self.let(p, cast(p.dtype, self.field(self.args, i, _VALUE, "int64")))
+            self.let(p, ir.cast(p.dtype, self.field(self.args, i, _VALUE, "int64")))
             if dt.is_integer and dt.bits < 64:
                 whole = self.field(self.args, i, _VALUE, "int64")
-                self.check(cast("int64", p) == whole, "ValueError", f"{where}: expected an int that {dt} can hold, "
+                self.check(ir.cast("int64", p) == whole, "ValueError", f"{where}: expected an int that {dt} can hold, "
                            "found %lld", whole)  # fmt: skip
 
-    def tensor(self, i: int, p: Var, buffer: Buffer, where: str) -> None:
+    def tensor(self, i: int, p: ir.Var, buffer: Buffer, where: str) -> None:
         """Check a tensor, bind its sizes and the address of its data."""
-        name, dt, rank = buffer.name, DataType(buffer.dtype), len(buffer.shape)
-        kind = self.let(Var(f"{name}_type_index", "int32"), self.field(self.args, i, _TYPE_INDEX, "int32"))
-        is_object = kind == const(_TENSOR, "int32")
-        self.check(logical_or(is_object, kind == const(7, "int32")), "TypeError",
+        name, dt, rank = buffer.name, ir.DataType(buffer.dtype), len(buffer.shape)
+        kind = self.let(ir.Var(f"{name}_type_index", "int32"), self.field(self.args, i, _TYPE_INDEX, "int32"))
+        is_object = kind == ir.const(_TENSOR, "int32")
+        self.check(ir.logical_or(is_object, kind == ir.const(7, "int32")), "TypeError",
                    f"{where}: expected a tensor, found a value of type index %lld", kind)  # fmt: skip
         address = self.field(self.args, i, _VALUE, "handle")
         inside = call_intrin(
-            "handle", "tir.handle_add_byte_offset", address, Select(is_object, int64(_HEADER), int64(0))
+            "handle", "tir.handle_add_byte_offset", address, ir.Select(is_object, int64(_HEADER), int64(0))
         )
         x = self.let(p, inside)
         ndim = self.field(x, 0, _NDIM, "int32")
-        self.check(ndim == const(rank, "int32"), "ValueError", f"{where}: expected {rank} dimensions, found %lld", ndim)
+        self.check(
+            ndim == ir.const(rank, "int32"), "ValueError", f"{where}: expected {rank} dimensions, found %lld", ndim
+        )
         parts = [(_CODE, "uint8", _DTYPE_CODES[dt.code]), (_BITS, "uint8", dt.bits), (_LANES, "uint16", dt.lanes)]
         for field, of, wanted in parts:
             value = self.field(x, 0, field, of)
             what = {_CODE: "type code", _BITS: "bits", _LANES: "lanes"}[field]
             self.check(
-                value == const(wanted, of), "TypeError", f"{where}: expected dtype {dt}, found {what} %lld", value
+                value == ir.const(wanted, of), "TypeError", f"{where}: expected dtype {dt}, found {what} %lld", value
             )
         device = self.field(x, 0, _DEVICE, "int32")
         wanted = self.func.attrs.get("tir.device_type", 1)
-        self.check(device == const(wanted, "int32"), "ValueError",
+        self.check(device == ir.const(wanted, "int32"), "ValueError",
                    f"{where}: expected device type {wanted}, found %lld", device)  # fmt: skip
-        shape = self.let(Var(f"{name}_shape", "handle"), self.field(x, 0, _SHAPE, "handle"))
-        strides = self.let(Var(f"{name}_strides", "handle"), self.field(x, 0, _STRIDES, "handle"))
+        shape = self.let(ir.Var(f"{name}_shape", "handle"), self.field(x, 0, _SHAPE, "handle"))
+        strides = self.let(ir.Var(f"{name}_strides", "handle"), self.field(x, 0, _STRIDES, "handle"))
         for axis, extent in enumerate(buffer.shape):
             self.match(extent, self.field(shape, axis, _ELEMENT, "int64"), where, f"shape[{axis}]")
         self.layout(buffer, shape, strides, where)
         offset = self.field(x, 0, _OFFSET, "uint64")
         data = self.field(x, 0, _DATA, "handle")
         if buffer.elem_offset is None:
-            data = call_intrin("handle", "tir.handle_add_byte_offset", data, cast("int64", offset))
+            data = call_intrin("handle", "tir.handle_add_byte_offset", data, ir.cast("int64", offset))
         else:
-            self.match(buffer.elem_offset, floordiv(cast("int64", offset), int64(dt.itemsize)), where, "element offset")
+            self.match(
+                buffer.elem_offset, ir.floordiv(ir.cast("int64", offset), int64(dt.itemsize)), where, "element offset"
+            )
         self.let(buffer.data, data)
 
-    def layout(self, buffer: Buffer, shape: Var, strides: Var, where: str) -> None:
+    def layout(self, buffer: Buffer, shape: ir.Var, strides: ir.Var, where: str) -> None:
         """Check strides, which may be left out where they are compact; without a second element they do not matter."""
         absent = call_intrin("bool", "tir.isnullptr", strides)
         extents = [self.field(shape, axis, _ELEMENT, "int64") for axis in range(len(buffer.shape))]
-        no_elements: PrimExpr = const(False, "bool")
+        no_elements: ir.PrimExpr = ir.const(False, "bool")
         for extent in extents:
-            no_elements = logical_or(no_elements, extent == int64(0))
-        compact: PrimExpr = int64(1)
+            no_elements = ir.logical_or(no_elements, extent == int64(0))
+        compact: ir.PrimExpr = int64(1)
         for axis, extent in reversed(list(enumerate(extents))):
-            unless = logical_or(no_elements, extent == int64(1))
+            unless = ir.logical_or(no_elements, extent == int64(1))
             found = call_intrin("int64", "tir.if_then_else", absent, compact,
                                 self.field(strides, axis, _ELEMENT, "int64"))  # fmt: skip
             if buffer.strides:
                 self.match(buffer.strides[axis], found, where, f"stride[{axis}]", unless)
             else:
-                ok = logical_or(unless, found == compact)
+                ok = ir.logical_or(unless, found == compact)
                 self.check(
                     ok, "ValueError", f"{where}: expected a contiguous tensor, found stride[{axis}] == %lld", found
                 )
             compact = compact * extent
 
-    def match(self, expr: PrimExpr, found: PrimExpr, where: str, what: str, unless: PrimExpr | None = None) -> None:
+    def match(
+        self, expr: ir.PrimExpr, found: ir.PrimExpr, where: str, what: str, unless: ir.PrimExpr | None = None
+    ) -> None:
         """Require that a value is `expr`; a variable without a value takes it."""
-        if isinstance(expr, Var) and id(expr) not in self.bound:
-            self.let(expr, cast(expr.dtype, found))
+        if isinstance(expr, ir.Var) and id(expr) not in self.bound:
+            self.let(expr, ir.cast(expr.dtype, found))
             return
-        free = [v for v in walk(expr) if isinstance(v, Var) and id(v) not in self.bound]
+        free = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound]
         if free:
-            self.late.append((where, what, expr, self.let(Var("found", "int64"), found)))
+            self.late.append((where, what, expr, self.let(ir.Var("found", "int64"), found)))
             return
-        same = cast("int64", expr) == found
-        self.check(same if unless is None else logical_or(unless, same), "ValueError",
-                   f"{where}: expected {what} == %lld, found %lld", cast("int64", expr), found)  # fmt: skip
+        same = ir.cast("int64", expr) == found
+        self.check(same if unless is None else ir.logical_or(unless, same), "ValueError",
+                   f"{where}: expected {what} == %lld, found %lld", ir.cast("int64", expr), found)  # fmt: skip
 
     def solve(self) -> None:
         """Find variables that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
@@ -239,15 +234,15 @@ class _Binder:
         while progress:
             progress = False
             for _, _, expr, found in self.late:
-                free = {id(v): v for v in walk(expr) if isinstance(v, Var) and id(v) not in self.bound}
+                free = {id(v): v for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound}
                 parts = detect_linear_equation(expr, list(free.values())) if len(free) == 1 else []
                 if len(parts) == 2:
                     (v,) = free.values()
-                    factor, base = (cast("int64", x) for x in parts)
-                    self.let(v, cast(v.dtype, floordiv(found - base, factor)))
+                    factor, base = (ir.cast("int64", x) for x in parts)
+                    self.let(v, ir.cast(v.dtype, ir.floordiv(found - base, factor)))
                     progress = True
         for where, what, expr, found in self.late:
-            unknown = [v.name for v in walk(expr) if isinstance(v, Var) and id(v) not in self.bound]
+            unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound]
             if unknown:
                 raise LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
                                     help="make it a parameter")  # fmt: skip

@@ -6,27 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    DataType,
-    FloorDiv,
-    IRModule,
-    Max,
-    Min,
-    PrimExpr,
-    Ramp,
-    Var,
-    as_int,
-    cast,
-    const,
-    fingerprint,
-    floordiv,
-    function_pass,
-    min_,
-    rewrite,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -49,8 +30,8 @@ _MOST_LINES = 6
 """Lines that an iteration asks for at most: in products of few rows memory is busy with the panel at hand."""
 
 
-@function_pass(kind=PrimFunc)
-def prefetch_streams(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def prefetch_streams(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Ask, in loops with the annotation ``pragma_prefetch``, for each vector that they load, so many bytes ahead.
 
     The hardware follows a few streams by itself, and stops at each page; a product that reads a dozen panels of weights
@@ -100,31 +81,31 @@ def prefetch_streams(func: PrimFunc, mod: IRModule) -> PrimFunc:
             node.annotations.without(PREFETCH_MARK), span=node.span,
         )  # fmt: skip
 
-    return rewrite(func, mark)
+    return ir.rewrite(func, mark)
 
 
 def _streams(loop: For) -> list[BufferLoad]:
     """The vectors that a loop loads from other places in each iteration, each once."""
     found: dict[str, BufferLoad] = {}
     simplify = Analyzer().simplify
-    for node in walk(loop.body):
+    for node in ir.walk(loop.body):
         if not isinstance(node, BufferLoad) or len(node.indices) != 1:
             continue
         index = node.indices[0]
-        if not isinstance(index, Ramp) or as_int(index.stride) != 1:
+        if not isinstance(index, ir.Ramp) or ir.as_int(index.stride) != 1:
             continue
-        if any(v is loop.loop_var for v in walk(index.base)):
+        if any(v is loop.loop_var for v in ir.walk(index.base)):
             found.setdefault(f"{id(node.buffer)} {_text(simplify(index.base))}", node)
     return list(found.values())
 
 
-def _text(place: PrimExpr) -> str:
-    return f"{place} {fingerprint(place)}"
+def _text(place: ir.PrimExpr) -> str:
+    return f"{place} {ir.fingerprint(place)}"
 
 
 def _ask(load: BufferLoad, ahead: int) -> Stmt:
     base: Any = load.indices[0].base  # type: ignore[attr-defined]
-    place = base + const(ahead // DataType(load.buffer.dtype).itemsize, base.dtype)
+    place = base + ir.const(ahead // ir.DataType(load.buffer.dtype).itemsize, base.dtype)
     return _asked(load, place, _NEAREST)
 
 
@@ -158,7 +139,7 @@ def _ask_for_panels(tiles: For) -> Stmt:
         if not _asks_for_panels(node):
             return None
         nest = _nest(node)
-        load = max(_streams(nest[-1]), key=lambda x: DataType(x.dtype).lanes, default=None)
+        load = max(_streams(nest[-1]), key=lambda x: ir.DataType(x.dtype).lanes, default=None)
         place = None if load is None else _tile_number(tiles, load.indices[0])
         last = next(i for i, f in enumerate(nest) if PANEL_MARK in f.annotations)
         panel = int(nest[last].annotations[PANEL_MARK])
@@ -170,71 +151,79 @@ def _ask_for_panels(tiles: For) -> Stmt:
             body = replace_node(f, body=body)
         return body
 
-    return rewrite(tiles.body, lambda _: None, pre=mark)
+    return ir.rewrite(tiles.body, lambda _: None, pre=mark)
 
 
-def _tile_number(tiles: For, index: Any) -> tuple[PrimExpr, PrimExpr] | None:
+def _tile_number(tiles: For, index: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:
     """Which of the tiles over one panel a loop is at, and how many there are; None where that cannot be seen."""
     var = tiles.loop_var
-    if not any(v is var for v in walk(index.base)):
+    if not any(v is var for v in ir.walk(index.base)):
         return var - tiles.min, tiles.extent
-    by = {n for n in (as_int(n.b) for n in walk(index.base) if isinstance(n, FloorDiv) and n.a is var) if n is not None}
-    return (var % const(min(by), var.dtype), const(min(by), var.dtype)) if by else None
+    by = {
+        n
+        for n in (ir.as_int(n.b) for n in ir.walk(index.base) if isinstance(n, ir.FloorDiv) and n.a is var)
+        if n is not None
+    }
+    return (var % ir.const(min(by), var.dtype), ir.const(min(by), var.dtype)) if by else None
 
 
-def _part_of_panel(nest: list[For], last: int, load: BufferLoad, panel: int, tile: PrimExpr, n_tiles: PrimExpr) -> Stmt:
+def _part_of_panel(
+    nest: list[For], last: int, load: BufferLoad, panel: int, tile: ir.PrimExpr, n_tiles: ir.PrimExpr
+) -> Stmt:
     """Let a loop ask for lines of the next panel, each tile and each iteration of it and those around for others."""
-    loop, extents = nest[last], [as_int(f.extent) for f in nest[: last + 1]]
-    known = as_int(n_tiles)
+    loop, extents = nest[last], [ir.as_int(f.extent) for f in nest[: last + 1]]
+    known = ir.as_int(n_tiles)
     if None in extents or (known is None and last):
         return loop
-    steps, line = prod(n or 1 for n in extents), _LINE // DataType(load.buffer.dtype).itemsize
+    steps, line = prod(n or 1 for n in extents), _LINE // ir.DataType(load.buffer.dtype).itemsize
     base: Any = load.indices[0].base  # type: ignore[attr-defined]
     t, total = base.dtype, -(-panel // line)
-    start = substitute(base, {f.loop_var: f.min for f in nest}) + const(panel, t)
+    start = ir.substitute(base, {f.loop_var: f.min for f in nest}) + ir.const(panel, t)
 
-    def ask(number: PrimExpr) -> Stmt:
-        return _asked(load, start + number * const(line, number.dtype), _NEAR)
+    def ask(number: ir.PrimExpr) -> Stmt:
+        return _asked(load, start + number * ir.const(line, number.dtype), _NEAR)
 
     if known is None:
-        return _asking_at_run_time(loop, ask, cast(t, tile), cast(t, n_tiles), total)
-    number = cast(t, tile)
+        return _asking_at_run_time(loop, ask, ir.cast(t, tile), ir.cast(t, n_tiles), total)
+    number = ir.cast(t, tile)
     for f, n in zip(nest, extents, strict=False):
-        number = number * const(n, t) + cast(t, f.loop_var - f.min)
+        number = number * ir.const(n, t) + ir.cast(t, f.loop_var - f.min)
     steps = max(1, steps * known)
     lines, apart = -(-total // steps), max(1, steps // total)
-    number = min_(floordiv(number, const(apart, t)), const(-(-total // lines) - 1, t))
-    asked = [ask(number * const(lines, t) + const(i, t)) for i in range(lines)]
+    number = ir.min_(ir.floordiv(number, ir.const(apart, t)), ir.const(-(-total // lines) - 1, t))
+    asked = [ask(number * ir.const(lines, t) + ir.const(i, t)) for i in range(lines)]
     return replace_node(loop, body=seq(*asked, loop.body))
 
 
 def _asking_at_run_time(
-    loop: For, ask: Callable[[PrimExpr], Stmt], tile: PrimExpr, n_tiles: PrimExpr, panel: int
+    loop: For, ask: Callable[[ir.PrimExpr], Stmt], tile: ir.PrimExpr, n_tiles: ir.PrimExpr, panel: int
 ) -> Stmt:
     """Let a loop ask for as many lines as the number of tiles makes it, by a loop of its own every few iterations.
 
     What is asked for then stays outside of the loop that keeps sums in registers. Tiles behind those that have asked
     for the whole panel, of `panel` lines, ask for nothing.
     """
-    steps, t, own = as_int(loop.extent) or 1, tile.dtype, loop.loop_var.dtype
+    steps, t, own = ir.as_int(loop.extent) or 1, tile.dtype, loop.loop_var.dtype
     stretch = next((n for n in (2, 3, 4, 5, 7) if steps % n == 0), 1)
 
-    def number(value: int) -> PrimExpr:
-        return const(value, t)
+    def number(value: int) -> ir.PrimExpr:
+        return ir.const(value, t)
 
     whole = -(-panel // steps)
-    lines, now, i = (Var(name, t) for name in ("lines", "lines_now", "line"))
-    block, inner = Var("stretch", own), Var(loop.loop_var.name, own)
-    begin = (tile * number(steps) * lines) + cast(t, block) * number(stretch) * now
+    lines, now, i = (ir.Var(name, t) for name in ("lines", "lines_now", "line"))
+    block, inner = ir.Var("stretch", own), ir.Var(loop.loop_var.name, own)
+    begin = (tile * number(steps) * lines) + ir.cast(t, block) * number(stretch) * now
     asked = For(i, number(0), now * number(stretch), ForKind.SERIAL, ask(begin + i))
-    place = loop.min + block * const(stretch, own) + inner
-    body = For(inner, const(0, own), const(stretch, own), loop.kind, substitute(loop.body, {loop.loop_var: place}))
-    blocks = For(block, const(0, own), const(steps // stretch, own), loop.kind, seq(asked, body), span=loop.span)
-    share = Min((number(whole - 1) + n_tiles) // n_tiles, number(_MOST_LINES))
-    left = Max(Min(lines, number(whole) - tile * lines), number(0))
+    place = loop.min + block * ir.const(stretch, own) + inner
+    body = For(
+        inner, ir.const(0, own), ir.const(stretch, own), loop.kind, ir.substitute(loop.body, {loop.loop_var: place})
+    )
+    blocks = For(block, ir.const(0, own), ir.const(steps // stretch, own), loop.kind, seq(asked, body), span=loop.span)
+    share = ir.Min((number(whole - 1) + n_tiles) // n_tiles, number(_MOST_LINES))
+    left = ir.Max(ir.Min(lines, number(whole) - tile * lines), number(0))
     return LetStmt(lines, share, LetStmt(now, left, blocks))
 
 
-def _asked(load: BufferLoad, place: PrimExpr, locality: int) -> Stmt:
+def _asked(load: BufferLoad, place: ir.PrimExpr, locality: int) -> Stmt:
     address = call_intrin("handle", "tir.address_of", BufferLoad(load.buffer, (place,)))
     return Evaluate(call_intrin("void", "tir.prefetch", address, 0, locality, 1))

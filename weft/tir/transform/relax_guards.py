@@ -10,23 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    Add,
-    DataType,
-    IRModule,
-    Mul,
-    PrimExpr,
-    Range,
-    Var,
-    const,
-    function_pass,
-    if_then_else,
-    logical_and,
-    rebuild,
-    rewrite,
-    walk,
-)
 from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -35,8 +20,8 @@ from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, Le
 __all__ = ["relax_guards"]
 
 
-@function_pass(kind=PrimFunc)
-def relax_guards(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
     Only those go that say which elements are stored; what data or a count decides is part of the meaning.
@@ -99,12 +84,12 @@ class _Relax:
             self.bound.append(id(node.var))
         if isinstance(node, For):
             self.bound.append(id(node.loop_var))
-            self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
+            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
             if node.kind == ForKind.VECTORIZED:
                 self.lanes.add(id(node.loop_var))
         if isinstance(node, IfThenElse) and node.else_case is None and self._scratch(node.then_case):
             return self.guard(node)
-        return rebuild(node, self.visit) if isinstance(node, Stmt) else node
+        return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def _scratch(self, stmt: Stmt) -> bool:
         return isinstance(stmt, BufferStore) and id(stmt.buffer) in self.local
@@ -121,7 +106,7 @@ class _Relax:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
-        of_lanes = [c for c in kept if any(id(v) in self.lanes for v in walk(c))]
+        of_lanes = [c for c in kept if any(id(v) in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
         if of_lanes and (not reduction or self._adds_zero(store, of_lanes)):
             store = self._guarded_loads(store, of_lanes, reduction)
@@ -131,32 +116,32 @@ class _Relax:
         condition = _all(kept)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
 
-    def _protects_only(self, store: BufferStore, condition: PrimExpr) -> bool:
+    def _protects_only(self, store: BufferStore, condition: ir.PrimExpr) -> bool:
         """Whether a condition tells only which elements are stored, the same at each store of an element.
 
         One that reads data, or counts something else than elements, decides what an element becomes.
         """
         inner = set(self.bound[self.local[id(store.buffer)] :])
-        reads = any(isinstance(n, BufferLoad) for n in walk(condition))
+        reads = any(isinstance(n, BufferLoad) for n in ir.walk(condition))
         return not reads and _variables([condition]) & inner <= _variables(store.indices)
 
-    def _adds_zero(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
+    def _adds_zero(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> bool:
         """Whether a sum of products adds nothing where all its loads give zero.
 
         The conditions must say the same of an element at each addition, and each load must be of a lane of its own.
         """
         value, element = store.value, _variables(store.indices)
-        if not isinstance(value, Add) or not _variables(conditions) <= element:
+        if not isinstance(value, ir.Add) or not _variables(conditions) <= element:
             return False
         added = value.b if isinstance(value.a, BufferLoad) and value.a.buffer is store.buffer else value.a
-        factors = (added.a, added.b) if isinstance(added, Mul) else (added,)
+        factors = (added.a, added.b) if isinstance(added, ir.Mul) else (added,)
         lanes = self.lanes & element
         return all(
             isinstance(f, BufferLoad) and id(f.buffer) not in self.local and bool(lanes & _variables(f.indices))
             for f in factors
         )
 
-    def _guarded_loads(self, store: BufferStore, parts: list[PrimExpr], everything: bool) -> BufferStore:
+    def _guarded_loads(self, store: BufferStore, parts: list[ir.PrimExpr], everything: bool) -> BufferStore:
         """Put a condition on each load of a stored value that needs it; what the other lanes compute is never read."""
         condition = _all(parts)
         assert condition is not None
@@ -166,11 +151,11 @@ class _Relax:
                 return node
             if not everything and self._within(node):
                 return node
-            return if_then_else(condition, node, const(0, node.dtype))
+            return ir.if_then_else(condition, node, ir.const(0, node.dtype))
 
-        return BufferStore(store.buffer, rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
+        return BufferStore(store.buffer, ir.rewrite(store.value, rule), store.indices, store.predicate, span=store.span)
 
-    def _safe(self, store: BufferStore, conditions: list[PrimExpr]) -> bool:
+    def _safe(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> bool:
         condition = _all(conditions)
         if condition is None:
             return self._in_bounds(store)
@@ -178,7 +163,7 @@ class _Relax:
             return self._in_bounds(store)
 
     def _in_bounds(self, store: BufferStore) -> bool:
-        for n in walk(store.value):
+        for n in ir.walk(store.value):
             if isinstance(n, BufferLoad) and not (n.buffer is store.buffer and n.indices is store.indices):
                 if n.buffer is store.buffer or id(n.buffer) in self.local:
                     continue  # scratch, sized for what is accessed
@@ -188,23 +173,23 @@ class _Relax:
 
     def _within(self, load: BufferLoad) -> bool:
         return all(
-            DataType(i.dtype).is_integer and self.analyzer.can_prove(i >= 0) and self.analyzer.can_prove(i < d)
+            ir.DataType(i.dtype).is_integer and self.analyzer.can_prove(i >= 0) and self.analyzer.can_prove(i < d)
             for i, d in zip(load.indices, load.buffer.shape, strict=True)
         )
 
 
-def _all(conditions: list[PrimExpr]) -> PrimExpr | None:
+def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     """All conditions in one; None where there is none."""
-    result: PrimExpr | None = None
+    result: ir.PrimExpr | None = None
     for c in conditions:
-        result = c if result is None else logical_and(result, c)
+        result = c if result is None else ir.logical_and(result, c)
     return result
 
 
-def _variables(nodes: Sequence[PrimExpr]) -> set[int]:
+def _variables(nodes: Sequence[ir.PrimExpr]) -> set[int]:
     """The variables below some expressions, by identity."""
-    return {id(v) for n in nodes for v in walk(n) if isinstance(v, Var)}
+    return {id(v) for n in nodes for v in ir.walk(n) if isinstance(v, ir.Var)}
 
 
 def _is_reduction(store: BufferStore) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in walk(store.value))
+    return any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in ir.walk(store.value))

@@ -5,34 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    IS_EXPR,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryOp,
-    Broadcast,
-    CmpOp,
-    DataType,
-    IntImm,
-    IRModule,
-    Mul,
-    Or,
-    PrimExpr,
-    Ramp,
-    Range,
-    Sub,
-    function_pass,
-    rebuild,
-    substitute,
-    walk,
-)
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -53,8 +27,8 @@ from weft.tir.stmt import (
 __all__ = ["simplify"]
 
 
-@function_pass(kind=PrimFunc)
-def simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Simplify index arithmetic and drop statements without effect.
 
     Requires
@@ -90,7 +64,7 @@ def simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
 
 def _stmt(node: Any, analyzer: Analyzer) -> Any:
     """Simplify a statement; None when nothing is left of it."""
-    if IS_EXPR[type(node)]:
+    if ir.IS_EXPR[type(node)]:
         return _expr(node, analyzer)
     if isinstance(node, For):
         return _loop(node, analyzer)
@@ -102,16 +76,16 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
             return node
         kept = [p for p in parts if p is not None]
         return seq(*kept) if kept else None
-    if isinstance(node, Evaluate) and isinstance(node.value, IntImm):
+    if isinstance(node, Evaluate) and isinstance(node.value, ir.IntImm):
         return None
     if isinstance(node, BufferStore):
-        new = rebuild(node, lambda n: _expr(n, analyzer) if IS_EXPR[type(n)] else n)
+        new = ir.rebuild(node, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
         lanes = _constant_lanes(new.predicate) if new.predicate is not None else None
         if lanes is None or not (all(lanes) or not any(lanes)):
             return new
         return BufferStore(new.buffer, new.value, new.indices, None, span=new.span) if all(lanes) else None
     if isinstance(node, Stmt):
-        new = rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, PrimExpr)) else n)
+        new = ir.rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, (Stmt, ir.PrimExpr)) else n)
         left = new.block if isinstance(new, BlockRealize) else getattr(new, "body", new)
         if left is None and isinstance(new, AssertStmt):  # also one with nothing to protect may fail
             return replace_node(new, body=seq())
@@ -121,11 +95,11 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
 
 def _loop(node: For, analyzer: Analyzer) -> Any:
     low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
-    if isinstance(extent, IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
-        return node if any(isinstance(n, Block) and n.init is not None for n in walk(node.body)) else None
-    if isinstance(extent, IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
-        return _stmt(substitute(node.body, {node.loop_var: low}), analyzer)
-    analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
+    if isinstance(extent, ir.IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
+        return node if any(isinstance(n, Block) and n.init is not None for n in ir.walk(node.body)) else None
+    if isinstance(extent, ir.IntImm) and extent.value == 1 and node.kind != ForKind.THREAD_BINDING:
+        return _stmt(ir.substitute(node.body, {node.loop_var: low}), analyzer)
+    analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
     body = _stmt(node.body, analyzer)
     if body is None:
         return None
@@ -136,7 +110,7 @@ def _loop(node: For, analyzer: Analyzer) -> Any:
 
 def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
     condition = analyzer.simplify(node.condition)
-    if isinstance(condition, IntImm):
+    if isinstance(condition, ir.IntImm):
         chosen = node.then_case if condition.value else node.else_case
         return _stmt(chosen, analyzer) if chosen is not None else None
     with analyzer.constraint_scope(condition):
@@ -149,35 +123,37 @@ def _condition(node: IfThenElse, analyzer: Analyzer) -> Any:
     return IfThenElse(condition, then_case if then_case is not None else seq(()), else_case, span=node.span)
 
 
-def _expr(expr: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
     """Simplify the integer parts of an expression."""
     if type(expr) is BufferLoad and expr.predicate is not None:
         lanes = _constant_lanes(expr.predicate)
         if lanes is not None and all(lanes):
             expr = BufferLoad(expr.buffer, expr.indices, None, span=expr.span)
-    dt = DataType(expr.dtype)
+    dt = ir.DataType(expr.dtype)
     if (dt.is_integer or dt.code == "bool") and dt.lanes == 1:
         return analyzer.simplify(expr)
-    return rebuild(expr, lambda n: _expr(n, analyzer) if IS_EXPR[type(n)] else n)
+    return ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
 
 
 def _constant_lanes(e: Any) -> list[Any] | None:
     """Evaluate a vector of constants lane by lane, or return None where it is not constant."""
-    if isinstance(e, IntImm):
+    if isinstance(e, ir.IntImm):
         return [e.value]
-    if isinstance(e, Ramp) and isinstance(e.base, IntImm) and isinstance(e.stride, IntImm):
+    if isinstance(e, ir.Ramp) and isinstance(e.base, ir.IntImm) and isinstance(e.stride, ir.IntImm):
         return [e.base.value + i * e.stride.value for i in range(e.lanes)]
-    if isinstance(e, Broadcast):
+    if isinstance(e, ir.Broadcast):
         value = _constant_lanes(e.value)
         return None if value is None or len(value) != 1 else value * e.lanes
     fn = _LANE_OPS.get(type(e))
-    if fn is None or not isinstance(e, (BinaryOp, CmpOp)):
+    if fn is None or not isinstance(e, (ir.BinaryOp, ir.CmpOp)):
         return None
     a, b = _constant_lanes(e.a), _constant_lanes(e.b)
     return None if a is None or b is None or len(a) != len(b) else [fn(x, y) for x, y in zip(a, b, strict=True)]
 
 
 _LANE_OPS: dict[type, Any] = {
-    LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge, EQ: operator.eq, NE: operator.ne,
-    Add: operator.add, Sub: operator.sub, Mul: operator.mul, And: lambda x, y: x and y, Or: lambda x, y: x or y,
+    ir.LT: operator.lt, ir.LE: operator.le, ir.GT: operator.gt, ir.GE: operator.ge, ir.EQ: operator.eq,
+    ir.NE: operator.ne,
+    ir.Add: operator.add, ir.Sub: operator.sub, ir.Mul: operator.mul, ir.And: lambda x, y: x and y, ir.Or: lambda x,
+    y: x or y,
 }  # fmt: skip

@@ -10,29 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    And,
-    Broadcast,
-    CallIntrin,
-    DataType,
-    IntImm,
-    IRModule,
-    Let,
-    PrimExpr,
-    Ramp,
-    Shuffle,
-    Var,
-    as_int,
-    const,
-    function_pass,
-    int32,
-    rebuild,
-    rewrite,
-    substitute,
-    walk,
-    with_lanes,
-)
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -46,8 +25,8 @@ TILE_MARK = "pragma_transpose"
 _UNIT = 16  # bytes within which an interleaving is one instruction on every machine
 
 
-@function_pass(kind=PrimFunc, name="TransposeTiles")
-def transpose_tiles(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc, name="TransposeTiles")
+def transpose_tiles(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Transpose marked tiles in registers.
 
     Requires
@@ -97,44 +76,44 @@ def _visit(node: Any) -> Any:
         return node
     if isinstance(node, For) and node.annotations.get(TILE_MARK) is not None:
         return _turned(node)
-    return rebuild(node, _visit)
+    return ir.rebuild(node, _visit)
 
 
 class _Tile:
     """A marked tile: two loops, the guards on each, one store."""
 
-    def __init__(self, outer: For, inner: For, store: BufferStore, guards: list[PrimExpr]) -> None:
+    def __init__(self, outer: For, inner: For, store: BufferStore, guards: list[ir.PrimExpr]) -> None:
         self.outer, self.inner, self.store = outer, inner, store
-        self.n = as_int(outer.extent) or 0
+        self.n = ir.as_int(outer.extent) or 0
         self.rows = [c for c in guards if _uses(c, inner.loop_var)]  # of the source: the inner loop picks one
         self.lanes = [c for c in guards if _uses(c, outer.loop_var)]
 
 
 def _match(outer: For) -> _Tile | None:
     """Recognise ``for a: [if] for b: [if] dst[.. + b] = ..``; None where the tile cannot be turned."""
-    guards: list[PrimExpr] = []
+    guards: list[ir.PrimExpr] = []
     inner = _unguarded(outer.body, guards)
     if not isinstance(inner, For) or inner.kind != ForKind.VECTORIZED:
         return None
     store = _unguarded(inner.body, guards)
-    n = as_int(outer.extent)
-    if not isinstance(store, BufferStore) or n is None or n != as_int(inner.extent) or n & (n - 1) or n < 2:
+    n = ir.as_int(outer.extent)
+    if not isinstance(store, BufferStore) or n is None or n != ir.as_int(inner.extent) or n & (n - 1) or n < 2:
         return None
     if store.predicate is not None or _step(store.indices[0], inner.loop_var) != 1:
         return None
-    if any(isinstance(x, Let) or _is_conditional(x) for x in walk(store.value)):
+    if any(isinstance(x, ir.Let) or _is_conditional(x) for x in ir.walk(store.value)):
         return None
     if any(_uses(c, inner.loop_var) and _uses(c, outer.loop_var) for c in guards):
         return None
     return _Tile(outer, inner, store, guards)
 
 
-def _unguarded(stmt: Stmt, guards: list[PrimExpr]) -> Stmt:
+def _unguarded(stmt: Stmt, guards: list[ir.PrimExpr]) -> Stmt:
     while isinstance(stmt, IfThenElse) and stmt.else_case is None:
         stack = [stmt.condition]
         while stack:
             c = stack.pop()
-            if isinstance(c, And):
+            if isinstance(c, ir.And):
                 stack += [c.a, c.b]
             else:
                 guards.append(c)
@@ -142,8 +121,8 @@ def _unguarded(stmt: Stmt, guards: list[PrimExpr]) -> Stmt:
     return stmt
 
 
-def _uses(expr: PrimExpr, var: Var) -> bool:
-    return any(x is var for x in walk(expr))
+def _uses(expr: ir.PrimExpr, var: ir.Var) -> bool:
+    return any(x is var for x in ir.walk(expr))
 
 
 def _turned(outer: For) -> Stmt:
@@ -155,15 +134,15 @@ def _turned(outer: For) -> Stmt:
     local: dict[int, Buffer] = {}
     for load in loads:
         name = load.buffer.name + "_tile"
-        shape = (IntImm("int64", n * n),)
-        local[id(load)] = Buffer(Var(name, "handle"), load.dtype, shape, (), None, name, "local")
-    at = (outer.loop_var - outer.min) * const(n, outer.loop_var.dtype) + (inner.loop_var - inner.min)
+        shape = (ir.IntImm("int64", n * n),)
+        local[id(load)] = Buffer(ir.Var(name, "handle"), load.dtype, shape, (), None, name, "local")
+    at = (outer.loop_var - outer.min) * ir.const(n, outer.loop_var.dtype) + (inner.loop_var - inner.min)
 
     def from_tile(node: Any) -> Any:
         buffer = local.get(id(node))
         return node if buffer is None else BufferLoad(buffer, (at,), span=node.span)
 
-    result: Stmt = For(outer.loop_var, outer.min, outer.extent, ForKind.UNROLLED, rewrite(outer.body, from_tile))
+    result: Stmt = For(outer.loop_var, outer.min, outer.extent, ForKind.UNROLLED, ir.rewrite(outer.body, from_tile))
     for load in reversed(loads):
         result = AllocBuffer(local[id(load)], _filled(load, local[id(load)], tile, result))
     return result
@@ -182,18 +161,18 @@ def _turning_loads(tile: _Tile) -> list[BufferLoad]:
     ]
 
 
-def _loads(value: PrimExpr) -> list[BufferLoad]:
-    return [x for x in walk(value) if isinstance(x, BufferLoad)]
+def _loads(value: ir.PrimExpr) -> list[BufferLoad]:
+    return [x for x in ir.walk(value) if isinstance(x, BufferLoad)]
 
 
 def _is_conditional(node: Any) -> bool:
-    return isinstance(node, CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
+    return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 
-def _step(index: PrimExpr, var: Var, analyzer: Analyzer | None = None) -> int | None:
+def _step(index: ir.PrimExpr, var: ir.Var, analyzer: Analyzer | None = None) -> int | None:
     """By how much an index grows with a variable, where that is a constant; the sentinel None means that it is not."""
     analyzer = analyzer or Analyzer()
-    return as_int(analyzer.simplify(substitute(index, {var: var + const(1, var.dtype)}) - index))
+    return ir.as_int(analyzer.simplify(ir.substitute(index, {var: var + ir.const(1, var.dtype)}) - index))
 
 
 def _filled(load: BufferLoad, buffer: Buffer, tile: _Tile, body: Stmt) -> Stmt:
@@ -201,33 +180,34 @@ def _filled(load: BufferLoad, buffer: Buffer, tile: _Tile, body: Stmt) -> Stmt:
 
     What a guard keeps from being stored is not loaded either.
     """
-    lets: list[tuple[Var, PrimExpr]] = []
+    lets: list[tuple[ir.Var, ir.PrimExpr]] = []
     n, outer, inner = tile.n, tile.outer, tile.inner
-    dtype = with_lanes(load.dtype, n)
+    dtype = ir.with_lanes(load.dtype, n)
 
-    def bound(value: PrimExpr) -> Var:
-        var = Var("t", value.dtype)
+    def bound(value: ir.PrimExpr) -> ir.Var:
+        var = ir.Var("t", value.dtype)
         lets.append((var, value))
         return var
 
     lanes = None
     for c in tile.lanes:
         mask = lanes_of(c, outer)
-        lanes = mask if lanes is None else And(lanes, mask)
+        lanes = mask if lanes is None else ir.And(lanes, mask)
     lanes = None if lanes is None else bound(lanes)
     rows = []
     for i in range(n):
-        here = {inner.loop_var: inner.min + const(i, inner.loop_var.dtype)}
-        at = substitute(load.indices[0], {**here, outer.loop_var: outer.min})
+        here = {inner.loop_var: inner.min + ir.const(i, inner.loop_var.dtype)}
+        at = ir.substitute(load.indices[0], {**here, outer.loop_var: outer.min})
         predicate = lanes
         for c in tile.rows:
-            row = Broadcast(substitute(c, here), n)
-            predicate = row if predicate is None else And(predicate, row)
-        rows.append(bound(BufferLoad(load.buffer, (Ramp(at, const(1, at.dtype), n),), predicate, span=load.span)))
+            row = ir.Broadcast(ir.substitute(c, here), n)
+            predicate = row if predicate is None else ir.And(predicate, row)
+        rows.append(bound(BufferLoad(load.buffer, (ir.Ramp(at, ir.const(1, at.dtype), n),), predicate, span=load.span)))
         assert rows[-1].dtype == dtype
-    columns = transpose_network(rows, max(1, _UNIT // DataType(load.dtype).itemsize), bound)
+    columns = transpose_network(rows, max(1, _UNIT // ir.DataType(load.dtype).itemsize), bound)
     stores = [
-        BufferStore(buffer, v, (Ramp(IntImm("int64", i * n), IntImm("int64", 1), n),)) for i, v in enumerate(columns)
+        BufferStore(buffer, v, (ir.Ramp(ir.IntImm("int64", i * n), ir.IntImm("int64", 1), n),))
+        for i, v in enumerate(columns)
     ]
     result = seq(*stores, body)
     for var, value in reversed(lets):
@@ -235,7 +215,7 @@ def _filled(load: BufferLoad, buffer: Buffer, tile: _Tile, body: Stmt) -> Stmt:
     return result
 
 
-def transpose_network(rows: list[Var], unit: int, bound: Callable[[PrimExpr], Var]) -> list[Var]:
+def transpose_network(rows: list[ir.Var], unit: int, bound: Callable[[ir.PrimExpr], ir.Var]) -> list[ir.Var]:
     """Shuffle ``n`` vectors of ``n`` lanes so that vector ``i`` of the result holds lane ``i`` of each.
 
     First neighbours are interleaved within units of `unit` lanes, at growing distance and width; then whole units
@@ -262,7 +242,7 @@ def transpose_network(rows: list[Var], unit: int, bound: Callable[[PrimExpr], Va
                 continue
             pair, both = (registers[i], registers[i + distance]), held[i] + held[i + distance]
             for slot, pick in zip((i, i + distance), picks, strict=True):
-                registers[slot] = bound(Shuffle(pair, tuple(int32(p) for p in pick)))
+                registers[slot] = bound(ir.Shuffle(pair, tuple(ir.int32(p) for p in pick)))
                 held[slot] = [both[p] for p in pick]
         distance *= 2
     place = {tuple(h): r for h, r in zip(held, registers, strict=True)}

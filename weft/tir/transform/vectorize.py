@@ -10,36 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import (
-    Add,
-    And,
-    BinaryOp,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    CmpOp,
-    DataType,
-    Dispatch,
-    IntImm,
-    IRModule,
-    Let,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Ramp,
-    Select,
-    Sub,
-    Var,
-    as_int,
-    cast,
-    const,
-    function_pass,
-    rebuild,
-    substitute,
-    walk,
-    with_lanes,
-)
+from weft import ir
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -47,8 +18,8 @@ from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfTh
 __all__ = ["lanes_of", "vectorize_loop"]
 
 
-@function_pass(kind=PrimFunc, name="VectorizeLoop")
-def vectorize_loop(func: PrimFunc, mod: IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc, name="VectorizeLoop")
+def vectorize_loop(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
     """Turn VECTORIZED loops of constant extent into vector operations.
 
     Requires
@@ -84,12 +55,12 @@ def vectorize_loop(func: PrimFunc, mod: IRModule, *, enable_vectorize: bool = Tr
 def _visit(node: Any, enable: bool) -> Any:
     if not isinstance(node, Stmt):
         return node
-    node = rebuild(node, lambda n: _visit(n, enable))
+    node = ir.rebuild(node, lambda n: _visit(n, enable))
     if not isinstance(node, For) or node.kind != ForKind.VECTORIZED:
         return node
-    if enable and isinstance(node.extent, IntImm):
+    if enable and isinstance(node.extent, ir.IntImm):
         if node.extent.value == 1:
-            return substitute(node.body, {node.loop_var: node.min})
+            return ir.substitute(node.body, {node.loop_var: node.min})
         try:
             return _Vectorizer(node).stmt(node.body, None)
         except _Scalar:
@@ -101,29 +72,31 @@ class _Scalar(Exception):
     """Raised where a body has no vector form."""
 
 
-def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:
+def broadcast(value: ir.PrimExpr, lanes: int) -> ir.PrimExpr:
     """Repeat a scalar; a vector of that many lanes is itself."""
-    have = DataType(value.dtype).lanes
+    have = ir.DataType(value.dtype).lanes
     if have == lanes:
         return value
     if have != 1:
         raise _Scalar
-    return Broadcast(value, lanes)
+    return ir.Broadcast(value, lanes)
 
 
 class _Vectorizer:
     """Rewrites the body of one loop."""
 
     def __init__(self, loop: For) -> None:
-        self.lanes = as_int(loop.extent) or 0
-        self.env: dict[int, PrimExpr] = {id(loop.loop_var): Ramp(loop.min, const(1, loop.loop_var.dtype), self.lanes)}
-        self.mask: PrimExpr | None = None
-        self.memo: dict[int, tuple[Any, Any, PrimExpr]] = {}
+        self.lanes = ir.as_int(loop.extent) or 0
+        self.env: dict[int, ir.PrimExpr] = {
+            id(loop.loop_var): ir.Ramp(loop.min, ir.const(1, loop.loop_var.dtype), self.lanes)
+        }
+        self.mask: ir.PrimExpr | None = None
+        self.memo: dict[int, tuple[Any, Any, ir.PrimExpr]] = {}
 
     # --- statements
     # ----------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: Any, mask: PrimExpr | None) -> Stmt:
+    def stmt(self, s: Any, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a statement, with stores and loads masked by `mask`."""
         if isinstance(s, SeqStmt):
             return SeqStmt(tuple(self.stmt(x, mask) for x in s.seq), span=s.span)
@@ -133,52 +106,52 @@ class _Vectorizer:
             return self.condition(s, mask)
         if isinstance(s, LetStmt):
             value = self.expr(s.value, mask)
-            if DataType(value.dtype).lanes == 1:
+            if ir.DataType(value.dtype).lanes == 1:
                 return LetStmt(s.var, value, self.stmt(s.body, mask), span=s.span)
-            var = Var(s.var.name, value.dtype)
+            var = ir.Var(s.var.name, value.dtype)
             self.env[id(s.var)] = var
             self.memo.clear()
             return LetStmt(var, value, self.stmt(s.body, mask), span=s.span)
         if isinstance(s, For):
             low, extent = self.expr(s.min, mask), self.expr(s.extent, mask)
-            if DataType(low.dtype).lanes > 1 or DataType(extent.dtype).lanes > 1:
+            if ir.DataType(low.dtype).lanes > 1 or ir.DataType(extent.dtype).lanes > 1:
                 raise _Scalar
             return For(
                 s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span
             )
         if isinstance(s, Evaluate):
-            if any(isinstance(n, Var) and id(n) in self.env for n in walk(s.value)):
+            if any(isinstance(n, ir.Var) and id(n) in self.env for n in ir.walk(s.value)):
                 raise _Scalar
             return s
         if isinstance(s, AllocBuffer):
             raise _Scalar
         raise _Scalar
 
-    def store(self, s: BufferStore, mask: PrimExpr | None) -> Stmt:
+    def store(self, s: BufferStore, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a store."""
         index, value = self.expr(s.indices[0], mask), self.expr(s.value, mask)
-        wide_index, wide_value = DataType(index.dtype).lanes > 1, DataType(value.dtype).lanes > 1
+        wide_index, wide_value = ir.DataType(index.dtype).lanes > 1, ir.DataType(value.dtype).lanes > 1
         if not wide_index:
             if wide_value or mask is not None:
                 raise _Scalar
             return BufferStore(s.buffer, value, (index,), span=s.span)
         return BufferStore(s.buffer, broadcast(value, self.lanes), (index,), mask, span=s.span)
 
-    def condition(self, s: IfThenElse, mask: PrimExpr | None) -> Stmt:
+    def condition(self, s: IfThenElse, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a condition: a scalar one stays, a vector one masks what it guards."""
         c = self.expr(s.condition, mask)
-        if DataType(c.dtype).lanes == 1:
+        if ir.DataType(c.dtype).lanes == 1:
             else_case = self.stmt(s.else_case, mask) if s.else_case is not None else None
             return IfThenElse(c, self.stmt(s.then_case, mask), else_case, span=s.span)
-        then_case = self.stmt(s.then_case, c if mask is None else And(mask, c))
+        then_case = self.stmt(s.then_case, c if mask is None else ir.And(mask, c))
         if s.else_case is None:
             return then_case
-        return SeqStmt((then_case, self.stmt(s.else_case, Not(c) if mask is None else And(mask, Not(c)))))
+        return SeqStmt((then_case, self.stmt(s.else_case, ir.Not(c) if mask is None else ir.And(mask, ir.Not(c)))))
 
     # --- expressions
     # ---------------------------------------------------------------------------------------------------
 
-    def expr(self, e: Any, mask: PrimExpr | None) -> PrimExpr:
+    def expr(self, e: Any, mask: ir.PrimExpr | None) -> ir.PrimExpr:
         """Rewrite an expression; the result is a vector where it depends on the loop variable."""
         hit = self.memo.get(id(e))
         if hit is not None and hit[1] is mask:
@@ -188,129 +161,131 @@ class _Vectorizer:
         return new
 
 
-def lanes_of(value: PrimExpr, loop: For) -> PrimExpr:
+def lanes_of(value: ir.PrimExpr, loop: For) -> ir.PrimExpr:
     """Return the vector of the values that an expression takes over a loop of constant extent."""
     worker = _Vectorizer(loop)
     return broadcast(worker.expr(value, None), worker.lanes)
 
 
-_EXPR = Dispatch("vectorize an expression", (PrimExpr,))
+_EXPR = ir.Dispatch("vectorize an expression", (ir.PrimExpr,))
 
 
-@_EXPR.on(PrimExpr)
-def _generic(e: Any, s: _Vectorizer, mask: Any) -> PrimExpr:
-    new = rebuild(e, lambda n: s.expr(n, mask) if isinstance(n, PrimExpr) else n)
-    if new is not e and DataType(new.dtype).lanes > 1:
+@_EXPR.on(ir.PrimExpr)
+def _generic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
+    new = ir.rebuild(e, lambda n: s.expr(n, mask) if isinstance(n, ir.PrimExpr) else n)
+    if new is not e and ir.DataType(new.dtype).lanes > 1:
         raise _Scalar
     return new
 
 
-@_EXPR.on(Var)
-def _var(e: Var, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.Var)
+def _var(e: ir.Var, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     return s.env.get(id(e), e)
 
 
-@_EXPR.on(BinaryOp, CmpOp)
-def _binary(e: Any, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.BinaryOp, ir.CmpOp)
+def _binary(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     a, b = s.expr(e.a, mask), s.expr(e.b, mask)
     if a is e.a and b is e.b:
         return e
-    if DataType(a.dtype).lanes == 1 and DataType(b.dtype).lanes == 1:
+    if ir.DataType(a.dtype).lanes == 1 and ir.DataType(b.dtype).lanes == 1:
         return type(e)(a, b)
     ramp = _ramp(e, a, b)
     return ramp if ramp is not None else type(e)(broadcast(a, s.lanes), broadcast(b, s.lanes))
 
 
-def _ramp(e: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+def _ramp(e: Any, a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr | None:
     """Keep sums and products of a ramp and a scalar as ramps."""
-    if isinstance(a, Ramp) and isinstance(b, Ramp):
-        if isinstance(e, Add):
-            return Ramp(a.base + b.base, a.stride + b.stride, a.lanes)
-        return Ramp(a.base - b.base, a.stride - b.stride, a.lanes) if isinstance(e, Sub) else None
-    if isinstance(a, Ramp) and DataType(b.dtype).lanes == 1:
-        if isinstance(e, Add):
-            return Ramp(a.base + b, a.stride, a.lanes)
-        if isinstance(e, Sub):
-            return Ramp(a.base - b, a.stride, a.lanes)
-        return Ramp(a.base * b, a.stride * b, a.lanes) if isinstance(e, Mul) else None
-    if isinstance(b, Ramp) and DataType(a.dtype).lanes == 1:
-        if isinstance(e, Add):
-            return Ramp(b.base + a, b.stride, b.lanes)
-        if isinstance(e, Mul):
-            return Ramp(b.base * a, b.stride * a, b.lanes)
-        return Ramp(a - b.base, const(0, b.stride.dtype) - b.stride, b.lanes) if isinstance(e, Sub) else None
+    if isinstance(a, ir.Ramp) and isinstance(b, ir.Ramp):
+        if isinstance(e, ir.Add):
+            return ir.Ramp(a.base + b.base, a.stride + b.stride, a.lanes)
+        return ir.Ramp(a.base - b.base, a.stride - b.stride, a.lanes) if isinstance(e, ir.Sub) else None
+    if isinstance(a, ir.Ramp) and ir.DataType(b.dtype).lanes == 1:
+        if isinstance(e, ir.Add):
+            return ir.Ramp(a.base + b, a.stride, a.lanes)
+        if isinstance(e, ir.Sub):
+            return ir.Ramp(a.base - b, a.stride, a.lanes)
+        return ir.Ramp(a.base * b, a.stride * b, a.lanes) if isinstance(e, ir.Mul) else None
+    if isinstance(b, ir.Ramp) and ir.DataType(a.dtype).lanes == 1:
+        if isinstance(e, ir.Add):
+            return ir.Ramp(b.base + a, b.stride, b.lanes)
+        if isinstance(e, ir.Mul):
+            return ir.Ramp(b.base * a, b.stride * a, b.lanes)
+        return ir.Ramp(a - b.base, ir.const(0, b.stride.dtype) - b.stride, b.lanes) if isinstance(e, ir.Sub) else None
     return None
 
 
-@_EXPR.on(And, Or)
-def _logic(e: Any, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.And, ir.Or)
+def _logic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     a, b = s.expr(e.a, mask), s.expr(e.b, mask)
-    if DataType(a.dtype).lanes == 1 and DataType(b.dtype).lanes == 1:
+    if ir.DataType(a.dtype).lanes == 1 and ir.DataType(b.dtype).lanes == 1:
         return e if a is e.a and b is e.b else type(e)(a, b)
     return type(e)(broadcast(a, s.lanes), broadcast(b, s.lanes))
 
 
-@_EXPR.on(Cast)
-def _cast(e: Cast, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.Cast)
+def _cast(e: ir.Cast, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     value = s.expr(e.value, mask)
     if value is e.value:
         return e
-    if isinstance(value, Ramp) and DataType(e.dtype).is_integer:
-        return Ramp(cast(e.dtype, value.base), cast(e.dtype, value.stride), value.lanes)
-    return Cast(with_lanes(e.dtype, DataType(value.dtype).lanes), value)
+    if isinstance(value, ir.Ramp) and ir.DataType(e.dtype).is_integer:
+        return ir.Ramp(ir.cast(e.dtype, value.base), ir.cast(e.dtype, value.stride), value.lanes)
+    return ir.Cast(ir.with_lanes(e.dtype, ir.DataType(value.dtype).lanes), value)
 
 
-@_EXPR.on(Select)
-def _select(e: Select, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.Select)
+def _select(e: ir.Select, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     c, a, b = s.expr(e.condition, mask), s.expr(e.true_value, mask), s.expr(e.false_value, mask)
-    if max(DataType(x.dtype).lanes for x in (c, a, b)) == 1:
-        return e if c is e.condition and a is e.true_value and b is e.false_value else Select(c, a, b)
-    return Select(broadcast(c, s.lanes), broadcast(a, s.lanes), broadcast(b, s.lanes))
+    if max(ir.DataType(x.dtype).lanes for x in (c, a, b)) == 1:
+        return e if c is e.condition and a is e.true_value and b is e.false_value else ir.Select(c, a, b)
+    return ir.Select(broadcast(c, s.lanes), broadcast(a, s.lanes), broadcast(b, s.lanes))
 
 
 @_EXPR.on(BufferLoad)
-def _load(e: BufferLoad, s: _Vectorizer, mask: Any) -> PrimExpr:
+def _load(e: BufferLoad, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     index = s.expr(e.indices[0], mask)
     if index is e.indices[0]:
         return e
-    if DataType(index.dtype).lanes == 1:
+    if ir.DataType(index.dtype).lanes == 1:
         return BufferLoad(e.buffer, (index,), span=e.span)
     return BufferLoad(e.buffer, (index,), mask, span=e.span)
 
 
-@_EXPR.on(Let)
-def _let(e: Let, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.Let)
+def _let(e: ir.Let, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     value = s.expr(e.value, mask)
-    if DataType(value.dtype).lanes == 1:
-        return Let(e.var, value, s.expr(e.body, mask))
-    var = Var(e.var.name, value.dtype)
+    if ir.DataType(value.dtype).lanes == 1:
+        return ir.Let(e.var, value, s.expr(e.body, mask))
+    var = ir.Var(e.var.name, value.dtype)
     s.env[id(e.var)] = var
-    return Let(var, value, s.expr(e.body, mask))
+    return ir.Let(var, value, s.expr(e.body, mask))
 
 
-@_EXPR.on(CallIntrin)
-def _call(e: CallIntrin, s: _Vectorizer, mask: Any) -> PrimExpr:
+@_EXPR.on(ir.CallIntrin)
+def _call(e: ir.CallIntrin, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     if e.op.name == "tir.if_then_else":
         return _if_then_else(e, s, mask)
-    args = tuple(s.expr(a, mask) if isinstance(a, PrimExpr) else a for a in e.args)
+    args = tuple(s.expr(a, mask) if isinstance(a, ir.PrimExpr) else a for a in e.args)
     if all(a is b for a, b in zip(args, e.args, strict=True)):
         return e
-    if all(DataType(a.dtype).lanes == 1 for a in args if isinstance(a, PrimExpr)):
-        return CallIntrin(e.dtype, e.op, args, e.attrs)
+    if all(ir.DataType(a.dtype).lanes == 1 for a in args if isinstance(a, ir.PrimExpr)):
+        return ir.CallIntrin(e.dtype, e.op, args, e.attrs)
     if e.op.name in ("tir.call_extern", "tir.tvm_call_packed"):
         raise _Scalar
-    wide = tuple(broadcast(a, s.lanes) if isinstance(a, PrimExpr) and a.dtype != "handle" else a for a in args)
-    return CallIntrin(with_lanes(e.dtype, s.lanes), e.op, wide, e.attrs)
+    wide = tuple(broadcast(a, s.lanes) if isinstance(a, ir.PrimExpr) and a.dtype != "handle" else a for a in args)
+    return ir.CallIntrin(ir.with_lanes(e.dtype, s.lanes), e.op, wide, e.attrs)
 
 
-def _if_then_else(e: CallIntrin, s: _Vectorizer, mask: Any) -> PrimExpr:
+def _if_then_else(e: ir.CallIntrin, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     c = s.expr(e.args[0], mask)
-    if DataType(c.dtype).lanes > 1:
-        inside = c if mask is None else And(mask, c)
-        outside = Not(c) if mask is None else And(mask, Not(c))
+    if ir.DataType(c.dtype).lanes > 1:
+        inside = c if mask is None else ir.And(mask, c)
+        outside = ir.Not(c) if mask is None else ir.And(mask, ir.Not(c))
         a, b = s.expr(e.args[1], inside), s.expr(e.args[2], outside)
-        return Select(c, broadcast(a, s.lanes), broadcast(b, s.lanes))
+        return ir.Select(c, broadcast(a, s.lanes), broadcast(b, s.lanes))
     a, b = s.expr(e.args[1], mask), s.expr(e.args[2], mask)
-    if DataType(a.dtype).lanes == 1 and DataType(b.dtype).lanes == 1:
-        return CallIntrin(e.dtype, e.op, (c, a, b), e.attrs)
-    return CallIntrin(with_lanes(e.dtype, s.lanes), e.op, (c, broadcast(a, s.lanes), broadcast(b, s.lanes)), e.attrs)
+    if ir.DataType(a.dtype).lanes == 1 and ir.DataType(b.dtype).lanes == 1:
+        return ir.CallIntrin(e.dtype, e.op, (c, a, b), e.attrs)
+    return ir.CallIntrin(
+        ir.with_lanes(e.dtype, s.lanes), e.op, (c, broadcast(a, s.lanes), broadcast(b, s.lanes)), e.attrs
+    )

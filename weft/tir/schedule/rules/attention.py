@@ -11,25 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.ir import (
-    GT,
-    LT,
-    Add,
-    CallIntrin,
-    Cast,
-    Div,
-    FloatImm,
-    Max,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-    as_int,
-    is_const_int,
-    rewrite,
-    structural_equal,
-    substitute,
-)
+from weft import ir
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_data_parallel, is_plain_store
 from weft.tir.analysis.pattern import Contraction, contraction_of
@@ -64,51 +46,51 @@ class AttentionParts:
         How many keys come before those of `k` and `v`, and the operands in their place for these.
     """
 
-    outer: tuple[tuple[Var, PrimExpr], ...]
-    query: tuple[Var, PrimExpr]
-    key: tuple[Var, PrimExpr]
-    depth: tuple[Var, PrimExpr]
-    column: tuple[Var, PrimExpr]
+    outer: tuple[tuple[ir.Var, ir.PrimExpr], ...]
+    query: tuple[ir.Var, ir.PrimExpr]
+    key: tuple[ir.Var, ir.PrimExpr]
+    depth: tuple[ir.Var, ir.PrimExpr]
+    column: tuple[ir.Var, ir.PrimExpr]
     q: BufferLoad
     k: BufferLoad
     v: BufferLoad
     score: BufferLoad
-    masked: PrimExpr
+    masked: ir.PrimExpr
     store: BufferStore
-    past: tuple[PrimExpr, BufferLoad, BufferLoad] | None = None
+    past: tuple[ir.PrimExpr, BufferLoad, BufferLoad] | None = None
 
 
 def attention_of(func: PrimFunc) -> AttentionParts | None:
     """Recognise a function that is one attention in float32, or return None."""
-    tests: list[tuple[Var, PrimExpr]] = []
+    tests: list[tuple[ir.Var, ir.PrimExpr]] = []
     found = _recognised(_one_side(func, 2, tests))
     if found is None or not tests:
         return None if found is None else found[0]
     before = _recognised(_one_side(func, 1, []))
     parts, keys = found
     n = tests[0][1]
-    right = len(tests) == 2 and {v for v, _ in tests} == set(keys) and structural_equal(n, tests[1][1])
+    right = len(tests) == 2 and {v for v, _ in tests} == set(keys) and ir.structural_equal(n, tests[1][1])
     if before is None or not right or used_vars(n) & {v for v, _ in parts.outer}:
         return None
     return replace(parts, past=(n, before[0].k, before[0].v))
 
 
-def _one_side(func: PrimFunc, side: int, tests: list[tuple[Var, PrimExpr]]) -> PrimFunc:
+def _one_side(func: PrimFunc, side: int, tests: list[tuple[ir.Var, ir.PrimExpr]]) -> PrimFunc:
     """Take one of the loads wherever a comparison of a variable chooses between two, and note the comparisons."""
 
     def pick(node: Any) -> Any:
-        if not isinstance(node, CallIntrin) or node.op.name != "tir.if_then_else":
+        if not isinstance(node, ir.CallIntrin) or node.op.name != "tir.if_then_else":
             return node
         test, *loads = node.args
-        var, end = (test.b, test.a) if isinstance(test, GT) else (getattr(test, "a", None), getattr(test, "b", None))
-        if not isinstance(test, (GT, LT)) or not isinstance(var, Var) or end is None or var in used_vars(end):
+        var, end = (test.b, test.a) if isinstance(test, ir.GT) else (getattr(test, "a", None), getattr(test, "b", None))
+        if not isinstance(test, (ir.GT, ir.LT)) or not isinstance(var, ir.Var) or end is None or var in used_vars(end):
             return node
         if not all(isinstance(x, BufferLoad) for x in loads):
             return node
         tests.append((var, end))
         return node.args[side]
 
-    return func.replace(body=rewrite(func.body, pick))
+    return func.replace(body=ir.rewrite(func.body, pick))
 
 
 def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None:
@@ -116,7 +98,7 @@ def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None
     realizes = child_realizes(func.root)
     makers: dict[int, Block] = {}
     for r in realizes:
-        if not all(isinstance(v, Var) for v in r.iter_values) or len(r.block.writes) != 1:
+        if not all(isinstance(v, ir.Var) for v in r.iter_values) or len(r.block.writes) != 1:
             return None
         makers[id(r.block.writes[0].buffer)] = r.block
     blocks = [r.block for r in realizes]
@@ -133,22 +115,27 @@ def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None
     if first is None or used + 1 + (first[0].block is not masked) != len(blocks) - 1:
         return None
     parts = _assemble(last, masked, *first)
-    keys = [i for i in _variables(first[0].output) if isinstance(i, Var)]
+    keys = [i for i in _variables(first[0].output) if isinstance(i, ir.Var)]
     return None if parts is None or not keys else (parts, (keys[-1], parts.key[0]))
 
 
 def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int] | None:
     """Find the block whose values the softmax is taken of, and the number of blocks that the softmax is."""
     norm = _value(makers.get(id(weights.buffer)))
-    if not isinstance(norm, Mul) or not isinstance(norm.a, BufferLoad) or not isinstance(norm.b, BufferLoad):
+    if not isinstance(norm, ir.Mul) or not isinstance(norm.a, BufferLoad) or not isinstance(norm.b, BufferLoad):
         return None
     block = makers[id(weights.buffer)]
     inverse, e = makers.get(id(norm.b.buffer)), makers.get(id(norm.a.buffer))
     by, power = _value(inverse), _value(e)
-    if not isinstance(by, Div) or not isinstance(by.a, FloatImm) or by.a.value != 1 or not isinstance(by.b, BufferLoad):
+    if (
+        not isinstance(by, ir.Div)
+        or not isinstance(by.a, ir.FloatImm)
+        or by.a.value != 1
+        or not isinstance(by.b, BufferLoad)
+    ):
         return None
     total = makers.get(id(by.b.buffer))
-    if not isinstance(power, CallIntrin) or power.op.name != "tir.exp" or not isinstance(power.args[0], Sub):
+    if not isinstance(power, ir.CallIntrin) or power.op.name != "tir.exp" or not isinstance(power.args[0], ir.Sub):
         return None
     x, top = power.args[0].a, power.args[0].b
     if not isinstance(x, BufferLoad) or not isinstance(top, BufferLoad):
@@ -161,19 +148,19 @@ def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int]
     right = (
         all(_in_order(b, load) for b, load in same)
         and all(_in_order(b, load, short=b is not inverse) for b, load in rows)
-        and _reduces(total, norm.a.buffer, Add)
-        and _reduces(highest, x.buffer, Max, numeric_max)
+        and _reduces(total, norm.a.buffer, ir.Add)
+        and _reduces(highest, x.buffer, ir.Max, numeric_max)
     )
     return (masked, 5) if right else None
 
 
-def _value(block: Block | None) -> PrimExpr | None:
+def _value(block: Block | None) -> ir.PrimExpr | None:
     store = is_plain_store(block) if block is not None and is_data_parallel(block) else None
     return None if store is None else store.value
 
 
-def _plain(index: PrimExpr) -> PrimExpr:
-    while isinstance(index, Cast):
+def _plain(index: ir.PrimExpr) -> ir.PrimExpr:
+    while isinstance(index, ir.Cast):
         index = index.value
     return index
 
@@ -182,7 +169,7 @@ def _in_order(block: Block, load: BufferLoad, short: bool = False) -> bool:
     """Whether a block loads at its own variables, in order; with `short`, at 0 in place of the last."""
     own = [iv.var for iv in block.iter_vars]
     indices = [_plain(i) for i in load.indices]
-    if len(own) != len(indices) or (short and not is_const_int(indices[-1], 0)):
+    if len(own) != len(indices) or (short and not ir.is_const_int(indices[-1], 0)):
         return False
     ends = len(own) - 1 if short else len(own)
     return all(_at(i, v, e) for i, v, e in zip(indices[:ends], own, load.buffer.shape, strict=False))
@@ -202,8 +189,8 @@ def _reduces(block: Block, source: Buffer, *combiners: Any) -> bool:
     return all(_at(i, v, e) for i, v, e in zip(indices, wanted, source.shape, strict=True))
 
 
-def _at(index: PrimExpr, var: Var, extent: PrimExpr) -> bool:
-    return index is var or (is_const_int(index, 0) and is_const_int(extent, 1))
+def _at(index: ir.PrimExpr, var: ir.Var, extent: ir.PrimExpr) -> bool:
+    return index is var or (ir.is_const_int(index, 0) and ir.is_const_int(extent, 1))
 
 
 def _scores(masked: Block, makers: dict[int, Block]) -> tuple[Contraction, BufferLoad] | None:
@@ -227,22 +214,22 @@ def _assemble(last: Contraction, masked: Block, first: Contraction, score: Buffe
     j, column = last.reduce[0], last.vector
     if len(first.reduce) != 1 or not weights or weights[-1] is not j:
         return None
-    own = [i for i in weights if isinstance(i, Var)]
+    own = [i for i in weights if isinstance(i, ir.Var)]
     rows = [v for v in last.rows if v in own]
     if len(own) != len(weights) or len(rows) != 1 or last.columns != [column] or weights[-2] is not rows[0]:
         return None
     depth = first.reduce[0]
     extents |= {iv.var: iv.dom.extent for iv in first.block.iter_vars if iv.dom is not None and iv.var is depth}
-    if as_int(extents[depth]) is None or as_int(extents[column]) is None:
+    if ir.as_int(extents[depth]) is None or ir.as_int(extents[column]) is None:
         return None
     names = dict(zip(_variables(first.output), weights, strict=False))
-    q: Any = substitute(first.a, names)
-    k: Any = substitute(first.b, names)
+    q: Any = ir.substitute(first.a, names)
+    k: Any = ir.substitute(first.b, names)
     value: Any = score
     if first.block is not masked:
         value = _value(masked)
         inside = dict(zip([iv.var for iv in masked.iter_vars], weights, strict=True))
-        score, value = substitute(score, inside), substitute(value, inside)
+        score, value = ir.substitute(score, inside), ir.substitute(value, inside)
     if not all(isinstance(x, BufferLoad) for x in (q, k, score)):
         return None
     i = rows[0]

@@ -18,32 +18,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import (
-    TRUE,
-    CallIntrin,
-    Cast,
-    DataType,
-    FloatImm,
-    Op,
-    PrimExpr,
-    Range,
-    Select,
-    Var,
-    all_of,
-    any_of,
-    as_int,
-    cast,
-    const,
-    floordiv,
-    floormod,
-    int64,
-    is_const_int,
-    max_,
-    rewrite,
-    substitute,
-)
+from weft.ir import int64
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -84,15 +62,15 @@ class _Problem(NamedTuple):
     """A contraction as a plain product of ``rows`` by ``depth`` by ``columns``."""
 
     c: Contraction
-    row_vars: list[Var]
-    rows: PrimExpr
+    row_vars: list[ir.Var]
+    rows: ir.PrimExpr
     columns: int
     depth: int
     parts: int
 
     @property
-    def row_tiles(self) -> PrimExpr:
-        return Analyzer().simplify(floordiv(self.rows + int64(_SIDE - 1), int64(_SIDE)))
+    def row_tiles(self) -> ir.PrimExpr:
+        return Analyzer().simplify(ir.floordiv(self.rows + int64(_SIDE - 1), int64(_SIDE)))
 
     @property
     def column_tiles(self) -> int:
@@ -106,16 +84,16 @@ class _Problem(NamedTuple):
     def order(self) -> tuple[tuple[int, int], ...]:
         return _SPLIT_ORDER if self.parts == 3 else ((0, 0),)
 
-    def left(self, row: PrimExpr, k: PrimExpr) -> BufferLoad:
+    def left(self, row: ir.PrimExpr, k: ir.PrimExpr) -> BufferLoad:
         """An element of the first operand."""
-        return substitute(self.c.a, self.places(row, k))
+        return ir.substitute(self.c.a, self.places(row, k))
 
-    def right(self, k: PrimExpr, column: PrimExpr) -> BufferLoad:
+    def right(self, k: ir.PrimExpr, column: ir.PrimExpr) -> BufferLoad:
         """An element of the second operand."""
         vector = self.c.vector
-        return substitute(self.c.b, {vector: cast(vector.dtype, column), **self.places(int64(0), k)})
+        return ir.substitute(self.c.b, {vector: ir.cast(vector.dtype, column), **self.places(int64(0), k)})
 
-    def places(self, row: PrimExpr, k: PrimExpr) -> dict[Var, PrimExpr]:
+    def places(self, row: ir.PrimExpr, k: ir.PrimExpr) -> dict[ir.Var, ir.PrimExpr]:
         """The values of the variables for a row and a summand."""
         extents = {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}
         return _unravel(self.row_vars, extents, row) | _unravel(self.c.reduce, extents, k)
@@ -148,22 +126,22 @@ def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
     if types not in ctx.tile_forms:
         raise ScheduleError(f"matrix tiles: the target has none for {' x '.join(types[:2])}")
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
-    if any(not is_const_int(extents[v], 1) for v in (*c.batch, *c.columns) if v is not c.vector):
+    if any(not ir.is_const_int(extents[v], 1) for v in (*c.batch, *c.columns) if v is not c.vector):
         raise ScheduleError("matrix tiles: more than one product")
-    order = [i for i in c.output.indices if isinstance(i, Var) and i in c.rows]
+    order = [i for i in c.output.indices if isinstance(i, ir.Var) and i in c.rows]
     if set(order) != set(c.rows):
         raise ScheduleError("matrix tiles: rows are not plain")
-    columns, depth = as_int(extents[c.vector]), [as_int(extents[v]) for v in c.reduce]
+    columns, depth = ir.as_int(extents[c.vector]), [ir.as_int(extents[v]) for v in c.reduce]
     if columns is None or None in depth:
         raise ScheduleError("matrix tiles: the columns or the sum have no constant size")
     inner = [v for v in c.reduce if v in used_vars(c.a.indices[-1])]
     summed = [*[v for v in c.reduce if v not in inner], *inner]
-    if len(summed) > 1 and (as_int(extents[summed[-1]]) or 1) % _STEP:
+    if len(summed) > 1 and (ir.as_int(extents[summed[-1]]) or 1) % _STEP:
         raise ScheduleError("matrix tiles: channels are no multiple of 32")
     c.reduce = summed
-    rows: PrimExpr = int64(1)
+    rows: ir.PrimExpr = int64(1)
     for v in order:
-        rows = rows * cast("int64", extents[v])
+        rows = rows * ir.cast("int64", extents[v])
     return _Problem(
         c, order, Analyzer().simplify(rows), columns, prod(n or 0 for n in depth), 3 if types[0] == "float32" else 1
     )
@@ -171,7 +149,7 @@ def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
 
 def _pays(p: _Problem, words: bool) -> bool:
     """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for."""
-    rows = as_int(p.rows)
+    rows = ir.as_int(p.rows)
     if rows is None or rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
         return False
     tiles = 4 * -(-rows // _SIDE) * p.column_tiles * p.steps
@@ -184,34 +162,36 @@ def _are_words(p: _Problem) -> bool:
     """Whether the second operand already lies as tiles read it: pairs of summands side by side, 32 columns a row."""
     if p.parts > 1 or p.depth % _STEP:
         return False
-    panel, pair, lane, odd = (Var(n, "int64") for n in ("panel", "pair", "lane", "odd"))
+    panel, pair, lane, odd = (ir.Var(n, "int64") for n in ("panel", "pair", "lane", "odd"))
     analyzer = Analyzer()
     for v, n in ((panel, p.column_tiles), (pair, p.depth // 2), (lane, _SIDE), (odd, 2)):
-        analyzer.bind(v, Range.from_min_extent(int64(0), int64(n)))
+        analyzer.bind(v, ir.Range.from_min_extent(int64(0), int64(n)))
     load = p.right(pair * int64(2) + odd, panel * int64(_SIDE) + lane)
-    place: PrimExpr = int64(0)
+    place: ir.PrimExpr = int64(0)
     for i, d in zip(load.indices, load.buffer.shape, strict=True):
-        place = place * cast("int64", d) + cast("int64", i)
+        place = place * ir.cast("int64", d) + ir.cast("int64", i)
     wanted = ((panel * int64(p.depth // 2) + pair) * int64(_SIDE) + lane) * int64(2) + odd
     return not load.buffer.strides and analyzer.can_prove_equal(place, wanted)
 
 
-def _unravel(variables: Sequence[Var], extents: dict[Var, PrimExpr], flat: PrimExpr) -> dict[Var, PrimExpr]:
+def _unravel(
+    variables: Sequence[ir.Var], extents: dict[ir.Var, ir.PrimExpr], flat: ir.PrimExpr
+) -> dict[ir.Var, ir.PrimExpr]:
     """Give values to variables, the last of which runs fastest."""
-    found: dict[Var, PrimExpr] = {}
+    found: dict[ir.Var, ir.PrimExpr] = {}
     for n, v in reversed(list(enumerate(variables))):
-        size = cast("int64", extents[v])
-        found[v] = cast(v.dtype, flat if n == 0 else floormod(flat, size))
-        flat = floordiv(flat, size)
+        size = ir.cast("int64", extents[v])
+        found[v] = ir.cast(v.dtype, flat if n == 0 else ir.floormod(flat, size))
+        flat = ir.floordiv(flat, size)
     return found
 
 
-def _loop(name: str, extent: PrimExpr | int, body: Callable[[Var], Stmt], kind: ForKind = ForKind.SERIAL) -> Stmt:
-    var = Var(name, "int64")
+def _loop(name: str, extent: ir.PrimExpr | int, body: Callable[[ir.Var], Stmt], kind: ForKind = ForKind.SERIAL) -> Stmt:
+    var = ir.Var(name, "int64")
     return For(var, int64(0), int64(extent) if isinstance(extent, int) else extent, kind, body(var))
 
 
-def _lanes(body: Callable[[PrimExpr], Stmt], wide: int = _SIDE) -> Stmt:
+def _lanes(body: Callable[[ir.PrimExpr], Stmt], wide: int = _SIDE) -> Stmt:
     """Run `body` for numbers from 0 on, as vectors that are written out."""
     return _loop(
         "v",
@@ -221,36 +201,36 @@ def _lanes(body: Callable[[PrimExpr], Stmt], wide: int = _SIDE) -> Stmt:
     )
 
 
-def _when(condition: PrimExpr | None, body: Stmt, otherwise: Stmt | None = None) -> Stmt:
+def _when(condition: ir.PrimExpr | None, body: Stmt, otherwise: Stmt | None = None) -> Stmt:
     return body if condition is None else IfThenElse(condition, body, otherwise)
 
 
-def _address(buffer: Buffer, *indices: PrimExpr | int) -> PrimExpr:
+def _address(buffer: Buffer, *indices: ir.PrimExpr | int) -> ir.PrimExpr:
     places = tuple(int64(i) if isinstance(i, int) else i for i in indices)
-    return CallIntrin("handle", Op.get("tir.address_of"), (BufferLoad(buffer, places),))
+    return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(buffer, places),))
 
 
 def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(Range.from_min_extent(const(0, d.dtype), d) for d in buffer.shape))
+    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
 
 
-def _is_odd(x: PrimExpr) -> PrimExpr:
+def _is_odd(x: ir.PrimExpr) -> ir.PrimExpr:
     """Whether a float32 number has no three normal parts with products in range."""
-    size, zero = fabs(x), FloatImm("float32", 0.0)
-    inside = all_of(size < FloatImm("float32", SPLIT_LARGEST), size >= FloatImm("float32", SPLIT_SMALLEST))
-    return Select(any_of(inside, size == zero), const(0, "int32"), const(1, "int32"))
+    size, zero = fabs(x), ir.FloatImm("float32", 0.0)
+    inside = ir.all_of(size < ir.FloatImm("float32", SPLIT_LARGEST), size >= ir.FloatImm("float32", SPLIT_SMALLEST))
+    return ir.Select(ir.any_of(inside, size == zero), ir.const(0, "int32"), ir.const(1, "int32"))
 
 
-def _parts(x: PrimExpr, count: int, use: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
+def _parts(x: ir.PrimExpr, count: int, use: Callable[[list[ir.PrimExpr]], Stmt]) -> Stmt:
     """Bind the parts of a number to variables, the largest first."""
     if count == 1:
         return use([x])
-    names = [Var(f"x{n}", "bfloat16") for n in range(count)]
-    whole = [Var(f"r{n}", "float32") for n in range(count)]
+    names = [ir.Var(f"x{n}", "bfloat16") for n in range(count)]
+    whole = [ir.Var(f"r{n}", "float32") for n in range(count)]
     body = use(list(names))
     for n in reversed(range(count)):
-        rest = x if n == 0 else whole[n - 1] - cast("float32", names[n - 1])
-        body = LetStmt(whole[n], rest, LetStmt(names[n], Cast("bfloat16", whole[n]), body))
+        rest = x if n == 0 else whole[n - 1] - ir.cast("float32", names[n - 1])
+        body = LetStmt(whole[n], rest, LetStmt(names[n], ir.Cast("bfloat16", whole[n]), body))
     return body
 
 
@@ -264,7 +244,7 @@ class _Tiles:
         self.guarded = p.parts > 1
         self.words = _are_words(p)
         self.together = self._row_tiles_together()
-        self.own_columns = not self.words and self.together == as_int(p.row_tiles)  # each task packs what it reads
+        self.own_columns = not self.words and self.together == ir.as_int(p.row_tiles)  # each task packs what it reads
         panels = 1 if self.own_columns else p.column_tiles
         steps, two, rows, lanes = int64(p.steps), int64(2), int64(TILE_ROWS), int64(_LANES)
         self.left = _buffer(f"{name}_rows", (p.row_tiles, steps, parts, two, rows, int64(_STEP)), "bfloat16")
@@ -272,7 +252,7 @@ class _Tiles:
         self.odd_rows = _buffer(f"{name}_odd_rows", (p.row_tiles,), "int32")
         self.odd_columns = _buffer(f"{name}_odd_columns", (int64(panels),), "int32")
 
-    def build(self, sink: BlockRV, loop_of: dict[Var, LoopRV]) -> set[str]:
+    def build(self, sink: BlockRV, loop_of: dict[ir.Var, LoopRV]) -> set[str]:
         """Replace the contraction and its epilogue by packing and tile products."""
         state, p = self.sch.state, self.p
         realize = state.realize(sink.name)
@@ -294,7 +274,7 @@ class _Tiles:
         anchor_top = top_child(state.root, state.path_to_block(self.rv.name))
         state.remove(anchor_top)
         sink_top = top_child(state.root, state.path_to_block(sink.name))
-        state.replace(sink_top, seq(*[BlockRealize((), TRUE, b) for b in blocks]))
+        state.replace(sink_top, seq(*[BlockRealize((), ir.TRUE, b) for b in blocks]))
         state.dealloc(sums)
         state.alloc(state.root, *left, *right)
         return {self.rv.name, sink.name, *names}
@@ -303,14 +283,14 @@ class _Tiles:
 
     def _pack_rows(self) -> Stmt:
         """Copy the first operand: 32 rows of 32 summands one after another, each part by itself."""
-        p, zero = self.p, FloatImm("bfloat16", 0.0)
+        p, zero = self.p, ir.FloatImm("bfloat16", 0.0)
         odd = _buffer("odd", (int64(_SIDE),), "int32", "local")
 
-        def element(tile: Var, step: Var, r: Var, lane: PrimExpr) -> Stmt:
+        def element(tile: ir.Var, step: ir.Var, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
             row, k = tile * int64(_SIDE) + r, step * int64(_STEP) + lane
 
-            def store(values: list[PrimExpr]) -> Stmt:
-                half, at = floordiv(r, int64(TILE_ROWS)), floormod(r, int64(TILE_ROWS))
+            def store(values: list[ir.PrimExpr]) -> Stmt:
+                half, at = ir.floordiv(r, int64(TILE_ROWS)), ir.floormod(r, int64(TILE_ROWS))
                 return seq(
                     *[BufferStore(self.left, v, (tile, step, int64(n), half, at, lane)) for n, v in enumerate(values)]
                 )
@@ -318,108 +298,110 @@ class _Tiles:
             x = p.left(row, k)
             filled = _parts(x, p.parts, store)
             if self.guarded:
-                filled = seq(filled, BufferStore(odd, max_(BufferLoad(odd, (lane,)), _is_odd(x)), (lane,)))
+                filled = seq(filled, BufferStore(odd, ir.max_(BufferLoad(odd, (lane,)), _is_odd(x)), (lane,)))
             inside = k < int64(p.depth) if p.depth % _STEP else None
             return _when(inside, filled, store([zero] * p.parts)) if inside is not None else filled
 
-        def one_row(tile: Var, step: Var, r: Var) -> Stmt:
+        def one_row(tile: ir.Var, step: ir.Var, r: ir.Var) -> Stmt:
             full = _lanes(lambda lane: element(tile, step, r, lane))
             empty = _lanes(lambda lane: self._zero_row(tile, step, r, lane))
             return _when(self._row_exists(tile, r), full, empty)
 
-        def one_tile(tile: Var) -> Stmt:
+        def one_tile(tile: ir.Var) -> Stmt:
             rows = _loop("step", p.steps, lambda s: _loop("r", _SIDE, lambda r: one_row(tile, s, r)))
             return self._noting(rows, odd, self.odd_rows, tile)
 
-        kind = ForKind.PARALLEL if self.ctx.cores > 1 and as_int(p.row_tiles) != 1 else ForKind.SERIAL
+        kind = ForKind.PARALLEL if self.ctx.cores > 1 and ir.as_int(p.row_tiles) != 1 else ForKind.SERIAL
         return _loop("tile", p.row_tiles, one_tile, kind)
 
-    def _zero_row(self, tile: Var, step: Var, r: Var, lane: PrimExpr) -> Stmt:
-        at = (floordiv(r, int64(TILE_ROWS)), floormod(r, int64(TILE_ROWS)), lane)
-        zero = FloatImm("bfloat16", 0.0)
+    def _zero_row(self, tile: ir.Var, step: ir.Var, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
+        at = (ir.floordiv(r, int64(TILE_ROWS)), ir.floormod(r, int64(TILE_ROWS)), lane)
+        zero = ir.FloatImm("bfloat16", 0.0)
         return seq(*[BufferStore(self.left, zero, (tile, step, int64(n), *at)) for n in range(self.p.parts)])
 
-    def _row_exists(self, tile: PrimExpr, r: PrimExpr) -> PrimExpr | None:
-        m = as_int(self.p.rows)
+    def _row_exists(self, tile: ir.PrimExpr, r: ir.PrimExpr) -> ir.PrimExpr | None:
+        m = ir.as_int(self.p.rows)
         return None if m is not None and m % _SIDE == 0 else tile * int64(_SIDE) + r < self.p.rows
 
-    def _pack_columns(self, only: PrimExpr | None = None) -> Stmt:
+    def _pack_columns(self, only: ir.PrimExpr | None = None) -> Stmt:
         """Copy the second operand: pairs of summands as words, 16 columns of 16 pairs one after another.
 
         Either all of it or, where a task packs its own, only some 32 columns.
         """
         p = self.p
         odd = _buffer("odd", (int64(_SIDE),), "int32", "local")
-        zero = FloatImm(str(p.c.b.dtype), 0.0)
+        zero = ir.FloatImm(str(p.c.b.dtype), 0.0)
 
-        def element(tile: Var, step: Var, pair: Var, lane: PrimExpr) -> Stmt:
+        def element(tile: ir.Var, step: ir.Var, pair: ir.Var, lane: ir.PrimExpr) -> Stmt:
             column, k = (tile if only is None else only) * int64(_SIDE) + lane, step * int64(_STEP) + pair * int64(2)
-            at = (floordiv(lane, int64(_LANES)), pair, floormod(lane, int64(_LANES)))
-            x: list[PrimExpr] = [p.right(k, column), p.right(k + int64(1), column)]
+            at = (ir.floordiv(lane, int64(_LANES)), pair, ir.floormod(lane, int64(_LANES)))
+            x: list[ir.PrimExpr] = [p.right(k, column), p.right(k + int64(1), column)]
             if p.depth % 2:
-                x[1] = CallIntrin(x[1].dtype, Op.get("tir.if_then_else"), (k + int64(1) < int64(p.depth), x[1], zero))
+                x[1] = ir.CallIntrin(
+                    x[1].dtype, ir.Op.get("tir.if_then_else"), (k + int64(1) < int64(p.depth), x[1], zero)
+                )
 
-            def store(low: list[PrimExpr], high: list[PrimExpr]) -> Stmt:
+            def store(low: list[ir.PrimExpr], high: list[ir.PrimExpr]) -> Stmt:
                 words = [
-                    bitwise_or(_bits(a), shift_left(_bits(b), const(16, "uint32")))
+                    bitwise_or(_bits(a), shift_left(_bits(b), ir.const(16, "uint32")))
                     for a, b in zip(low, high, strict=True)
                 ]
                 return seq(*[BufferStore(self.right, w, (tile, step, int64(n), *at)) for n, w in enumerate(words)])
 
             filled = _parts(x[0], p.parts, lambda low: _parts(x[1], p.parts, lambda high: store(low, high)))
             if self.guarded:
-                noted = max_(BufferLoad(odd, (lane,)), max_(_is_odd(x[0]), _is_odd(x[1])))
+                noted = ir.max_(BufferLoad(odd, (lane,)), ir.max_(_is_odd(x[0]), _is_odd(x[1])))
                 filled = seq(filled, BufferStore(odd, noted, (lane,)))
             empty = seq(*[
-                BufferStore(self.right, const(0, "uint32"), (tile, step, int64(n), *at)) for n in range(p.parts)
+                BufferStore(self.right, ir.const(0, "uint32"), (tile, step, int64(n), *at)) for n in range(p.parts)
             ])  # fmt: skip
             inside = column < int64(p.columns) if p.columns % _SIDE else None
             return filled if inside is None else IfThenElse(inside, filled, empty)
 
-        def one_pair(tile: Var, step: Var, pair: Var) -> Stmt:
+        def one_pair(tile: ir.Var, step: ir.Var, pair: ir.Var) -> Stmt:
             full = _lanes(lambda lane: element(tile, step, pair, lane))
             if p.depth % _STEP == 0:
                 return full
             at = step * int64(_STEP) + pair * int64(2)
 
-            def clear(lane: PrimExpr) -> Stmt:
-                place = (floordiv(lane, int64(_LANES)), pair, floormod(lane, int64(_LANES)))
-                word = const(0, "uint32")
+            def clear(lane: ir.PrimExpr) -> Stmt:
+                place = (ir.floordiv(lane, int64(_LANES)), pair, ir.floormod(lane, int64(_LANES)))
+                word = ir.const(0, "uint32")
                 return seq(*[BufferStore(self.right, word, (tile, step, int64(n), *place)) for n in range(p.parts)])
 
             return _when(at < int64(p.depth), full, _lanes(clear))
 
-        def one_tile(tile: Var) -> Stmt:
+        def one_tile(tile: ir.Var) -> Stmt:
             pairs = _loop("step", p.steps, lambda s: _loop("pair", TILE_ROWS, lambda i: one_pair(tile, s, i)))
             return self._noting(pairs, odd, self.odd_columns, tile)
 
         kind = ForKind.PARALLEL if only is None and self.ctx.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
         return _loop("tile", p.column_tiles if only is None else 1, one_tile, kind)
 
-    def _noting(self, body: Stmt, odd: Buffer, noted: Buffer, tile: Var) -> Stmt:
+    def _noting(self, body: Stmt, odd: Buffer, noted: Buffer, tile: ir.Var) -> Stmt:
         """Put around the packing of a tile what notes numbers that have no parts."""
         if not self.guarded:
             return body
-        zero = const(0, "int32")
+        zero = ir.const(0, "int32")
         clear = _lanes(lambda lane: BufferStore(odd, zero, (lane,)))
         gather = _loop(
             "lane", _SIDE,
-            lambda i: BufferStore(noted, max_(BufferLoad(noted, (tile,)), BufferLoad(odd, (i,))), (tile,)),
+            lambda i: BufferStore(noted, ir.max_(BufferLoad(noted, (tile,)), BufferLoad(odd, (i,))), (tile,)),
         )  # fmt: skip
         return AllocBuffer(odd, seq(clear, body, BufferStore(noted, zero, (tile,)), gather))
 
     # --- products ---
 
-    def _products(self, epilogue: Block, realize: BlockRealize, loop_of: dict[Var, LoopRV], sums: Buffer) -> Stmt:
+    def _products(self, epilogue: Block, realize: BlockRealize, loop_of: dict[ir.Var, LoopRV], sums: Buffer) -> Stmt:
         """Multiply: tasks of some row tiles by 32 columns, each with the epilogue."""
-        p, together, m = self.p, self.together, as_int(self.p.row_tiles)
-        groups = p.row_tiles if together == 1 else floordiv(p.row_tiles + int64(together - 1), int64(together))
+        p, together, m = self.p, self.together, ir.as_int(self.p.row_tiles)
+        groups = p.row_tiles if together == 1 else ir.floordiv(p.row_tiles + int64(together - 1), int64(together))
         columns = int64(p.column_tiles)
 
-        def task(t: Var) -> Stmt:
-            group, column = floordiv(t, columns), floormod(t, columns)
+        def task(t: ir.Var) -> Stmt:
+            group, column = ir.floordiv(t, columns), ir.floormod(t, columns)
 
-            def rows(i: Var) -> Stmt:
+            def rows(i: ir.Var) -> Stmt:
                 tile = group * int64(together) + i
                 local = _buffer("sums", (int64(_SIDE), int64(_SIDE)), "float32", "local", strides=True)
                 body = seq(
@@ -437,7 +419,7 @@ class _Tiles:
             return AllocBuffer(self.odd_columns, body) if self.guarded else body
 
         total = groups * columns
-        known = as_int(Analyzer().simplify(total))
+        known = ir.as_int(Analyzer().simplify(total))
         kind = ForKind.PARALLEL if self.ctx.cores > 1 and known != 1 else ForKind.SERIAL
         return _loop("task", Analyzer().simplify(total), task, kind)
 
@@ -445,31 +427,31 @@ class _Tiles:
         """Choose how many row tiles a task takes: what the cache keeps, and enough tasks for all cores."""
         p = self.p
         most = max(1, _ROWS_BYTES // (_SIDE * p.steps * _STEP * 2 * p.parts))
-        m = as_int(p.row_tiles)
+        m = ir.as_int(p.row_tiles)
         if m is None:
             return min(most, 4)
         while most > 1 and m > 1 and -(-m // most) * p.column_tiles < 4 * self.ctx.cores:
             most -= 1
         return max((n for n in range(1, min(m, most) + 1) if m % n == 0 and 2 * n > min(m, most)), default=min(m, most))
 
-    def _tile_sums(self, tile: PrimExpr, column: PrimExpr, local: Buffer) -> Stmt:
+    def _tile_sums(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         """Sum 32 x 32 elements into a buffer."""
         fast = self._stretches(tile, column, local)
         if not self.guarded:
             return fast
         panel = int64(0) if self.own_columns else column
         odd = bitwise_or(BufferLoad(self.odd_rows, (tile,)), BufferLoad(self.odd_columns, (panel,)))
-        return IfThenElse(odd == const(0, "int32"), fast, self._as_written(tile, column, local))
+        return IfThenElse(odd == ir.const(0, "int32"), fast, self._as_written(tile, column, local))
 
-    def _stretches(self, tile: PrimExpr, column: PrimExpr, local: Buffer) -> Stmt:
+    def _stretches(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         steps = self.p.steps
         whole, rest = divmod(steps, _STRETCH)
         if steps <= _STRETCH:
             return self._stretch(tile, column, int64(0), steps, local)
         part = _buffer("part", (int64(_SIDE), int64(_SIDE)), "float32", "local", strides=True)
 
-        def more(first: PrimExpr, n: int) -> Stmt:
-            def add(r: Var) -> Stmt:
+        def more(first: ir.PrimExpr, n: int) -> Stmt:
+            def add(r: ir.Var) -> Stmt:
                 return _lanes(
                     lambda j: BufferStore(local, BufferLoad(local, (r, j)) + BufferLoad(part, (r, j)), (r, j))
                 )
@@ -483,18 +465,18 @@ class _Tiles:
             body.append(more(int64(whole * _STRETCH), rest))
         return AllocBuffer(part, seq(*body))
 
-    def _stretch(self, tile: PrimExpr, column: PrimExpr, first: PrimExpr, n: int, to: Buffer) -> Stmt:
+    def _stretch(self, tile: ir.PrimExpr, column: ir.PrimExpr, first: ir.PrimExpr, n: int, to: Buffer) -> Stmt:
         """Multiply a stretch of the sum: the small products of all steps, then the large ones."""
         stride = int64(TILE_BYTES)
 
-        def right(s: PrimExpr, part: int, h: int) -> Stmt:
+        def right(s: ir.PrimExpr, part: int, h: int) -> Stmt:
             if not self.words:
                 panel = int64(0) if self.own_columns else column
                 return tile_intrinsic("load", 6 + h, _address(self.right, panel, s, part, h, 0, 0), stride)
             load = self.p.right(s * int64(_STEP), column * int64(_SIDE) + int64(h * _LANES))
             return tile_intrinsic("load", 6 + h, _address(load.buffer, *load.indices), int64(2 * TILE_BYTES))
 
-        def step(s: PrimExpr, order: Sequence[tuple[int, int]]) -> Stmt:
+        def step(s: ir.PrimExpr, order: Sequence[tuple[int, int]]) -> Stmt:
             body: list[Stmt] = []
             held: tuple[int, int] = (-1, -1)
             for a, b in order:
@@ -517,14 +499,14 @@ class _Tiles:
         ]  # fmt: skip
         return seq(*[tile_intrinsic("zero", t) for t in range(4)], *loops, *stored)
 
-    def _as_written(self, tile: PrimExpr, column: PrimExpr, local: Buffer) -> Stmt:
+    def _as_written(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
         """Sum the products as the block says, for numbers that have no parts."""
         p = self.p
-        zero = FloatImm("float32", 0.0)
+        zero = ir.FloatImm("float32", 0.0)
 
-        def row(r: Var) -> Stmt:
-            def add(k: Var) -> Stmt:
-                def element(lane: PrimExpr) -> Stmt:
+        def row(r: ir.Var) -> Stmt:
+            def add(k: ir.Var) -> Stmt:
+                def element(lane: ir.PrimExpr) -> Stmt:
                     j = column * int64(_SIDE) + lane
                     product = p.left(tile * int64(_SIDE) + r, k) * p.right(k, j)
                     store = BufferStore(local, BufferLoad(local, (r, lane)) + product, (r, lane))
@@ -539,33 +521,35 @@ class _Tiles:
 
     def _write_back(
         self,
-        tile: PrimExpr,
-        column: PrimExpr,
+        tile: ir.PrimExpr,
+        column: ir.PrimExpr,
         local: Buffer,
         epilogue: Block,
         realize: BlockRealize,
-        loop_of: dict[Var, LoopRV],
+        loop_of: dict[ir.Var, LoopRV],
         sums: Buffer,
     ) -> Stmt:
         """Run the epilogue on a finished tile."""
         p = self.p
-        zeros = {x.loop_var: const(0, x.loop_var.dtype) for x in self.sch.state.loops_of(epilogue.name_hint)}
+        zeros = {x.loop_var: ir.const(0, x.loop_var.dtype) for x in self.sch.state.loops_of(epilogue.name_hint)}
 
-        def element(r: PrimExpr, lane: PrimExpr) -> Stmt:
+        def element(r: ir.PrimExpr, lane: ir.PrimExpr) -> Stmt:
             row, j = tile * int64(_SIDE) + r, column * int64(_SIDE) + lane
             places = p.places(row, int64(0)) | {p.c.vector: j}
-            loops = zeros | {loop_of[v].var: cast(loop_of[v].var.dtype, x) for v, x in places.items() if v in loop_of}
+            loops = zeros | {
+                loop_of[v].var: ir.cast(loop_of[v].var.dtype, x) for v, x in places.items() if v in loop_of
+            }
             values = {
-                iv.var: substitute(v, loops) for iv, v in zip(epilogue.iter_vars, realize.iter_values, strict=True)
+                iv.var: ir.substitute(v, loops) for iv, v in zip(epilogue.iter_vars, realize.iter_values, strict=True)
             }
 
             def here(node: object) -> object:
                 return BufferLoad(local, (r, lane)) if isinstance(node, BufferLoad) and node.buffer is sums else node
 
-            body = substitute(rewrite(epilogue.body, here), values)
+            body = ir.substitute(ir.rewrite(epilogue.body, here), values)
             return _when(j < int64(p.columns) if p.columns % _SIDE else None, body)
 
-        def row(r: PrimExpr) -> Stmt:
+        def row(r: ir.PrimExpr) -> Stmt:
             return _when(self._row_exists(tile, r), _lanes(lambda lane: element(r, lane)))
 
         four = 4
@@ -576,13 +560,13 @@ class _Tiles:
         )
 
 
-def _bits(x: PrimExpr) -> PrimExpr:
-    return cast("uint32", reinterpret("uint16", x))
+def _bits(x: ir.PrimExpr) -> ir.PrimExpr:
+    return ir.cast("uint32", reinterpret("uint16", x))
 
 
 def _buffer(
-    name: str, shape: tuple[PrimExpr, ...], dtype: str, scope: str = "global", *, strides: bool = False
+    name: str, shape: tuple[ir.PrimExpr, ...], dtype: str, scope: str = "global", *, strides: bool = False
 ) -> Buffer:
     """Declare a buffer; one with strides keeps its shape, as what tiles store in it needs."""
-    steps = tuple(int64(prod(as_int(d) or 0 for d in shape[i + 1 :])) for i in range(len(shape))) if strides else ()
-    return Buffer(Var(name, "handle"), DataType(dtype), shape, steps, None, name, scope)
+    steps = tuple(int64(prod(ir.as_int(d) or 0 for d in shape[i + 1 :])) for i in range(len(shape))) if strides else ()
+    return Buffer(ir.Var(name, "handle"), ir.DataType(dtype), shape, steps, None, name, scope)
