@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
-THREADS = int(os.environ.setdefault("WEFT_NUM_THREADS", "2"))
+import weft
+from weft.runtime import num_threads
 
-import weft  # noqa: E402 - after the number of threads is set
-
+THREADS = num_threads()
 _SAME_VALUES = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 
 
