@@ -378,7 +378,8 @@ def _index_bounds_type(call: ir.Call) -> ir.Type:
     ty = call.args[0].ty
     if isinstance(ty, ir.TensorType) and ty.dtype and not ir.DataType(ty.dtype).is_integer:
         raise TypeInferenceError("index_bounds: needs a tensor of integers", expected="integers", found=str(ty.dtype))
-    places: Any = call.args[1].value
+    value: Any = call.args[1]
+    places = value.value
     return ir.ShapeType(None, 2 * places.value if isinstance(places, ir.IntImm) else -1)
 
 

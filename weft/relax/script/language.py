@@ -8,8 +8,34 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft import ir
 from weft.error import InvalidArgument
+from weft.ir import (
+    AnyType,
+    Attrs,
+    DataTypeImm,
+    Expr,
+    ExprStringImm,
+    Op,
+    Type,
+    prim_value,
+    shape_expr,
+)
+from weft.ir import (
+    Call as CallNode,
+)
+from weft.ir import (
+    ExternFunc as ExternFuncNode,
+)
+from weft.ir import (
+    ShapeExpr as ShapeExprNode,
+)
+from weft.ir import (
+    Tuple as TupleNode,
+)
+from weft.ir import (
+    TupleGetItem as TupleGetItemNode,
+)
+from weft.ir import constant as const  # noqa: F401 - a name of R
 from weft.ir.text.parser import MacroDecorator
 from weft.op import list_ops, make_call
 from weft.relax import core_ops
@@ -66,37 +92,37 @@ def emit_te(func: Any, *args: Any, primfunc_name_hint: str | None = None, **kwar
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def shape(values: Any) -> ir.ShapeExpr:
+def shape(values: Any) -> ShapeExprNode:
     """Make a shape value."""
-    return ir.shape_expr(values)
+    return shape_expr(values)
 
 
 ShapeExpr = shape
 
 
-def str_(value: str) -> ir.ExprStringImm:
+def str_(value: str) -> ExprStringImm:
     """Make a string value."""
-    return ir.ExprStringImm(value, ty=ir.AnyType())
+    return ExprStringImm(value, ty=AnyType())
 
 
-def dtype(value: Any) -> ir.DataTypeImm:
+def dtype(value: Any) -> DataTypeImm:
     """Make a data type value."""
-    return ir.DataTypeImm(str(getattr(value, "dtype", value)), ty=ir.AnyType())
+    return DataTypeImm(str(getattr(value, "dtype", value)), ty=AnyType())
 
 
-def tuple_(*fields: Any) -> ir.Tuple:
+def tuple_(*fields: Any) -> TupleNode:
     """Make a tuple."""
-    return ir.Tuple(tuple(as_relax(f) for f in fields))
+    return TupleNode(tuple(as_relax(f) for f in fields))
 
 
-def TupleGetItem(value: Any, index: int) -> ir.TupleGetItem:
+def TupleGetItem(value: Any, index: int) -> TupleGetItemNode:
     """Take an element of a tuple."""
-    return ir.TupleGetItem(as_relax(value), index)
+    return TupleGetItemNode(as_relax(value), index)
 
 
-def ExternFunc(name: str, attrs: Any = None) -> ir.ExternFunc:
+def ExternFunc(name: str, attrs: Any = None) -> ExternFuncNode:
     """Refer to a packed function by its global name."""
-    return ir.ExternFunc(name, ir.Attrs.of(attrs))
+    return ExternFuncNode(name, Attrs.of(attrs))
 
 
 def Var(name: str, ty: Any = None) -> VarNode:
@@ -104,16 +130,16 @@ def Var(name: str, ty: Any = None) -> VarNode:
     return VarNode(name, None if ty is None else as_type(ty))
 
 
-def _types(types: Any) -> tuple[ir.Type, ...]:
+def _types(types: Any) -> tuple[Type, ...]:
     if types is None:
         return ()
     return tuple(as_type(t) for t in types) if isinstance(types, (tuple, list)) else (as_type(types),)
 
 
-def Call(op: Any, args: Any = (), attrs: Any = None, ty_args: Any = None) -> ir.Call:
+def Call(op: Any, args: Any = (), attrs: Any = None, ty_args: Any = None) -> CallNode:
     """Call an operator by its name, or any function, with operands as they are."""
-    target = ir.Op.get(op) if isinstance(op, str) else op
-    return ir.Call(target, tuple(as_relax(a) for a in args), ir.Attrs.of(attrs), _types(ty_args))
+    target = Op.get(op) if isinstance(op, str) else op
+    return CallNode(target, tuple(as_relax(a) for a in args), Attrs.of(attrs), _types(ty_args))
 
 
 def _out(out_ty: Any, out_sinfo: Any) -> Any:
@@ -123,48 +149,48 @@ def _out(out_ty: Any, out_sinfo: Any) -> Any:
     return [as_type(t) for t in chosen] if isinstance(chosen, (list, tuple)) else as_type(chosen)
 
 
-def call_tir(func: Any, args: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> ir.Call:
+def call_tir(func: Any, args: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None) -> CallNode:
     """Call a TIR function in destination-passing style."""
     return core_ops.call_tir(func, args, _out(out_ty, out_sinfo), tir_vars)
 
 
 def call_tir_inplace(
     func: Any, args: Any, inplace_indices: Any, out_ty: Any = None, tir_vars: Any = None, *, out_sinfo: Any = None
-) -> ir.Call:
+) -> CallNode:
     """Call a TIR function that writes its result into inputs."""
     return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
 
 
-def call_dps_packed(func: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> ir.Call:
+def call_dps_packed(func: Any, args: Any, out_ty: Any = None, *, out_sinfo: Any = None) -> CallNode:
     """Call a packed function in destination-passing style."""
     return core_ops.call_dps_packed(func, args, _out(out_ty, out_sinfo))
 
 
-def call_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None, **attrs: Any) -> ir.Call:
+def call_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None, **attrs: Any) -> CallNode:
     """Call a packed function for its result and its effects."""
     call = core_ops.call_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
-    return ir.Call(call.op, call.args, ir.Attrs.of(attrs), call.ty_args) if attrs else call
+    return CallNode(call.op, call.args, Attrs.of(attrs), call.ty_args) if attrs else call
 
 
-def call_pure_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
+def call_pure_packed(func: Any, *args: Any, ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
     """Call a packed function that has no effects."""
     return core_ops.call_pure_packed(func, *args, ty_args=_types(ty_args if ty_args is not None else sinfo_args))
 
 
 def call_inplace_packed(
     func: Any, *args: Any, inplace_indices: Any, ty_args: Any = None, sinfo_args: Any = None
-) -> ir.Call:
+) -> CallNode:
     """Call a packed function that changes some of its arguments."""
     types = _types(ty_args if ty_args is not None else sinfo_args)
     return core_ops.call_inplace_packed(func, *args, inplace_indices=inplace_indices, ty_args=types)
 
 
-def invoke_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> ir.Call:
+def invoke_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
     """Call a closure that may have effects."""
     return core_ops.invoke_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
 
 
-def invoke_pure_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> ir.Call:
+def invoke_pure_closure(closure: Any, args: Any = (), ty_args: Any = None, *, sinfo_args: Any = None) -> CallNode:
     """Call a closure that has no effects."""
     return core_ops.invoke_pure_closure(closure, args, _types(ty_args if ty_args is not None else sinfo_args))
 
@@ -173,18 +199,18 @@ make_closure = core_ops.make_closure
 to_vdevice = core_ops.to_vdevice
 
 
-def hint_on_device(data: ir.Expr, dst_vdevice: Any, memory_scope: str | None = None) -> ir.Call:
+def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str | None = None) -> CallNode:
     """Say that a tensor lies on a device."""
     device = core_ops.as_vdevice(dst_vdevice)
     return core_ops.hint_on_device(data, device, memory_scope or device.memory_scope)
 
 
 def _builtin(name: str) -> Any:
-    def make(func: Any, args: Any = (), ty_args: Any = None, sinfo_args: Any = None) -> ir.Call:
-        extern = ir.ExternFunc(func) if isinstance(func, str) else func
+    def make(func: Any, args: Any = (), ty_args: Any = None, sinfo_args: Any = None) -> CallNode:
+        extern = ExternFuncNode(func) if isinstance(func, str) else func
         types = _types(ty_args if ty_args is not None else sinfo_args)
-        operands = args if isinstance(args, ir.Expr) else ir.Tuple(tuple(as_relax(a) for a in args))
-        return ir.Call(ir.Op.get("relax." + name), (extern, operands), ty_args=types)
+        operands = args if isinstance(args, Expr) else TupleNode(tuple(as_relax(a) for a in args))
+        return CallNode(Op.get("relax." + name), (extern, operands), ty_args=types)
 
     make.__doc__ = f"Build ``{name}``, a call of a function of the VM's runtime."
     return make
@@ -214,9 +240,9 @@ _OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
 _ATTRS: dict[str, dict[str, Any]] = {"print": {"format": ""}, "assert_op": {"format": ""}}
 _CONVERT = {
     "any": as_relax,
-    "shape": lambda v: ir.shape_expr(v if isinstance(v, (list, tuple)) else (v,)),
+    "shape": lambda v: shape_expr(v if isinstance(v, (list, tuple)) else (v,)),
     "dtype": dtype,
-    "prim": ir.prim_value,
+    "prim": prim_value,
     "str": str_,
 }
 
@@ -226,17 +252,17 @@ def _core(name: str) -> Any:
     operands = _OPERANDS.get(name)
     defaults = _ATTRS.get(name, {})
 
-    def make(*args: Any, **kwargs: Any) -> ir.Call:
+    def make(*args: Any, **kwargs: Any) -> CallNode:
         attrs = {**defaults, **kwargs}
         if operands is None:
-            return ir.Call(ir.Op.get("relax." + name), tuple(as_relax(a) for a in args), ir.Attrs.of(attrs))
+            return CallNode(Op.get("relax." + name), tuple(as_relax(a) for a in args), Attrs.of(attrs))
         values = []
         for i, (key, kind, default) in enumerate(operands):
             value = args[i] if i < len(args) else attrs.pop(key, default)
             if value is None:
                 raise InvalidArgument(f"R.{name}: missing operand '{key}'")
-            values.append(value if isinstance(value, ir.Expr) else _CONVERT[kind](value))
-        return ir.Call(ir.Op.get("relax." + name), tuple(values), ir.Attrs.of(attrs))
+            values.append(value if isinstance(value, Expr) else _CONVERT[kind](value))
+        return CallNode(Op.get("relax." + name), tuple(values), Attrs.of(attrs))
 
     make.__name__ = name.rsplit(".", 1)[-1]
     make.__doc__ = f"Build a call of ``relax.{name}``."

@@ -167,10 +167,10 @@ def _worst_case(c: ir.PrimExpr, tile: Any) -> ir.PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
     if _is_likely(c):
         c = c.args[0]  # type: ignore[attr-defined]
-    if isinstance(c, (ir.scalar.LT, ir.scalar.LE)):
+    if isinstance(c, (ir.LT, ir.LE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[1], b[0]) if a is not None and b is not None else None
-    if isinstance(c, (ir.scalar.GT, ir.scalar.GE)):
+    if isinstance(c, (ir.GT, ir.GE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
         return type(c)(a[0], b[1]) if a is not None and b is not None else None
     return None
