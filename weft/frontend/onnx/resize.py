@@ -144,6 +144,8 @@ def _from_sizes(node: Node, over: list[int], regions: list[Any]) -> list[_Axis]:
         node.require_between("a size, where there is something to resize", t, s.minimum(d, 1), None)
     scales = [_quotient(t, d) for t, d in zip(sizes, own, strict=True)]
     if policy != "stretch":
+        for d in own:
+            node.require_between("a size of the data, which the scale divides by", d, 1, None)
         scale = scales[0]
         for other in scales[1:]:
             scale = (s.minimum if policy == "not_larger" else s.maximum)(scale, other)
@@ -156,7 +158,7 @@ def _from_sizes(node: Node, over: list[int], regions: list[Any]) -> list[_Axis]:
 def _quotient(a: Dim, b: Dim) -> Any:
     if s.is_known(a, b):
         return a / b if b else 1.0
-    return s.divide(_float(a), _float(b))
+    return s.divide(_float(a), _float(s.maximum(b, 1)))  # of nothing, any scale makes nothing
 
 
 # --- positions --------------------------------------------------------------------------------------------------------

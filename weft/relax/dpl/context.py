@@ -48,9 +48,8 @@ class PatternContext:
         OPEN_CONTEXTS.leave(self)
 
     @staticmethod
-    def current() -> PatternContext:
-        """Return the innermost context that is open."""
-        assert OPEN_CONTEXTS.current is not None
+    def current() -> PatternContext | None:
+        """Return the innermost context that is open, or None."""
         return OPEN_CONTEXTS.current
 
     def match_dfb(self, dfb: DataflowBlock) -> dict[DFPattern, ExprVar] | None:
