@@ -12,7 +12,8 @@ __all__ = ["value_errors"]
 
 _FLAGS = frozenset(
     """align_corners allowzero antialias ceil_mode center_point_box count_include_pad detect_negative detect_positive
-    exclude_outside exclusive fmod input_forget keepdims largest linear_before_reset noop_with_empty_axes reverse
+    exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest linear_before_reset
+    noop_with_empty_axes reverse
     saturate select_last_index sorted spatial storage_order training_mode transA transB upper""".split()
 )
 _POSITIVE = frozenset(
@@ -63,7 +64,8 @@ def value_errors(node: Any) -> Iterator[ModelImportError]:
             yield from _pool_errors(node, list(a.ints))
 
 
-_RANGES = {"0 or 1": lambda v: v in (0, 1), "at least 1": lambda v: v >= 1, "at least 0": lambda v: v >= 0}
+_RANGES = {"0 or 1": lambda v: v in (0, 1), "at least 1": lambda v: v >= 1, "at least 0": lambda v: v >= 0,
+           "0 to 3": lambda v: 0 <= v <= 3}  # fmt: skip
 
 
 def _expected(op_type: str, name: str) -> str | tuple[str, ...] | None:
@@ -71,6 +73,8 @@ def _expected(op_type: str, name: str) -> str | tuple[str, ...] | None:
         return "0 or 1"
     if name in _POSITIVE:
         return "at least 1"
+    if name == "qk_matmul_output_mode":
+        return "0 to 3"
     if name in _NOT_NEGATIVE or (name == "pads" and op_type in _PADDED):
         return "at least 0"
     return _WORDS_OF.get((op_type, name)) or _WORDS.get(name)

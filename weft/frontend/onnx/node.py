@@ -108,6 +108,8 @@ class Node:
         """
         values = self.graph.ints(self.value(i), sizes=sizes)
         for v in values if sizes else ():
+            if s.is_known(v) and v < 0:
+                self.error(f"{self.op_type}: a size in input {i} is negative", expected="at least 0", found=str(v))
             self.require_between(f"a size in input {i}", v, 0, None)
         return values
 
