@@ -55,6 +55,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--subject", action="append", default=[], help="a subject, or the beginning of several")
     parser.add_argument("--without", action="append", default=[], help="the beginning of subjects that are left out")
+    parser.add_argument("--most", type=int, help="the first subjects only, so many")
     parser.add_argument("--out", type=Path, help="a file that has the report at any time of the run")
     parser.add_argument("--list", action="store_true", help="print the subjects")
     return parser.parse_args(arguments)
@@ -72,7 +73,7 @@ def chosen(suite: Suite, options: argparse.Namespace) -> list[str]:
     for name in names:
         met[group_of(name)] += 1
         place[name] = met[group_of(name)]
-    return sorted(names, key=place.__getitem__)
+    return sorted(names, key=place.__getitem__)[: options.most]
 
 
 def run(suite: Suite, options: argparse.Namespace) -> Report:

@@ -8,7 +8,7 @@ import pytest
 
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import SizeVar, floordiv, floormod, int64
+from weft.ir import SizeVar, floordiv, floormod, int64, structural_equal
 from weft.target import Target, build
 from weft.tir.pipeline import lower, lowering_passes
 from weft.tir.schedule import default_schedule
@@ -89,7 +89,8 @@ def test_all_forms_agree(name, rows, symbolic):
     mod = tir.IRModule({"main": scheduled})
     for p in lowering_passes(target):
         mod = p(mod)
-        forms.append(mod["main"])
+        if not structural_equal(mod["main"], forms[-1]):  # a pass with nothing to do leaves the form that was run
+            forms.append(mod["main"])
     for form in forms:
         out = np.zeros(out_dims, dtype)
         tir.interpret(form, *args, out)
