@@ -95,6 +95,11 @@ def test_dimensions_that_are_not_there_are_refused(name):
                     definition.infer(*node.args, **{**dict(node.attrs.items), key: value})
 
 
+def test_sizes_of_an_open_rank_are_all_kept():
+    kind = get_op_def("nn.max_pool_with_indices").attrs["pool_size"]
+    assert [kind.of(v, "") for v in (2, [2], [2, 3], np.array([2, 3]))] == [2, (2,), (2, 3), (2, 3)]
+
+
 def test_unknown_attributes_are_refused():
     x = relax.Var("x", relax.tensor_type((2, 3), "float32"))
     with pytest.raises(InvalidArgument, match="axes"):

@@ -140,7 +140,7 @@ def padding(rank: int | None) -> Attribute:
 def _spread(value: Any, rank: int | None, at_least: int) -> Any:
     values = _integers(value, None, at_least, False)
     if rank is None:  # the operator finds out
-        return values if isinstance(value, (tuple, list)) else values[0]
+        return values if len(values) != 1 or isinstance(value, (tuple, list)) else values[0]
     if len(values) not in (1, rank):
         raise ValueError
     return values if len(values) == rank else values * rank
