@@ -97,6 +97,10 @@ class OpDef:
         """The attributes' defaults."""
         return {name: kind.default for name, kind in self.attrs.items()}
 
+    def names_axes(self, attrs: ir.Attrs) -> bool:
+        """Whether the attributes of a call name dimensions of its first operand."""
+        return any(kind.names_axes and attrs.get(name) is not None for name, kind in self.attrs.items())
+
 
 class _WithAttributes:
     """A function of a declaration: it gets its inputs, and by name the attributes that it names, all in their forms."""

@@ -221,7 +221,7 @@ class _Layouts:
         operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
         if not any(map(self.has_last, operands)) or getattr(call.ty, "ndim", 4) != 4:
             return None
-        names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
+        names = definition.names_axes(call.attrs)
         vectors = names and any(getattr(f.ty, "ndim", -1) == 1 for f in operands)  # type: ignore[attr-defined]
         if not names and (phased := self._phases(call, bb)) is not None:
             return phased

@@ -172,7 +172,7 @@ def _along_axes(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
     if definition.layout is not Layout.AXES or call.op.name == "relax.broadcast_to" or not any(map(s.has, operands)):
         return None
-    names = any(k.names_axes and call.attrs.get(n) is not None for n, k in definition.attrs.items())
+    names = definition.names_axes(call.attrs)
 
     def operand(arg: Any) -> Any:
         if isinstance(arg, ir.Tuple):
