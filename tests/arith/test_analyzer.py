@@ -4,52 +4,40 @@ import time
 
 import pytest
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
-from weft.ir import (
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Range,
-    Select,
-    SizeVar,
-    Var,
-    as_expr,
-    if_then_else,
-    int64,
-    max_,
-    min_,
-)
 
 
 def rng(extent, start=0):
-    return Range.from_min_extent(as_expr(start), as_expr(extent))
+    return ir.Range.from_min_extent(ir.as_expr(start), ir.as_expr(extent))
 
 
-f, i, j, k = (Var(n, "int32") for n in "fijk")
-io, ii = Var("io", "int32"), Var("ii", "int32")
-n, H, W, N = (SizeVar(s, "int32") for s in ("n", "H", "W", "N"))
+f, i, j, k = (ir.Var(n, "int32") for n in "fijk")
+io, ii = ir.Var("io", "int32"), ir.Var("ii", "int32")
+n, H, W, N = (ir.SizeVar(s, "int32") for s in ("n", "H", "W", "N"))
 
 
-@pytest.mark.parametrize(("h", "w"), [(H, W), (as_expr(14), as_expr(28)), (H, as_expr(28)), (as_expr(7), W)])
+@pytest.mark.parametrize(
+    ("h", "w"), [(H, W), (ir.as_expr(14), ir.as_expr(28)), (H, ir.as_expr(28)), (ir.as_expr(7), W)]
+)
 def test_fused_index_reassembles(h, w):
     an = Analyzer()
-    an.bind(f, Range.from_min_extent(as_expr(0), N * h * w))
-    e = FloorDiv(f, h * w) * (h * w) + FloorMod(FloorDiv(f, w), h) * w + FloorMod(f, w)
+    an.bind(f, ir.Range.from_min_extent(ir.as_expr(0), N * h * w))
+    e = ir.FloorDiv(f, h * w) * (h * w) + ir.FloorMod(ir.FloorDiv(f, w), h) * w + ir.FloorMod(f, w)
     assert an.simplify(e) is f
-    assert an.can_prove_equal(FloorDiv(f, h * w), FloorDiv(FloorDiv(f, w), h))
-    assert an.can_prove(FloorDiv(f, h * w) < N)
-    assert an.can_prove(FloorMod(FloorDiv(f, w), h) * w + FloorMod(f, w) < h * w)
+    assert an.can_prove_equal(ir.FloorDiv(f, h * w), ir.FloorDiv(ir.FloorDiv(f, w), h))
+    assert an.can_prove(ir.FloorDiv(f, h * w) < N)
+    assert an.can_prove(ir.FloorMod(ir.FloorDiv(f, w), h) * w + ir.FloorMod(f, w) < h * w)
 
 
-@pytest.mark.parametrize("w", [W, as_expr(8)])
+@pytest.mark.parametrize("w", [W, ir.as_expr(8)])
 def test_split_index_comes_apart(w):
     an = Analyzer()
-    an.bind(j, Range.from_min_extent(as_expr(0), w))
-    assert an.simplify(FloorDiv(i * w + j, w)) is i
-    assert an.simplify(FloorMod(i * w + j, w)) is j
-    assert an.simplify(FloorDiv((k * H + i) * w + j, w) - i - k * H).value == 0
+    an.bind(j, ir.Range.from_min_extent(ir.as_expr(0), w))
+    assert an.simplify(ir.FloorDiv(i * w + j, w)) is i
+    assert an.simplify(ir.FloorMod(i * w + j, w)) is j
+    assert an.simplify(ir.FloorDiv((k * H + i) * w + j, w) - i - k * H).value == 0
 
 
 def test_constant_division():
@@ -66,11 +54,11 @@ def test_constant_division():
 def test_proofs_with_symbolic_ranges():
     an = Analyzer()
     an.bind(ii, rng(8))
-    an.bind(io, Range.from_min_extent(as_expr(0), n // 8))
+    an.bind(io, ir.Range.from_min_extent(ir.as_expr(0), n // 8))
     assert an.can_prove(io * 8 + ii < n)
     assert not an.can_prove(io * 8 + ii < n - 1)
     assert an.can_prove((n + 7) // 8 * 8 >= n)
-    assert an.can_prove(min_(i, n - 1) < n)
+    assert an.can_prove(ir.min_(i, n - 1) < n)
     assert an.can_prove_less((n + 7) // 8 * 8, n + 8)
     assert not an.can_prove_less((n + 7) // 8 * 8, n + 7)
 
@@ -88,30 +76,30 @@ def test_constraint_scope():
     assert not an.can_prove_equal(n // 8 * 8, n)
     with an.constraint_scope(i.equal(3)):
         assert an.simplify(i + 1).value == 4
-    b = Var("b", "bool")
+    b = ir.Var("b", "bool")
     with an.constraint_scope(b):
-        assert an.simplify(Select(b, i, j)) is i
+        assert an.simplify(ir.Select(b, i, j)) is i
 
 
 def test_guarded_choices():
     an = Analyzer()
     an.bind(i, rng(16))
-    e = if_then_else(i < 8, min_(i, 8), max_(i, 7))
+    e = ir.if_then_else(i < 8, ir.min_(i, 8), ir.max_(i, 7))
     s = an.simplify(e)
     assert s is i
-    assert an.simplify(if_then_else(i < 16, i, j)) is i
-    assert an.simplify(Select(i < 0, i, j)) is j
+    assert an.simplify(ir.if_then_else(i < 16, i, j)) is i
+    assert an.simplify(ir.Select(i < 0, i, j)) is j
 
 
 def test_casts():
     an = Analyzer()
     an.bind(i, rng(100))
-    wide = Cast("int64", i)
-    assert an.simplify(Cast("int32", wide)) is i
-    assert an.simplify(Cast("int32", wide * 4) - i * 4).value == 0
-    m = Var("m", "int64")
-    assert isinstance(an.simplify(Cast("int32", m)), Cast)
-    assert an.can_prove(wide < IntImm("int64", 100))
+    wide = ir.Cast("int64", i)
+    assert an.simplify(ir.Cast("int32", wide)) is i
+    assert an.simplify(ir.Cast("int32", wide * 4) - i * 4).value == 0
+    m = ir.Var("m", "int64")
+    assert isinstance(an.simplify(ir.Cast("int32", m)), ir.Cast)
+    assert an.can_prove(wide < ir.IntImm("int64", 100))
 
 
 def test_rebinding():
@@ -128,7 +116,7 @@ def test_rebinding():
 def test_nothing_to_do_returns_the_same_object_quickly():
     an = Analyzer()
     an.bind(i, rng(64))
-    exprs = [(i * n + j) * 4 + k + Var(f"v{x}", "int32") for x in range(300)]
+    exprs = [(i * n + j) * 4 + k + ir.Var(f"v{x}", "int32") for x in range(300)]
     start = time.process_time()
     results = [an.simplify(e) for e in exprs]
     seconds = time.process_time() - start
@@ -138,15 +126,15 @@ def test_nothing_to_do_returns_the_same_object_quickly():
 
 def test_int_set():
     an = Analyzer()
-    dom = {io: Range.from_min_extent(as_expr(0), n // 8), ii: rng(8)}
+    dom = {io: ir.Range.from_min_extent(ir.as_expr(0), n // 8), ii: rng(8)}
     s = an.int_set(io * 8 + ii, dom)
     assert an.can_prove_equal(s.min_value, 0)
     assert an.can_prove_equal(s.max_value, n // 8 * 8 - 1)
     s = an.int_set((io * 8 + ii) // 4 + j, dom)
     assert an.can_prove_equal(s.min_value, j)
-    s = an.int_set(min_(io * 8 + ii, n - 1), {io: Range.from_min_extent(as_expr(0), (n + 7) // 8), ii: rng(8)})
+    s = an.int_set(ir.min_(io * 8 + ii, n - 1), {io: ir.Range.from_min_extent(ir.as_expr(0), (n + 7) // 8), ii: rng(8)})
     assert an.can_prove(s.max_value <= n - 1)
-    assert not an.int_set(Var("free", "int32") * ii, dom).has_upper_bound
+    assert not an.int_set(ir.Var("free", "int32") * ii, dom).has_upper_bound
 
 
 def test_vectors():
@@ -154,24 +142,24 @@ def test_vectors():
 
     an = Analyzer()
     an.bind(i, rng(16))
-    lanes = Ramp(i * 8, as_expr(1), 8)
-    four = Broadcast(as_expr(4), 8)
+    lanes = Ramp(i * 8, ir.as_expr(1), 8)
+    four = Broadcast(ir.as_expr(4), 8)
     s = an.simplify(Add(Mul(lanes, four), four))
     assert isinstance(s, Ramp) and s.stride.value == 4
     assert an.can_prove_equal(s.base, i * 32 + 4)
-    s = an.simplify(FloorDiv(lanes, Broadcast(as_expr(8), 8)))
+    s = an.simplify(ir.FloorDiv(lanes, Broadcast(ir.as_expr(8), 8)))
     assert isinstance(s, Broadcast) and s.value is i
-    s = an.simplify(FloorMod(lanes, Broadcast(as_expr(8), 8)))
+    s = an.simplify(ir.FloorMod(lanes, Broadcast(ir.as_expr(8), 8)))
     assert isinstance(s, Ramp) and s.base.value == 0
-    assert an.simplify(LT(lanes, Broadcast(as_expr(128), 8))).value.value == 1
-    assert isinstance(an.simplify(LT(lanes, Broadcast(as_expr(127), 8))), LT)
+    assert an.simplify(LT(lanes, Broadcast(ir.as_expr(128), 8))).value.value == 1
+    assert isinstance(an.simplify(LT(lanes, Broadcast(ir.as_expr(127), 8))), LT)
 
 
 def test_infinite_limits_stay_infinite_when_constants_are_added():
     an = Analyzer()
-    w, x = SizeVar("w", "int64"), Var("x", "int64")
+    w, x = ir.SizeVar("w", "int64"), ir.Var("x", "int64")
     an.mark_global_non_neg(w)
-    assert an.const_int_bound(x + int64(5)).min_value == an.const_int_bound(x + int64(5)).NEG_INF
-    an.bind(x, Range.from_min_extent(int64(0), w * (w - int64(1))))
-    even = x % (w - int64(1)) % int64(2) == int64(0)
-    assert not isinstance(an.simplify(even), IntImm)  # w = 4, x = 1 says otherwise
+    assert an.const_int_bound(x + ir.int64(5)).min_value == an.const_int_bound(x + ir.int64(5)).NEG_INF
+    an.bind(x, ir.Range.from_min_extent(ir.int64(0), w * (w - ir.int64(1))))
+    even = x % (w - ir.int64(1)) % ir.int64(2) == ir.int64(0)
+    assert not isinstance(an.simplify(even), ir.IntImm)  # w = 4, x = 1 says otherwise

@@ -7,29 +7,10 @@ from hypothesis import strategies as st
 
 from tests.arith import test_simplify_property as base
 from tests.arith.test_simplify_property import X, Y
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    EQ,
-    GE,
-    LE,
-    LT,
-    Add,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Range,
-    Select,
-    Sub,
-    Var,
-    as_expr,
-    if_then_else,
-)
 
-M = Var("m", "int32")
+M = ir.Var("m", "int32")
 """A variable that is below zero."""
 DOMAIN = {X: (0, 6), Y: (-5, 9), M: (-3, 3)}
 POINTS = [{X: x, Y: y, M: m} for x in range(6) for y in range(-5, 4) for m in (-3, -2, -1)]
@@ -39,22 +20,26 @@ def truncated(a, b):
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-base._NUMBER[Div] = truncated
-base._NUMBER[Mod] = lambda a, b: a - b * truncated(a, b)
+base._NUMBER[ir.Div] = truncated
+base._NUMBER[ir.Mod] = lambda a, b: a - b * truncated(a, b)
 
-numbers = st.integers(-9, 9).map(as_expr)
-divisors = st.one_of(st.integers(-7, 7).filter(bool).map(as_expr), st.just(M))
+numbers = st.integers(-9, 9).map(ir.as_expr)
+divisors = st.one_of(st.integers(-7, 7).filter(bool).map(ir.as_expr), st.just(M))
 leaf = st.one_of(st.sampled_from([X, Y, M]), numbers)
 
 
 def grow(inner):
     pair = st.tuples(inner, inner)
     return st.one_of(
-        st.tuples(st.sampled_from([FloorDiv, FloorMod, Div, Mod]), inner, divisors).map(lambda t: t[0](t[1], t[2])),
-        st.tuples(st.sampled_from([Add, Sub, Min, Max]), pair).map(lambda t: t[0](*t[1])),
-        st.tuples(inner, numbers).map(lambda t: Mul(*t)),
-        st.tuples(st.sampled_from([LT, LE, GE, EQ]), pair, pair).map(lambda t: Select(t[0](*t[1]), *t[2])),
-        st.tuples(st.sampled_from([LT, GE]), pair, pair).map(lambda t: if_then_else(t[0](*t[1]), *t[2])),
+        st.tuples(st.sampled_from([ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod]), inner, divisors).map(
+            lambda t: t[0](t[1], t[2])
+        ),
+        st.tuples(st.sampled_from([ir.Add, ir.Sub, ir.Min, ir.Max]), pair).map(lambda t: t[0](*t[1])),
+        st.tuples(inner, numbers).map(lambda t: ir.Mul(*t)),
+        st.tuples(st.sampled_from([ir.LT, ir.LE, ir.GE, ir.EQ]), pair, pair).map(
+            lambda t: ir.Select(t[0](*t[1]), *t[2])
+        ),
+        st.tuples(st.sampled_from([ir.LT, ir.GE]), pair, pair).map(lambda t: ir.if_then_else(t[0](*t[1]), *t[2])),
     )
 
 
@@ -64,7 +49,7 @@ ints = st.recursive(leaf, grow, max_leaves=8)
 def fresh():
     an = Analyzer()
     for v, (low, extent) in DOMAIN.items():
-        an.bind(v, Range.from_min_extent(as_expr(low), as_expr(extent)))
+        an.bind(v, ir.Range.from_min_extent(ir.as_expr(low), ir.as_expr(extent)))
     return an
 
 
@@ -84,7 +69,7 @@ def test_values_bounds_and_residues(e):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from([LT, LE, GE, EQ]), ints, ints)
+@given(st.sampled_from([ir.LT, ir.LE, ir.GE, ir.EQ]), ints, ints)
 def test_what_is_proven_holds(kind, a, b):
     an = fresh()
     condition = kind(a, b)
@@ -97,7 +82,7 @@ def test_what_is_proven_holds(kind, a, b):
 @settings(max_examples=200, deadline=None)
 @given(ints)
 def test_sets_hold_all_values(e):
-    domain = {v: Range.from_min_extent(as_expr(low), as_expr(extent)) for v, (low, extent) in DOMAIN.items()}
+    domain = {v: ir.Range.from_min_extent(ir.as_expr(low), ir.as_expr(extent)) for v, (low, extent) in DOMAIN.items()}
     found = Analyzer().int_set(e, domain)
     low, high = (Analyzer().simplify(x) if hasattr(x, "dtype") else x for x in (found.min_value, found.max_value))
     for env in POINTS:

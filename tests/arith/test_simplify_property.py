@@ -3,78 +3,63 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    CallIntrin,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    Range,
-    Select,
-    SizeVar,
-    Sub,
-    Var,
-    as_expr,
-)
 
-X, Y, Z = Var("x", "int32"), Var("y", "int32"), Var("z", "int32")
-N = SizeVar("n", "int32")
+X, Y, Z = ir.Var("x", "int32"), ir.Var("y", "int32"), ir.Var("z", "int32")
+N = ir.SizeVar("n", "int32")
 _NUMBER = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b, Min: min, Max: max, LT: lambda a, b: a < b, LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b, GE: lambda a, b: a >= b, EQ: lambda a, b: a == b, NE: lambda a, b: a != b,
-    And: lambda a, b: a and b, Or: lambda a, b: a or b,
+    ir.Add: lambda a, b: a + b, ir.Sub: lambda a, b: a - b, ir.Mul: lambda a, b: a * b,
+    ir.FloorDiv: lambda a, b: a // b,
+    ir.FloorMod: lambda a, b: a % b, ir.Min: min, ir.Max: max, ir.LT: lambda a, b: a < b, ir.LE: lambda a, b: a <= b,
+    ir.GT: lambda a, b: a > b, ir.GE: lambda a, b: a >= b, ir.EQ: lambda a, b: a == b, ir.NE: lambda a, b: a != b,
+    ir.And: lambda a, b: a and b, ir.Or: lambda a, b: a or b,
 }  # fmt: skip
 
 
 def evaluate(e, env):
     """Evaluate with Python's integers, which is what the simplifier's algebra is about."""
     kind = type(e)
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         return env[e]
-    if kind is IntImm:
+    if kind is ir.IntImm:
         return e.value
-    if kind is Not:
+    if kind is ir.Not:
         return not evaluate(e.a, env)
-    if kind is Select:
+    if kind is ir.Select:
         return evaluate(e.true_value if evaluate(e.condition, env) else e.false_value, env)
-    if kind is CallIntrin:
+    if kind is ir.CallIntrin:
         return evaluate(e.args[1] if evaluate(e.args[0], env) else e.args[2], env)
     return _NUMBER[kind](evaluate(e.a, env), evaluate(e.b, env))
 
 
-leaf = st.one_of(st.sampled_from([X, Y, Z, N]), st.integers(-9, 9).map(as_expr))
-positive = st.one_of(st.integers(1, 8).map(as_expr), st.just(N))
+leaf = st.one_of(st.sampled_from([X, Y, Z, N]), st.integers(-9, 9).map(ir.as_expr))
+positive = st.one_of(st.integers(1, 8).map(ir.as_expr), st.just(N))
 
 
 def grow(inner):
     pair = st.tuples(inner, inner)
     return st.one_of(
-        st.tuples(st.sampled_from([Add, Sub, Mul, Min, Max, Add, Sub]), pair).map(lambda t: t[0](*t[1])),
-        st.tuples(inner, st.integers(-6, 8)).map(lambda t: Mul(t[0], as_expr(t[1]))),
-        st.tuples(st.sampled_from([FloorDiv, FloorMod]), inner, positive).map(lambda t: t[0](t[1], t[2])),
-        st.tuples(st.sampled_from([LT, LE, EQ, NE]), pair, pair).map(lambda t: Select(t[0](*t[1]), *t[2])),
+        st.tuples(st.sampled_from([ir.Add, ir.Sub, ir.Mul, ir.Min, ir.Max, ir.Add, ir.Sub]), pair).map(
+            lambda t: t[0](*t[1])
+        ),
+        st.tuples(inner, st.integers(-6, 8)).map(lambda t: ir.Mul(t[0], ir.as_expr(t[1]))),
+        st.tuples(st.sampled_from([ir.FloorDiv, ir.FloorMod]), inner, positive).map(lambda t: t[0](t[1], t[2])),
+        st.tuples(st.sampled_from([ir.LT, ir.LE, ir.EQ, ir.NE]), pair, pair).map(
+            lambda t: ir.Select(t[0](*t[1]), *t[2])
+        ),
     )
 
 
 ints = st.recursive(leaf, grow, max_leaves=9)
-compare = st.tuples(st.sampled_from([LT, LE, GT, GE, EQ, NE]), ints, ints).map(lambda t: t[0](t[1], t[2]))
+compare = st.tuples(st.sampled_from([ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE]), ints, ints).map(
+    lambda t: t[0](t[1], t[2])
+)
 bools = st.recursive(
     compare,
-    lambda b: st.one_of(st.tuples(st.sampled_from([And, Or]), b, b).map(lambda t: t[0](t[1], t[2])), b.map(Not)),
+    lambda b: st.one_of(
+        st.tuples(st.sampled_from([ir.And, ir.Or]), b, b).map(lambda t: t[0](t[1], t[2])), b.map(ir.Not)
+    ),
     max_leaves=3,
 )
 DOMAIN = {X: (0, 5), Y: (-3, 4), N: (1, 6)}
@@ -83,8 +68,8 @@ DOMAIN = {X: (0, 5), Y: (-3, 4), N: (1, 6)}
 def fresh():
     an = Analyzer()
     for v, (lo, extent) in DOMAIN.items():
-        an.bind(v, Range.from_min_extent(as_expr(lo), as_expr(extent)))
-    an.bind(Z, Range.from_min_extent(as_expr(0), N))
+        an.bind(v, ir.Range.from_min_extent(ir.as_expr(lo), ir.as_expr(extent)))
+    an.bind(Z, ir.Range.from_min_extent(ir.as_expr(0), N))
     return an
 
 
@@ -112,9 +97,9 @@ def check(e):
 def same_shape(a, b):
     if a is b:
         return True
-    if type(a) is not type(b) or isinstance(a, Var):
+    if type(a) is not type(b) or isinstance(a, ir.Var):
         return False
-    if type(a) is IntImm:
+    if type(a) is ir.IntImm:
         return a.value == b.value
     return all(
         same_shape(p, q)
@@ -159,9 +144,13 @@ def test_constraints_are_only_used_where_they_hold(condition, e):
 @given(ints)
 def test_intervals_hold_all_values(e):
     an = Analyzer()
-    an.bind(N, Range.from_min_extent(as_expr(1), as_expr(6)))
-    dom = {v: Range.from_min_extent(as_expr(lo), as_expr(extent)) for v, (lo, extent) in DOMAIN.items() if v is not N}
-    dom[Z] = Range.from_min_extent(as_expr(0), N)
+    an.bind(N, ir.Range.from_min_extent(ir.as_expr(1), ir.as_expr(6)))
+    dom = {
+        v: ir.Range.from_min_extent(ir.as_expr(lo), ir.as_expr(extent))
+        for v, (lo, extent) in DOMAIN.items()
+        if v is not N
+    }
+    dom[Z] = ir.Range.from_min_extent(ir.as_expr(0), N)
     s = an.int_set(e, dom)
     for env in POINTS:
         if s.has_lower_bound:

@@ -11,93 +11,55 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Call,
-    CallIntrin,
-    Cast,
-    Constant,
-    Div,
-    ExprVar,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    If,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    PrimValue,
-    Select,
-    ShapeExpr,
-    ShapeType,
-    Sub,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Var,
-    numpy_dtype,
-)
+from weft import ir
 from weft.op import get_op_def
 from weft.relax import MatchCast, SeqExpr
 
 _BINARY = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b,
-    Min: min,
-    Max: max,
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-    And: lambda a, b: bool(a and b),
-    Or: lambda a, b: bool(a or b),
-    Mod: lambda a, b: int(math.fmod(a, b)),
+    ir.Add: lambda a, b: a + b,
+    ir.Sub: lambda a, b: a - b,
+    ir.Mul: lambda a, b: a * b,
+    ir.FloorDiv: lambda a, b: a // b,
+    ir.FloorMod: lambda a, b: a % b,
+    ir.Min: min,
+    ir.Max: max,
+    ir.EQ: lambda a, b: a == b,
+    ir.NE: lambda a, b: a != b,
+    ir.LT: lambda a, b: a < b,
+    ir.LE: lambda a, b: a <= b,
+    ir.GT: lambda a, b: a > b,
+    ir.GE: lambda a, b: a >= b,
+    ir.And: lambda a, b: bool(a and b),
+    ir.Or: lambda a, b: bool(a or b),
+    ir.Mod: lambda a, b: int(math.fmod(a, b)),
 }
 
 
-def scalar(e: PrimExpr, env: dict[Any, int]) -> Any:
+def scalar(e: ir.PrimExpr, env: dict[Any, int]) -> Any:
     """Evaluate a scalar expression; floats in their own precision."""
-    if isinstance(e, (IntImm, FloatImm)):
+    if isinstance(e, (ir.IntImm, ir.FloatImm)):
         return (
             bool(e.value)
             if e.dtype == "bool"
             else e.value
-            if isinstance(e, IntImm)
-            else numpy_dtype(e.dtype).type(e.value)
+            if isinstance(e, ir.IntImm)
+            else ir.numpy_dtype(e.dtype).type(e.value)
         )
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         return env[e]
     if type(e) in _BINARY:
         return _BINARY[type(e)](scalar(e.a, env), scalar(e.b, env))
-    if isinstance(e, Div):
+    if isinstance(e, ir.Div):
         a, b = scalar(e.a, env), scalar(e.b, env)
         return a / b if "float" in e.dtype else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if isinstance(e, Cast):
+    if isinstance(e, ir.Cast):
         v = scalar(e.value, env)
-        return int(v) if "int" in e.dtype else numpy_dtype(e.dtype).type(v)
-    if isinstance(e, Not):
+        return int(v) if "int" in e.dtype else ir.numpy_dtype(e.dtype).type(v)
+    if isinstance(e, ir.Not):
         return not scalar(e.a, env)
-    if isinstance(e, Select):
+    if isinstance(e, ir.Select):
         return scalar(e.true_value if scalar(e.condition, env) else e.false_value, env)
-    if isinstance(e, CallIntrin):
+    if isinstance(e, ir.CallIntrin):
         fn = {"tir.floor": np.floor, "tir.ceil": np.ceil, "tir.sqrt": np.sqrt, "tir.nearbyint": np.rint}[e.op.name]
         return fn(scalar(e.args[0], env))
     raise NotImplementedError(type(e).__name__)
@@ -105,15 +67,15 @@ def scalar(e: PrimExpr, env: dict[Any, int]) -> Any:
 
 def check_type(value: Any, ty: Any, env: dict[Any, int], what: str) -> None:
     """Compare a value with a type, binding variables that are new."""
-    if isinstance(ty, TensorType):
+    if isinstance(ty, ir.TensorType):
         assert isinstance(value, np.ndarray), what
         if ty.dtype:
             assert value.dtype.name == ty.dtype, f"{what}: type says {ty.dtype}, value is {value.dtype.name}"
         if ty.shape is not None:
             check_dims(value.shape, ty.shape, env, what)
-    elif isinstance(ty, ShapeType) and ty.values is not None:
+    elif isinstance(ty, ir.ShapeType) and ty.values is not None:
         check_dims(value, ty.values, env, what)
-    elif isinstance(ty, TupleType):
+    elif isinstance(ty, ir.TupleType):
         assert len(value) == len(ty.fields), what
         for v, t in zip(value, ty.fields, strict=True):
             check_type(v, t, env, what)
@@ -123,7 +85,7 @@ def check_dims(actual: Any, dims: Any, env: dict[Any, int], what: str) -> None:
     """Compare dimensions, binding variables that are new."""
     assert len(actual) == len(dims), f"{what}: type has rank {len(dims)}, value {tuple(actual)}"
     for a, d in zip(actual, dims, strict=True):
-        if isinstance(d, Var) and d not in env:
+        if isinstance(d, ir.Var) and d not in env:
             env[d] = int(a)
         expected = scalar(d, env)
         assert expected == a, f"{what}: dimension {d} = {expected}, value has {tuple(actual)}"
@@ -157,21 +119,21 @@ class Evaluator:
                     )
                     self.values[id(b.var)] = value
             return self.eval(e.body)
-        if isinstance(e, ExprVar):
+        if isinstance(e, ir.ExprVar):
             return self.values[id(e)]
-        if isinstance(e, Constant):
+        if isinstance(e, ir.Constant):
             return np.asarray(e.data.numpy() if hasattr(e.data, "numpy") else e.data)
-        if isinstance(e, ShapeExpr):
+        if isinstance(e, ir.ShapeExpr):
             return tuple(scalar(d, self.env) for d in e.values)
-        if isinstance(e, PrimValue):
+        if isinstance(e, ir.PrimValue):
             return scalar(e.value, self.env)
-        if isinstance(e, Tuple):
+        if isinstance(e, ir.Tuple):
             return tuple(self.eval(f) for f in e.fields)
-        if isinstance(e, TupleGetItem):
+        if isinstance(e, ir.TupleGetItem):
             return self.eval(e.tuple_value)[e.index]
-        if isinstance(e, If):
+        if isinstance(e, ir.If):
             return self.eval(e.true_branch if bool(self.eval(e.cond)) else e.false_branch)
-        assert isinstance(e, Call), type(e).__name__
+        assert isinstance(e, ir.Call), type(e).__name__
         return self.call(e)
 
     def call(self, e: Any) -> Any:
@@ -192,12 +154,12 @@ class Evaluator:
             raise NotImplementedError(f"{name} has no reference")
         with np.errstate(all="ignore"):
             out = definition.reference(*args, **attrs)
-        if isinstance(e.ty, TupleType):
+        if isinstance(e.ty, ir.TupleType):
             return tuple(np.asarray(o) for o in out)
         return np.asarray(out)
 
     def _attr(self, v: Any) -> Any:
-        if isinstance(v, PrimExpr):
+        if isinstance(v, ir.PrimExpr):
             return scalar(v, self.env)
         return tuple(self._attr(x) for x in v) if isinstance(v, tuple) else v
 

@@ -15,27 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import te
+from weft import ir, te
 from weft.arith import Analyzer
-from weft.ir import (
-    Constant,
-    ExprVar,
-    FloatImm,
-    IntImm,
-    PrimExpr,
-    PrimValue,
-    ShapeExpr,
-    SizeVar,
-    TensorType,
-    Tuple,
-    TupleType,
-    Var,
-    numpy_dtype,
-    prim_value,
-    shape_expr,
-    substitute,
-    tensor_type,
-)
 from weft.op import get_op_def, list_ops, make_call
 from weft.relax.te_bridge import undefined_vars
 from weft.runtime import tensor
@@ -74,10 +55,10 @@ class Sizes:
         raise AttributeError(name)
 
     def real(self, *dims: int, dtype: str = "float32", low: float = -3.0, high: float = 3.0) -> Array:
-        return Array(self.rng.uniform(low, high, dims).astype(numpy_dtype(dtype)), dims)
+        return Array(self.rng.uniform(low, high, dims).astype(ir.numpy_dtype(dtype)), dims)
 
     def integer(self, *dims: int, low: int = -7, high: int = 8, dtype: str = "int64") -> Array:
-        return Array(self.rng.integers(low, high, dims).astype(numpy_dtype(dtype)), dims)
+        return Array(self.rng.integers(low, high, dims).astype(ir.numpy_dtype(dtype)), dims)
 
     def boolean(self, *dims: int) -> Array:
         return Array(self.rng.integers(0, 2, dims).astype(bool), dims)
@@ -160,32 +141,32 @@ class Values:
 
     def __init__(self, symbolic: bool) -> None:
         self.symbolic = symbolic
-        self.vars: dict[str, SizeVar] = {}
+        self.vars: dict[str, ir.SizeVar] = {}
 
     def dim(self, d: int) -> Any:
         if self.symbolic and isinstance(d, Dim):
-            return self.vars.setdefault(d.name, SizeVar(d.name, "int64"))
+            return self.vars.setdefault(d.name, ir.SizeVar(d.name, "int64"))
         return int(d)
 
-    def known(self, sizes: dict[str, int]) -> dict[Var, IntImm]:
-        return {v: IntImm("int64", sizes[n]) for n, v in self.vars.items()}
+    def known(self, sizes: dict[str, int]) -> dict[ir.Var, ir.IntImm]:
+        return {v: ir.IntImm("int64", sizes[n]) for n, v in self.vars.items()}
 
 
 def to_expr(value: Any, values: Values, name: str) -> Any:
     if value is None:
         return None
     if isinstance(value, Array):
-        return ExprVar(name, tensor_type([values.dim(d) for d in value.dims], str(value.value.dtype)))
+        return ir.ExprVar(name, ir.tensor_type([values.dim(d) for d in value.dims], str(value.value.dtype)))
     if isinstance(value, Fixed):
         return to_expr(value.array, Values(False), name)
     if isinstance(value, Shape):
-        return shape_expr([values.dim(d) for d in value.values])
+        return ir.shape_expr([values.dim(d) for d in value.values])
     if isinstance(value, tuple):
         fields = tuple(to_expr(v, values, f"{name}{i}") for i, v in enumerate(value))
-        return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
+        return ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
     if isinstance(value, (int, float)):
         v = values.dim(value) if isinstance(value, int) else value
-        return prim_value(v)
+        return ir.prim_value(v)
     raise TypeError(value)
 
 
@@ -216,17 +197,17 @@ def arrays_of_raw(value: Any) -> Iterator[np.ndarray]:
 
 
 def to_te(expr: Any, tensors: list[Any]) -> Any:
-    if isinstance(expr, ExprVar):
+    if isinstance(expr, ir.ExprVar):
         tensor = te.placeholder(expr.ty.shape, expr.ty.dtype, expr.name_hint)
         tensors.append(tensor)
         return tensor
-    if isinstance(expr, Tuple):
+    if isinstance(expr, ir.Tuple):
         return tuple(to_te(f, tensors) for f in expr.fields)
-    if isinstance(expr, ShapeExpr):
+    if isinstance(expr, ir.ShapeExpr):
         return expr.values
-    if isinstance(expr, PrimValue):
+    if isinstance(expr, ir.PrimValue):
         return expr.value
-    assert isinstance(expr, Constant), expr
+    assert isinstance(expr, ir.Constant), expr
     return te.placeholder(expr.ty.shape, expr.ty.dtype)
 
 
@@ -270,14 +251,14 @@ def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Prog
     return Program(ty, build(func, TARGET)["main"], extra, values)
 
 
-def tensor_types(ty: Any) -> list[TensorType]:
-    return list(ty.fields) if isinstance(ty, TupleType) else [ty]
+def tensor_types(ty: Any) -> list[ir.TensorType]:
+    return list(ty.fields) if isinstance(ty, ir.TupleType) else [ty]
 
 
-def constant_shape(ty: TensorType, known: dict[Any, Any]) -> tuple[int, ...]:
+def constant_shape(ty: ir.TensorType, known: dict[Any, Any]) -> tuple[int, ...]:
     assert ty.shape is not None, f"shape unknown: {ty}"
-    dims = [Analyzer().simplify(substitute(d, known)) for d in ty.shape]
-    assert all(isinstance(d, (IntImm, FloatImm)) for d in dims), dims
+    dims = [Analyzer().simplify(ir.substitute(d, known)) for d in ty.shape]
+    assert all(isinstance(d, (ir.IntImm, ir.FloatImm)) for d in dims), dims
     return tuple(int(d) for d in dims)  # type: ignore[arg-type]
 
 
@@ -300,7 +281,7 @@ def run(name: str, case: Case, program: Program, sizes: dict[str, int]) -> None:
         assert ty.dtype == e.dtype.name, f"infer says {ty.dtype}, the reference {e.dtype}"
     found = [tensor(np.full(e.shape, 77).astype(e.dtype)) for e in expected]
     inputs = [tensor(a) for v in case.inputs for a in arrays_of(v)]
-    scalars = [int(substitute(v, known)) for v in program.scalars]  # type: ignore[arg-type]
+    scalars = [int(ir.substitute(v, known)) for v in program.scalars]  # type: ignore[arg-type]
     program.kernel(*inputs, *found, *scalars)
     definition = get_op_def(name)
     for f, e in zip(found, expected, strict=True):
@@ -318,5 +299,5 @@ def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, s
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)
 
 
-def simplify_dims(dims: tuple[PrimExpr, ...]) -> list[str]:
+def simplify_dims(dims: tuple[ir.PrimExpr, ...]) -> list[str]:
     return [str(Analyzer().simplify(d)) for d in dims]

@@ -8,31 +8,7 @@ import pytest
 
 import weft
 from tests.target.programs import check_native, elementwise, function, load, loop, sample, store
-from weft import te, tir
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Broadcast,
-    CallIntrin,
-    Cast,
-    DataType,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Op,
-    Ramp,
-    Shuffle,
-    const,
-    int64,
-    numpy_dtype,
-)
+from weft import ir, te, tir
 from weft.target import Target
 from weft.tir import And, Or, decl_buffer
 from weft.tir.schedule import default_schedule
@@ -41,30 +17,42 @@ INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 TARGETS = ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"]
 N = 23
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, Div, Mod, FloorDiv, FloorMod, Min, Max]
-COMPARE = [EQ, NE, LT, LE, GT, GE]
+BINARY = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    ir.Div,
+    ir.Mod,
+    ir.FloorDiv,
+    ir.FloorMod,
+    ir.Min,
+    ir.Max,
+]
+COMPARE = [ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]
 
 
 def run_all(makes, dtypes, out, lanes, target="llvm", args=None):
     """Check several functions of the same inputs in one kernel, one output each."""
     rng = np.random.default_rng(len(dtypes) * 7 + lanes)
     args = args or [sample(d, N, rng) for d in dtypes]
-    ins = [decl_buffer((int64(N),), d, f"x{n}") for n, d in enumerate(dtypes)]
-    result = decl_buffer((int64(len(makes) * 24),), out, "y")
+    ins = [decl_buffer((ir.int64(N),), d, f"x{n}") for n, d in enumerate(dtypes)]
+    result = decl_buffer((ir.int64(len(makes) * 24),), out, "y")
     nests = []
     for k, make in enumerate(makes):
-        kernel = elementwise(make, dtypes, out, int64(N), lanes)
+        kernel = elementwise(make, dtypes, out, ir.int64(N), lanes)
         buffers = [b for _, b in kernel.buffer_map]
         mapping = dict(zip(buffers[:-1], ins, strict=True))
         body = tir.substitute(kernel.body, mapping)
 
         def place(n, old=buffers[-1], base=k * 24):
             if isinstance(n, tir.BufferStore) and n.buffer is old:
-                return tir.BufferStore(result, n.value, (n.indices[0] + int64(base),))
+                return tir.BufferStore(result, n.value, (n.indices[0] + ir.int64(base),))
             return n
 
         nests.append(tir.rewrite(body, place))
-    check_native(function([*ins, result], tir.seq(*nests)), args, np.zeros(len(makes) * 24, numpy_dtype(out)), target)
+    check_native(
+        function([*ins, result], tir.seq(*nests)), args, np.zeros(len(makes) * 24, ir.numpy_dtype(out)), target
+    )
 
 
 @pytest.mark.parametrize("lanes", [0, 8])
@@ -80,7 +68,7 @@ def test_bits_and_integer_powers(dtype, lanes):
     names = ["bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"]
     rng = np.random.default_rng(5)
     amounts = rng.integers(0, 70, N).astype(dtype)
-    makes = [lambda a, b, n=n: CallIntrin(a.dtype, Op.get("tir." + n), (a, b)) for n in names]
+    makes = [lambda a, b, n=n: ir.CallIntrin(a.dtype, ir.Op.get("tir." + n), (a, b)) for n in names]
     run_all(makes, [dtype, dtype], dtype, lanes, args=[sample(dtype, N, rng), amounts])
     powers = rng.integers(0, 9, N).astype(dtype)
     run_all([tir.power], [dtype, dtype], dtype, lanes, args=[sample(dtype, N, rng), powers])
@@ -92,15 +80,15 @@ def test_bits_and_integer_powers(dtype, lanes):
 def test_casts(source, lanes, target):
     for out in [*INTS, *FLOATS, "bool"]:
         if out != source:
-            run_all([lambda x, out=out: Cast(DataType(out), x)], [source], out, lanes, target)
+            run_all([lambda x, out=out: ir.Cast(ir.DataType(out), x)], [source], out, lanes, target)
 
 
 def test_every_half_converts_exactly():
     bits = np.arange(1 << 16, dtype=np.uint16)
     for target in ("llvm", "llvm -mcpu=x86-64"):
         for dtype in ("float16", "bfloat16"):
-            values = bits.view(numpy_dtype(dtype))
-            widen = elementwise(lambda x: Cast("float32", x), [dtype], "float32", int64(1 << 16), 8)
+            values = bits.view(ir.numpy_dtype(dtype))
+            widen = elementwise(lambda x: ir.Cast("float32", x), [dtype], "float32", ir.int64(1 << 16), 8)
             out = np.zeros(1 << 16, np.float32)
             tir_build(widen, target)(values, out)
             with np.errstate(invalid="ignore"):
@@ -117,7 +105,7 @@ def test_float64_to_half_rounds_once():
     halves = np.arange(0, 0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     middles = (halves[1:] + halves[:-1]) / 2
     x = np.concatenate([middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9), -middles])
-    func = elementwise(lambda v: Cast("float16", v), ["float64"], "float16", int64(len(x)), 8)
+    func = elementwise(lambda v: ir.Cast("float16", v), ["float64"], "float16", ir.int64(len(x)), 8)
     for target in ("llvm", "llvm -mcpu=x86-64"):
         out = np.zeros(len(x), np.float16)
         tir_build(func, target)(x, out)
@@ -129,9 +117,12 @@ def test_division_by_constants(divisor):
     run_all(
         [
             lambda x, cls=cls: cls(
-                x, Broadcast(const(divisor, "int32"), 8) if DataType(x.dtype).lanes > 1 else const(divisor, "int32")
+                x,
+                ir.Broadcast(ir.const(divisor, "int32"), 8)
+                if ir.DataType(x.dtype).lanes > 1
+                else ir.const(divisor, "int32"),
             )
-            for cls in (Div, Mod, FloorDiv, FloorMod)
+            for cls in (ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod)
         ],
         ["int32"], "int32", 0,
     )  # fmt: skip
@@ -139,34 +130,35 @@ def test_division_by_constants(divisor):
 
 def test_bool_logic_and_short_circuit():
     """The right side of a conjunction is evaluated only where the left side holds."""
-    x, y = decl_buffer((int64(4),), "int32", "x"), decl_buffer((int64(6),), "int32", "y")
+    x, y = decl_buffer((ir.int64(4),), "int32", "x"), decl_buffer((ir.int64(6),), "int32", "y")
     func = function(
         [x, y],
-        loop(6, lambda i: tir.IfThenElse(And(i < 4, load(x, i) > 0), store(y, i, const(1, "int32")),
-                                         tir.IfThenElse(Or(i >= 4, load(x, i) < -5), store(y, i, const(2, "int32"))))),
+        loop(6, lambda i: tir.IfThenElse(And(i < 4, load(x, i) > 0), store(y, i, ir.const(1, "int32")),
+                                         tir.IfThenElse(Or(i >= 4, load(x, i) < -5),
+                                                        store(y, i, ir.const(2, "int32"))))),
     )  # fmt: skip
     check_native(func, [np.array([3, -1, -9, 5], np.int32)], np.zeros(6, np.int32))
 
 
 def test_shuffle_ramp_broadcast():
-    x, y = decl_buffer((int64(8),), "float32", "x"), decl_buffer((int64(8),), "float32", "y")
-    vector = tir.BufferLoad(x, (Ramp(int64(0), int64(1), 4),))
-    other = tir.BufferLoad(x, (Ramp(int64(4), int64(1), 4),))
-    swapped = Shuffle((vector, other), tuple(int64(i) for i in (7, 0, 6, 1)))
-    lane = Shuffle((vector,), (int64(2),))
+    x, y = decl_buffer((ir.int64(8),), "float32", "x"), decl_buffer((ir.int64(8),), "float32", "y")
+    vector = tir.BufferLoad(x, (ir.Ramp(ir.int64(0), ir.int64(1), 4),))
+    other = tir.BufferLoad(x, (ir.Ramp(ir.int64(4), ir.int64(1), 4),))
+    swapped = ir.Shuffle((vector, other), tuple(ir.int64(i) for i in (7, 0, 6, 1)))
+    lane = ir.Shuffle((vector,), (ir.int64(2),))
     body = tir.seq(
-        tir.BufferStore(y, swapped, (Ramp(int64(0), int64(1), 4),)),
-        tir.BufferStore(y, Broadcast(lane, 4), (Ramp(int64(7), int64(-1), 4),)),
+        tir.BufferStore(y, swapped, (ir.Ramp(ir.int64(0), ir.int64(1), 4),)),
+        tir.BufferStore(y, ir.Broadcast(lane, 4), (ir.Ramp(ir.int64(7), ir.int64(-1), 4),)),
     )
     check_native(function([x, y], body), [np.arange(8, dtype=np.float32)], np.zeros(8, np.float32))
 
 
 def test_gather_scatter_masked():
-    x, at = decl_buffer((int64(16),), "float32", "x"), decl_buffer((int64(8),), "int32", "at")
-    y = decl_buffer((int64(16),), "float32", "y")
-    lanes = Ramp(int64(0), int64(1), 8)
+    x, at = decl_buffer((ir.int64(16),), "float32", "x"), decl_buffer((ir.int64(8),), "int32", "at")
+    y = decl_buffer((ir.int64(16),), "float32", "y")
+    lanes = ir.Ramp(ir.int64(0), ir.int64(1), 8)
     index = tir.BufferLoad(at, (lanes,))
-    mask = index >= Broadcast(const(0, "int32"), 8)
+    mask = index >= ir.Broadcast(ir.const(0, "int32"), 8)
     body = tir.BufferStore(y, tir.BufferLoad(x, (index,), mask), (index,), mask)
     args = [
         np.random.default_rng(0).normal(size=16).astype(np.float32),
@@ -176,9 +168,9 @@ def test_gather_scatter_masked():
 
 
 def test_float8_is_moved():
-    x, y = decl_buffer((int64(5),), "float8_e4m3fn", "x"), decl_buffer((int64(5),), "float8_e4m3fn", "y")
-    func = function([x, y], loop(5, lambda i: store(y, i, load(x, int64(4) - i))))
-    values = np.arange(5).astype(numpy_dtype("float8_e4m3fn"))
+    x, y = decl_buffer((ir.int64(5),), "float8_e4m3fn", "x"), decl_buffer((ir.int64(5),), "float8_e4m3fn", "y")
+    func = function([x, y], loop(5, lambda i: store(y, i, load(x, ir.int64(4) - i))))
+    values = np.arange(5).astype(ir.numpy_dtype("float8_e4m3fn"))
     out = np.zeros(5, values.dtype)
     tir_build(func, "llvm")(values, out)
     np.testing.assert_array_equal(out.view(np.uint8), values[::-1].view(np.uint8))
@@ -208,7 +200,7 @@ def test_a_divisor_that_wraps_round_to_zero():
     A = tir.decl_buffer((2,), "int64", "A")
     ib = tir.ir_builder.create()
     a = ib.buffer_ptr(A)
-    divisor = Max(m, int64(1)) * int64(4)
+    divisor = ir.Max(m, ir.int64(1)) * ir.int64(4)
     a[0], a[1] = n // divisor, n % divisor
     f = weft.build(tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),)), target="llvm")
     out = np.full(2, 9, "int64")

@@ -2,37 +2,13 @@
 
 import numpy as np
 
-from weft.ir import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    CallIntrin,
-    Cast,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    Select,
-    Sub,
-    Var,
-    numpy_dtype,
-)  # fmt: skip
+from weft import ir
 from weft.tir import AllocBuffer, AttrStmt, BufferLoad, BufferStore, For, IfThenElse, LetStmt, SeqStmt
 
 _BINARY = {
-    Add: "+", Sub: "-", Mul: "*", Div: "/", FloorDiv: "//", FloorMod: "%", LT: "<", LE: "<=", GT: ">", GE: ">=",
-    EQ: "==", NE: "!=", And: "and", Or: "or",
+    ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.FloorDiv: "//", ir.FloorMod: "%", ir.LT: "<", ir.LE: "<=",
+    ir.GT: ">", ir.GE: ">=",
+    ir.EQ: "==", ir.NE: "!=", ir.And: "and", ir.Or: "or",
 }  # fmt: skip
 
 
@@ -49,7 +25,7 @@ class Program:
         known = {id(p) for p in func.params}
         for _, b in func.buffer_map:
             for d, extent in enumerate(b.shape):
-                if isinstance(extent, Var) and id(extent) not in known:
+                if isinstance(extent, ir.Var) and id(extent) not in known:
                     known.add(id(extent))
                     self.lines.append(f"  {self.name(extent)} = {self.name(b)}.shape[{d}]")
         self.stmt(func.body, 1)
@@ -62,25 +38,25 @@ class Program:
 
     def expr(self, e):
         kind = type(e)
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             return self.name(e)
-        if kind in (IntImm, FloatImm):
-            return f"float('{e.value}')" if kind is FloatImm else str(e.value)
+        if kind in (ir.IntImm, ir.FloatImm):
+            return f"float('{e.value}')" if kind is ir.FloatImm else str(e.value)
         if kind in _BINARY:
             return f"({self.expr(e.a)} {_BINARY[kind]} {self.expr(e.b)})"
-        if kind in (Min, Max):
+        if kind in (ir.Min, ir.Max):
             return f"{kind.__name__.lower()}({self.expr(e.a)}, {self.expr(e.b)})"
-        if kind is Not:
+        if kind is ir.Not:
             return f"(not {self.expr(e.a)})"
-        if kind is Cast:
+        if kind is ir.Cast:
             return self.expr(e.value)
         if kind is BufferLoad:
             return f"load({self.name(e.buffer)}, {', '.join(map(self.expr, e.indices))},)"
-        if kind is Select:
+        if kind is ir.Select:
             return f"({self.expr(e.true_value)} if {self.expr(e.condition)} else {self.expr(e.false_value)})"
-        if kind is CallIntrin and e.op.name == "tir.likely":
+        if kind is ir.CallIntrin and e.op.name == "tir.likely":
             return self.expr(e.args[0])
-        if kind is CallIntrin and e.op.name == "tir.if_then_else":
+        if kind is ir.CallIntrin and e.op.name == "tir.if_then_else":
             c, a, b = map(self.expr, e.args)
             return f"({a} if {c} else {b})"
         raise NotImplementedError(str(e))
@@ -107,7 +83,7 @@ class Program:
         elif kind is AllocBuffer:
             name = self.name(s.buffer)
             shape = ", ".join(map(self.expr, s.buffer.shape))
-            self.dtypes[name] = numpy_dtype(s.buffer.dtype)
+            self.dtypes[name] = ir.numpy_dtype(s.buffer.dtype)
             self.lines.append(f"{pad}{name} = np.full(({shape},), 77, dtypes['{name}'])")
             self.stmt(s.body, depth)
         elif kind is LetStmt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.error import InvalidArgument
 from weft.te.tensor import (
     BaseComputeOp,
@@ -19,29 +19,11 @@ from weft.te.tensor import (
     ScanOp,
     Tensor,
 )
-from weft.tir import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    ProducerLoad,
-    Reduce,
-    Stmt,
-    decl_buffer,
-    seq,
-)
 
 __all__ = ["create_prim_func"]
 
 
-def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> PrimFunc:
+def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:
     """Make a TIR function of the stages that compute the outputs among `args`.
 
     Parameters
@@ -60,7 +42,7 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
     state = _State(flat, index_dtype_override)
     stages = [s for op in _topological(flat) for s in _STAGE(op, state)]
     params: list[ir.Var] = []
-    buffer_map: list[tuple[ir.Var, Buffer]] = []
+    buffer_map: list[tuple[ir.Var, tir.Buffer]] = []
     for arg in flat:
         if isinstance(arg, Tensor):
             buffer = state.buffer(arg)
@@ -71,18 +53,18 @@ def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = Non
             params.append(arg)
         else:
             raise InvalidArgument("create_prim_func takes tensors and variables", found=repr(arg))
-    root = Block((), (), (), "root", seq(*stages), None, tuple(state.intermediates))
+    root = tir.Block((), (), (), "root", tir.seq(*stages), None, tuple(state.intermediates))
     attrs = ir.Attrs.of({"global_symbol": "main", "tir.noalias": True})
-    return PrimFunc(tuple(params), BlockRealize((), ir.TRUE, root), None, tuple(buffer_map), attrs)
+    return tir.PrimFunc(tuple(params), tir.BlockRealize((), ir.TRUE, root), None, tuple(buffer_map), attrs)
 
 
 class _State:
     """The buffer of each tensor."""
 
     def __init__(self, args: Iterable[Any], index_dtype: str | None) -> None:
-        self.buffers: dict[int, Buffer] = {}
+        self.buffers: dict[int, tir.Buffer] = {}
         self.tensors: list[Tensor] = []
-        self.intermediates: list[Buffer] = []
+        self.intermediates: list[tir.Buffer] = []
         self.arguments = {id(a) for a in args if isinstance(a, Tensor)}
         self.names: set[str] = set()
         self.index_dtype = index_dtype
@@ -96,11 +78,11 @@ class _State:
         self.names.add(result)
         return result
 
-    def buffer(self, tensor: Tensor) -> Buffer:
+    def buffer(self, tensor: Tensor) -> tir.Buffer:
         """Return the buffer of a tensor, allocating an intermediate where it is no argument."""
         known = self.buffers.get(id(tensor))
         if known is None:
-            known = decl_buffer(tensor.shape, tensor.dtype, self.unique(tensor.name))
+            known = tir.decl_buffer(tensor.shape, tensor.dtype, self.unique(tensor.name))
             self.buffers[id(tensor)] = known
             self.tensors.append(tensor)
             if id(tensor) not in self.arguments:
@@ -111,7 +93,9 @@ class _State:
         """Replace reads of tensors by reads of buffers."""
 
         def load(node: Any) -> Any:
-            return BufferLoad(self.buffer(node.producer), node.indices) if isinstance(node, ProducerLoad) else node
+            return (
+                tir.BufferLoad(self.buffer(node.producer), node.indices) if isinstance(node, tir.ProducerLoad) else node
+            )
 
         return ir.rewrite(expr, load)
 
@@ -136,7 +120,7 @@ _STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operati
 
 
 @_STAGE.on(PlaceholderOp)
-def _placeholder(op: PlaceholderOp, state: _State) -> list[Stmt]:
+def _placeholder(op: PlaceholderOp, state: _State) -> list[tir.Stmt]:
     if id(op.output(0)) not in state.arguments:
         raise InvalidArgument(
             f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func"
@@ -146,16 +130,18 @@ def _placeholder(op: PlaceholderOp, state: _State) -> list[Stmt]:
 
 
 @_STAGE.on(ComputeOp)
-def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
-    if isinstance(op.body[0], Reduce):
+def _compute(op: ComputeOp, state: _State) -> list[tir.Stmt]:
+    if isinstance(op.body[0], tir.Reduce):
         return [_nest(op, state, op.axis, op.body[0].axis, lambda env: _reduction(op, state, env))]
     outputs = [(state.buffer(op.output(i)), state.loads(b)) for i, b in enumerate(op.body)]
 
-    def body(env: dict[ir.Var, ir.PrimExpr]) -> tuple[Stmt, Stmt | None]:
+    def body(env: dict[ir.Var, ir.PrimExpr]) -> tuple[tir.Stmt, tir.Stmt | None]:
         indices = tuple(env[iv.var] for iv in op.axis)
-        return seq(*[BufferStore(b, ir.cast(b.dtype, ir.substitute(e, env)), indices) for b, e in outputs]), None
+        return tir.seq(
+            *[tir.BufferStore(b, ir.cast(b.dtype, ir.substitute(e, env)), indices) for b, e in outputs]
+        ), None
 
-    if any(isinstance(n, Reduce) for b in op.body for n in ir.walk(b)):
+    if any(isinstance(n, tir.Reduce) for b in op.body for n in ir.walk(b)):
         raise InvalidArgument(
             f"'{op.name}': a reduction must be the whole body of a compute",
             help="compute the reduction as a tensor of its own",
@@ -163,41 +149,41 @@ def _compute(op: ComputeOp, state: _State) -> list[Stmt]:
     return [_nest(op, state, op.axis, (), body)]
 
 
-def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> tuple[Stmt, Stmt | None]:
+def _reduction(op: ComputeOp, state: _State, env: dict[ir.Var, ir.PrimExpr]) -> tuple[tir.Stmt, tir.Stmt | None]:
     """Return the update and the initialisation of a reduction."""
     reduce: Any = op.body[0]
     buffers = [state.buffer(op.output(i)) for i in range(len(op.body))]
     indices = tuple(env[iv.var] for iv in op.axis)
     inits = reduce.init or reduce.combiner.identity_element
-    init = seq(
+    init = tir.seq(
         *[
-            BufferStore(b, ir.cast(b.dtype, ir.substitute(state.loads(e), env)), indices)
+            tir.BufferStore(b, ir.cast(b.dtype, ir.substitute(state.loads(e), env)), indices)
             for b, e in zip(buffers, inits, strict=True)
         ]
     )
     sources = [ir.substitute(state.loads(e), env) for e in reduce.source]
     values = {
-        **{v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
+        **{v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)},
         **dict(zip(reduce.combiner.rhs, sources, strict=True)),
     }
     results = [ir.substitute(r, values) for r in reduce.combiner.result]
     if len(buffers) == 1:
-        update: Stmt = BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
+        update: tir.Stmt = tir.BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
     else:
         # all components are computed before any is stored
         temps = [ir.Var(f"new_{i}", b.dtype) for i, b in enumerate(buffers)]
-        update = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
+        update = tir.seq(*[tir.BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
-            update = LetStmt(t, r, update)
+            update = tir.LetStmt(t, r, update)
     condition = ir.substitute(state.loads(reduce.condition), env)
     if condition is not ir.TRUE and not (hasattr(condition, "value") and condition.value):
-        update = IfThenElse(condition, update)
+        update = tir.IfThenElse(condition, update)
     return update, init
 
 
 def _nest(
     op: Operation, state: _State, axis: Sequence[ir.IterVar], reduce_axis: Sequence[ir.IterVar], make_body: Any
-) -> Stmt:
+) -> tir.Stmt:
     """Make the loops and the block of one stage."""
     loops: list[tuple[ir.Var, ir.PrimExpr, ir.PrimExpr]] = []
     block_vars: list[ir.IterVar] = []
@@ -215,7 +201,7 @@ def _nest(
         _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
     )
     reads = _reads(body, {id(r.buffer) for r in writes} if init is not None else set())
-    block = Block(
+    block = tir.Block(
         tuple(block_vars),
         reads,
         writes,
@@ -223,36 +209,36 @@ def _nest(
         body,
         init,
     )
-    stmt: Stmt = BlockRealize(tuple(v for v, _, _ in loops), ir.TRUE, block)
+    stmt: tir.Stmt = tir.BlockRealize(tuple(v for v, _, _ in loops), ir.TRUE, block)
     for loop_var, low, extent in reversed(loops):
-        stmt = For(loop_var, low, extent, ForKind.SERIAL, stmt)
+        stmt = tir.For(loop_var, low, extent, tir.ForKind.SERIAL, stmt)
     return stmt
 
 
-def _reads(body: Stmt, exclude: set[int]) -> tuple[BufferRegion, ...]:
+def _reads(body: tir.Stmt, exclude: set[int]) -> tuple[tir.BufferRegion, ...]:
     """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
-    found: dict[int, tuple[Buffer, list[tuple[ir.PrimExpr, ...]]]] = {}
+    found: dict[int, tuple[tir.Buffer, list[tuple[ir.PrimExpr, ...]]]] = {}
     for node in ir.walk(body):
-        if isinstance(node, BufferLoad) and id(node.buffer) not in exclude:
+        if isinstance(node, tir.BufferLoad) and id(node.buffer) not in exclude:
             found.setdefault(id(node.buffer), (node.buffer, []))[1].append(node.indices)
     return tuple(_region(b, points) for b, points in found.values())
 
 
-def _region(buffer: Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> BufferRegion:
+def _region(buffer: tir.Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> tir.BufferRegion:
     ranges = []
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
-        same = all(p[d] is first for p in points) and not any(isinstance(n, BufferLoad) for n in ir.walk(first))
+        same = all(p[d] is first for p in points) and not any(isinstance(n, tir.BufferLoad) for n in ir.walk(first))
         ranges.append(
             ir.Range.from_min_extent(first, ir.const(1, first.dtype))
             if same
             else ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
         )
-    return BufferRegion(buffer, tuple(ranges))
+    return tir.BufferRegion(buffer, tuple(ranges))
 
 
 @_STAGE.on(ExternOp)
-def _extern(op: ExternOp, state: _State) -> list[Stmt]:
+def _extern(op: ExternOp, state: _State) -> list[tir.Stmt]:
     mapping: dict[Any, Any] = {}
     inputs = [state.buffer(t) for t in op.inputs]
     outputs = [state.buffer(op.output(i)) for i in range(op.num_outputs)]
@@ -260,19 +246,19 @@ def _extern(op: ExternOp, state: _State) -> list[Stmt]:
         mapping[declared] = real
         mapping[declared.data] = real.data
     assert op.body is not None
-    body: Stmt = ir.substitute(op.body, mapping)
-    block = Block(
+    body: tir.Stmt = ir.substitute(op.body, mapping)
+    block = tir.Block(
         (), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body
     )
-    return [BlockRealize((), ir.TRUE, block)]
+    return [tir.BlockRealize((), ir.TRUE, block)]
 
 
-def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
+def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
+    return tir.BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
 
 
 @_STAGE.on(ScanOp)
-def _scan(op: ScanOp, state: _State) -> list[Stmt]:
+def _scan(op: ScanOp, state: _State) -> list[tir.Stmt]:
     raise InvalidArgument(
         f"'{op.name}': a scan cannot become blocks",
         help="use te.create_schedule and tvm.lower, or write the recurrence with te.extern",

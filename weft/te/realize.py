@@ -4,40 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import tir
 from weft.arith import Analyzer
 from weft.ir import Attrs, PrimExpr, Range, is_const_int, rewrite
-from weft.tir import (
-    AllocBuffer,
-    AttrStmt,
-    Buffer,
-    BufferLoad,
-    BufferRealize,
-    BufferRegion,
-    BufferStore,
-    Prefetch,
-    Stmt,
-    decl_buffer,
-)
 
 __all__ = ["realize_buffers"]
 
 _NOTES = ("double_buffer_scope", "buffer_dim_align")
 
 
-def realize_buffers(stmt: Stmt) -> Stmt:
+def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
     """Replace every :class:`~weft.tir.BufferRealize` by an allocation.
 
     Requires each buffer to be realized once. Ensures that indices into it start at zero; a mark
     ``double_buffer_scope`` or ``buffer_dim_align`` becomes a note on the allocation.
     """
     analyzer = Analyzer()
-    regions: dict[int, tuple[Buffer, tuple[Range, ...]]] = {}
+    regions: dict[int, tuple[tir.Buffer, tuple[Range, ...]]] = {}
 
     def collect(node: Any) -> Any:
-        if isinstance(node, BufferRealize):
+        if isinstance(node, tir.BufferRealize):
             buffer = node.buffer
             shape = tuple(analyzer.simplify(r.extent) for r in node.bounds)
-            small = decl_buffer(
+            small = tir.decl_buffer(
                 shape,
                 buffer.dtype,
                 buffer.name,
@@ -56,26 +45,30 @@ def realize_buffers(stmt: Stmt) -> Stmt:
         )
 
     def replace(node: Any) -> Any:
-        if isinstance(node, BufferLoad) and id(node.buffer) in regions:
+        if isinstance(node, tir.BufferLoad) and id(node.buffer) in regions:
             small, bounds = regions[id(node.buffer)]
-            return BufferLoad(small, shift(node.indices, bounds), node.predicate)
-        if isinstance(node, BufferStore) and id(node.buffer) in regions:
+            return tir.BufferLoad(small, shift(node.indices, bounds), node.predicate)
+        if isinstance(node, tir.BufferStore) and id(node.buffer) in regions:
             small, bounds = regions[id(node.buffer)]
-            return BufferStore(small, node.value, shift(node.indices, bounds), node.predicate)
-        if isinstance(node, (BufferRegion, Prefetch)) and id(node.buffer) in regions:
+            return tir.BufferStore(small, node.value, shift(node.indices, bounds), node.predicate)
+        if isinstance(node, (tir.BufferRegion, tir.Prefetch)) and id(node.buffer) in regions:
             small, bounds = regions[id(node.buffer)]
-            ranges = node.region if isinstance(node, BufferRegion) else node.bounds
+            ranges = node.region if isinstance(node, tir.BufferRegion) else node.bounds
             moved = shift(tuple(r.min for r in ranges), bounds)
             return type(node)(
                 small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True))
             )
-        if isinstance(node, BufferRealize):
-            return AllocBuffer(regions[id(node.buffer)][0], node.body)
-        if isinstance(node, AttrStmt) and node.attr_key in _NOTES and isinstance(alloc := node.body, AllocBuffer):
+        if isinstance(node, tir.BufferRealize):
+            return tir.AllocBuffer(regions[id(node.buffer)][0], node.body)
+        if (
+            isinstance(node, tir.AttrStmt)
+            and node.attr_key in _NOTES
+            and isinstance(alloc := node.body, tir.AllocBuffer)
+        ):
             value: Any = node.value
             if node.attr_key == "buffer_dim_align":
                 value = (*(alloc.annotations.get(node.attr_key) or ()), tuple(map(int, node.value.value.split(","))))
-            return AllocBuffer(alloc.buffer, alloc.body, Attrs.of(alloc.annotations, **{node.attr_key: value}))
+            return tir.AllocBuffer(alloc.buffer, alloc.body, Attrs.of(alloc.annotations, **{node.attr_key: value}))
         return node
 
     return rewrite(stmt, replace)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft import ir
+from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.te.bound import Bounds, InferBound, enclosing_loops, root_values
@@ -15,32 +15,14 @@ from weft.te.stage import Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
-from weft.tir import (
-    AttrStmt,
-    Buffer,
-    BufferLoad,
-    BufferRealize,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    PrimFunc,
-    ProducerLoad,
-    Reduce,
-    Stmt,
-    likely,
-    seq,
-)
 
 __all__ = ["ScheduleOps", "schedule_to_prim_func"]
 
 _KINDS = {
-    "serial": ForKind.SERIAL,
-    "parallel": ForKind.PARALLEL,
-    "vectorized": ForKind.VECTORIZED,
-    "unrolled": ForKind.UNROLLED,
+    "serial": tir.ForKind.SERIAL,
+    "parallel": tir.ForKind.PARALLEL,
+    "vectorized": tir.ForKind.VECTORIZED,
+    "unrolled": tir.ForKind.UNROLLED,
 }
 _PRAGMAS = frozenset(  # that a pass here reads, and those of TVM whose absence changes no result
     """auto_unroll_max_step unroll_explicit loop_partition_hint transpose prefetch prefetch_panel grain stream
@@ -48,7 +30,7 @@ _PRAGMAS = frozenset(  # that a pass here reads, and those of TVM whose absence 
 )
 
 
-def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> Stmt:
+def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = False) -> tir.Stmt:
     """Write the loop nests of a schedule.
 
     Parameters
@@ -80,21 +62,21 @@ class _Writer:
                 enclosing_loops(stage)  # raises where the place is gone
                 self.attached.setdefault((id(stage.attach_stage), id(stage.attach_ivar)), []).append(stage)
 
-    def program(self) -> Stmt:
+    def program(self) -> tir.Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
         roots = [s for s in self.sch.stages if s.attach_type == "root" and not isinstance(s.origin_op, PlaceholderOp)]
         return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
-    def _sequence(self, stages: Sequence[Stage], rest: Stmt | None) -> Stmt:
+    def _sequence(self, stages: Sequence[Stage], rest: tir.Stmt | None) -> tir.Stmt:
         """Write stages one after another before `rest`."""
         result = rest
         for stage in reversed(stages):
-            result = seq(self.stage(stage), result) if result is not None else self.stage(stage)
+            result = tir.seq(self.stage(stage), result) if result is not None else self.stage(stage)
             result = self._realize(stage, result)
         assert result is not None
         return result
 
-    def _realize(self, stage: Stage, body: Stmt) -> Stmt:
+    def _realize(self, stage: Stage, body: tir.Stmt) -> tir.Stmt:
         if stage.is_output:
             return body
         for i in range(stage.origin_op.num_outputs):
@@ -110,17 +92,17 @@ class _Writer:
                 tensor = scan
             dims = dims or tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in tensor.shape)
             buffer = self.sch.buffer(tensor)
-            body = BufferRealize(buffer, dims, ir.TRUE, body)
+            body = tir.BufferRealize(buffer, dims, ir.TRUE, body)
             if stage.double_buffered:
-                body = AttrStmt(buffer, "double_buffer_scope", ir.as_expr(1), body)
+                body = tir.AttrStmt(buffer, "double_buffer_scope", ir.as_expr(1), body)
             for axis, factor, offset in stage.alignments:
                 where = next(n for n, iv in enumerate(stage.axis) if iv is axis)
-                body = AttrStmt(buffer, "buffer_dim_align", ir.StringImm(f"{where},{factor},{offset}"), body)
+                body = tir.AttrStmt(buffer, "buffer_dim_align", ir.StringImm(f"{where},{factor},{offset}"), body)
         return body
 
     # --- one stage ---
 
-    def stage(self, stage: Stage) -> Stmt:
+    def stage(self, stage: Stage) -> tir.Stmt:
         """Write the loops of one stage, with those computed inside them."""
         if isinstance(stage.origin_op, ExternOp):
             return self._extern(stage.origin_op)
@@ -131,24 +113,24 @@ class _Writer:
         analyzer = self._analyzer(stage)
         if stage.tensorized is not None:
             return self._tensorized(stage, *stage.tensorized, values, analyzer)
-        if isinstance(stage.body[0], Reduce):
+        if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
-        if any(isinstance(n, Reduce) for n in ir.walk(stage.body)):
+        if any(isinstance(n, tir.Reduce) for n in ir.walk(stage.body)):
             raise ScheduleError(
                 f"'{stage.name}': a reduction must be the whole body of a compute",
                 help="compute the reduction as a tensor of its own",
             )
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
         env = {iv.var: e for iv, e in zip(stage.axis, indices, strict=True)}
-        stores = seq(
+        stores = tir.seq(
             *[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)]
         )
         body = _guard(self._conditions(stage, stage.axis, values, analyzer), stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 
-    def _store(self, stage: Stage, output: int, value: ir.PrimExpr, indices: tuple[ir.PrimExpr, ...]) -> Stmt:
+    def _store(self, stage: Stage, output: int, value: ir.PrimExpr, indices: tuple[ir.PrimExpr, ...]) -> tir.Stmt:
         buffer = self.sch.buffer(stage.origin_op.output(output))
-        return BufferStore(buffer, ir.cast(buffer.dtype, value), indices)
+        return tir.BufferStore(buffer, ir.cast(buffer.dtype, value), indices)
 
     def _scalar(self, expr: ir.PrimExpr, env: Mapping[Any, Any], an: Analyzer) -> ir.PrimExpr:
         """Substitute index values and turn reads of tensors into reads of buffers."""
@@ -158,10 +140,10 @@ class _Writer:
         """Turn reads of tensors into reads of buffers."""
         buffer = self.sch.buffer
         return ir.rewrite(
-            node, lambda n: BufferLoad(buffer(n.producer), n.indices) if isinstance(n, ProducerLoad) else n
+            node, lambda n: tir.BufferLoad(buffer(n.producer), n.indices) if isinstance(n, tir.ProducerLoad) else n
         )
 
-    def _reduction(self, stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer) -> Stmt:
+    def _reduction(self, stage: Stage, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer) -> tir.Stmt:
         reduce: Any = stage.body[0]
         leaves = stage.leaf_iter_vars
         first = next((i for i, iv in enumerate(leaves) if iv.iter_type == "reduce"), len(leaves))
@@ -174,7 +156,7 @@ class _Writer:
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
-        init = seq(
+        init = tir.seq(
             *[
                 self._store(stage, i, self._scalar(e, env, an), indices)
                 for i, e in enumerate(reduce.init or reduce.combiner.identity_element)
@@ -186,28 +168,30 @@ class _Writer:
         init = ir.substitute(init, fresh)
         for iv in reversed(inner):
             init = self._loop(stage, iv, fresh[iv.var], init)
-        return self._loops(stage, leaves[:first], seq(init, update))
+        return self._loops(stage, leaves[:first], tir.seq(init, update))
 
     def _update(
         self, stage: Stage, reduce: Any, indices: tuple[ir.PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
-    ) -> Stmt:
+    ) -> tir.Stmt:
         buffers = [self.sch.buffer(stage.origin_op.output(i)) for i in range(len(stage.body))]
-        mapping: dict[Any, Any] = {v: BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)}
+        mapping: dict[Any, Any] = {
+            v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)
+        }
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
             mapping[v] = self._scalar(source, env, an)
         results = [ir.substitute(r, mapping) for r in reduce.combiner.result]
         if len(buffers) == 1:
-            return BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
+            return tir.BufferStore(buffers[0], ir.cast(buffers[0].dtype, results[0]), indices)
         # all components are computed before any is stored
         temps = [ir.Var(f"{b.name}_new", b.dtype) for b in buffers]
-        body: Stmt = seq(*[BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
+        body: tir.Stmt = tir.seq(*[tir.BufferStore(b, t, indices) for b, t in zip(buffers, temps, strict=True)])
         for t, r in reversed(list(zip(temps, results, strict=True))):
-            body = LetStmt(t, r, body)
+            body = tir.LetStmt(t, r, body)
         return body
 
     def _tensorized(
         self, stage: Stage, at: ir.IterVar, intrin: TensorIntrin, values: dict[ir.IterVar, ir.PrimExpr], an: Analyzer
-    ) -> Stmt:
+    ) -> tir.Stmt:
         """Write the loops outside of a tensorized one around the intrinsic's statements."""
         name, leaves = stage.name, stage.leaf_iter_vars
         place = next(i for i, iv in enumerate(leaves) if iv is at)
@@ -221,7 +205,7 @@ class _Writer:
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
         regions: dict[int, tuple[ir.Range, ...]] = {}
         for load in ir.walk(stage.body):
-            if isinstance(load, ProducerLoad):
+            if isinstance(load, tir.ProducerLoad):
                 regions[id(load.producer)] = tuple(
                     self._covered(ir.substitute(i, env), running, an) for i in load.indices
                 )
@@ -245,7 +229,7 @@ class _Writer:
         init = ir.substitute(init, fresh)
         for iv in reversed(spatial):
             init = self._loop(stage, iv, fresh[iv.var], init)
-        return self._loops(stage, outer[:first], seq(init, update))
+        return self._loops(stage, outer[:first], tir.seq(init, update))
 
     def _covered(self, index: ir.PrimExpr, running: Mapping[ir.Var, ir.Range], an: Analyzer) -> ir.Range:
         """Return the range of an index while some loops run."""
@@ -255,7 +239,7 @@ class _Writer:
         low = an.simplify(box.min_value)
         return ir.Range.from_min_extent(low, an.simplify(box.max_value - low + 1))
 
-    def _prefetches(self, stage: Stage, iv: ir.IterVar) -> list[Stmt]:
+    def _prefetches(self, stage: Stage, iv: ir.IterVar) -> list[tir.Stmt]:
         """Write what a loop asks for in advance."""
         wanted = [(t, offset) for t, var, offset in stage.prefetches if var is iv]
         if not wanted:
@@ -264,7 +248,7 @@ class _Writer:
         inner = stage.leaf_iter_vars[place + 1 :]
         running = {x.var: ir.Range.from_min_extent(ir.const(0, x.var.dtype), self.bounds[x].extent) for x in inner}
         an = self._analyzer(stage)
-        out: list[Stmt] = []
+        out: list[tir.Stmt] = []
         for tensor, offset in wanted:
             if any(loop is iv for _, loop in enclosing_loops(self.sch[tensor])):
                 raise ScheduleError(f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
@@ -272,26 +256,28 @@ class _Writer:
             values = root_values(stage, self.bounds, (iv, offset))
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in ir.walk(stage.body):
-                if isinstance(load, ProducerLoad) and load.producer is tensor:
+                if isinstance(load, tir.ProducerLoad) and load.producer is tensor:
                     later = [ir.substitute(i, env) for i in load.indices]
-                    out.append(Prefetch(self.sch.buffer(tensor), tuple(self._covered(i, running, an) for i in later)))
+                    out.append(
+                        tir.Prefetch(self.sch.buffer(tensor), tuple(self._covered(i, running, an) for i in later))
+                    )
         return out
 
-    def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
+    def _scan(self, stage: Stage, op: ScanOp) -> tir.Stmt:
         """Write the first rows where they are not there yet, then the loop of the steps."""
         assert op.scan_axis is not None
-        copies: list[Stmt] = []
+        copies: list[tir.Stmt] = []
         for i, init in enumerate(op.init):
             if self.sch.state_of(init) is None:
                 loops = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(init.shape)]
                 source, target = self.sch.buffer(init), self.sch.buffer(op.output(i))
-                body: Stmt = BufferStore(target, BufferLoad(source, tuple(loops)), tuple(loops))
+                body: tir.Stmt = tir.BufferStore(target, tir.BufferLoad(source, tuple(loops)), tuple(loops))
                 for v, d in reversed(list(zip(loops, init.shape, strict=True))):
-                    body = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, body)
+                    body = tir.For(v, ir.const(0, v.dtype), d, tir.ForKind.SERIAL, body)
                 copies.append(body)
-        return seq(*copies, self._loops(stage, stage.leaf_iter_vars, seq(())))
+        return tir.seq(*copies, self._loops(stage, stage.leaf_iter_vars, tir.seq(())))
 
-    def _extern(self, op: ExternOp) -> Stmt:
+    def _extern(self, op: ExternOp) -> tir.Stmt:
         mapping: dict[Any, Any] = {}
         real = [self.sch.buffer(t) for t in op.inputs] + [self.sch.buffer(op.output(i)) for i in range(op.num_outputs)]
         for declared, buffer in zip((*op.input_placeholders, *op.output_placeholders), real, strict=True):
@@ -327,17 +313,17 @@ class _Writer:
 
     # --- loops ---
 
-    def _loops(self, stage: Stage, leaves: Sequence[ir.IterVar], body: Stmt) -> Stmt:
+    def _loops(self, stage: Stage, leaves: Sequence[ir.IterVar], body: tir.Stmt) -> tir.Stmt:
         """Wrap `body` in loops, each holding the stages that are computed at it."""
         for iv in reversed(leaves):
             inside = self.attached.get((id(stage), id(iv)))
             if inside:
                 body = self._sequence(inside, body)
-            body = seq(*self._prefetches(stage, iv), body)
+            body = tir.seq(*self._prefetches(stage, iv), body)
             body = self._loop(stage, iv, iv.var, body)
         return body
 
-    def _loop(self, stage: Stage, iv: ir.IterVar, var: ir.Var, body: Stmt) -> Stmt:
+    def _loop(self, stage: Stage, iv: ir.IterVar, var: ir.Var, body: tir.Stmt) -> tir.Stmt:
         attr = stage.attr(iv)
         extent = self.bounds[iv].extent
         loose = {k: v for k, v in attr.pragmas}
@@ -350,23 +336,23 @@ class _Writer:
             thread = ir.IterVar(
                 ir.Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
             )
-            return For(
+            return tir.For(
                 var,
                 zero,
                 extent,
-                ForKind.THREAD_BINDING,
+                tir.ForKind.THREAD_BINDING,
                 body,
                 thread,
                 ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
             )
         if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
             return ir.substitute(body, {var: zero})
-        return For(
+        return tir.For(
             var, zero, extent, _KINDS[attr.kind], body, None, ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
         )
 
 
-def _guard(conditions: Sequence[ir.PrimExpr], body: Stmt) -> Stmt:
+def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:
     unique: list[ir.PrimExpr] = []
     for c in conditions:
         if not any(c is u for u in unique):
@@ -375,13 +361,13 @@ def _guard(conditions: Sequence[ir.PrimExpr], body: Stmt) -> Stmt:
         return body
     test: ir.PrimExpr = ir.TRUE
     for c in unique:
-        test = ir.logical_and(test, likely(c))
-    return IfThenElse(test, body)
+        test = ir.logical_and(test, tir.likely(c))
+    return tir.IfThenElse(test, body)
 
 
 def schedule_to_prim_func(
-    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
-) -> PrimFunc:
+    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, tir.Buffer] | None = None
+) -> tir.PrimFunc:
     """Make the TIR function that computes a schedule.
 
     Parameters
@@ -401,13 +387,13 @@ def schedule_to_prim_func(
                                   found=f"{buffer.dtype}, ({', '.join(map(str, buffer.shape))})")  # fmt: skip
         sch.set_buffer(tensor, buffer)
     params: list[ir.Var] = []
-    buffer_map: list[tuple[ir.Var, Buffer]] = []
+    buffer_map: list[tuple[ir.Var, tir.Buffer]] = []
     given: set[int] = set()
     for arg in args:
         if isinstance(arg, ir.Var):
             params.append(arg)
             continue
-        if not isinstance(arg, (Tensor, Buffer)):
+        if not isinstance(arg, (Tensor, tir.Buffer)):
             raise InvalidArgument("a scheduled function takes tensors, buffers and variables", found=repr(arg))
         buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
         if id(buffer) in given:
@@ -420,12 +406,12 @@ def schedule_to_prim_func(
             sch[arg].is_output = True
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
-    return PrimFunc(
+    return tir.PrimFunc(
         tuple(params), body, None, tuple(buffer_map), ir.Attrs.of({"global_symbol": name, "tir.noalias": True})
     )
 
 
-def _same_shape(buffer: Buffer, tensor: Tensor) -> bool:
+def _same_shape(buffer: tir.Buffer, tensor: Tensor) -> bool:
     """Whether shapes agree where both are known; a dimension of the buffer that is a variable may be any."""
     pairs = zip(buffer.shape, tensor.shape, strict=True) if len(buffer.shape) == len(tensor.shape) else [(0, 1)]
     known = [(ir.as_int(a), ir.as_int(b)) for a, b in pairs]

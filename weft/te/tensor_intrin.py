@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, is_const_int, rewrite, structural_equal, substitute, walk
 from weft.te.tensor import ComputeOp, Operation, Tensor
-from weft.tir import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferRegion,
-    Evaluate,
-    MatchBufferRegion,
-    ProducerLoad,
-    Reduce,
-    Stmt,
-    decl_buffer,
-)
 
 __all__ = ["TensorIntrin", "call_intrin", "decl_tensor_intrin", "matched"]
 
@@ -39,7 +28,12 @@ class TensorIntrin:
     """
 
     def __init__(
-        self, name: str, op: ComputeOp, inputs: list[Tensor], buffers: list[Buffer], parts: Sequence[Stmt | None]
+        self,
+        name: str,
+        op: ComputeOp,
+        inputs: list[Tensor],
+        buffers: list[tir.Buffer],
+        parts: Sequence[tir.Stmt | None],
     ) -> None:
         self.name, self.op, self.inputs, self.buffers = name, op, inputs, buffers
         self.body, self.reduce_init, self.reduce_update = parts
@@ -52,7 +46,7 @@ def decl_tensor_intrin(
     op: Operation,
     fcompute: Callable[..., Any],
     name: str = "tensor_intrin",
-    binds: Mapping[Tensor, Buffer] | None = None,
+    binds: Mapping[Tensor, tir.Buffer] | None = None,
     scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
@@ -78,14 +72,14 @@ def decl_tensor_intrin(
     options: dict[str, Any] = {"offset_factor": 1, **(default_buffer_params or {})}
     given = {id(t): b for t, b in (binds or {}).items()}
 
-    def declared(tensor: Tensor) -> Buffer:
-        return given.get(id(tensor)) or decl_buffer(tensor.shape, tensor.dtype, tensor.name, **options)
+    def declared(tensor: Tensor) -> tir.Buffer:
+        return given.get(id(tensor)) or tir.decl_buffer(tensor.shape, tensor.dtype, tensor.name, **options)
 
     ins = [declared(t) for t in inputs]
     outs = [declared(op.output(i)) for i in range(op.num_outputs)]
     made = fcompute(ins, outs)
     parts = list(made) if isinstance(made, (list, tuple)) else [made, None, None]
-    parts = [Evaluate(p) if isinstance(p, PrimExpr) else p for p in [*parts, None, None][:3]]
+    parts = [tir.Evaluate(p) if isinstance(p, PrimExpr) else p for p in [*parts, None, None][:3]]
     return TensorIntrin(name, op, inputs, [*ins, *outs], parts)
 
 
@@ -127,7 +121,7 @@ def matched(
     order = iter(intrin.inputs)
 
     def rule(node: Any) -> Any:
-        if not isinstance(node, ProducerLoad):
+        if not isinstance(node, tir.ProducerLoad):
             return node
         described = next((d for d in intrin.inputs if tensors.get(id(d)) is node.producer), None) or next(order, None)
         if described is None:
@@ -136,15 +130,15 @@ def matched(
         ranges = regions[id(node.producer)]
         lead = len(ranges) - len(described.shape)
         local = [an.simplify(i - r.min) for i, r in zip(node.indices, ranges, strict=True)]
-        return ProducerLoad(described, tuple(local[lead:]))
+        return tir.ProducerLoad(described, tuple(local[lead:]))
 
     def simple(node: Any) -> Any:
         return rewrite(node, lambda n: an.simplify(n) if isinstance(n, PrimExpr) and _is_index(n) else n)
 
     for ours, theirs in zip(bodies, intrin.op.body, strict=True):
         pairs = [(ours, theirs)]
-        if isinstance(theirs, Reduce):
-            if not isinstance(ours, Reduce) or not structural_equal(ours.combiner, theirs.combiner):
+        if isinstance(theirs, tir.Reduce):
+            if not isinstance(ours, tir.Reduce) or not structural_equal(ours.combiner, theirs.combiner):
                 pairs = []
             else:
                 pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
@@ -159,10 +153,12 @@ def matched(
 
 
 def _is_index(expr: PrimExpr) -> bool:
-    return expr.dtype.startswith("int") and not any(isinstance(n, ProducerLoad) for n in walk(expr))
+    return expr.dtype.startswith("int") and not any(isinstance(n, tir.ProducerLoad) for n in walk(expr))
 
 
-def call_intrin(intrin: TensorIntrin, part: Stmt, places: Sequence[tuple[Buffer, tuple[Range, ...]]]) -> Stmt:
+def call_intrin(
+    intrin: TensorIntrin, part: tir.Stmt, places: Sequence[tuple[tir.Buffer, tuple[Range, ...]]]
+) -> tir.Stmt:
     """Write one use: a block in which the intrinsic's buffers name regions of real ones."""
     fresh: dict[Any, Any] = {n: Var(n.name, n.dtype) for b in intrin.buffers for n in walk(b) if isinstance(n, Var)}
     copies = [substitute(b, fresh) for b in intrin.buffers]
@@ -170,12 +166,12 @@ def call_intrin(intrin: TensorIntrin, part: Stmt, places: Sequence[tuple[Buffer,
     body = substitute(part, fresh)
     used = {id(n) for n in walk(body)}
     matches = [
-        MatchBufferRegion(copy, BufferRegion(buffer, ranges))
+        tir.MatchBufferRegion(copy, tir.BufferRegion(buffer, ranges))
         for copy, (buffer, ranges) in zip(copies, places, strict=True)
         if id(copy) in used or id(copy.data) in used
     ]
     outputs = {id(c) for c in copies[len(intrin.inputs) :]}
-    block = Block(
+    block = tir.Block(
         (),
         tuple(m.source for m in matches if id(m.buffer) not in outputs),
         tuple(m.source for m in matches if id(m.buffer) in outputs),
@@ -183,4 +179,4 @@ def call_intrin(intrin: TensorIntrin, part: Stmt, places: Sequence[tuple[Buffer,
         body,
         match_buffers=tuple(matches),
     )
-    return BlockRealize((), TRUE, block)
+    return tir.BlockRealize((), TRUE, block)

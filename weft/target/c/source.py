@@ -6,38 +6,24 @@ vector expressions, 16-bit floats, tensors as arguments of packed functions, ext
 
 from __future__ import annotations
 
+from weft import tir
 from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, Dispatch, IntImm, StringImm, Var, as_int, cast
 from weft.target.c.expr import EXPR, Emitter, memory_type, value_type
-from weft.tir import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    While,
-)
 
 __all__ = ["STMT"]
 
 _STACK_LIMIT = 16384  # bytes of a buffer of constant size that lives on the stack
 
 
-def _not_stmt(node: Stmt, s: Emitter) -> None:
+def _not_stmt(node: tir.Stmt, s: Emitter) -> None:
     raise CodegenError(f"target c has no code for {type(node).__name__}", where=node.span)
 
 
-STMT = Dispatch("C statement", (Stmt,), default=_not_stmt)
+STMT = Dispatch("C statement", (tir.Stmt,), default=_not_stmt)
 
 
-def _nested(s: Emitter, opening: str, body: Stmt) -> None:
+def _nested(s: Emitter, opening: str, body: tir.Stmt) -> None:
     """Emit a statement in braces."""
     s.emit(opening + " {")
     s.depth += 1
@@ -46,61 +32,61 @@ def _nested(s: Emitter, opening: str, body: Stmt) -> None:
     s.emit("}")
 
 
-@STMT.on(SeqStmt)
-def _seq(node: SeqStmt, s: Emitter) -> None:
+@STMT.on(tir.SeqStmt)
+def _seq(node: tir.SeqStmt, s: Emitter) -> None:
     for x in node.seq:
         STMT(x, s)
 
 
-@STMT.on(BufferStore)
-def _store(node: BufferStore, s: Emitter) -> None:
+@STMT.on(tir.BufferStore)
+def _store(node: tir.BufferStore, s: Emitter) -> None:
     if node.predicate is not None:
         _not_stmt(node, s)
     value_type(node.value.dtype, node)
     s.emit(f"{s.element(node.buffer, node.indices)} = {EXPR(node.value, s)};")
 
 
-@STMT.on(LetStmt)
-def _let(node: LetStmt, s: Emitter) -> None:
+@STMT.on(tir.LetStmt)
+def _let(node: tir.LetStmt, s: Emitter) -> None:
     value = EXPR(node.value, s)
     s.emit(f"{value_type(node.var.dtype, node)} {s.fresh(node.var)} = {value};")
     STMT(node.body, s)
 
 
-@STMT.on(AttrStmt, DeclBuffer)
-def _around(node: AttrStmt, s: Emitter) -> None:
+@STMT.on(tir.AttrStmt, tir.DeclBuffer)
+def _around(node: tir.AttrStmt, s: Emitter) -> None:
     STMT(node.body, s)
 
 
-@STMT.on(Evaluate)
-def _evaluate(node: Evaluate, s: Emitter) -> None:
+@STMT.on(tir.Evaluate)
+def _evaluate(node: tir.Evaluate, s: Emitter) -> None:
     if not isinstance(node.value, IntImm):
         s.emit(f"(void){EXPR(node.value, s)};")
 
 
-@STMT.on(IfThenElse)
-def _if(node: IfThenElse, s: Emitter) -> None:
+@STMT.on(tir.IfThenElse)
+def _if(node: tir.IfThenElse, s: Emitter) -> None:
     _nested(s, f"if ({EXPR(node.condition, s)})", node.then_case)
     if node.else_case is not None:
         _nested(s, "else", node.else_case)
 
 
-@STMT.on(While)
-def _while(node: While, s: Emitter) -> None:
+@STMT.on(tir.While)
+def _while(node: tir.While, s: Emitter) -> None:
     _nested(s, f"while ({EXPR(node.condition, s)})", node.body)
 
 
-@STMT.on(AssertStmt)
-def _assert(node: AssertStmt, s: Emitter) -> None:
+@STMT.on(tir.AssertStmt)
+def _assert(node: tir.AssertStmt, s: Emitter) -> None:
     parts = node.message.args if isinstance(node.message, CallIntrin) else (node.message,)
     text = parts[0].value if isinstance(parts[0], StringImm) else str(parts[0])
     s.leave(EXPR(node.condition, s), str(node.error_kind), text, [EXPR(v, s) for v in parts[1:]])
     STMT(node.body, s)
 
 
-@STMT.on(For)
-def _for(node: For, s: Emitter) -> None:
-    if node.kind is ForKind.THREAD_BINDING:
+@STMT.on(tir.For)
+def _for(node: tir.For, s: Emitter) -> None:
+    if node.kind is tir.ForKind.THREAD_BINDING:
         raise CodegenError("a loop bound to device threads cannot run on target c", where=node.span,
                            found=node.loop_var.name, help="use target 'cuda'")  # fmt: skip
     low, end, of = EXPR(node.min, s), EXPR(node.min + node.extent, s), value_type(node.loop_var.dtype, node)
@@ -109,8 +95,8 @@ def _for(node: For, s: Emitter) -> None:
     _nested(s, f"for ({of} {i} = {low}, {stop} = {end}; {i} < {stop}; ++{i})", node.body)
 
 
-@STMT.on(AllocBuffer)
-def _alloc(node: AllocBuffer, s: Emitter) -> None:
+@STMT.on(tir.AllocBuffer)
+def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
     buffer, of = node.buffer, memory_type(node.buffer.dtype, node)
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
     s.pointee[id(buffer.data)] = of

@@ -11,25 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from weft import ir
+from weft import ir, tir
 from weft.error import CodegenError
 from weft.ir import int64
-from weft.tir import (
-    AllocBuffer,
-    AttrStmt,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-    call_packed,
-    seq,
-)  # fmt: skip
-from weft.tir import transform as t
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
 
@@ -44,7 +28,7 @@ class SplitModule(NamedTuple):
     """Host functions, and the device functions that they launch."""
 
     host: ir.IRModule
-    device: dict[str, PrimFunc]
+    device: dict[str, tir.PrimFunc]
 
 
 def lower_for_gpu(mod: ir.IRModule, target: Any) -> SplitModule:
@@ -63,13 +47,13 @@ def lower_for_gpu(mod: ir.IRModule, target: Any) -> SplitModule:
     """
     kind = target.kind.name
     mod = mod.with_functions({v.name_hint: _with_bound_loops(f) for v, f in mod.items()})
-    syncs = [t.thread_sync(scope) for scope in ("shared", "shared.dyn")]
-    finishing = ir.Sequential([*syncs, t.lower_intrin(target=kind)], name=f"{kind}.lower")
-    split = t.split_host_device()(_sunk(finishing(lower_module(mod, target))))
+    syncs = [tir.transform.thread_sync(scope) for scope in ("shared", "shared.dyn")]
+    finishing = ir.Sequential([*syncs, tir.transform.lower_intrin(target=kind)], name=f"{kind}.lower")
+    split = tir.transform.split_host_device()(_sunk(finishing(lower_module(mod, target))))
     host: dict[str, Any] = {}
-    device: dict[str, PrimFunc] = {}
+    device: dict[str, tir.PrimFunc] = {}
     for var, func in split.items():
-        if not isinstance(func, PrimFunc):
+        if not isinstance(func, tir.PrimFunc):
             continue
         if func.attrs.get("tir.is_global_func"):
             device[var.name_hint] = _with_dynamic_shared(func)
@@ -83,19 +67,21 @@ def _with_bound_loops(func: Any) -> Any:
     """Attributes that bind a thread axis (``T.launch_thread``) become loops over it."""
 
     def visit(node: Any) -> Any:
-        if not isinstance(node, Stmt):
+        if not isinstance(node, tir.Stmt):
             return node
         node = ir.rebuild(node, visit)
-        if not (isinstance(node, AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread")):
+        if not (isinstance(node, tir.AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread")):
             return node
         axis: Any = node.node
         if not isinstance(axis, ir.IterVar) or not axis.thread_tag:
             return node
         var = replace_node(axis.var)
         zero, body = ir.const(0, var.dtype), ir.substitute(node.body, {axis.var: var})
-        return For(var, zero, ir.cast(var.dtype, node.value), ForKind.THREAD_BINDING, body, replace_node(axis, var=var))
+        return tir.For(
+            var, zero, ir.cast(var.dtype, node.value), tir.ForKind.THREAD_BINDING, body, replace_node(axis, var=var)
+        )
 
-    body = visit(func.body) if isinstance(func, PrimFunc) else None
+    body = visit(func.body) if isinstance(func, tir.PrimFunc) else None
     return func if body is None or body is func.body else func.replace(body=body)
 
 
@@ -103,42 +89,42 @@ def _sunk(mod: ir.IRModule) -> ir.IRModule:
     """Allocations of on-chip memory around a nest of thread-bound loops go inside it."""
 
     def visit(node: Any) -> Any:
-        if not isinstance(node, Stmt):
+        if not isinstance(node, tir.Stmt):
             return node
         node = ir.rebuild(node, visit)
-        if isinstance(node, AllocBuffer) and node.buffer.scope.startswith(_ON_CHIP):
+        if isinstance(node, tir.AllocBuffer) and node.buffer.scope.startswith(_ON_CHIP):
             return _inside(node.body, node.buffer)
         return node
 
     def sink(func: Any) -> Any:
-        body = visit(func.body) if isinstance(func, PrimFunc) else None
+        body = visit(func.body) if isinstance(func, tir.PrimFunc) else None
         return func if body is None or body is func.body else func.replace(body=body)
 
     return mod.with_functions({v.name_hint: sink(f) for v, f in mod.items()})
 
 
-def _inside(body: Stmt, buffer: Buffer) -> Stmt:
-    if isinstance(body, For) and body.kind is ForKind.THREAD_BINDING:
+def _inside(body: tir.Stmt, buffer: tir.Buffer) -> tir.Stmt:
+    if isinstance(body, tir.For) and body.kind is tir.ForKind.THREAD_BINDING:
         return replace_node(body, body=_inside(body.body, buffer))
-    return AllocBuffer(buffer, body)
+    return tir.AllocBuffer(buffer, body)
 
 
-def dynamic_bytes(buffer: Buffer) -> int:
+def dynamic_bytes(buffer: tir.Buffer) -> int:
     """Return the bytes of dynamic shared memory that a buffer of constant size takes."""
     size = math.prod((ir.as_int(d) or 0 for d in buffer.shape), start=ir.DataType(buffer.dtype).itemsize)
     return max(1, -(-size // 16)) * 16
 
 
-def dynamic_shared(func: PrimFunc) -> int:
+def dynamic_shared(func: tir.PrimFunc) -> int:
     """Return the bytes of dynamic shared memory that a launch of a device function gives each block."""
     return sum(
         dynamic_bytes(n.buffer)
         for n in ir.walk(func.body)
-        if isinstance(n, AllocBuffer) and n.buffer.scope == "shared.dyn"
+        if isinstance(n, tir.AllocBuffer) and n.buffer.scope == "shared.dyn"
     )
 
 
-def _with_dynamic_shared(func: PrimFunc) -> PrimFunc:
+def _with_dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """A kernel with dynamic shared memory takes its bytes at launch."""
     tags = tuple(func.attrs["tir.kernel_launch_params"])
     if not dynamic_shared(func) or _DYNAMIC in tags:
@@ -149,25 +135,25 @@ def _with_dynamic_shared(func: PrimFunc) -> PrimFunc:
 # --- the host's half --------------------------------------------------------------------------------------------------
 
 
-def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
+def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc]) -> tir.PrimFunc:
     kernels: list[str] = []
     pointers = {id(b.data) for _, b in func.buffer_map}
 
     def visit(node: Any) -> Any:
-        if isinstance(node, AllocBuffer) and _used_by_kernels(node, device):
+        if isinstance(node, tir.AllocBuffer) and _used_by_kernels(node, device):
             pointers.add(id(node.buffer.data))
             return _workspace(node.buffer, visit(node.body))
-        if isinstance(node, Evaluate) and (kernel := _launched(node, device)) is not None:
+        if isinstance(node, tir.Evaluate) and (kernel := _launched(node, device)) is not None:
             assert isinstance(node.value, ir.CallIntrin)
             kernels.append(kernel)
-            args = [a.data if isinstance(a, Buffer) else a for a in node.value.args[1:]]
+            args = [a.data if isinstance(a, tir.Buffer) else a for a in node.value.args[1:]]
             shared = dynamic_shared(device[kernel])
-            return Evaluate(call_packed(kernel, *args, *([shared] if shared else [])))
-        return ir.rebuild(node, visit) if isinstance(node, Stmt) else node
+            return tir.Evaluate(tir.call_packed(kernel, *args, *([shared] if shared else [])))
+        return ir.rebuild(node, visit) if isinstance(node, tir.Stmt) else node
 
     body = visit(func.body)
     for access in ir.walk(body):
-        if isinstance(access, (BufferLoad, BufferStore)) and id(access.buffer.data) in pointers:
+        if isinstance(access, (tir.BufferLoad, tir.BufferStore)) and id(access.buffer.data) in pointers:
             raise CodegenError(
                 f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
                 where=access.span,
@@ -179,7 +165,7 @@ def _host(name: str, func: PrimFunc, device: dict[str, PrimFunc]) -> PrimFunc:
     return func.with_attr("tir.kernels", tuple(dict.fromkeys(kernels)))
 
 
-def _launched(node: Evaluate, device: dict[str, PrimFunc]) -> str | None:
+def _launched(node: tir.Evaluate, device: dict[str, tir.PrimFunc]) -> str | None:
     """The kernel that a statement launches."""
     call = node.value
     if isinstance(call, ir.CallIntrin) and call.args and isinstance(call.args[0], ir.StringImm):
@@ -187,20 +173,20 @@ def _launched(node: Evaluate, device: dict[str, PrimFunc]) -> str | None:
     return None
 
 
-def _used_by_kernels(node: AllocBuffer, device: dict[str, PrimFunc]) -> bool:
+def _used_by_kernels(node: tir.AllocBuffer, device: dict[str, tir.PrimFunc]) -> bool:
     return any(
-        isinstance(n, Evaluate)
+        isinstance(n, tir.Evaluate)
         and _launched(n, device) is not None
-        and any(isinstance(a, Buffer) and a.data is node.buffer.data for a in n.value.args)  # type: ignore[attr-defined]
+        and any(isinstance(a, tir.Buffer) and a.data is node.buffer.data for a in n.value.args)  # type: ignore[attr-defined]
         for n in ir.walk(node.body)
     )
 
 
-def _workspace(buffer: Buffer, body: Stmt) -> Stmt:
+def _workspace(buffer: tir.Buffer, body: tir.Stmt) -> tir.Stmt:
     """Memory of the current device around a statement."""
     size: ir.PrimExpr = math.prod(
         (ir.cast("int64", d) for d in buffer.shape), start=int64(ir.DataType(buffer.dtype).itemsize)
     )
-    make = call_packed("weft.cuda_workspace_alloc", size)
-    free = Evaluate(call_packed("weft.cuda_workspace_free", buffer.data))
-    return LetStmt(buffer.data, replace_node(make, dtype="handle"), seq(body, free))
+    make = tir.call_packed("weft.cuda_workspace_alloc", size)
+    free = tir.Evaluate(tir.call_packed("weft.cuda_workspace_free", buffer.data))
+    return tir.LetStmt(buffer.data, replace_node(make, dtype="handle"), tir.seq(body, free))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from weft import tir
 from weft.error import CodegenError
 from weft.ir import CallIntrin, Dispatch, IntImm, IRModule, PrimExpr, Var, as_int, const, walk
 from weft.target.cuda.expr import EXPR, Emitter, c_type
@@ -13,21 +14,6 @@ from weft.target.cuda.lower import dynamic_bytes, lower_for_gpu
 from weft.target.cuda.prelude import HALF, PRELUDE
 from weft.target.cuda.threads import AXES, launch_extents
 from weft.target.target import Target
-from weft.tir import (
-    AllocBuffer,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    SeqStmt,
-    Stmt,
-    While,
-)
 
 __all__ = ["Kernel", "emit_cuda", "emit_function", "emit_kernel"]
 
@@ -42,14 +28,14 @@ class Kernel(NamedTuple):
     block: tuple[PrimExpr, PrimExpr, PrimExpr]
 
 
-def _not_stmt(node: Stmt, s: Emitter) -> None:
+def _not_stmt(node: tir.Stmt, s: Emitter) -> None:
     raise CodegenError(f"target cuda has no code for {type(node).__name__} yet", where=node.span)
 
 
-_STMT = Dispatch("CUDA statement", (Stmt,), default=_not_stmt)
+_STMT = Dispatch("CUDA statement", (tir.Stmt,), default=_not_stmt)
 
 
-def _nested(s: Emitter, opening: str, body: Stmt) -> None:
+def _nested(s: Emitter, opening: str, body: tir.Stmt) -> None:
     s.emit(opening + " {" if opening else "{")
     s.depth += 1
     _STMT(body, s)
@@ -60,14 +46,14 @@ def _nested(s: Emitter, opening: str, body: Stmt) -> None:
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-@_STMT.on(SeqStmt)
-def _seq(node: SeqStmt, s: Emitter) -> None:
+@_STMT.on(tir.SeqStmt)
+def _seq(node: tir.SeqStmt, s: Emitter) -> None:
     for x in node.seq:
         _nested(s, "", x)
 
 
-@_STMT.on(BufferStore)
-def _store(node: BufferStore, s: Emitter) -> None:
+@_STMT.on(tir.BufferStore)
+def _store(node: tir.BufferStore, s: Emitter) -> None:
     c_type(node.value.dtype, node)
     if node.predicate is not None:
         _not_stmt(node, s)
@@ -75,37 +61,37 @@ def _store(node: BufferStore, s: Emitter) -> None:
     s.stored.add(id(node.buffer.data))
 
 
-@_STMT.on(LetStmt)
-def _let(node: LetStmt, s: Emitter) -> None:
+@_STMT.on(tir.LetStmt)
+def _let(node: tir.LetStmt, s: Emitter) -> None:
     s.define(node.var, EXPR(node.value, s))
     _STMT(node.body, s)
 
 
-@_STMT.on(AttrStmt, DeclBuffer)
-def _around(node: AttrStmt, s: Emitter) -> None:
+@_STMT.on(tir.AttrStmt, tir.DeclBuffer)
+def _around(node: tir.AttrStmt, s: Emitter) -> None:
     _STMT(node.body, s)
 
 
-@_STMT.on(Evaluate)
-def _evaluate(node: Evaluate, s: Emitter) -> None:
+@_STMT.on(tir.Evaluate)
+def _evaluate(node: tir.Evaluate, s: Emitter) -> None:
     if not isinstance(node.value, IntImm):
         s.emit(f"{EXPR(node.value, s)};")
 
 
-@_STMT.on(IfThenElse)
-def _if(node: IfThenElse, s: Emitter) -> None:
+@_STMT.on(tir.IfThenElse)
+def _if(node: tir.IfThenElse, s: Emitter) -> None:
     _nested(s, f"if ({EXPR(node.condition, s)})", node.then_case)
     if node.else_case is not None:
         _nested(s, "else", node.else_case)
 
 
-@_STMT.on(While)
-def _while(node: While, s: Emitter) -> None:
+@_STMT.on(tir.While)
+def _while(node: tir.While, s: Emitter) -> None:
     _nested(s, f"while ({EXPR(node.condition, s)})", node.body)
 
 
-@_STMT.on(AllocBuffer)
-def _alloc(node: AllocBuffer, s: Emitter) -> None:
+@_STMT.on(tir.AllocBuffer)
+def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
     buffer, sizes = node.buffer, [as_int(d) for d in node.buffer.shape]
     if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
         raise CodegenError(
@@ -125,10 +111,10 @@ def _alloc(node: AllocBuffer, s: Emitter) -> None:
     _STMT(node.body, s)
 
 
-@_STMT.on(For)
-def _for(node: For, s: Emitter) -> None:
+@_STMT.on(tir.For)
+def _for(node: tir.For, s: Emitter) -> None:
     low, of = EXPR(node.min, s), c_type(node.loop_var.dtype, node)
-    if node.kind is ForKind.THREAD_BINDING:
+    if node.kind is tir.ForKind.THREAD_BINDING:
         assert node.thread_binding is not None
         tag = node.thread_binding.thread_tag
         base = f"({of}){tag}" + ("" if as_int(node.min) == 0 else f" + {low}")
@@ -140,9 +126,9 @@ def _for(node: For, s: Emitter) -> None:
         _STMT(node.body, s)
         s.axes.discard(tag)
         return
-    if node.kind is ForKind.PARALLEL:
+    if node.kind is tir.ForKind.PARALLEL:
         raise CodegenError("a parallel loop on target cuda", where=node.span, help="bind it")
-    if node.kind is ForKind.UNROLLED:
+    if node.kind is tir.ForKind.UNROLLED:
         s.emit("#pragma unroll")
     end, name = EXPR(node.min + node.extent, s), s.fresh(node.loop_var)
     _nested(s, f"for ({of} {name} = {low}; {name} < {end}; ++{name})", node.body)
@@ -151,7 +137,7 @@ def _for(node: For, s: Emitter) -> None:
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def emit_function(func: PrimFunc, max_threads: int = 1024) -> str:
+def emit_function(func: tir.PrimFunc, max_threads: int = 1024) -> str:
     """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
     extents = launch_extents(func, max_threads)
     s = Emitter()
@@ -178,13 +164,13 @@ def emit_function(func: PrimFunc, max_threads: int = 1024) -> str:
     return "\n".join([head, *shared, *s.lines, "}", ""])
 
 
-def emit_cuda(functions: Mapping[str, PrimFunc], max_threads: int = 1024) -> str:
+def emit_cuda(functions: Mapping[str, tir.PrimFunc], max_threads: int = 1024) -> str:
     """Write device functions as one program of CUDA C; a block of a kernel may have `max_threads` threads."""
     body = "\n".join(emit_function(f.with_attr("global_symbol", name), max_threads) for name, f in functions.items())
     return "\n".join([PRELUDE, *([HALF] if "float16" in body else []), body])
 
 
-def emit_kernel(func: PrimFunc) -> Kernel:
+def emit_kernel(func: tir.PrimFunc) -> Kernel:
     """Lower a function that is one nest of thread-bound loops and write it as CUDA C.
 
     Parameters

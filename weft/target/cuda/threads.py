@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from weft import tir
 from weft.error import CodegenError
 from weft.ir import EQ, LT, And, CallIntrin, Node, PrimExpr, Var, as_int, children, structural_equal, walk
-from weft.tir import (
-    AllocBuffer,
-    AttrStmt,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
 
 __all__ = ["AXES", "launch_extents"]
 
@@ -40,7 +28,7 @@ class _Claim(NamedTuple):
 
 
 class _State:
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: tir.PrimFunc) -> None:
         self.extents: dict[str, PrimExpr] = {}
         self.lets: dict[int, PrimExpr] = {}
         self.claims: list[_Claim] = []
@@ -55,7 +43,7 @@ class _State:
         return found
 
 
-def launch_extents(func: PrimFunc, max_threads: int = 1024) -> dict[str, PrimExpr]:
+def launch_extents(func: tir.PrimFunc, max_threads: int = 1024) -> dict[str, PrimExpr]:
     """Return the extent of each thread axis of a device function.
 
     Parameters
@@ -73,9 +61,9 @@ def launch_extents(func: PrimFunc, max_threads: int = 1024) -> dict[str, PrimExp
         threads.
     """
     outer = func.body
-    while isinstance(outer, (AttrStmt, DeclBuffer)):
+    while isinstance(outer, (tir.AttrStmt, tir.DeclBuffer)):
         outer = outer.body
-    if not (isinstance(outer, For) and outer.kind is ForKind.THREAD_BINDING):
+    if not (isinstance(outer, tir.For) and outer.kind is tir.ForKind.THREAD_BINDING):
         raise CodegenError(
             "accesses GPU memory outside of GPU threads: did you forget to bind?",
             where=outer.span,
@@ -92,27 +80,27 @@ def launch_extents(func: PrimFunc, max_threads: int = 1024) -> dict[str, PrimExp
 
 def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State) -> None:
     """Collect extents and claims; `axes` are around this place, of which one thread alone passes for `alone`."""
-    if isinstance(node, For) and node.kind is ForKind.THREAD_BINDING:
+    if isinstance(node, tir.For) and node.kind is tir.ForKind.THREAD_BINDING:
         axes = _bound(node, axes, s)
-    elif isinstance(node, LetStmt):
+    elif isinstance(node, tir.LetStmt):
         s.lets[id(node.var)] = node.value
-    elif isinstance(node, AllocBuffer) and not node.buffer.scope.startswith("shared"):
+    elif isinstance(node, tir.AllocBuffer) and not node.buffer.scope.startswith("shared"):
         s.claims.append(_Claim(f"the buffer '{node.buffer.name}'", node, frozenset(axes) | alone))
-    elif isinstance(node, BufferStore) and id(node.buffer.data) in s.given:
+    elif isinstance(node, tir.BufferStore) and id(node.buffer.data) in s.given:
         used = s.depends(node.indices)
         own = frozenset(tag for tag, var in axes.items() if id(var) in used)
         s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone | _agreed(node, axes, s)))
-    elif isinstance(node, IfThenElse):
+    elif isinstance(node, tir.IfThenElse):
         _visit(node.then_case, axes, alone | _singled_out(node.condition, axes), s)
         _visit(node.else_case, axes, alone, s)
         return
-    for child in children(node) if isinstance(node, Stmt) else ():
+    for child in children(node) if isinstance(node, tir.Stmt) else ():
         _visit(child, axes, alone, s)
 
 
-def _agreed(node: BufferStore, axes: Mapping[str, Var], s: _State) -> frozenset[str]:
+def _agreed(node: tir.BufferStore, axes: Mapping[str, Var], s: _State) -> frozenset[str]:
     """The axes whose threads all store the same: a value of shared memory and of what does not tell them apart."""
-    loads = [n for n in walk(node.value) if isinstance(n, BufferLoad)]
+    loads = [n for n in walk(node.value) if isinstance(n, tir.BufferLoad)]
     if any(n.buffer.data is node.buffer.data or not n.buffer.scope.startswith(("shared", "global")) for n in loads):
         return frozenset()
     if any(isinstance(n, CallIntrin) and "shuffle" in str(n.op) for n in walk(node.value)):
@@ -135,7 +123,7 @@ def _singled_out(condition: PrimExpr, axes: Mapping[str, Var]) -> frozenset[str]
     )
 
 
-def _bound(node: For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
+def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
     tag = node.thread_binding.thread_tag if node.thread_binding is not None else ""
     if tag not in AXES:
         raise CodegenError(f"there is no thread axis '{tag}'", where=node.span, expected=", ".join(AXES))
@@ -148,9 +136,9 @@ def _bound(node: For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
     return {**axes, tag: node.loop_var}
 
 
-def _check_shared_work(node: For, tag: str, s: _State) -> None:
+def _check_shared_work(node: tir.For, tag: str, s: _State) -> None:
     """Refuse a nest inside a loop over the same axis that is not about memory that the threads share."""
-    if any(isinstance(n, BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
+    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in ("shared", "local") for n in walk(node.body)):
         raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
     wanted, there = as_int(node.extent), as_int(s.extents[tag])
     if wanted is None or there is None or wanted > there:
@@ -176,11 +164,11 @@ def _check_claims(s: _State) -> None:
             )
 
 
-def _check_block(func: PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
-    inside = {id(n.loop_var) for n in walk(func.body) if isinstance(n, For)}
+def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
+    inside = {id(n.loop_var) for n in walk(func.body) if isinstance(n, tir.For)}
     threads = 1
     for tag, extent in extents.items():
-        if any(isinstance(v, BufferLoad) or id(v) in inside for v in walk(extent)):
+        if any(isinstance(v, tir.BufferLoad) or id(v) in inside for v in walk(extent)):
             raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
         if tag.startswith("threadIdx"):
             threads *= as_int(extent) or 1

@@ -7,26 +7,13 @@ are serial.
 
 from __future__ import annotations
 
-from weft import ir
+from weft import ir, tir
 from weft.ir import int64
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.stmt import LOOPS, STMT, emit_loop, finish
 from weft.target.llvm.stream import fence
 from weft.target.llvm.support import parallel_for
 from weft.target.llvm.types import llvm_type
-from weft.tir import (
-    AllocBuffer,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    While,
-)
 
 __all__: list[str] = []
 
@@ -34,7 +21,7 @@ _MIN_TASK = 16384
 """Work of the least piece worth a thread, in operations: some microseconds."""
 
 
-def _parallel(node: For, s: FunctionEmitter) -> bool:
+def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
     if s.is_task:
         return False
     scalars, buffers = _captures(node, s)
@@ -54,27 +41,27 @@ def _parallel(node: For, s: FunctionEmitter) -> bool:
     return True
 
 
-LOOPS[ForKind.PARALLEL] = _parallel
+LOOPS[tir.ForKind.PARALLEL] = _parallel
 
 
 def _stored(t: str) -> str:
     return "i8" if t == "i1" else t
 
 
-def _captures(node: For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
+def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
     """List the scalars and buffer pointers that a loop uses from outside."""
     scalars: dict[int, ir.Var] = {}
     buffers: dict[int, ir.Var] = {}
     inside: set[int] = {id(node.loop_var)}
     for n in ir.walk(node.body):
-        if type(n) is AllocBuffer:
+        if type(n) is tir.AllocBuffer:
             inside.add(id(n.buffer.data))
-        elif type(n) is For:
+        elif type(n) is tir.For:
             inside.add(id(n.loop_var))
-        elif type(n) is LetStmt:
+        elif type(n) is tir.LetStmt:
             inside.add(id(n.var))
     for n in ir.walk((node.body, node.min)):
-        if type(n) is Buffer:
+        if type(n) is tir.Buffer:
             n = n.data
         if not isinstance(n, ir.Var) or id(n) in inside:
             continue
@@ -86,7 +73,7 @@ def _captures(node: For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]
 
 
 def _task_function(
-    node: For, outer: FunctionEmitter, task: str, struct: str, scalars: list[ir.Var], buffers: list[ir.Var]
+    node: tir.For, outer: FunctionEmitter, task: str, struct: str, scalars: list[ir.Var], buffers: list[ir.Var]
 ) -> None:
     """Emit ``task``, which unpacks the struct, and ``task.body``, the loop."""
     inner = FunctionEmitter(outer.module, task + ".body", is_task=True)
@@ -128,7 +115,7 @@ def _task_function(
 # --- how much work a piece needs --------------------------------------------------------------------------------------
 
 
-def _grain(node: For) -> ir.PrimExpr:
+def _grain(node: tir.For) -> ir.PrimExpr:
     """The least number of iterations of a piece.
 
     What the loop is annotated with (negative for light loops, as the runtime takes it), else enough for ``_MIN_TASK``.
@@ -142,17 +129,17 @@ def _grain(node: For) -> ir.PrimExpr:
     return ir.max_(ir.floordiv(int64(_MIN_TASK), ir.max_(work, int64(1))), int64(1))
 
 
-def _looks_ahead(node: For) -> bool:
+def _looks_ahead(node: tir.For) -> bool:
     """Whether iterations ask for what the next ones read."""
     return any(isinstance(n, ir.CallIntrin) and n.op.name == "tir.prefetch" for n in ir.walk(node.body))
 
 
-_WORK = ir.Dispatch("work of a statement", (Stmt,), default=lambda n, inner: int64(1))
+_WORK = ir.Dispatch("work of a statement", (tir.Stmt,), default=lambda n, inner: int64(1))
 """``fn(stmt, variables bound inside) -> PrimExpr``: operations, in terms of what is known outside of the loop."""
 
 
-@_WORK.on(BufferStore)
-def _store_work(node: BufferStore, inner: set[int]) -> ir.PrimExpr:
+@_WORK.on(tir.BufferStore)
+def _store_work(node: tir.BufferStore, inner: set[int]) -> ir.PrimExpr:
     count = 1
     for n in ir.walk(node.value):
         kind = type(n)
@@ -160,35 +147,37 @@ def _store_work(node: BufferStore, inner: set[int]) -> ir.PrimExpr:
     return int64(count * max(1, ir.DataType(node.value.dtype).itemsize // 64))
 
 
-@_WORK.on(SeqStmt)
-def _seq_work(node: SeqStmt, inner: set[int]) -> ir.PrimExpr:
+@_WORK.on(tir.SeqStmt)
+def _seq_work(node: tir.SeqStmt, inner: set[int]) -> ir.PrimExpr:
     total: ir.PrimExpr = int64(0)
     for x in node.seq:
         total = total + _WORK(x, inner)
     return total
 
 
-@_WORK.on(IfThenElse)
-def _if_work(node: IfThenElse, inner: set[int]) -> ir.PrimExpr:
+@_WORK.on(tir.IfThenElse)
+def _if_work(node: tir.IfThenElse, inner: set[int]) -> ir.PrimExpr:
     then = _WORK(node.then_case, inner)
     return then if node.else_case is None else ir.min_(then, _WORK(node.else_case, inner))
 
 
-@_WORK.on(For)
-def _for_work(node: For, inner: set[int]) -> ir.PrimExpr:
+@_WORK.on(tir.For)
+def _for_work(node: tir.For, inner: set[int]) -> ir.PrimExpr:
     body = _WORK(node.body, inner | {id(node.loop_var)})
     # what is read from memory may belong to the body
     known = not any(
-        isinstance(v, BufferLoad) or id(v) in inner for v in ir.walk(node.extent) if isinstance(v, (ir.Var, BufferLoad))
+        isinstance(v, tir.BufferLoad) or id(v) in inner
+        for v in ir.walk(node.extent)
+        if isinstance(v, (ir.Var, tir.BufferLoad))
     )
     return ir.cast("int64", node.extent) * body if known else body * int64(16)
 
 
-@_WORK.on(Stmt)
-def _nested_work(node: Stmt, inner: set[int]) -> ir.PrimExpr:
+@_WORK.on(tir.Stmt)
+def _nested_work(node: tir.Stmt, inner: set[int]) -> ir.PrimExpr:
     body = getattr(node, "body", None)
     if body is None:
         return int64(1)
-    if isinstance(node, LetStmt):
+    if isinstance(node, tir.LetStmt):
         inner = inner | {id(node.var)}
-    return _WORK(body, inner) * int64(16 if isinstance(node, While) else 1)
+    return _WORK(body, inner) * int64(16 if isinstance(node, tir.While) else 1)

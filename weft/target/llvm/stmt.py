@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft import tir
 from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, Dispatch, IntImm, PrimExpr, Range, StringImm, Var, as_int
 from weft.target.llvm.emitter import FunctionEmitter
@@ -11,25 +12,6 @@ from weft.target.llvm.memory import element_pointer, store
 from weft.target.llvm.stream import fence, streamed_buffers, versions
 from weft.target.llvm.support import allocate_workspace, raise_error
 from weft.target.llvm.types import llvm_type, memory_type
-from weft.tir import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    BufferRealize,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Prefetch,
-    SeqStmt,
-    Stmt,
-    While,
-)
 
 __all__ = ["LOOPS", "STMT", "emit_loop", "finish"]
 
@@ -39,7 +21,7 @@ class _Statements(Dispatch):
 
     __slots__ = ()
 
-    def __call__(self, node: Stmt, s: FunctionEmitter) -> None:
+    def __call__(self, node: tir.Stmt, s: FunctionEmitter) -> None:
         own = s.module.statements.get(type(node))
         try:
             return own(node, s) if own is not None else super().__call__(node, s)
@@ -50,9 +32,9 @@ class _Statements(Dispatch):
 
 
 # Lowering has dissolved blocks and realized buffers.
-STMT = _Statements("LLVM statement", covers=(Stmt,), leaves_out=(Block, BlockRealize, BufferRealize))
+STMT = _Statements("LLVM statement", covers=(tir.Stmt,), leaves_out=(tir.Block, tir.BlockRealize, tir.BufferRealize))
 
-LOOPS: dict[ForKind, Callable[[For, FunctionEmitter], bool]] = {}
+LOOPS: dict[tir.ForKind, Callable[[tir.For, FunctionEmitter], bool]] = {}
 """Kind of loop to what emits it; a result of False asks for a plain loop."""
 
 _MESSAGE_BYTES = 512
@@ -60,14 +42,14 @@ _STACK_LIMIT = 16384  # bytes of a constant-size buffer that may live on the sta
 _LOCAL_LIMIT = 65536  # the same for a buffer of scope local, which is meant for registers
 
 
-@STMT.on(SeqStmt)
-def _seq(node: SeqStmt, s: FunctionEmitter) -> None:
+@STMT.on(tir.SeqStmt)
+def _seq(node: tir.SeqStmt, s: FunctionEmitter) -> None:
     for x in node.seq:
         STMT(x, s)
 
 
-@STMT.on(BufferStore)
-def _store(node: BufferStore, s: FunctionEmitter) -> None:
+@STMT.on(tir.BufferStore)
+def _store(node: tir.BufferStore, s: FunctionEmitter) -> None:
     store(s, node.buffer, node.indices[0], node.value, node.predicate)
     s.forget()
     if DataType(node.value.dtype).lanes > 1:
@@ -76,15 +58,15 @@ def _store(node: BufferStore, s: FunctionEmitter) -> None:
         s.scalar_stores += 1
 
 
-@STMT.on(Evaluate)
-def _evaluate(node: Evaluate, s: FunctionEmitter) -> None:
+@STMT.on(tir.Evaluate)
+def _evaluate(node: tir.Evaluate, s: FunctionEmitter) -> None:
     if not isinstance(node.value, IntImm):
         s.expr(node.value)
         s.forget()
 
 
-@STMT.on(Prefetch)
-def _prefetch(node: Prefetch, s: FunctionEmitter) -> None:
+@STMT.on(tir.Prefetch)
+def _prefetch(node: tir.Prefetch, s: FunctionEmitter) -> None:
     if len(node.bounds) != 1:
         raise CodegenError("a prefetch needs a flat buffer", where=node.span, found=str(node.buffer.name))
     s.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -93,8 +75,8 @@ def _prefetch(node: Prefetch, s: FunctionEmitter) -> None:
     )
 
 
-@STMT.on(LetStmt)
-def _let(node: LetStmt, s: FunctionEmitter) -> None:
+@STMT.on(tir.LetStmt)
+def _let(node: tir.LetStmt, s: FunctionEmitter) -> None:
     s.forget()
     (s.pointers if node.var.dtype == "handle" else s.env)[id(node.var)] = s.expr(node.value)
     if DataType(node.var.dtype).is_integer and DataType(node.var.dtype).lanes == 1:
@@ -102,18 +84,18 @@ def _let(node: LetStmt, s: FunctionEmitter) -> None:
     STMT(node.body, s)
 
 
-@STMT.on(AttrStmt)
-def _attr(node: AttrStmt, s: FunctionEmitter) -> None:
+@STMT.on(tir.AttrStmt)
+def _attr(node: tir.AttrStmt, s: FunctionEmitter) -> None:
     STMT(node.body, s)
 
 
-@STMT.on(DeclBuffer)
-def _decl(node: DeclBuffer, s: FunctionEmitter) -> None:
+@STMT.on(tir.DeclBuffer)
+def _decl(node: tir.DeclBuffer, s: FunctionEmitter) -> None:
     STMT(node.body, s)
 
 
-@STMT.on(IfThenElse)
-def _if(node: IfThenElse, s: FunctionEmitter) -> None:
+@STMT.on(tir.IfThenElse)
+def _if(node: tir.IfThenElse, s: FunctionEmitter) -> None:
     condition = s.expr(node.condition)
     then, end = s.label("then"), s.label("endif")
     otherwise = s.label("else") if node.else_case is not None else end
@@ -131,8 +113,8 @@ def _if(node: IfThenElse, s: FunctionEmitter) -> None:
     s.forget()
 
 
-@STMT.on(AssertStmt)
-def _assert(node: AssertStmt, s: FunctionEmitter) -> None:
+@STMT.on(tir.AssertStmt)
+def _assert(node: tir.AssertStmt, s: FunctionEmitter) -> None:
     ok, bad = s.label("ok"), s.label("bad")
     s.branch(s.expr(node.condition), ok, bad, ", !prof !0")
     with s.scope():
@@ -156,8 +138,8 @@ def _message(message: PrimExpr, s: FunctionEmitter) -> str:
     return room
 
 
-@STMT.on(While)
-def _while(node: While, s: FunctionEmitter) -> None:
+@STMT.on(tir.While)
+def _while(node: tir.While, s: FunctionEmitter) -> None:
     head, body, end = s.label("while"), s.label("body"), s.label("endwhile")
     s.jump(head)
     with s.scope():
@@ -172,7 +154,7 @@ def _while(node: While, s: FunctionEmitter) -> None:
     s.forget()
 
 
-def _device_threads(node: For, s: FunctionEmitter) -> bool:
+def _device_threads(node: tir.For, s: FunctionEmitter) -> bool:
     raise CodegenError(
         "a loop bound to device threads cannot run on target llvm",
         where=node.span,
@@ -181,11 +163,11 @@ def _device_threads(node: For, s: FunctionEmitter) -> bool:
     )
 
 
-LOOPS[ForKind.THREAD_BINDING] = _device_threads
+LOOPS[tir.ForKind.THREAD_BINDING] = _device_threads
 
 
-@STMT.on(For)
-def _for(node: For, s: FunctionEmitter) -> None:
+@STMT.on(tir.For)
+def _for(node: tir.For, s: FunctionEmitter) -> None:
     s.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     streamed = streamed_buffers(node, s)
     if streamed:
@@ -194,7 +176,7 @@ def _for(node: For, s: FunctionEmitter) -> None:
         _one_version(node, s)
 
 
-def _one_version(node: For, s: FunctionEmitter) -> None:
+def _one_version(node: tir.For, s: FunctionEmitter) -> None:
     special = LOOPS.get(node.kind)
     if special is not None and special(node, s):
         return
@@ -204,7 +186,7 @@ def _one_version(node: For, s: FunctionEmitter) -> None:
     emit_loop(node.loop_var, low, s.expr(node.min + node.extent), lambda: STMT(node.body, s), s, extent is not None)
 
 
-def _versions(node: For, buffers: list[Var], s: FunctionEmitter) -> None:
+def _versions(node: tir.For, buffers: list[Var], s: FunctionEmitter) -> None:
     """Emit a loop twice: storing past the caches, for aligned buffers, and as usual."""
     stream, usual, end = s.label("stream"), s.label("usual"), s.label("endstream")
     s.branch(versions(buffers, s), stream, usual)
@@ -254,8 +236,8 @@ def emit_loop(
     s.loops += 1
 
 
-@STMT.on(AllocBuffer)
-def _alloc(node: AllocBuffer, s: FunctionEmitter) -> None:
+@STMT.on(tir.AllocBuffer)
+def _alloc(node: tir.AllocBuffer, s: FunctionEmitter) -> None:
     buffer = node.buffer
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
     limit = node.annotations.get("stack_bytes", _LOCAL_LIMIT if buffer.scope == "local" else _STACK_LIMIT)
