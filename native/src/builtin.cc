@@ -307,7 +307,10 @@ int to_device(const Call& c) {
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
 
-enum MatchCode : int64_t { kAssertEqualToImm = 0, kStoreToHeap = 1, kNoOp = 2, kAssertEqualToLoad = 3 };
+// The first four are TVM's. A number that is stored, or loaded to be compared with, is named by its slot.
+enum MatchCode : int64_t {
+  kAssertEqualToImm, kStoreToHeap, kNoOp, kAssertEqualToLoad, kAtLeastImm, kAtLeastLoad, kAtMostImm, kAtMostLoad
+};
 
 // A relation between operands that does not hold. The context is "check", then a line for each relation: the error's
 // class, what is compared, and the place, with tabs between them.
@@ -322,38 +325,36 @@ enum MatchCode : int64_t { kAssertEqualToImm = 0, kStoreToHeap = 1, kNoOp = 2, k
               static_cast<long long>(expected), static_cast<long long>(found));
 }
 
-[[gnu::cold]] int mismatch(const Call& c, const char* what, int64_t dim, int64_t expected, int64_t found, bool bound,
-                           const char* of) {
+[[gnu::cold]] int mismatch(const Call& c, int64_t code, int64_t dim, int64_t expected, int64_t found,
+                           const std::string* shape) {
   std::string context = text_of(c.args[c.n - 1]);
   if (context.compare(0, 6, "check\n") == 0) return broken_relation(context, dim, expected, found);
   std::string dimension = dim >= 0 ? "dimension " + std::to_string(dim) + " " : std::string();
-  return fail("ShapeMismatch", "%s: %smust be %lld%s, found %lld%s%s", where_of(c.args[c.n - 1]).c_str(), dimension.c_str(),
-              static_cast<long long>(expected), bound ? " (the value of this symbol in an earlier argument)" : "",
-              static_cast<long long>(found), what, of);
+  return fail("ShapeMismatch", "%s: %smust be %s%lld%s, found %lld%s%s", where_of(c.args[c.n - 1]).c_str(), dimension.c_str(),
+              code >= kAtMostImm ? "at most " : code >= kAtLeastImm ? "at least " : "", static_cast<long long>(expected),
+              code % 2 == 1 ? " (the value of this symbol in an earlier argument)" : "", static_cast<long long>(found),
+              shape != nullptr ? " in shape " : "", shape != nullptr ? shape->c_str() : "");
 }
 
 // One (code, value) pair against a value; 0 or -1 with the error raised.
 int match_one(const Call& c, int64_t code, int64_t slot, int64_t value, int64_t* heap, int64_t heap_size, int64_t dim,
               const std::string* shape) {
-  switch (code) {
-    case kAssertEqualToImm:
-      if (value == slot) return 0;
-      return mismatch(c, shape != nullptr ? " in shape " : "", dim, slot, value, false, shape != nullptr ? shape->c_str() : "");
-    case kNoOp: return 0;
-    case kStoreToHeap:
-    case kAssertEqualToLoad:
-      if (heap == nullptr || slot < 0 || slot >= heap_size) {
-        return fail("ValueError", "vm.builtin.%s: slot %lld of a shape heap of %lld", c.name, static_cast<long long>(slot),
-                    static_cast<long long>(heap == nullptr ? 0 : heap_size));
-      }
-      if (code == kStoreToHeap) {
-        heap[slot] = value;
-        return 0;
-      }
-      if (heap[slot] == value) return 0;
-      return mismatch(c, shape != nullptr ? " in shape " : "", dim, heap[slot], value, true, shape != nullptr ? shape->c_str() : "");
-    default: return fail("ValueError", "vm.builtin.%s: unknown code %lld", c.name, static_cast<long long>(code));
+  if (code == kNoOp) return 0;
+  if (code < kAssertEqualToImm || code > kAtMostLoad) {
+    return fail("ValueError", "vm.builtin.%s: unknown code %lld", c.name, static_cast<long long>(code));
   }
+  bool in_heap = code % 2 == 1;
+  if (in_heap && (heap == nullptr || slot < 0 || slot >= heap_size)) {
+    return fail("ValueError", "vm.builtin.%s: slot %lld of a shape heap of %lld", c.name, static_cast<long long>(slot),
+                static_cast<long long>(heap == nullptr ? 0 : heap_size));
+  }
+  if (code == kStoreToHeap) {
+    heap[slot] = value;
+    return 0;
+  }
+  int64_t wanted = in_heap ? heap[slot] : slot;
+  if (code >= kAtMostImm ? value <= wanted : code >= kAtLeastImm ? value >= wanted : value == wanted) return 0;
+  return mismatch(c, code, dim, wanted, value, shape);
 }
 
 // match_shape(input, heap, n, (code, value) x n, context)
@@ -388,6 +389,8 @@ int match_shape(const Call& c) {
       continue;
     }
     if (code == kAssertEqualToLoad && heap != nullptr && slot >= 0 && slot < heap_size && heap[slot] == dims[i]) continue;
+    if (code == kAtLeastImm && dims[i] >= slot) continue;
+    if (code == kAtMostImm && dims[i] <= slot) continue;
     std::string shape = shape_text(dims, ndim);
     if (match_one(c, code, slot, dims[i], heap, heap_size, i, &shape) != 0) return -1;
   }

@@ -96,6 +96,26 @@ def test_symbol_bound_earlier():
         f(rand(3), rand(4))
 
 
+@pytest.mark.parametrize(("code", "refused"), [(4, 2), (6, 4)])
+def test_at_least_and_at_most(code, refused):
+    a = Assembler()
+    contexts = [a.const(context("f", i, n, "R.Tensor((n,))")) for i, n in enumerate("xy")]
+    a.begin("f", ["x", "y"], 3)
+    a.call(2, "vm.builtin.alloc_shape_heap", VM, imm(1))
+    a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
+    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code + 1), imm(0), contexts[1])
+    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code), imm(3), contexts[1])
+    a.ret(0)
+    a.end()
+    f = VirtualMachine(a.build())["f"]
+    assert f(rand(3), rand(3)).shape == (3,) and f(rand(3), rand(6 - refused)).shape == (3,)
+    words = "at least" if code == 4 else "at most"
+    with pytest.raises(ValueError, match=rf"argument 'y'.*dimension 0 must be {words} {6 - refused} .*found 3"):
+        f(rand(6 - refused), rand(3))  # by the slot
+    with pytest.raises(ValueError, match=rf"argument 'y'.*dimension 0 must be {words} 3, found {refused}"):
+        f(rand(refused), rand(refused))  # by the number
+
+
 def loop_program():
     """count(n): adds one n times, with If and a backward Goto; the additions are Python callbacks."""
     a = Assembler()

@@ -241,3 +241,22 @@ WRONG = [
 def test_wrong_uses(vm, act, message):
     with pytest.raises((WeftError, ValueError, TypeError, IndexError), match=message):
         act(vm)
+
+
+@R.function
+def lookup(table: R.Tensor((7, 2), "float32"), rows: R.Tensor(("n",), "int64")):
+    y = R.take(table, rows, axis=0)
+    return y
+
+
+def test_checks_of_indices_cost_three_calls():
+    executable = tvm.compile(tvm.IRModule({"lookup": lookup}), "llvm")
+    lines = executable.as_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if "index_bounds" in line)
+    assert ["match_shape" in line for line in lines[at + 1 : at + 4]] == [True, True, False]
+    main = relax.VirtualMachine(executable, tvm.cpu())["lookup"]
+    table = np.arange(14, dtype="float32").reshape(7, 2)
+    np.testing.assert_array_equal(main(table, np.array([6, -7, 0])).numpy(), table[[6, 0, 0]])
+    for wrong in (-8, 7):
+        with pytest.raises(WeftError, match=f"found {wrong}"):
+            main(table, np.array([0, wrong]))

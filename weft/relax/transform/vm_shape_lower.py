@@ -15,12 +15,13 @@ from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
+from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
 __all__ = ["vm_shape_lower"]
 
-_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD = 0, 1, 2, 3
+_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD, _AT_LEAST_IMM, _AT_MOST_IMM = 0, 1, 2, 3, 4, 6
 _USE_IMM, _LOAD = 0, 1
 _MOST = 1 << 48
 """No size is larger, so that sums and differences of sizes do not overflow."""
@@ -88,7 +89,7 @@ def _is_lowered(func: ir.Function) -> bool:
     """Whether a function checks its parameters by calls, and holds no symbolic value."""
     bindings = all_bindings(func)
     params = {id(p) for p in func.params}
-    values = [n for b in bindings for n in _value_dims(b)]
+    values = [n for b in bindings for n in _value_dims(b, set())]
     checks = any(
         is_op(b.value, "call_builtin")
         and b.value.args[0].global_symbol.startswith(("vm.builtin.check_", "vm.builtin.match_"))
@@ -115,6 +116,10 @@ class _Lowerer:
         self.heap = RelaxVar("shape_heap", ir.AnyType())
         self.out: list[Any] = []
         self.shape_vars: list[dict[Any, Any]] = [{}]
+        self.shapes: set[ir.Expr] = set()
+        """Variables that builtins give shapes to."""
+        self.read = set(variables(func.body))
+        self.indices = _index_bounds(func)
 
     # --- slots
     # ---------------------------------------------------------------------------------------------------------
@@ -151,7 +156,7 @@ class _Lowerer:
     def run(self) -> ir.Function:
         """Lower the function."""
         assert isinstance(self.func.body, SeqExpr)
-        needed = _symbolic_uses(self.func)
+        needed = _symbolic_uses(self.func, self.indices)
         late: list[tuple[ir.Expr, tuple[ir.PrimExpr, ...], str]] = []
         for i, p in enumerate(self.func.params):
             self.check_param(p, p.ty or ir.AnyType(), f"{self.name}: parameter {i} '{p.name_hint}'", late)
@@ -182,7 +187,8 @@ class _Lowerer:
             if ty.shape is not None:
                 late.append((value, ty.shape, context))
         elif isinstance(ty, ir.ShapeType):
-            self.effect(call_builtin("vm.builtin.check_shape_info", [value, ty.ndim, ctx]))
+            if ty.values is None or value not in self.shapes:  # matching counts dimensions, too
+                self.effect(call_builtin("vm.builtin.check_shape_info", [value, ty.ndim, ctx]))
             if ty.values is not None:
                 late.append((value, ty.values, context))
         elif isinstance(ty, ir.PrimType):
@@ -309,7 +315,7 @@ class _Lowerer:
         outer, self.out = self.out, []
         checks: list[MatchCast] = []
         for b in (b for block in body.blocks for b in block.bindings):
-            if isinstance(b, MatchCast) and b.span is not None and b.span.check and isinstance(b.value, ir.ShapeExpr):
+            if _is_relation(b):
                 checks.append(b)
                 continue
             self.relations(checks)
@@ -325,9 +331,9 @@ class _Lowerer:
         codes: list[int] = []
         lines = ["check"]
         for b in checks:
-            (f,), (e,) = b.value.values, b.ty.values  # type: ignore[attr-defined]
+            code, f, e = _comparison(b, self.indices)
             found.append(f)
-            codes += [_ASSERT_IMM, e.value] if isinstance(e, ir.IntImm) else [_ASSERT_LOAD, self.slot(e)]
+            codes += [code, e.value] if isinstance(e, ir.IntImm) else [code + 1 if code else _ASSERT_LOAD, self.slot(e)]
             lines.append("\t".join((*b.span.check, b.span.origin)))  # type: ignore[union-attr]
         checks.clear()
         if found:
@@ -359,7 +365,10 @@ class _Lowerer:
                 self.assert_compound(v, dims, context)
             for d in sizes:
                 self.in_range(d, origin or self.name)
-            self.out.append(VarBinding(b.var, value, span=b.span))
+            if isinstance(b.ty, ir.ShapeType) and b.ty.values is not None and value in self.shapes:
+                self.shape_vars[-1][tuple(self.key(d) for d in b.ty.values)] = value
+            if b.var in self.read:
+                self.out.append(VarBinding(b.var, value, span=b.span))
             return
         if isinstance(b.value, ir.If):
             branches = []
@@ -376,7 +385,10 @@ class _Lowerer:
                 )
             )
             return
-        self.out.append(VarBinding(b.var, self.value(b.value), span=b.span))
+        value = self.value(b.value)
+        if is_op(value, "call_builtin") and isinstance(b.var.ty, ir.ShapeType):
+            self.shapes.add(b.var)
+        self.out.append(VarBinding(b.var, value, span=b.span))
 
     def value(self, value: Any) -> Any:
         """Replace symbolic shapes and scalars in a value."""
@@ -413,16 +425,43 @@ def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
 
 
-def _symbolic_uses(func: ir.Function) -> list[ir.PrimExpr]:
+def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]:
     """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
     dims = [d for p in func.params for d in _type_dims(p.ty)]
-    dims.extend(_value_dims(func.body))
+    dims.extend(_value_dims(func.body, indices))
     return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
 
 
 def _new_sizes(cast: MatchCast) -> list[ir.SizeVar]:
     """List the variables for sizes among the elements of a shape value, which may be any integers."""
     return [d for d in cast.ty.values or () if isinstance(d, ir.SizeVar)] if isinstance(cast.ty, ir.ShapeType) else []
+
+
+def _index_bounds(func: ir.Function) -> set[ir.Var]:
+    """Collect the variables for the least and the greatest index of tensors."""
+    casts = [b for b in all_bindings(func) if isinstance(b, MatchCast) and isinstance(b.ty, ir.ShapeType)]
+    calls = [b for b in all_bindings(func) if casts and is_op(b.value, "call_builtin")]
+    bounds = {b.var for b in calls if b.value.args[0].global_symbol == "vm.builtin.index_bounds"}
+    return {d for b in casts if b.value in bounds for d in b.ty.values if isinstance(d, ir.Var)}
+
+
+def _comparison(check: MatchCast, indices: set[ir.Var]) -> tuple[int, ir.PrimExpr, ir.PrimExpr]:
+    """Return the code that compares the scalar which a relation found, the scalar, and what it is compared with.
+
+    An index is compared with its limit. Where the scalar is a dimension, it is compared with the nearest number that
+    is allowed, which TVM's machine can do, too; it has no bounds of indices.
+    """
+    (found,), (expected,) = check.value.values, check.ty.values  # type: ignore[attr-defined]
+    for bound, code in ((ir.Max, _AT_LEAST_IMM), (ir.Min, _AT_MOST_IMM)):
+        if found in indices and isinstance(expected, bound):
+            for limit, other in ((expected.a, expected.b), (expected.b, expected.a)):
+                if other is found:
+                    return code, found, limit
+    return _ASSERT_IMM, found, expected
+
+
+def _is_relation(b: Any) -> bool:
+    return isinstance(b, MatchCast) and b.span is not None and bool(b.span.check) and isinstance(b.value, ir.ShapeExpr)
 
 
 def _nearest_size(size: ir.SizeVar) -> ir.PrimExpr:
@@ -440,7 +479,7 @@ def _type_dims(ty: Any) -> list[Any]:
     return [d for f in ty.fields for d in _type_dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
-def _value_dims(root: Any) -> Iterator[Any]:
+def _value_dims(root: Any, indices: set[ir.Var]) -> Iterator[Any]:
     """Iterate over the numbers that a value is made of and the dimensions of its casts, in order."""
     stack: list[Any] = [root]
     while stack:
@@ -449,6 +488,8 @@ def _value_dims(root: Any) -> Iterator[Any]:
             yield from value.values
         elif isinstance(value, ir.PrimValue):
             yield value.value
+        elif _is_relation(value):
+            yield from _comparison(value, indices)[1:]
         elif isinstance(value, MatchCast):
             yield from _type_dims(value.ty)
             yield from map(_nearest_size, _new_sizes(value))
