@@ -1,13 +1,15 @@
 """The floor of every dialect: nodes, walking, types, scalar and graph expressions, modules, passes.
 
-Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``types``, ``expr``, ``module``,
-``passes``, then ``structural``, ``serialize``, ``spec`` and ``text/``.
+Read in this order: ``node``, ``dispatch``, ``walk``, ``dtype``, ``scalar``, ``arithmetic``, ``types``, ``expr``,
+``module``, ``passes``, then ``structural``, ``serialize``, ``spec`` and ``text/``.
 """
 
 import sys
 
 from weft._aliases import names_of
 from weft.ir.ambient import Ambient, CallersPool
+from weft.ir.arithmetic import *  # noqa: F403
+from weft.ir.arithmetic import __all__ as _constructors
 from weft.ir.deep import DeepPool, with_deep_stack
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
@@ -86,7 +88,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify", "passes_named", "post_order",
     "prim_value", "rebuild", "register_config_option", "rewrite", "save_json", "set_printer", "shape_expr",
     "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes",
-    *_scalar_names,
+    *_scalar_names, *_constructors,
 ]  # fmt: skip
 
 __getattr__ = names_of("weft.ir")

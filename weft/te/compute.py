@@ -154,8 +154,8 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
             raise InvalidArgument("a reduction runs over (begin, end)", found=repr(dom), help="te.reduce_axis((0, n))")
         begin, end = (ir.as_expr(d) for d in dom)
         if end.dtype != begin.dtype:
-            begin = ir.scalar.cast(end.dtype, begin)
-        dom = ir.Range.from_min_extent(begin, ir.scalar.sub(end, begin))
+            begin = ir.cast(end.dtype, begin)
+        dom = ir.Range.from_min_extent(begin, ir.sub(end, begin))
     return ir.IterVar(dom, ir.Var(name, dom.extent.dtype), "reduce", thread_tag)
 
 
@@ -236,7 +236,7 @@ def lowest(dtype: str) -> ir.PrimExpr:
     """The identity of max: minus infinity, or the least integer."""
     dt = ir.DataType(dtype)
     if dt.is_float:
-        return ir.scalar.FloatImm(dt, float("-inf"))
+        return ir.FloatImm(dt, float("-inf"))
     return ir.const(0 if dt.code in ("uint", "bool") else -(1 << (dt.bits - 1)), dt)
 
 
@@ -244,14 +244,14 @@ def highest(dtype: str) -> ir.PrimExpr:
     """The identity of min: infinity, or the greatest integer."""
     dt = ir.DataType(dtype)
     if dt.is_float:
-        return ir.scalar.FloatImm(dt, float("inf"))
+        return ir.FloatImm(dt, float("inf"))
     return ir.const(1 if dt == "bool" else (1 << dt.bits) - 1 if dt.code == "uint" else (1 << (dt.bits - 1)) - 1, dt)
 
 
 sum = comm_reducer(lambda x, y: x + y, lambda t: ir.const(0, t), name="sum")
 prod = comm_reducer(lambda x, y: x * y, lambda t: ir.const(1, t), name="prod")
-max = comm_reducer(ir.scalar.max_, lowest, name="max")
-min = comm_reducer(ir.scalar.min_, highest, name="min")
+max = comm_reducer(ir.max_, lowest, name="max")
+min = comm_reducer(ir.min_, highest, name="min")
 
 
 def scan(
@@ -274,7 +274,7 @@ def scan(
     _check_scan(name, inits, updates, states)
     first = inits[0].shape[0]
     axis = ir.IterVar(
-        ir.Range.from_min_extent(first, ir.scalar.sub(updates[0].shape[0], first)),
+        ir.Range.from_min_extent(first, ir.sub(updates[0].shape[0], first)),
         ir.Var(f"{name}.idx", first.dtype),
         "ordered",
     )

@@ -181,55 +181,55 @@ class _ScalarOperators:
     __slots__ = ()
 
     def __add__(self, other: Any) -> Any:
-        return _binary(ir.scalar.add, self, other)
+        return _binary(ir.add, self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return _binary(ir.scalar.add, other, self)
+        return _binary(ir.add, other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _binary(ir.scalar.sub, self, other)
+        return _binary(ir.sub, self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _binary(ir.scalar.sub, other, self)
+        return _binary(ir.sub, other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return _binary(ir.scalar.mul, self, other)
+        return _binary(ir.mul, self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _binary(ir.scalar.mul, other, self)
+        return _binary(ir.mul, other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return _binary(ir.scalar.div, self, other)
+        return _binary(ir.div, self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _binary(ir.scalar.div, other, self)
+        return _binary(ir.div, other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return _binary(ir.scalar.floordiv, self, other)
+        return _binary(ir.floordiv, self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _binary(ir.scalar.floordiv, other, self)
+        return _binary(ir.floordiv, other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return _binary(ir.scalar.floormod, self, other)
+        return _binary(ir.floormod, self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return _binary(ir.scalar.floormod, other, self)
+        return _binary(ir.floormod, other, self)
 
     def __neg__(self) -> Any:
-        return _binary(ir.scalar.mul, self, -1)
+        return _binary(ir.mul, self, -1)
 
     def __lt__(self, other: Any) -> Any:
-        return _binary(ir.scalar.less, self, other)
+        return _binary(ir.less, self, other)
 
     def __le__(self, other: Any) -> Any:
-        return _binary(ir.scalar.less_equal, self, other)
+        return _binary(ir.less_equal, self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return _binary(ir.scalar.greater, self, other)
+        return _binary(ir.greater, self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return _binary(ir.scalar.greater_equal, self, other)
+        return _binary(ir.greater_equal, self, other)
 
 
 _TENSOR_BINARY: list[Any] = []

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from weft import ir
 from weft.error import InvalidArgument
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
-from weft.ir import scalar as s
 
 __all__ = [
     "INTRINSICS", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
@@ -239,7 +239,7 @@ power = pow
 def likely(condition: Any) -> PrimExpr:
     """Mark a condition as nearly always true."""
     condition = as_expr(condition)
-    return condition if isinstance(condition, s.IntImm) else Call("bool", Op.get("tir.likely"), (condition,))
+    return condition if isinstance(condition, ir.IntImm) else Call("bool", Op.get("tir.likely"), (condition,))
 
 
 def call_intrin(dtype: str, name: Any, *args: Any) -> PrimExpr:

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.error import ParseError, WeftError
-from weft.ir import scalar as s
+from weft.ir import arithmetic
 from weft.ir.dispatch import Dispatch
 from weft.ir.node import Span
+from weft.ir.scalar import PrimExpr
 from weft.ir.text.source import Source
 
 __all__ = ["BINARY", "CALL", "PLACE", "SUBSCRIPT", "Evaluator"]
@@ -61,12 +62,12 @@ _BINARY: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
 
 # Python asks the right operand of `1 < x` for `x > 1`; these keep the order.
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: s.equal,
-    ast.NotEq: s.not_equal,
-    ast.Lt: s.less,
-    ast.LtE: s.less_equal,
-    ast.Gt: s.greater,
-    ast.GtE: s.greater_equal,
+    ast.Eq: arithmetic.equal,
+    ast.NotEq: arithmetic.not_equal,
+    ast.Lt: arithmetic.less,
+    ast.LtE: arithmetic.less_equal,
+    ast.Gt: arithmetic.greater,
+    ast.GtE: arithmetic.greater_equal,
 }
 
 
@@ -202,7 +203,7 @@ class Evaluator:
 
     def _apply(self, op: ast.AST, a: Any, b: Any) -> Any:
         name, function = _BINARY[type(op)]
-        if type(op) in _COMPARE and isinstance(b, s.PrimExpr) and isinstance(a, (int, float)):
+        if type(op) in _COMPARE and isinstance(b, PrimExpr) and isinstance(a, (int, float)):
             return _COMPARE[type(op)](a, b)
         rule = BINARY.get(type(a)) or BINARY.get(type(b))
         return function(a, b) if rule is None or name in ("is", "is_not") else rule(a, b, name, self)
@@ -227,7 +228,7 @@ class Evaluator:
     def _unary(self, node: ast.UnaryOp) -> Any:
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
-            return s.logical_not(value) if isinstance(value, s.PrimExpr) else not value
+            return arithmetic.logical_not(value) if isinstance(value, PrimExpr) else not value
         rule = BINARY.get(type(value))
         if rule is not None:
             return rule(value, None, "negative" if isinstance(node.op, ast.USub) else "bitwise_not", self)
@@ -235,8 +236,8 @@ class Evaluator:
 
     def _if_exp(self, node: ast.IfExp) -> Any:
         condition = self.evaluate(node.test)
-        if isinstance(condition, s.PrimExpr):
-            return s.if_then_else(condition, self.evaluate(node.body), self.evaluate(node.orelse))
+        if isinstance(condition, PrimExpr):
+            return arithmetic.if_then_else(condition, self.evaluate(node.body), self.evaluate(node.orelse))
         return self.evaluate(node.body if condition else node.orelse)
 
     def _call(self, node: ast.Call) -> Any:
@@ -281,14 +282,14 @@ _EVALUATE: dict[type, Callable[[Evaluator, Any], Any]] = {
 
 
 def _and(a: Any, b: Callable[[], Any]) -> Any:
-    if isinstance(a, s.PrimExpr):
-        return s.logical_and(a, b())
+    if isinstance(a, PrimExpr):
+        return arithmetic.logical_and(a, b())
     return a and b()
 
 
 def _or(a: Any, b: Callable[[], Any]) -> Any:
-    if isinstance(a, s.PrimExpr):
-        return s.logical_or(a, b())
+    if isinstance(a, PrimExpr):
+        return arithmetic.logical_or(a, b())
     return a or b()
 
 

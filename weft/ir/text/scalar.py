@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.ir import arithmetic
 from weft.ir import scalar as s
 from weft.ir.dtype import DataType
 from weft.ir.structural import structural_equal
@@ -20,25 +21,25 @@ from weft.ir.types import PointerType
 __all__ = ["argument", "operand", "same", "slice_of", "var_declaration"]
 
 _INFIX: dict[type, tuple[str, int, Callable[[Any, Any], Any]]] = {
-    s.Add: ("+", ADD, s.add),
-    s.Sub: ("-", ADD, s.sub),
-    s.Mul: ("*", MUL, s.mul),
-    s.FloorDiv: ("//", MUL, s.floordiv),
-    s.FloorMod: ("%", MUL, s.floormod),
-    s.EQ: ("==", COMPARE, s.equal),
-    s.NE: ("!=", COMPARE, s.not_equal),
-    s.LT: ("<", COMPARE, s.less),
-    s.LE: ("<=", COMPARE, s.less_equal),
-    s.GT: (">", COMPARE, s.greater),
-    s.GE: (">=", COMPARE, s.greater_equal),
-    s.And: ("and", AND, s.logical_and),
-    s.Or: ("or", OR, s.logical_or),
+    s.Add: ("+", ADD, arithmetic.add),
+    s.Sub: ("-", ADD, arithmetic.sub),
+    s.Mul: ("*", MUL, arithmetic.mul),
+    s.FloorDiv: ("//", MUL, arithmetic.floordiv),
+    s.FloorMod: ("%", MUL, arithmetic.floormod),
+    s.EQ: ("==", COMPARE, arithmetic.equal),
+    s.NE: ("!=", COMPARE, arithmetic.not_equal),
+    s.LT: ("<", COMPARE, arithmetic.less),
+    s.LE: ("<=", COMPARE, arithmetic.less_equal),
+    s.GT: (">", COMPARE, arithmetic.greater),
+    s.GE: (">=", COMPARE, arithmetic.greater_equal),
+    s.And: ("and", AND, arithmetic.logical_and),
+    s.Or: ("or", OR, arithmetic.logical_or),
 }
 _NAMED: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
-    s.Min: ("T.min", s.min_),
-    s.Max: ("T.max", s.max_),
-    s.Div: ("T.truncdiv", s.truncdiv),
-    s.Mod: ("T.truncmod", s.truncmod),
+    s.Min: ("T.min", arithmetic.min_),
+    s.Max: ("T.max", arithmetic.max_),
+    s.Div: ("T.truncdiv", arithmetic.truncdiv),
+    s.Mod: ("T.truncmod", arithmetic.truncmod),
 }
 
 
@@ -96,7 +97,7 @@ def _binary(node: Any, p: Printer) -> Doc:
     if rule is not None and _rebuilt(rule[2], node):
         return _chain(node, p)
     named = _NAMED.get(type(node))
-    if type(node) is s.Div and DataType(node.dtype).is_float and _rebuilt(s.div, node):
+    if type(node) is s.Div and DataType(node.dtype).is_float and _rebuilt(arithmetic.div, node):
         return infix(operand(node.a, node.b, p), "/", operand(node.b, node.a, p), MUL)
     if named is not None and _rebuilt(named[1], node):
         return call(named[0], [operand(node.a, node.b, p), operand(node.b, node.a, p)])
@@ -237,7 +238,7 @@ def slice_of(start: Any, stop: Any) -> s.Range:
         stop = s.as_expr(stop, start.dtype)
     if type(stop) is s.Add and (same(stop.a, start) or structural_equal(stop.a, start)):
         return s.Range.from_min_extent(start, stop.b)
-    return s.Range.from_min_extent(start, s.sub(stop, start))
+    return s.Range.from_min_extent(start, arithmetic.sub(stop, start))
 
 
 def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
@@ -246,7 +247,7 @@ def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
     if isinstance(low, s.IntImm) and isinstance(extent, s.IntImm):
         if low.dtype != extent.dtype:
             return None
-        stop = s.add(low, extent)
+        stop = arithmetic.add(low, extent)
         if low.dtype != "int32":
             return (number(low.value), p.expr(stop))
         return (number(low.value), number(stop.value)) if stop.value == low.value + extent.value else None  # type: ignore[attr-defined]
@@ -254,7 +255,7 @@ def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
         return None
     if isinstance(low, s.IntImm) and low.value == 0:
         return (number(0), p.expr(extent))
-    stop = s.add(low, extent)
+    stop = arithmetic.add(low, extent)
     if type(stop) is not s.Add or not same(stop.a, low) or not same(stop.b, extent):
         return None
     return (p.expr(low), infix(operand(low, extent, p), "+", operand(extent, low, p), ADD))

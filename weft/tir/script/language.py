@@ -9,11 +9,10 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from weft import tir
+from weft import ir, tir
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
-from weft.ir import scalar as s
 from weft.ir.text.parser import MacroDecorator, MetaVar
 from weft.ir.text.scalar import slice_of
 from weft.tir.buffer import Buffer as BufferNode
@@ -51,11 +50,11 @@ from weft.tir.stmt import BufferStore as BufferStoreNode
 from weft.tir.stmt import LetStmt as LetStmtNode
 
 macro = inline = MacroDecorator()
-abs = s.abs_
-all = s.all_of
-any = s.any_of
-min = s.min_
-max = s.max_
+abs = ir.abs_
+all = ir.all_of
+any = ir.any_of
+min = ir.min_
+max = ir.max_
 
 
 def meta_var(value: Any) -> MetaVar:
@@ -75,10 +74,10 @@ class DTypeMaker:
     def __call__(self, value: Any = None, is_size_var: bool = False) -> PrimExpr:
         """Return a variable of this type, or `value` as a constant of it or cast to it."""
         if value is None:
-            return (s.SizeVar if is_size_var else Var)("", self.dtype)
+            return (ir.SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(value, str):
             return const(float(value), self.dtype)
-        return s.cast(self.dtype, value) if isinstance(value, PrimExpr) else const(value, self.dtype)
+        return ir.cast(self.dtype, value) if isinstance(value, PrimExpr) else const(value, self.dtype)
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"
@@ -94,7 +93,7 @@ handle = _HandleMaker("handle")
 
 def Var_(name: str = "", dtype: Any = "int32", is_size_var: bool = False) -> Var:
     """Make a variable; an empty name is given by the assignment."""
-    return (s.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
+    return (ir.SizeVar if is_size_var else Var)(name, DataType(getattr(dtype, "dtype", dtype)))
 
 
 class _LetMaker:
@@ -114,7 +113,7 @@ def Let(expr: Any, where: dict[Var, Any]) -> PrimExpr:
     """Build `expr` with variables bound to values."""
     body = as_expr(expr)
     for var, value in reversed(where.items()):
-        body = s.Let(var, as_expr(value, var.dtype), body)
+        body = ir.Let(var, as_expr(value, var.dtype), body)
     return body
 
 
@@ -128,7 +127,7 @@ def StringImm_(value: str) -> StringImm:
 
 def _raw(cls: type) -> Any:
     def build(a: Any, b: Any) -> PrimExpr:
-        return cls(*s._operands(a, b))
+        return cls(*ir.unify_dtypes(a, b))
 
     build.__doc__ = f"Build ``{cls.__name__}`` without folding."
     return build
@@ -136,39 +135,39 @@ def _raw(cls: type) -> Any:
 
 def Not(a: Any) -> PrimExpr:
     """Build a negation without folding."""
-    return s.Not(as_expr(a))
+    return ir.Not(as_expr(a))
 
 
 def Cast(dtype: str, value: Any) -> PrimExpr:
     """Build a conversion without folding."""
-    return s.Cast(DataType(dtype), as_expr(value))
+    return ir.Cast(DataType(dtype), as_expr(value))
 
 
 def cast(value: Any, dtype: str) -> PrimExpr:
     """Convert to a data type (TVM's order of parameters)."""
-    return s.cast(dtype, value)
+    return ir.cast(dtype, value)
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
     """Build a choice that evaluates both sides."""
-    a, b = s._operands(true_value, false_value)
-    return s.Select(as_expr(condition), a, b)
+    a, b = ir.unify_dtypes(true_value, false_value)
+    return ir.Select(as_expr(condition), a, b)
 
 
 def Ramp(base: Any, stride: Any, lanes: Any) -> PrimExpr:
     """Build the vector ``base, base + stride, ...``."""
-    b, step = s._operands(base, stride)
-    return s.Ramp(b, step, int(lanes))
+    b, step = ir.unify_dtypes(base, stride)
+    return ir.Ramp(b, step, int(lanes))
 
 
 def Broadcast(value: Any, lanes: Any) -> PrimExpr:
     """Build a vector of equal lanes."""
-    return s.Broadcast(as_expr(value), int(lanes))
+    return ir.Broadcast(as_expr(value), int(lanes))
 
 
 def Shuffle(vectors: Any, indices: Any) -> PrimExpr:
     """Build a vector of chosen lanes."""
-    return s.Shuffle(tuple(as_expr(v) for v in vectors), tuple(as_expr(i) for i in indices))
+    return ir.Shuffle(tuple(as_expr(v) for v in vectors), tuple(as_expr(i) for i in indices))
 
 
 def Call(dtype: str, op: Any, args: Any, attrs: Any = None) -> PrimExpr:
@@ -193,14 +192,14 @@ def BufferLoad(buffer: BufferNode, indices: Any, predicate: Any = None) -> PrimE
     return BufferLoadNode(buffer, tuple(as_expr(i) for i in indices), predicate)
 
 
-def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> s.IterVar:
+def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> ir.IterVar:
     """Make an iteration variable."""
-    return s.IterVar(dom, var, iter_type, thread_tag)
+    return ir.IterVar(dom, var, iter_type, thread_tag)
 
 
-def env_thread(thread_tag: str, dtype: str = "int32") -> s.IterVar:
+def env_thread(thread_tag: str, dtype: str = "int32") -> ir.IterVar:
     """Name a thread axis, to be given to :func:`launch_thread`."""
-    return s.IterVar(None, Var("", DataType(dtype)), "thread", thread_tag)
+    return ir.IterVar(None, Var("", DataType(dtype)), "thread", thread_tag)
 
 
 class _RangeMaker:
@@ -489,7 +488,7 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
     def make(value: Any, body: Stmt, p: Any) -> Stmt:
         tag = thread if isinstance(thread, str) else p.state.threads[id(thread)]
         return AttrStmt(
-            s.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
+            ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
         )
 
     return Scope(var, make, "thread", thread)
@@ -558,8 +557,8 @@ _RENAMED: dict[str, Any] = {
     "tvm_call_packed": tir.call_packed,
     "StringImm": StringImm_,
     "Var": Var_,
-    **{c.__name__: _raw(c) for c in (s.Add, s.Sub, s.Mul, s.Div, s.Mod, s.FloorDiv, s.FloorMod, s.Min, s.Max)},
-    **{c.__name__: _raw(c) for c in (s.EQ, s.NE, s.LT, s.LE, s.GT, s.GE, s.And, s.Or)},
+    **{c.__name__: _raw(c) for c in (ir.Add, ir.Sub, ir.Mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max)},
+    **{c.__name__: _raw(c) for c in (ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE, ir.And, ir.Or)},
 }
 _MAKERS: dict[str, DTypeMaker] = {}
 

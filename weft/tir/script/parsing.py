@@ -593,7 +593,7 @@ def _for(p: Parser, node: ast.For) -> None:
     p.scopes.pop()
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
-            count = ir.scalar.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
+            count = ir.ceildiv(r.extent, ir.const(loops.step, r.extent.dtype))
             r = ir.Range.from_min_extent(ir.const(0, var.dtype), count)
         body = For(
             var,
@@ -815,7 +815,7 @@ def _lanes(indices: Any, buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
         if extent is None or stride is None or stride < 1:
             raise ParseError("a slice of elements has a constant length and step", found=f"{r.extent}, step {step}")
         count = -(-extent // stride)
-        out.append(r.min if count == 1 else ir.scalar.Ramp(r.min, ir.const(stride, r.min.dtype), count))
+        out.append(r.min if count == 1 else ir.Ramp(r.min, ir.const(stride, r.min.dtype), count))
     return tuple(out)
 
 
@@ -829,7 +829,7 @@ def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
         raise ParseError("regions have no steps")
     low = index.start if index.start is not None else ir.const(0, dim.dtype)
     r = slice_of(low, index.stop if index.stop is not None else dim)
-    if isinstance(r.extent, ir.scalar.IntImm) or not isinstance(r.extent, ir.scalar.Sub):
+    if isinstance(r.extent, ir.IntImm) or not isinstance(r.extent, ir.Sub):
         return r
     return ir.Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 

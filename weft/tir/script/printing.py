@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import ir
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
-from weft.ir import scalar as s
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, is_unit, number, same, slice_docs, var_declaration
@@ -114,7 +114,7 @@ def _region(node: BufferRegion, p: Printer) -> Doc:
     return index(p.expr(node.buffer), [_range_index(r, p) for r in node.region])
 
 
-def _range_index(r: s.Range, p: Printer) -> Doc:
+def _range_index(r: ir.Range, p: Printer) -> Doc:
     if is_unit(r):
         return argument(r.min, p)
     docs = slice_docs(r, p)
@@ -141,7 +141,7 @@ def _call(node: Call, p: Printer) -> Doc:
 def _is_intrinsic(node: Call, short: str) -> bool:
     """Whether the intrinsic's constructor, given the arguments, makes this call."""
     rule = intrin.INTRINSICS.get(short)
-    if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, s.PrimExpr) for a in node.args):
+    if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, ir.PrimExpr) for a in node.args):
         return False
     try:
         made = _constructor(short)(*node.args)
@@ -152,12 +152,12 @@ def _is_intrinsic(node: Call, short: str) -> bool:
 
 
 def _constructor(short: str) -> Any:
-    return s.abs_ if short == "abs" else getattr(intrin, short)
+    return ir.abs_ if short == "abs" else getattr(intrin, short)
 
 
 def _spell_if(node: Call, p: Printer) -> Doc | None:
     c, a, b = node.args
-    if isinstance(c, s.IntImm) or a.dtype != node.dtype or b.dtype != a.dtype:
+    if isinstance(c, ir.IntImm) or a.dtype != node.dtype or b.dtype != a.dtype:
         return None
     return call("T.if_then_else", [p.expr(c), p.expr(a), p.expr(b)])
 
@@ -180,7 +180,7 @@ def _spell_typed(name: str) -> Any:
 def _spell_likely(node: Call, p: Printer) -> Doc | None:
     return (
         call("T.likely", [p.expr(node.args[0])])
-        if node.dtype == "bool" and not isinstance(node.args[0], s.IntImm)
+        if node.dtype == "bool" and not isinstance(node.args[0], ir.IntImm)
         else None
     )
 
@@ -319,7 +319,7 @@ def _attr_scope(node: AttrStmt, p: Printer) -> tuple[Doc, Doc | None]:
 
 def _is_launch(node: AttrStmt, p: Printer) -> bool:
     iv = node.node
-    if node.attr_key != "thread_extent" or not isinstance(iv, s.IterVar) or not isinstance(node.value, s.PrimExpr):
+    if node.attr_key != "thread_extent" or not isinstance(iv, ir.IterVar) or not isinstance(node.value, ir.PrimExpr):
         return False
     if (
         iv.iter_type != "thread"
@@ -329,14 +329,14 @@ def _is_launch(node: AttrStmt, p: Printer) -> bool:
         or iv.var.dtype != node.value.dtype
     ):
         return False
-    return same(iv.dom.extent, node.value) and same(iv.dom.min, s.const(0, node.value.dtype)) and type(iv.var) is Var
+    return same(iv.dom.extent, node.value) and same(iv.dom.min, ir.const(0, node.value.dtype)) and type(iv.var) is Var
 
 
 def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
     condition = p.expr(node.condition)
     kwargs = [("kind", quote(node.error_kind))] if node.error_kind != "RuntimeError" else []
     doc = call("T.Assert", [condition, argument(node.message, p)], kwargs)
-    if kwargs or isinstance(node.condition, s.IntImm):
+    if kwargs or isinstance(node.condition, ir.IntImm):
         return doc, doc
     return doc, Seq(TERNARY, ("assert ", condition, ", ", argument(node.message, p)))
 
@@ -430,7 +430,7 @@ def _for(node: For, p: Printer) -> None:
 
 def _starts_at_zero(node: For) -> bool:
     """Whether the loop counts from a zero of its extent's type, with a variable of that type."""
-    plain = isinstance(node.min, s.IntImm) and node.min.value == 0 and type(node.loop_var) is Var
+    plain = isinstance(node.min, ir.IntImm) and node.min.value == 0 and type(node.loop_var) is Var
     return plain and node.min.dtype == node.extent.dtype == node.loop_var.dtype
 
 
@@ -455,7 +455,7 @@ def _plain_nest(node: Stmt) -> list[For]:
 
 def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
     kwargs: list[tuple[str, Doc]] = []
-    r = s.Range.from_min_extent(node.min, node.extent)
+    r = ir.Range.from_min_extent(node.min, node.extent)
     docs = None if _starts_at_zero(node) else slice_docs(r, p)
     if _starts_at_zero(node):
         args = [argument(node.extent, p)]
@@ -477,7 +477,7 @@ def _loop_args(node: For, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]
     return args, kwargs
 
 
-def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
+def _is_plain_thread(iv: ir.IterVar, loop: For) -> bool:
     """Whether the thread axis is the one that ``T.thread_binding(..., thread=tag)`` makes."""
     if (
         iv.dom is None
@@ -487,7 +487,7 @@ def _is_plain_thread(iv: s.IterVar, loop: For) -> bool:
         or iv.var.dtype != loop.loop_var.dtype
     ):
         return False
-    return same(iv.dom.extent, loop.extent) and same(iv.dom.min, s.const(0, loop.loop_var.dtype))
+    return same(iv.dom.extent, loop.extent) and same(iv.dom.min, ir.const(0, loop.loop_var.dtype))
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -500,19 +500,19 @@ def _block_realize(node: BlockRealize, p: Printer) -> None:
         p.note(node)
         p.note(node.block)
         _axes(node.block, node.iter_values, p)
-        if not (isinstance(node.predicate, s.IntImm) and node.predicate.value):
+        if not (isinstance(node.predicate, ir.IntImm) and node.predicate.value):
             p.lines.add(call("T.where", [p.expr(node.predicate)]))
         _block_content(node.block, p, signature=True)
 
 
 @STMT.on(Block)
 def _block(node: Block, p: Printer) -> None:
-    _block_realize(BlockRealize(tuple(iv.var for iv in node.iter_vars), s.TRUE, node), p)
+    _block_realize(BlockRealize(tuple(iv.var for iv in node.iter_vars), ir.TRUE, node), p)
 
 
 def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
     """Write the iteration variables; neighbours that run over a whole loop each are grouped."""
-    run: list[tuple[s.IterVar, Any]] = []
+    run: list[tuple[ir.IterVar, Any]] = []
     loops = p.frames[-1].loops
 
     def flush() -> None:
@@ -535,7 +535,7 @@ def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
     flush()
 
 
-def _is_remap(iv: s.IterVar, value: Any, loop: For) -> bool:
+def _is_remap(iv: ir.IterVar, value: Any, loop: For) -> bool:
     if (
         iv.iter_type not in ("data_par", "reduce")
         or iv.thread_tag
@@ -547,7 +547,7 @@ def _is_remap(iv: s.IterVar, value: Any, loop: For) -> bool:
     return all(same(a, b) or structural_equal(a, b) for a, b in ((iv.dom.min, loop.min), (iv.dom.extent, loop.extent)))
 
 
-def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
+def _axis(iv: ir.IterVar, value: Any, p: Printer) -> None:
     dom = iv.dom
     if dom is None:
         dom_doc: Doc = "None"
@@ -566,17 +566,17 @@ def _axis(iv: s.IterVar, value: Any, p: Printer) -> None:
     p.lines.add(p.define(iv.var, iv.var.name), " = ", call(f"T.axis.{kind}", args, kwargs))
 
 
-def _domain(dom: s.Range, value: Any, p: Printer) -> Doc:
+def _domain(dom: ir.Range, value: Any, p: Printer) -> Doc:
     """Write an axis' domain; plain numbers take the type of its value."""
     low, extent = dom.min, dom.extent
-    constant = isinstance(low, s.IntImm) and isinstance(extent, s.IntImm)
-    if isinstance(low, s.IntImm) and isinstance(extent, s.IntImm) and low.dtype == extent.dtype == value.dtype:
+    constant = isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm)
+    if isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm) and low.dtype == extent.dtype == value.dtype:
         low_doc, high_doc = number(low.value), number(low.value + extent.value)
         return high_doc if low.value == 0 else tuple_doc([low_doc, high_doc])
     docs = None if constant else slice_docs(dom, p)
     if docs is None:
         return p.expr(dom)
-    return docs[1] if isinstance(low, s.IntImm) and low.value == 0 else tuple_doc(docs)
+    return docs[1] if isinstance(low, ir.IntImm) and low.value == 0 else tuple_doc(docs)
 
 
 def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
@@ -669,7 +669,7 @@ def _inline_params(func: PrimFunc) -> dict[int, Buffer]:
     inline = {}
     for param, b in func.buffer_map:
         parts = (*b.shape, *b.strides, *((b.elem_offset,) if b.elem_offset is not None else ()))
-        constant = all(isinstance(x, s.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
+        constant = all(isinstance(x, ir.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
         if (
             constant
             and id(param) not in used
@@ -686,7 +686,7 @@ def _is_plain_root(body: Stmt) -> bool:
     if (
         not isinstance(body, BlockRealize)
         or body.iter_values
-        or not (isinstance(body.predicate, s.IntImm) and body.predicate.value)
+        or not (isinstance(body.predicate, ir.IntImm) and body.predicate.value)
     ):
         return False
     b = body.block

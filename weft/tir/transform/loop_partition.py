@@ -154,7 +154,7 @@ def _is_likely(c: ir.PrimExpr) -> bool:
 
 def nothing() -> Stmt:
     """A statement without effect."""
-    return Evaluate(ir.scalar.const(0, "int32"))
+    return Evaluate(ir.const(0, "int32"))
 
 
 def _with_body(loop: For, body: Stmt) -> For:
