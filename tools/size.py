@@ -1,13 +1,15 @@
-"""``make size``: lines of each folder against ``docs/size.toml``, and files that are too long.
+"""``make size``: lines of each folder against ``docs/size.toml``, and files and functions that are too long.
 
 Growth past a budget needs an edit of ``docs/size.toml``, where a reviewer sees it.
 """
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +21,20 @@ def tracked_lines() -> dict[str, int]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [p for p in listed.split("\0") if p and Path(p).suffix in SUFFIXES and (ROOT / p).exists()]
     return {p: len((ROOT / p).read_bytes().splitlines()) for p in paths}
+
+
+def long_functions(path: str, most: int) -> Iterator[str]:
+    """Describe the functions of a Python file that have more than `most` lines, their docstrings not counted."""
+    if not path.endswith(".py"):
+        return
+    for node in ast.walk(ast.parse((ROOT / path).read_bytes())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
+            text = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
+            is_docstring = isinstance(text, ast.Constant) and isinstance(text.value, str)
+            count = node.end_lineno - node.lineno + 1
+            count -= (text.end_lineno or 0) - text.lineno + 1 if is_docstring and text is not None else 0
+            if count > most:
+                yield f"{path}:{node.lineno}: function {node.name} has {count} lines, more than {most}; split it"
 
 
 def main() -> int:
@@ -45,6 +61,7 @@ def main() -> int:
     for path, count in sorted(lines.items()):
         if count > settings["file"] and path not in settings["long_files"]:
             failures.append(f"{path} has {count} lines, more than {settings['file']}; split it")
+        failures.extend(long_functions(path, settings["function"]))
     for name, total, budget in rows:
         print(f"{name:24} {total:7} of {budget:7}")
     for failure in failures:

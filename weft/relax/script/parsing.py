@@ -12,13 +12,14 @@ from typing import Any
 from weft import ir
 from weft.error import TypeInferenceError
 from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
-from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, ModuleScope, Parser
+from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.op import list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_relax, assert_op
-from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import SeqExpr, VarBinding
 from weft.relax.infer import function_type, merge_types
 from weft.relax.script.annotation import Proxy, as_type
+from weft.relax.script.bindings import as_value, assign, bind, new_var
 from weft.relax.script.language import Command
 
 __all__ = ["RELAX", "function"]
@@ -218,136 +219,20 @@ def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
 # --- bindings ---------------------------------------------------------------------------------------------------------
 
 
-def _value(p: Parser, value: Any) -> ir.Expr:
-    """Return the normal form of a value, ready to be bound."""
-    if isinstance(value, Command) and value.kind == "emit_te":
-        func, args, hint, kwargs = value.value
-        value = p.state.bb.call_te(func, *args, primfunc_name_hint=hint, **kwargs)
-    return p.state.bb.normalize(as_relax(value), atom=False)
-
-
-def _new_var(p: Parser, name: str, ty: ir.Type | None, span: ir.Span) -> ir.ExprVar:
-    outputs = p.state.outputs
-    return (ir.ExprVar if outputs is None or name in outputs else DataflowVar)(name, ty, span=span)
-
-
-def _assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None) -> None:
-    """Bind the name or names of a target."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(p, target, value)
-        return
-    if not isinstance(target, ast.Name):
-        raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
-    if isinstance(value, MetaVar):
-        p.define(target.id, value.value)
-    elif isinstance(value, ir.Var) and value.name == "":
-        p.define(target.id, _declare(p, target.id, value))
-    elif isinstance(value, Command) and value.kind == "match_cast":
-        source, ty = value.value
-        var = _new_var(p, target.id, note or ty, p.span(target))
-        p.state.bb.emit_normalized(MatchCast(var, p.state.bb.normalize(source), ty, span=p.state.bb.span))
-        p.define(target.id, var)
-    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, Macro)) or _is_python(value):
-        p.define(target.id, value)
-    else:
-        p.define(target.id, _bind(p, target, value, note))
-
-
-def _is_python(value: Any) -> bool:
-    """Whether a value means something while the program is read only: functions, classes, modules, dictionaries."""
-    return value is None or isinstance(value, (dict, type)) or (callable(value) and not isinstance(value, ir.Expr))
-
-
-def _declare(p: Parser, name: str, value: ir.Var) -> ir.Var:
-    """Introduce a symbolic variable, or name the one that the signature introduced."""
-    known = p.state.symbols.get(name)
-    if known is None:
-        known = p.state.symbols[name] = type(value)(name, value.dtype)
-    return known
-
-
-def _bind(p: Parser, target: ast.Name, value: Any, note: ir.Type | None) -> ir.ExprVar:
-    new = _value(p, value)
-    ty = new.ty if not isinstance(new, ir.GlobalVar) else new.ty or ir.AnyType()  # type: ignore[attr-defined]
-    if note is not None:
-        new = _checked(p, target, new, note)
-        ty = note
-    var = _new_var(p, target.id, ty, p.span(target))
-    p.state.bb.emit_normalized(VarBinding(var, new, span=p.state.bb.span))
-    return var
-
-
-def _checked(p: Parser, target: ast.AST, value: Any, note: ir.Type) -> ir.Expr:
-    """Hold an annotation against the inferred type; it decides where nothing was inferred."""
-    inferred = value.ty
-    if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):
-        return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
-    if inferred is not None and _contradicts(inferred, note):
-        raise TypeInferenceError(
-            "the annotation differs from the type of the value",
-            where=p.span(target),
-            expected=str(inferred),
-            found=str(note),
-        )
-    return value
-
-
-def _is_unknown(ty: ir.Type | None, p: Parser) -> bool:
-    """Whether inference found nothing, or a type in terms of symbols that this function does not know."""
-    if ty is None or isinstance(ty, ir.AnyType):
-        return True
-    known = {id(v) for v in p.state.symbols.values()}
-    return any(isinstance(n, ir.Var) and id(n) not in known for n in ir.walk(ty))
-
-
-def _contradicts(a: ir.Type, b: ir.Type) -> bool:
-    """Whether no value can have both types."""
-    if isinstance(a, ir.AnyType) or isinstance(b, ir.AnyType):
-        return False
-    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
-        if (a.dtype and b.dtype and a.dtype != b.dtype) or (a.ndim >= 0 and b.ndim >= 0 and a.ndim != b.ndim):
-            return True
-        pairs = zip(a.shape, b.shape, strict=True) if a.shape is not None and b.shape is not None else ()
-        return any(x.value != y.value for x, y in pairs if hasattr(x, "value") and hasattr(y, "value"))  # type: ignore[attr-defined]
-    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType):
-        return len(a.fields) != len(b.fields) or any(
-            _contradicts(x, y) for x, y in zip(a.fields, b.fields, strict=True)
-        )
-    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType):
-        return a.dtype != b.dtype
-    return type(a) is not type(b) and not isinstance(a, ir.FuncType) and not isinstance(b, ir.FuncType)
-
-
-def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
-    if isinstance(value, ir.Expr) and not isinstance(value, ir.Tuple):
-        source = p.state.bb.normalize(value)
-        ty = source.ty  # type: ignore[attr-defined]
-        count = len(ty.fields) if isinstance(ty, ir.TupleType) else len(target.elts)
-        values: list[Any] = [ir.TupleGetItem(source, i) for i in range(count)]
-    else:
-        values = list(value.fields if isinstance(value, ir.Tuple) else value)
-    if len(values) != len(target.elts):
-        raise p.fail(
-            target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts))
-        )
-    for t, v in zip(target.elts, values, strict=True):
-        _assign(p, t, v)
-
-
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
 def _assignment(p: Parser, node: ast.Assign) -> None:
     if len(node.targets) > 1:
         raise p.fail(node, "several targets in one assignment")
-    _assign(p, node.targets[0], p.evaluate(node.value))
+    assign(p, node.targets[0], p.evaluate(node.value))
 
 
 def _annotated(p: Parser, node: ast.AnnAssign) -> None:
     if node.value is None:
         raise p.fail(node, "a variable needs a value")
     value = p.evaluate(node.value)
-    _assign(p, node.target, value, _type(p, node.annotation, p.evaluate(node.annotation), {}))
+    assign(p, node.target, value, _type(p, node.annotation, p.evaluate(node.annotation), {}))
 
 
 def _expression(p: Parser, node: ast.Expr) -> None:
@@ -362,7 +247,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         else:
             raise p.fail(node, f"the result of R.{value.kind} is not used")
     elif isinstance(value, ir.Expr):
-        _bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
+        bind(p, ast.copy_location(ast.Name("_", ast.Store()), node), value, None)
     else:
         raise p.fail(node, "the statement has no effect", found=repr(value))
 
@@ -420,7 +305,7 @@ def _return(p: Parser, node: ast.Return) -> None:
 
 def _result(p: Parser, value: Any) -> ir.Expr:
     """Return a value as the atom at the end of a sequence, binding what is more."""
-    new = _value(p, value)
+    new = as_value(p, value)
     if isinstance(new, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue)):
         return new
     return p.state.bb.emit(new, "gv")
@@ -459,7 +344,7 @@ def _returned_if(p: Parser, node: ast.If) -> None:
             return p.state.bb.finish(inner, result)
 
     value = _if_value(p, node, condition, branch(node.body), branch(node.orelse))
-    p.state.result = _bind(p, ast.copy_location(ast.Name("gv", ast.Store()), node.test), value, None)
+    p.state.result = bind(p, ast.copy_location(ast.Name("gv", ast.Store()), node.test), value, None)
 
 
 def _if_value(p: Parser, node: ast.If, condition: ir.Expr, then_case: SeqExpr, else_case: SeqExpr) -> ir.If:
@@ -486,7 +371,7 @@ def _if(p: Parser, node: ast.If) -> None:
     if note is not None and isinstance(value.ty, ir.AnyType):
         value = ir.If(condition, then_case, else_case, span=value.span, ty=note)
     target = ast.copy_location(ast.Name(name, ast.Store()), node.test)
-    p.define(name, _bind(p, target, value, note))
+    p.define(name, bind(p, target, value, note))
 
 
 def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, str, ir.Type | None]:
@@ -522,12 +407,12 @@ def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
     value = p.evaluate(node.value)  # type: ignore[attr-defined]
     note = _type(p, node.annotation, p.evaluate(node.annotation), {}) if isinstance(node, ast.AnnAssign) else None
     if isinstance(value, Command) and value.kind == "match_cast":
-        _assign(p, target, value, note)
+        assign(p, target, value, note)
         return p.lookup(target.id), target.id, note
-    new = _value(p, value)
+    new = as_value(p, value)
     if isinstance(new, (ir.ExprVar, ir.Constant, ir.Tuple, ir.ShapeExpr, ir.PrimValue)):
         return new, target.id, note
-    return _bind(p, target, new, note), target.id, note
+    return bind(p, target, new, note), target.id, note
 
 
 def _assigned(node: ast.stmt) -> str | None:
@@ -560,7 +445,7 @@ def _for(p: Parser, node: ast.For) -> None:
         if isinstance(node.target, ast.Name):
             p.define(node.target.id, item)
         else:
-            _assign(p, node.target, tuple(MetaVar(x) for x in item))
+            assign(p, node.target, tuple(MetaVar(x) for x in item))
         for n in node.body:
             _statement(p, n)
 
@@ -568,7 +453,7 @@ def _for(p: Parser, node: ast.For) -> None:
 def _assert(p: Parser, node: ast.Assert) -> None:
     message = ast.unparse(node.test) if node.msg is None else p.evaluate(node.msg)
     target = ast.copy_location(ast.Name("_", ast.Store()), node)
-    _bind(p, target, assert_op(p.evaluate(node.test), (), str(message)), None)
+    bind(p, target, assert_op(p.evaluate(node.test), (), str(message)), None)
 
 
 def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
@@ -582,13 +467,13 @@ def _inner_function(p: Parser, node: ast.FunctionDef) -> None:
     if not isinstance(decorator, FunctionDecorator) or decorator.dialect is not RELAX:
         raise p.fail(node, f"inner function '{node.name}' is no Relax function", help="decorate it with @R.function")
     state = _signature(p, node, {"name": node.name, **decorator.options})
-    var = _new_var(p, node.name, state.ty, p.span(node))
+    var = new_var(p, node.name, state.ty, p.span(node))
     p.define(node.name, var)
     outputs, p.state.outputs = p.state.outputs, None
     func = _body(p, state)
     p.state.outputs = outputs
     if var.ty is None:
-        var = _new_var(p, node.name, func.ty, p.span(node))
+        var = new_var(p, node.name, func.ty, p.span(node))
         p.define(node.name, var)
     p.state.bb.emit_normalized(VarBinding(var, func, span=p.span(node)))
 

@@ -13,11 +13,9 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import DTypeMismatch, ParseError
-from weft.ir.text.evaluate import BINARY, SUBSCRIPT, Evaluator, operator_of
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
-from weft.ir.text.scalar import slice_of
 from weft.tir.analysis.access import access_regions
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.script.commands import (
     AllocBlockBuffer,
@@ -34,7 +32,9 @@ from weft.tir.script.commands import (
     Scope,
     WhileScope,
 )
+from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
+from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope, named_buffer
 from weft.tir.stmt import (
     AssertStmt,
     Block,
@@ -44,7 +44,6 @@ from weft.tir.stmt import (
     For,
     ForKind,
     IfThenElse,
-    LetStmt,
     Stmt,
     While,
     seq,
@@ -52,46 +51,11 @@ from weft.tir.stmt import (
 
 __all__ = ["TIR", "prim_func"]
 
-_BLOCK_WORDS = {"sblock", "block"}
-
-
-class _Block:
-    """What is known of the block (or function root) under way."""
-
-    def __init__(self) -> None:
-        self.iter_vars: list[ir.IterVar] = []
-        self.values: list[ir.PrimExpr] = []
-        self.facts: dict[str, Any] = {}
-        self.allocs: list[Buffer] = []
-        self.matches: list[MatchBufferRegion] = []
-        self.init: Stmt | None = None
-        self.depth = 0  # of sequences: allocations at the block's own level belong to it
-
-
-class _State:
-    """A function under way."""
-
-    ty = None
-
-    def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
-        self.node, self.options = node, options
-        self.params: list[ir.Var] = []
-        self.buffers: dict[int, tuple[ir.Var, Buffer]] = {}
-        self.attrs: dict[str, Any] = {}
-        self.loops: dict[int, ir.Range] = {}
-        self.threads: dict[int, str] = {}
-        self.depth = 0
-        self.blocks: list[_Block] = [_Block()]
-        self.sequences: list[list[Any]] = []
-        words = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-        self.has_blocks = bool(words & _BLOCK_WORDS)
-        self.wants_root = options.get("root_block", True)
-
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _State:
+def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
     unknown = set(options) - {
         "name",
         "private",
@@ -106,7 +70,7 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
         raise p.fail(
             node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block"
         )
-    state = p.state = _State(node, options)
+    state = p.state = FunctionUnderWay(node, options)
     p.define("range", _range)
     if node.args.vararg or node.args.kwarg or node.args.defaults or node.args.kwonlyargs:
         raise p.fail(node, "parameters of a program have no defaults and are not packed")
@@ -116,7 +80,7 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
 
 
 def _param(p: Parser, arg: ast.arg) -> None:
-    state: _State = p.state
+    state: FunctionUnderWay = p.state
     if arg.annotation is None:
         raise p.fail(
             arg,
@@ -126,7 +90,7 @@ def _param(p: Parser, arg: ast.arg) -> None:
     note = _annotation(p, arg.annotation)
     if isinstance(note, Buffer):
         param = ir.Var(arg.arg + "_handle", ir.DataType("handle"), span=p.span(arg))
-        buffer = _named_buffer(note, arg.arg)
+        buffer = named_buffer(note, arg.arg)
         state.buffers[id(param)] = (param, buffer)
         p.define(arg.arg, buffer)
     elif isinstance(note, DTypeMaker):
@@ -153,7 +117,7 @@ def _annotation(p: Parser, node: ast.expr) -> Any:
     return value
 
 
-def _body(p: Parser, state: _State) -> PrimFunc:
+def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
     node, options = state.node, state.options
     body = _sequence(p, node.body)
     root = state.blocks[0]
@@ -189,7 +153,7 @@ def _is_root(body: Stmt) -> bool:
 
 def _sequence(p: Parser, nodes: list[ast.stmt]) -> Stmt:
     """Read statements in a scope of their own."""
-    state: _State = p.state
+    state: FunctionUnderWay = p.state
     state.depth += 1
     state.sequences.append([])
     p.scopes.append({})
@@ -222,194 +186,11 @@ def _statement(p: Parser, node: ast.stmt) -> None:
         rule(p, node)
 
 
-def _emit(p: Parser, stmt: Any) -> None:
-    p.state.sequences[-1].append(stmt)
-
-
 def _expand(p: Parser, nodes: list[ast.stmt]) -> Any:
     """Read a macro's body into the sequence under way."""
     for n in nodes:
         _statement(p, n)
     return None
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-def _named_buffer(b: Buffer, name: str) -> Buffer:
-    """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
-    data = ir.Var(name, b.data.dtype) if b.data.name == "" else b.data
-    return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
-
-
-def _axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
-    kinds = {"S": "data_par"}
-    return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
-
-
-def _assign(p: Parser, target: ast.expr, value: Any) -> None:
-    """Bind the name or names of a target."""
-    if isinstance(target, ast.Name):
-        p.define(target.id, _bind(p, target, value))
-        return
-    if isinstance(target, (ast.Tuple, ast.List)):
-        values = _axes(p, target, value) if isinstance(value, Remap) else list(value)
-        if len(values) != len(target.elts):
-            raise p.fail(
-                target,
-                "the number of names and of values differ",
-                expected=str(len(values)),
-                found=str(len(target.elts)),
-            )
-        for t, v in zip(target.elts, values, strict=True):
-            _assign(p, t, v)
-        return
-    raise p.fail(target, "a name, or a buffer's element, must stand before '='")
-
-
-def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
-    if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
-        raise p.fail(
-            node,
-            "T.axis.remap: one letter, S or R, for each loop variable",
-            found=f"'{remap.kinds}' for {len(remap.values)} variables",
-        )
-    return list(zip(remap.kinds, remap.values, strict=True))
-
-
-def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
-    dom = p.state.loops.get(id(value))
-    if dom is None:
-        raise p.fail(
-            node,
-            "T.axis.remap takes variables of loops around the block",
-            found=str(value),
-            help="use T.axis.spatial(extent, value)",
-        )
-    return dom
-
-
-def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
-    """Return what `target` stands for once `value` is assigned to it."""
-    rule = _BIND.get(type(value))
-    if rule is not None:
-        return rule(p, target, value)
-    if isinstance(value, ir.Var) and value.name == "":
-        return type(value)(target.id, value.dtype)
-    if isinstance(value, (ir.PrimExpr, int, float)) and not isinstance(value, bool):
-        return _let(p, target, ir.as_expr(value), None)
-    return value
-
-
-def _let(p: Parser, target: ast.Name, value: ir.PrimExpr, dtype: str | None) -> ir.Var:
-    if dtype is not None and dtype != value.dtype:
-        value = ir.cast(dtype, value)
-    var = ir.Var(target.id, ir.DataType(value.dtype), span=p.span(target))
-    span = p.span(target)
-    _emit(p, (Scope(var, lambda v, body, _: LetStmt(v, value, body, span=span)), var))
-    return var
-
-
-def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
-    state: _State = p.state
-    value = _name_scope(p, target.id, scope)
-    block = state.blocks[-1]
-    if (
-        scope.kind == "alloc"
-        and state.depth == block.depth + 1
-        and state.has_blocks
-        and state.wants_root
-        and not scope.annotations
-    ):
-        block.allocs.append(value)
-    else:
-        _emit(p, (scope, value))
-    return value
-
-
-def _name_scope(p: Parser, name: str, scope: Scope) -> Any:
-    """Name the variable or buffer that a scope introduces."""
-    value = scope.value
-    if isinstance(value, Buffer):
-        return _named_buffer(value, name)
-    if isinstance(value, ir.Var) and value.name == "":
-        return type(value)(name, value.dtype)
-    return value
-
-
-def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
-    block = p.state.blocks[-1]
-    if p.state.depth != block.depth + 1 or len(p.state.blocks) == 1:
-        raise p.fail(
-            target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`"
-        )
-    dom = _domain(axis, p, target)
-    dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
-    var = ir.Var(target.id, ir.DataType(dtype), span=p.span(target))
-    block.iter_vars.append(ir.IterVar(dom, var, axis.iter_type, axis.thread_tag))
-    block.values.append(axis.value)
-    return var
-
-
-def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
-    dom = axis.dom
-    if dom is None or isinstance(dom, ir.Range):
-        return dom
-    like = axis.value.dtype if ir.DataType(axis.value.dtype).is_integer else None
-    low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
-    if isinstance(low, int) and isinstance(high, int):
-        return ir.Range.from_min_extent(ir.const(low, like), ir.const(high - low, like))
-    return slice_of(low, high)
-
-
-def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
-    ((kind, value),) = _remapped(p, target, remap) if len(remap.values) == 1 else [("", None)]
-    if value is None:
-        raise p.fail(target, f"T.axis.remap gives {len(remap.values)} variables to one name")
-    return _bind_axis(p, target, Axis("data_par" if kind == "S" else "reduce", _loop_domain(p, target, value), value))
-
-
-def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:
-    buffer = _named_buffer(command.buffer, target.id)
-    p.state.blocks[-1].allocs.append(buffer)
-    return buffer
-
-
-def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
-    buffer = _named_buffer(command.buffer, target.id)
-    state: _State = p.state
-    if isinstance(command.source, BufferRegion):
-        state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
-    elif any(command.source is v for v in state.params):
-        if id(command.source) in state.buffers:
-            raise p.fail(target, f"parameter '{command.source.name}' is matched twice")
-        state.buffers[id(command.source)] = (command.source, buffer)
-    else:
-        raise p.fail(
-            target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source)
-        )
-    return buffer
-
-
-def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:
-    if iv.iter_type != "thread" or iv.var.name:
-        return iv
-    var = ir.Var(target.id, iv.var.dtype)
-    p.state.threads[id(var)] = iv.thread_tag
-    p.state.threads.setdefault(-id(var), iv.thread_tag)
-    return var
-
-
-_BIND: dict[type, Callable[[Parser, ast.Name, Any], Any]] = {
-    MetaVar: lambda p, target, value: value.value,
-    Scope: _bind_scope,
-    Axis: _bind_axis,
-    Remap: _bind_remap,
-    AllocBlockBuffer: _bind_alloc,
-    MatchBuffer: _bind_match,
-    ir.IterVar: _bind_iter_var,
-    Buffer: lambda p, target, value: _named_buffer(value, target.id) if value.name == "" else value,
-}
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
@@ -423,7 +204,7 @@ def _assignment(p: Parser, node: ast.Assign) -> None:
     if isinstance(target, ast.Subscript):
         _store(p, target, value)
     else:
-        _assign(p, target, value)
+        assign(p, target, value)
 
 
 def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
@@ -431,7 +212,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
-    indices = _lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
+    indices = as_lanes(indices if isinstance(indices, tuple) else (indices,), buffer)
     if isinstance(value, BufferRegion):  # the elements that a slice names
         value = value.asobject()
     if len(indices) != len(buffer.shape):
@@ -454,7 +235,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
             expected=str(dtype),
             found=str(getattr(value, "dtype", value)),
         ) from e
-    _emit(p, BufferStore(buffer, stored, indices, span=p.span(target)))
+    emit(p, BufferStore(buffer, stored, indices, span=p.span(target)))
 
 
 def _annotated(p: Parser, node: ast.AnnAssign) -> None:
@@ -468,9 +249,9 @@ def _annotated(p: Parser, node: ast.AnnAssign) -> None:
     value = p.evaluate(node.value)
     if isinstance(note, (LetAnnotation, DTypeMaker, ir.Var)) or note is None or dtype is None:
         if isinstance(value, (ir.PrimExpr, int, float)):
-            p.define(node.target.id, _let(p, node.target, ir.as_expr(value, dtype), dtype))
+            p.define(node.target.id, let(p, node.target, ir.as_expr(value, dtype), dtype))
             return
-    _assign(p, node.target, value)
+    assign(p, node.target, value)
 
 
 def _augmented(p: Parser, node: ast.AugAssign) -> None:
@@ -479,7 +260,7 @@ def _augmented(p: Parser, node: ast.AugAssign) -> None:
     if isinstance(node.target, ast.Subscript):
         _store(p, node.target, value)
     else:
-        _assign(p, node.target, value)
+        assign(p, node.target, value)
 
 
 def _loaded(target: Any) -> Any:
@@ -492,14 +273,14 @@ def _loaded(target: Any) -> Any:
 def _expression(p: Parser, node: ast.Expr) -> None:
     value = p.evaluate(node.value)
     if isinstance(value, Stmt):
-        _emit(p, _with_span(value, p, node))
+        emit(p, _with_span(value, p, node))
     elif isinstance(value, Scope):
         _launch_named(p, value)
-        _emit(p, (value, value.value))
+        emit(p, (value, value.value))
     elif isinstance(value, BlockFact):
         _fact(p, node, value)
     elif isinstance(value, ir.PrimExpr):
-        _emit(p, Evaluate(value, span=p.span(node)))
+        emit(p, Evaluate(value, span=p.span(node)))
     elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
         said = node.value.func if isinstance(node.value, ast.Call) else node
         raise p.fail(node, f"the result of '{ast.unparse(said)}' is not used")
@@ -523,7 +304,7 @@ _FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotat
 
 
 def _fact(p: Parser, node: ast.AST, fact: BlockFact) -> None:
-    state: _State = p.state
+    state: FunctionUnderWay = p.state
     if fact.kind == "func_attr":
         state.attrs.update(fact.value)
         return
@@ -556,11 +337,11 @@ def _if(p: Parser, node: ast.If) -> None:
         return
     then_case = _sequence(p, node.body)
     else_case = _sequence(p, node.orelse) if node.orelse else None
-    _emit(p, IfThenElse(condition, then_case, else_case, span=p.span(node.test)))
+    emit(p, IfThenElse(condition, then_case, else_case, span=p.span(node.test)))
 
 
 def _while(p: Parser, node: ast.While) -> None:
-    _emit(p, While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
+    emit(p, While(ir.as_expr(p.evaluate(node.test)), _sequence(p, node.body), span=p.span(node.test)))
 
 
 def _for(p: Parser, node: ast.For) -> None:
@@ -605,7 +386,7 @@ def _for(p: Parser, node: ast.For) -> None:
             ir.Attrs.of(loops.annotations),
             span=p.span(node.target),
         )
-    _emit(p, body)
+    emit(p, body)
 
 
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
@@ -632,7 +413,7 @@ def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
         if isinstance(node.target, ast.Name):
             p.define(node.target.id, item)
         else:
-            _assign(p, node.target, tuple(MetaVar(x) for x in item))
+            assign(p, node.target, tuple(MetaVar(x) for x in item))
         for n in node.body:
             _statement(p, n)
         p.scopes.pop()
@@ -661,17 +442,17 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         value = command.value
         p.scopes.append({})
         if isinstance(item.optional_vars, ast.Name):
-            value = _name_scope(p, item.optional_vars.id, command)
+            value = name_scope(p, item.optional_vars.id, command)
             p.define(item.optional_vars.id, value)
         elif isinstance(value, ir.Var) and value.name == "":
             value = type(value)("v", value.dtype)
         body = _sequence(p, inner)
         p.scopes.pop()
-        _emit(p, command.make(value, body, p))
+        emit(p, command.make(value, body, p))
     elif isinstance(command, IfScope):
         _if_scope(p, node, command.condition, inner)
     elif isinstance(command, WhileScope):
-        _emit(p, While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
+        emit(p, While(command.condition, _sequence(p, inner), span=p.span(item.context_expr)))
     elif isinstance(command, Loops):
         raise p.fail(item.context_expr, "a loop is written with 'for'")
     else:
@@ -688,13 +469,13 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
         cases[command.holds] = _sequence(p, n.body)  # type: ignore[attr-defined]
     if True not in cases:
         raise p.fail(node, "T.If holds no T.Then")
-    _emit(p, IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
+    emit(p, IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
 
 
 def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
-    state: _State = p.state
+    state: FunctionUnderWay = p.state
     state.has_blocks = True
-    block = _Block()
+    block = BlockUnderWay()
     block.depth = state.depth
     state.blocks.append(block)
     try:
@@ -706,10 +487,10 @@ def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]
         tuple(block.iter_vars), reads, writes, command.name, body, block.init, tuple(block.allocs),
         tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=p.span(node.items[0].context_expr),
     )  # fmt: skip
-    _emit(p, BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
+    emit(p, BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=result.span))
 
 
-def _regions(block: _Block, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+def _regions(block: BlockUnderWay, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return what the block states to read and write, and what its statements show where it does not."""
     facts = block.facts
     if "reads" in facts and "writes" in facts:
@@ -726,14 +507,14 @@ def _assert(p: Parser, node: ast.Assert) -> None:
     condition = ir.as_expr(p.evaluate(node.test))
     message = ir.as_expr(p.evaluate(node.msg)) if node.msg is not None else ir.as_expr(ast.unparse(node.test))
     span = p.span(node)
-    _emit(p, (Scope(None, lambda _, body, __: AssertStmt(condition, message, body, span=span)), None))
+    emit(p, (Scope(None, lambda _, body, __: AssertStmt(condition, message, body, span=span)), None))
 
 
 def _return(p: Parser, node: ast.Return) -> None:
     if node.value is None:
         raise p.fail(node, "a function returns by writing its buffers; 'return' needs a value")
     value = ir.as_expr(p.evaluate(node.value))
-    _emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
+    emit(p, Evaluate(ir.CallIntrin(value.dtype, ir.Op.get("tir.ret"), (value,)), span=p.span(node)))
 
 
 def _nested_function(p: Parser, node: ast.FunctionDef) -> None:
@@ -777,61 +558,6 @@ class _Range:
 
 
 _range = _Range()
-
-
-@BINARY.on(BufferRegion)
-def _slices(a: Any, b: Any, name: str, p: Evaluator) -> Any:
-    """Compute with the elements that slices name."""
-    a, b = (x.asobject() if isinstance(x, BufferRegion) else x for x in (a, b))
-    if b is None:
-        return -a if name == "negative" else ~a
-    return operator_of(name)(a, b)
-
-
-@SUBSCRIPT.on(Buffer)
-def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
-    if len(indices) != len(buffer.shape):
-        raise ParseError(
-            f"buffer '{buffer.name}' has another number of dimensions",
-            expected=str(len(buffer.shape)),
-            found=f"{len(indices)} indices",
-        )
-    steps = any(isinstance(i, slice) and i.step is not None for i in indices)
-    if steps or not any(isinstance(i, (slice, ir.Range)) for i in indices):
-        return BufferLoad(buffer, _lanes(indices, buffer))
-    return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
-
-
-def _lanes(indices: Any, buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
-    """Make vectors of slices: ``A[i : i + 8]`` and ``A[i : i + 16 : 2]`` have eight lanes."""
-    out = []
-    for index, dim in zip(indices, (*buffer.shape, *(ir.const(1, "int32") for _ in indices)), strict=False):
-        if not isinstance(index, (slice, ir.Range)):
-            out.append(ir.as_expr(index))
-            continue
-        step = index.step if isinstance(index, slice) and index.step is not None else 1
-        r = _range_of(slice(index.start, index.stop) if isinstance(index, slice) else index, dim)
-        extent, stride = ir.as_int(Analyzer().simplify(r.extent)), ir.as_int(step)
-        if extent is None or stride is None or stride < 1:
-            raise ParseError("a slice of elements has a constant length and step", found=f"{r.extent}, step {step}")
-        count = -(-extent // stride)
-        out.append(r.min if count == 1 else ir.Ramp(r.min, ir.const(stride, r.min.dtype), count))
-    return tuple(out)
-
-
-def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
-    if isinstance(index, ir.Range):
-        return index
-    if not isinstance(index, slice):
-        start = ir.as_expr(index)
-        return ir.Range.from_min_extent(start, ir.const(1, start.dtype))
-    if index.step is not None:
-        raise ParseError("regions have no steps")
-    low = index.start if index.start is not None else ir.const(0, dim.dtype)
-    r = slice_of(low, index.stop if index.stop is not None else dim)
-    if isinstance(r.extent, ir.IntImm) or not isinstance(r.extent, ir.Sub):
-        return r
-    return ir.Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _call_global(func: ir.GlobalVar, args: list[Any], **_: Any) -> Any:

@@ -10,14 +10,13 @@ from typing import Any
 
 from weft import ir
 from weft.ir import CallIntrin as Call
-from weft.ir import DataType, Op, StringImm, Var, structural_equal, walk
+from weft.ir import DataType, Var, structural_equal, walk
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
-from weft.ir.text.printer import EXPR, FUNCTION, STMT, Printer, any_literal, quote
-from weft.ir.text.scalar import argument, is_unit, number, same, slice_docs, var_declaration
-from weft.tir import intrin
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.ir.text.printer import FUNCTION, STMT, Printer, any_literal, quote
+from weft.ir.text.scalar import argument, number, same, slice_docs, var_declaration
+from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
+from weft.tir.script.printing_exprs import buffer_args, introduce, new_buffer, range_index
 from weft.tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -51,179 +50,6 @@ AXIS_KINDS = {"data_par": "spatial", "reduce": "reduce", "ordered": "scan", "opa
 
 
 # --- buffers and expressions ------------------------------------------------------------------------------------------
-
-
-def _buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
-    """Return shape, data type and what differs from a plain buffer.
-
-    The data pointer where something else introduced it.
-    """
-    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), quote(b.dtype)]
-    kwargs: list[tuple[str, Doc]] = []
-    if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not Var:
-        kwargs.append(("data", p.expr(b.data)))
-    if b.strides:
-        kwargs.append(("strides", tuple_doc([argument(d, p) for d in b.strides])))
-    if b.elem_offset is not None:
-        kwargs.append(("elem_offset", argument(b.elem_offset, p)))
-    if b.scope != "global":
-        kwargs.append(("scope", quote(b.scope)))
-    if b.data_alignment != 64:
-        kwargs.append(("align", str(b.data_alignment)))
-    if b.offset_factor:
-        kwargs.append(("offset_factor", str(b.offset_factor)))
-    return args, kwargs
-
-
-def _introduce(b: Buffer, p: Printer) -> str:
-    """Name a buffer; its pointer becomes ``name.data`` where nothing has introduced it."""
-    name = p.define(b, b.name)
-    if not p.is_defined(b.data) and b.data.dtype == "handle" and type(b.data) is Var:
-        p.alias(b.data, name + ".data")
-    return name
-
-
-def _new_buffer(maker: str, b: Buffer, p: Printer, *before: Doc) -> tuple[str, Doc]:
-    """Introduce a buffer; return its name and the call that makes it."""
-    args, kwargs = _buffer_args(b, p)
-    return _introduce(b, p), call(maker, [*before, *args], kwargs)
-
-
-@EXPR.on(Buffer)
-def _buffer(b: Buffer, p: Printer) -> Doc:
-    if p.is_defined(b):
-        return p.name_of(b, b.name)
-    p.dialects.add("T")
-    args, kwargs = _buffer_args(b, p)
-    name = p.declare(b, b.name, lambda: call("T.Buffer", args, kwargs), pointer=b.data)
-    if not p.is_defined(b.data):
-        p.alias(b.data, name + ".data")
-    return name
-
-
-@EXPR.on(BufferLoad)
-def _load(node: BufferLoad, p: Printer) -> Doc:
-    if node.predicate is not None:
-        indices = tuple_doc([argument(i, p) for i in node.indices])
-        return call("T.BufferLoad", [p.expr(node.buffer), indices, p.expr(node.predicate)])
-    return index(p.expr(node.buffer), [argument(i, p) for i in node.indices])
-
-
-@EXPR.on(BufferRegion)
-def _region(node: BufferRegion, p: Printer) -> Doc:
-    return index(p.expr(node.buffer), [_range_index(r, p) for r in node.region])
-
-
-def _range_index(r: ir.Range, p: Printer) -> Doc:
-    if is_unit(r):
-        return argument(r.min, p)
-    docs = slice_docs(r, p)
-    return p.expr(r) if docs is None else Seq(TERNARY, (docs[0], ":", docs[1]))
-
-
-@EXPR.on(Call)
-def _call(node: Call, p: Printer) -> Doc:
-    op = node.op
-    if not isinstance(op, Op) or node.attrs:
-        kwargs = [("attrs", any_literal(node.attrs, p))] if node.attrs else []
-        return call(
-            "T.Call", [quote(node.dtype), any_literal(op, p), tuple_doc([any_literal(a, p) for a in node.args])], kwargs
-        )
-    short = op.name.removeprefix("tir.")
-    if short in _SPELLED and (doc := _SPELLED[short](node, p)) is not None:
-        return doc
-    args = [argument(a, p) for a in node.args]
-    if _is_intrinsic(node, short):
-        return call(f"T.{short}", args)
-    return call("T.call_intrin", [quote(node.dtype), quote(op.name), *args])
-
-
-def _is_intrinsic(node: Call, short: str) -> bool:
-    """Whether the intrinsic's constructor, given the arguments, makes this call."""
-    rule = intrin.INTRINSICS.get(short)
-    if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, ir.PrimExpr) for a in node.args):
-        return False
-    try:
-        made = _constructor(short)(*node.args)
-    except Exception:  # arguments that the constructor refuses: written by operator name
-        return False
-    same_args = type(made) is Call and all(same(a, b) for a, b in zip(made.args, node.args, strict=True))
-    return same_args and made.dtype == node.dtype and made.op is node.op
-
-
-def _constructor(short: str) -> Any:
-    return ir.abs_ if short == "abs" else getattr(intrin, short)
-
-
-def _spell_if(node: Call, p: Printer) -> Doc | None:
-    c, a, b = node.args
-    if isinstance(c, ir.IntImm) or a.dtype != node.dtype or b.dtype != a.dtype:
-        return None
-    return call("T.if_then_else", [p.expr(c), p.expr(a), p.expr(b)])
-
-
-def _spell_packed(node: Call, p: Printer) -> Doc | None:
-    if node.dtype != "int32" or not node.args or not isinstance(node.args[0], StringImm):
-        return None
-    return call("T.call_packed", [argument(a, p) for a in node.args])
-
-
-def _spell_typed(name: str) -> Any:
-    def spell(node: Call, p: Printer) -> Doc | None:
-        if not node.args or not isinstance(node.args[0], StringImm):
-            return None
-        return call(f"T.{name}", [quote(node.dtype), *[argument(a, p) for a in node.args]])
-
-    return spell
-
-
-def _spell_likely(node: Call, p: Printer) -> Doc | None:
-    return (
-        call("T.likely", [p.expr(node.args[0])])
-        if node.dtype == "bool" and not isinstance(node.args[0], ir.IntImm)
-        else None
-    )
-
-
-def _spell_reinterpret(node: Call, p: Printer) -> Doc | None:
-    value = node.args[0]
-    return call("T.reinterpret", [quote(node.dtype), p.expr(value)]) if value.dtype != node.dtype else None
-
-
-_SPELLED: dict[str, Any] = {
-    "if_then_else": _spell_if,
-    "tvm_call_packed": _spell_packed,
-    "call_extern": _spell_typed("call_extern"),
-    "call_llvm_intrin": _spell_typed("call_llvm_intrin"),
-    "call_llvm_pure_intrin": _spell_typed("call_llvm_pure_intrin"),
-    "likely": _spell_likely,
-    "reinterpret": _spell_reinterpret,
-}
-
-
-@EXPR.on(ProducerLoad)
-def _producer_load(node: ProducerLoad, p: Printer) -> Doc:
-    name = getattr(node.producer, "name", None) or getattr(getattr(node.producer, "op", None), "name", "tensor")
-    return index(name, [argument(i, p) for i in node.indices])
-
-
-@EXPR.on(Reduce)
-def _reduce(node: Reduce, p: Printer) -> Doc:
-    axes = [
-        Seq(TERNARY, (p.expr(iv.var), " in ", "?" if iv.dom is None else _range_index(iv.dom, p))) for iv in node.axis
-    ]
-    kwargs = [("axis", tuple_doc(axes)), ("where", p.expr(node.condition)), ("value_index", str(node.value_index))]
-    return call("T.Reduce", [p.expr(node.combiner), tuple_doc([p.expr(x) for x in node.source])], kwargs)
-
-
-@EXPR.on(CommReducer)
-def _comm_reducer(node: CommReducer, p: Printer) -> Doc:
-    for v in (*node.lhs, *node.rhs):
-        p.define(v, v.name)
-    results = tuple_doc([p.expr(r) for r in node.result])
-    params = [p.expr(v) for v in (*node.lhs, *node.rhs)]
-    function = Seq(TERNARY, ("lambda ", *[x for d in params for x in (d, ", ")][:-1], ": ", results))
-    return call("T.comm_reducer", [function, tuple_doc([p.expr(e) for e in node.identity_element])])
 
 
 # --- statements -------------------------------------------------------------------------------------------------------
@@ -295,8 +121,8 @@ def _let_scope(node: LetStmt, p: Printer) -> tuple[Doc, Doc | None]:
 
 
 def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
-    args, kwargs = _buffer_args(node.buffer, p)
-    name = _introduce(node.buffer, p)
+    args, kwargs = buffer_args(node.buffer, p)
+    name = introduce(node.buffer, p)
     if node.annotations:
         kwargs.append(("annotations", any_literal(node.annotations, p)))
     value = call("T.alloc_buffer", args, kwargs)
@@ -304,7 +130,7 @@ def _alloc_scope(node: AllocBuffer, p: Printer) -> tuple[Doc, Doc | None]:
 
 
 def _decl_scope(node: DeclBuffer, p: Printer) -> tuple[Doc, Doc | None]:
-    name, value = _new_buffer("T.decl_buffer", node.buffer, p)
+    name, value = new_buffer("T.decl_buffer", node.buffer, p)
     return _as(value, name), _assign(name, value)
 
 
@@ -342,7 +168,7 @@ def _assert_scope(node: AssertStmt, p: Printer) -> tuple[Doc, Doc | None]:
 
 
 def _realize_scope(node: BufferRealize, p: Printer) -> tuple[Doc, Doc | None]:
-    region = index(p.expr(node.buffer), [_range_index(r, p) for r in node.bounds])
+    region = index(p.expr(node.buffer), [range_index(r, p) for r in node.bounds])
     doc = call("T.realize", [region, p.expr(node.condition)])
     return doc, doc
 
@@ -384,7 +210,7 @@ def _evaluate(node: Evaluate, p: Printer) -> None:
 
 @STMT.on(Prefetch)
 def _prefetch(node: Prefetch, p: Printer) -> None:
-    p.lines.add(call("T.prefetch", [index(p.expr(node.buffer), [_range_index(r, p) for r in node.bounds])]))
+    p.lines.add(call("T.prefetch", [index(p.expr(node.buffer), [range_index(r, p) for r in node.bounds])]))
 
 
 @STMT.on(IfThenElse)
@@ -599,11 +425,11 @@ def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
 
 def _block_buffers(block: Block, p: Printer) -> None:
     for b in block.alloc_buffers:
-        name, value = _new_buffer("T.sblock_alloc_buffer", b, p)
+        name, value = new_buffer("T.sblock_alloc_buffer", b, p)
         p.lines.add(_assign(name, value))
         p.open_views(b.data)
     for m in block.match_buffers:
-        name, value = _new_buffer("T.match_buffer", m.buffer, p, p.expr(m.source))
+        name, value = new_buffer("T.match_buffer", m.buffer, p, p.expr(m.source))
         p.lines.add(_assign(name, value))
         p.open_views(m.buffer.data)
 
@@ -621,8 +447,8 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     for param in func.params:
         buffer = inline.get(id(param))
         if buffer is not None:
-            args, kwargs = _buffer_args(buffer, p)
-            params.append(Seq(TERNARY, (_introduce(buffer, p), ": ", call("T.Buffer", args, kwargs))))
+            args, kwargs = buffer_args(buffer, p)
+            params.append(Seq(TERNARY, (introduce(buffer, p), ": ", call("T.Buffer", args, kwargs))))
         else:
             declaration = var_declaration(param, p)
             kind = f"T.{param.dtype}" if declaration == call(f"T.{param.dtype}") else declaration
@@ -647,7 +473,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
         p.lines.mark(place)
         for param, buffer in func.buffer_map:
             if id(param) not in inline:
-                buffer_name, value = _new_buffer("T.match_buffer", buffer, p, p.expr(param))
+                buffer_name, value = new_buffer("T.match_buffer", buffer, p, p.expr(param))
                 p.lines.add(_assign(buffer_name, value))
         p.frames[-1].places[0] = p.lines.mark()
         if bare:

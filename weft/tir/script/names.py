@@ -1,0 +1,233 @@
+"""Names in TIR programs: what an assignment or a parameter makes of a value, in the function and block under way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from weft import ir
+from weft.ir.text.parser import MetaVar, Parser
+from weft.ir.text.scalar import slice_of
+from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from weft.tir.script.commands import AllocBlockBuffer, Axis, MatchBuffer, Remap, Scope
+from weft.tir.stmt import LetStmt, Stmt
+
+__all__ = ["BlockUnderWay", "FunctionUnderWay", "assign", "emit", "let", "name_scope", "named_buffer"]
+
+_BLOCK_WORDS = {"sblock", "block"}
+
+
+class BlockUnderWay:
+    """What is known of the block (or function root) under way."""
+
+    def __init__(self) -> None:
+        self.iter_vars: list[ir.IterVar] = []
+        self.values: list[ir.PrimExpr] = []
+        self.facts: dict[str, Any] = {}
+        self.allocs: list[Buffer] = []
+        self.matches: list[MatchBufferRegion] = []
+        self.init: Stmt | None = None
+        self.depth = 0  # of sequences: allocations at the block's own level belong to it
+
+
+class FunctionUnderWay:
+    """A function under way."""
+
+    ty = None
+
+    def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
+        self.node, self.options = node, options
+        self.params: list[ir.Var] = []
+        self.buffers: dict[int, tuple[ir.Var, Buffer]] = {}
+        self.attrs: dict[str, Any] = {}
+        self.loops: dict[int, ir.Range] = {}
+        self.threads: dict[int, str] = {}
+        self.depth = 0
+        self.blocks: list[BlockUnderWay] = [BlockUnderWay()]
+        self.sequences: list[list[Any]] = []
+        words = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        self.has_blocks = bool(words & _BLOCK_WORDS)
+        self.wants_root = options.get("root_block", True)
+
+
+def emit(p: Parser, stmt: Any) -> None:
+    """Add a statement, or a scope with its value, to the sequence under way."""
+    p.state.sequences[-1].append(stmt)
+
+
+def named_buffer(b: Buffer, name: str) -> Buffer:
+    """Give a buffer that was made without a name, and its own pointer, the name it is bound to."""
+    data = ir.Var(name, b.data.dtype) if b.data.name == "" else b.data
+    return Buffer(data, b.dtype, b.shape, b.strides, b.elem_offset, name, b.scope, b.data_alignment, b.offset_factor)
+
+
+def _axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
+    kinds = {"S": "data_par"}
+    return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]
+
+
+def assign(p: Parser, target: ast.expr, value: Any) -> None:
+    """Bind the name or names of a target."""
+    if isinstance(target, ast.Name):
+        p.define(target.id, _bind(p, target, value))
+        return
+    if isinstance(target, (ast.Tuple, ast.List)):
+        values = _axes(p, target, value) if isinstance(value, Remap) else list(value)
+        if len(values) != len(target.elts):
+            raise p.fail(
+                target,
+                "the number of names and of values differ",
+                expected=str(len(values)),
+                found=str(len(target.elts)),
+            )
+        for t, v in zip(target.elts, values, strict=True):
+            assign(p, t, v)
+        return
+    raise p.fail(target, "a name, or a buffer's element, must stand before '='")
+
+
+def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
+    if len(remap.kinds) != len(remap.values) or set(remap.kinds) - {"S", "R"}:
+        raise p.fail(
+            node,
+            "T.axis.remap: one letter, S or R, for each loop variable",
+            found=f"'{remap.kinds}' for {len(remap.values)} variables",
+        )
+    return list(zip(remap.kinds, remap.values, strict=True))
+
+
+def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
+    dom = p.state.loops.get(id(value))
+    if dom is None:
+        raise p.fail(
+            node,
+            "T.axis.remap takes variables of loops around the block",
+            found=str(value),
+            help="use T.axis.spatial(extent, value)",
+        )
+    return dom
+
+
+def _bind(p: Parser, target: ast.Name, value: Any) -> Any:
+    """Return what `target` stands for once `value` is assigned to it."""
+    rule = _BIND.get(type(value))
+    if rule is not None:
+        return rule(p, target, value)
+    if isinstance(value, ir.Var) and value.name == "":
+        return type(value)(target.id, value.dtype)
+    if isinstance(value, (ir.PrimExpr, int, float)) and not isinstance(value, bool):
+        return let(p, target, ir.as_expr(value), None)
+    return value
+
+
+def let(p: Parser, target: ast.Name, value: ir.PrimExpr, dtype: str | None) -> ir.Var:
+    """Open the scope of a variable with a value, and return the variable."""
+    if dtype is not None and dtype != value.dtype:
+        value = ir.cast(dtype, value)
+    var = ir.Var(target.id, ir.DataType(value.dtype), span=p.span(target))
+    span = p.span(target)
+    emit(p, (Scope(var, lambda v, body, _: LetStmt(v, value, body, span=span)), var))
+    return var
+
+
+def _bind_scope(p: Parser, target: ast.Name, scope: Scope) -> Any:
+    state: FunctionUnderWay = p.state
+    value = name_scope(p, target.id, scope)
+    block = state.blocks[-1]
+    if (
+        scope.kind == "alloc"
+        and state.depth == block.depth + 1
+        and state.has_blocks
+        and state.wants_root
+        and not scope.annotations
+    ):
+        block.allocs.append(value)
+    else:
+        emit(p, (scope, value))
+    return value
+
+
+def name_scope(p: Parser, name: str, scope: Scope) -> Any:
+    """Name the variable or buffer that a scope introduces."""
+    value = scope.value
+    if isinstance(value, Buffer):
+        return named_buffer(value, name)
+    if isinstance(value, ir.Var) and value.name == "":
+        return type(value)(name, value.dtype)
+    return value
+
+
+def _bind_axis(p: Parser, target: ast.Name, axis: Axis) -> ir.Var:
+    block = p.state.blocks[-1]
+    if p.state.depth != block.depth + 1 or len(p.state.blocks) == 1:
+        raise p.fail(
+            target, "iteration variables stand at the beginning of a block", help="open one: `with T.sblock(name):`"
+        )
+    dom = _domain(axis, p, target)
+    dtype = axis.dtype or (axis.value.dtype if dom is None else dom.extent.dtype)
+    var = ir.Var(target.id, ir.DataType(dtype), span=p.span(target))
+    block.iter_vars.append(ir.IterVar(dom, var, axis.iter_type, axis.thread_tag))
+    block.values.append(axis.value)
+    return var
+
+
+def _domain(axis: Axis, p: Parser, target: ast.Name) -> ir.Range | None:
+    dom = axis.dom
+    if dom is None or isinstance(dom, ir.Range):
+        return dom
+    like = axis.value.dtype if ir.DataType(axis.value.dtype).is_integer else None
+    low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
+    if isinstance(low, int) and isinstance(high, int):
+        return ir.Range.from_min_extent(ir.const(low, like), ir.const(high - low, like))
+    return slice_of(low, high)
+
+
+def _bind_remap(p: Parser, target: ast.Name, remap: Remap) -> Any:
+    ((kind, value),) = _remapped(p, target, remap) if len(remap.values) == 1 else [("", None)]
+    if value is None:
+        raise p.fail(target, f"T.axis.remap gives {len(remap.values)} variables to one name")
+    return _bind_axis(p, target, Axis("data_par" if kind == "S" else "reduce", _loop_domain(p, target, value), value))
+
+
+def _bind_alloc(p: Parser, target: ast.Name, command: AllocBlockBuffer) -> Buffer:
+    buffer = named_buffer(command.buffer, target.id)
+    p.state.blocks[-1].allocs.append(buffer)
+    return buffer
+
+
+def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
+    buffer = named_buffer(command.buffer, target.id)
+    state: FunctionUnderWay = p.state
+    if isinstance(command.source, BufferRegion):
+        state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
+    elif any(command.source is v for v in state.params):
+        if id(command.source) in state.buffers:
+            raise p.fail(target, f"parameter '{command.source.name}' is matched twice")
+        state.buffers[id(command.source)] = (command.source, buffer)
+    else:
+        raise p.fail(
+            target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source)
+        )
+    return buffer
+
+
+def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:
+    if iv.iter_type != "thread" or iv.var.name:
+        return iv
+    var = ir.Var(target.id, iv.var.dtype)
+    p.state.threads[id(var)] = iv.thread_tag
+    p.state.threads.setdefault(-id(var), iv.thread_tag)
+    return var
+
+
+_BIND: dict[type, Callable[[Parser, ast.Name, Any], Any]] = {
+    MetaVar: lambda p, target, value: value.value,
+    Scope: _bind_scope,
+    Axis: _bind_axis,
+    Remap: _bind_remap,
+    AllocBlockBuffer: _bind_alloc,
+    MatchBuffer: _bind_match,
+    ir.IterVar: _bind_iter_var,
+    Buffer: lambda p, target, value: named_buffer(value, target.id) if value.name == "" else value,
+}
