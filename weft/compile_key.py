@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.ffi import find_library
+from weft.machine import host_facts
 
 __all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_plain"]
 
-KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "relax/kernel_builder.py", "relax/transform/schedule_tir.py",
-                  "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
+KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "machine.py", "relax/kernel_builder.py",
+                  "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
 _NO_CODE = frozenset(("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_COMPILE_PROCESSES", "WEFT_JIT", "WEFT_MODEL_CACHE",
                       "WEFT_NUM_THREADS"))  # fmt: skip
@@ -59,7 +60,7 @@ def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
 def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the parts of a key by name; arguments as for :func:`compile_key`."""
     context = _context()
-    if context is None or _brings_code():
+    if context is None or _brings_code() or not getattr(getattr(target, "kind", None), "is_own", True):
         return None
     return {
         "kind": kind, "what": list(what), "target": _target(target), "answers": list(answers), "context": context,
@@ -110,21 +111,23 @@ def _brings_code() -> bool:
 
 
 def brings_models() -> bool:
-    """Whether something of the user's takes part in making models: converters, pipelines, an open database."""
+    """Whether something of the user's takes part in making models: converters, pipelines, targets, an open database."""
     tuned = sys.modules.get("weft.tune.tuned")
     tables = [getattr(sys.modules[module], table) for module, table in
               (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES"))
               if module in sys.modules]  # fmt: skip
-    own = any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
+    kinds = sys.modules.get("weft.target.kind")
+    own = kinds is not None and kinds.has_foreign_kinds()
+    own = own or any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
     return own or (tuned is not None and tuned.current_database() is not None)
 
 
 def _target(target: Any) -> Any:
     """Describe a target by all that compilation asks it; plain data as it is."""
-    if not hasattr(target, "attribute_string"):
+    if not hasattr(target, "machine"):
         return target
     host = [] if target.host is None else [_target(target.host)]
-    return [str(target), target.triple, target.cpu, target.attribute_string, target.vector_bits, target.num_cores, host]
+    return [str(target), target.triple, target.cpu, target.attribute_string, target.machine.described(), host]
 
 
 @lru_cache(maxsize=2)
@@ -163,9 +166,9 @@ def _runtime() -> str:
 
 @lru_cache(maxsize=1)
 def _processor() -> str:
-    """What the compiler may ask about this machine."""
+    """What the compiler may ask about this machine, and :func:`weft.machine.host_facts` of it."""
     lines: set[str] = set()
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
         lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
-    return " ".join([platform.system(), platform.machine(), platform.processor(), *sorted(lines)])
+    return " ".join([platform.system(), platform.machine(), platform.processor(), str(host_facts()), *sorted(lines)])

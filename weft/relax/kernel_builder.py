@@ -143,9 +143,14 @@ def _size(job: KernelJob) -> int:
     return sum(1 for _ in walk(job.func))
 
 
+def _compiles_anywhere(target: Target) -> bool:
+    """Whether another process knows the kind of a target."""
+    return target.kind.compile is not None and target.kind.is_own
+
+
 def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
-    if PassContext.current().instruments or not is_plain() or target.kind.name != "llvm" or not sys.executable:
+    if PassContext.current().instruments or not is_plain() or not _compiles_anywhere(target) or not sys.executable:
         return 0
     given = os.environ.get("WEFT_COMPILE_PROCESSES", "")
     most = int(given) if given.isdigit() else _MOST_PROCESSES

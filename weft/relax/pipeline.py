@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Pass, Sequential
 from weft.relax import transform as t
-from weft.target import Target
+from weft.target import Target, register_attribute
 from weft.tune import Tuned, current_database
 
 __all__ = ["PRECISIONS", "default_passes", "get_default_pipeline", "get_pipeline", "graph_passes", "register_pipeline"]
@@ -20,17 +19,14 @@ PRECISIONS = {"float32": "float32", "f32": "float32", "bfloat16": "bfloat16", "b
 """What products of float32 tensors may be computed on, by the names that users give."""
 
 
-_WIDE_PANEL = 16
-"""Panels of weights, two vectors wide, from which on (256-bit vectors) 28-bit weights are unpacked fast enough."""
-
-
-def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]:
+def default_passes(target: Target | str | None = None, precision: str = "float32") -> list[Pass]:
     """List the passes of the default pipeline in order.
 
     Parameters
     ----------
-    target : Target, optional
-        Decides the width of weight panels; by default 512-bit vectors are assumed.
+    target : Target or str, optional
+        Its machine decides sizes; its kind may bring passes of its own, as ``relax.graph_passes``. By default the
+        current target, else the host's CPU.
     precision : str
         ``"float32"``, or ``"bfloat16"``: products with constant weights are computed on bfloat16 operands, where the
         target has instructions for that.
@@ -38,21 +34,34 @@ def default_passes(target: Any = None, precision: str = "float32") -> list[Pass]
     return [*graph_passes(target, precision), t.concat_in_place(), *lowering_passes()]
 
 
-def graph_passes(target: Any = None, precision: str = "float32", check_indices: bool = True) -> list[Pass]:
+def graph_passes(
+    target: Target | str | None = None, precision: str = "float32", check_indices: bool = True
+) -> list[Pass]:
     """List the passes of the default pipeline that end in calls of kernels, ``relax.legalized``.
 
     Kernels clamp indices that are out of range, so memory is safe without `check_indices`, too.
     """
-    target = Target(target) if isinstance(target, str) else target
-    panel = 2 * getattr(target, "vector_bits", 512) // 32
-    dot_forms = getattr(target, "dot_forms", ())
-    tiled = target is None or getattr(target.kind, "name", "llvm") in ("llvm", "c")
+    made = Target.of(target)
+    return made.attribute("relax.graph_passes", _graph_passes)(made, precision, check_indices)
+
+
+def _tiled_passes(target: Target, precision: str, check_indices: bool) -> list[Pass]:
+    """The passes for kernels that schedule rules make out of register tiles: whole attentions, weights as streams."""
+    return _graph_passes(target, precision, check_indices, tiled=True)
+
+
+register_attribute("cpu", "relax.graph_passes", _tiled_passes)
+
+
+def _graph_passes(target: Target, precision: str, check_indices: bool, tiled: bool = False) -> list[Pass]:
+    machine = target.machine
+    compress = t.compress_weights(cached_bytes=machine.memory_bound_bytes, matrix_bytes=machine.lost_weight_bytes)
     return [
         t.normalize(),
         t.lambda_lift(),
         t.check_relations(indices=check_indices),
         t.legalize_mutable(),
-        t.fold_quantization(dot_forms=dot_forms),
+        t.fold_quantization(dot_forms=machine.dot_forms),
         t.fold_batch_norm(),
         t.decompose_ops(whole_attention=tiled),
         t.fold_constant(),
@@ -60,9 +69,9 @@ def graph_passes(target: Any = None, precision: str = "float32", check_indices: 
         t.dead_code_elimination(),
         *(_attention_passes() if tiled else []),
         t.widen_conv1d(),
-        *([t.products_in_bfloat16(dot_forms=dot_forms)] if _narrows(target, precision) else []),
-        t.convert_layout(panel=panel, dot_forms=dot_forms, tuned=Tuned(current_database(), target)),
-        *([t.compress_weights()] if tiled and panel >= _WIDE_PANEL else []),
+        *([t.products_in_bfloat16(dot_forms=machine.dot_forms)] if _narrows(target, precision) else []),
+        t.convert_layout(machine=machine, tuned=Tuned(current_database(), target)),
+        *([compress] if tiled and machine.unpacks_weights else []),
         t.fold_constant(),
         t.rewrite_dataflow_reshape(),
         t.split_to_slices(),
@@ -72,7 +81,7 @@ def graph_passes(target: Any = None, precision: str = "float32", check_indices: 
         t.fuse_ops(),
         t.legalize_ops(),
         t.fuse_tir(),
-        *([t.stream_outputs()] if tiled else []),
+        *([t.stream_outputs(after=machine.flushing_bytes)] if tiled else []),
     ]
 
 
@@ -85,13 +94,13 @@ def _attention_passes() -> list[Pass]:
     ]
 
 
-def _narrows(target: Any, precision: str) -> bool:
+def _narrows(target: Target, precision: str) -> bool:
     """Whether products are computed on bfloat16 operands: as asked for, where the target can."""
     if precision not in PRECISIONS:
         raise InvalidArgument(f"unknown precision '{precision}'", expected=", ".join(PRECISIONS))
     if PRECISIONS[precision] == "float32":
         return False
-    if any(form[0] == "bfloat16" for form in getattr(target, "dot_forms", ())):
+    if any(form[0] == "bfloat16" for form in target.machine.dot_forms):
         return True
     warnings.warn(
         f"precision '{precision}': the target has no dot products of bfloat16 (avx512bf16); "
@@ -118,7 +127,7 @@ def lowering_passes() -> list[Pass]:
     ]
 
 
-def _zero_passes(_target: Any = None) -> list[Pass]:
+def _zero_passes(_target: Target | str | None = None) -> list[Pass]:
     """Kernels without any other decision, fused by what they are seen to do, as in TVM's pipeline of that name."""
     return [
         t.normalize(),
@@ -148,7 +157,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., list[Pass]]], Callab
     return register
 
 
-def get_pipeline(name: str = "default", target: Any = None, precision: str = "float32") -> Pass:
+def get_pipeline(name: str = "default", target: Target | str | None = None, precision: str = "float32") -> Pass:
     """Return a pipeline as one pass.
 
     Raises
@@ -166,6 +175,6 @@ def get_pipeline(name: str = "default", target: Any = None, precision: str = "fl
     return Sequential(make(target, precision=precision), name=name)
 
 
-def get_default_pipeline(target: Any = None) -> Pass:
+def get_default_pipeline(target: Target | str | None = None) -> Pass:
     """Return the default pipeline for a target."""
     return get_pipeline("default", target)

@@ -25,9 +25,6 @@ from weft.tune import CHOICE, BudgetError, Case, Database, JSONDatabase, Progres
 
 __all__ = ["TunedKernel", "TuningResult", "extract_tasks", "tune_relax"]
 
-_COLD_BYTES = 24 << 20
-"""Constants of a model from which on caches do not keep them from one run to the next."""
-
 _LITTLE = 0.003
 """Kernels with less than this share of a model's time are not tuned."""
 
@@ -124,8 +121,10 @@ def tune_relax(
     if not inputs:
         raise InvalidArgument("tuning needs inputs", expected="the arguments of main, at one size or more")
     target = target if isinstance(target, Target) else Target(target or "llvm")
-    if target.kind.name != "llvm":
-        raise InvalidArgument("kernels of this target cannot be tuned", expected="llvm", found=target.kind.name)
+    if target.kind.compile is None:
+        raise InvalidArgument(
+            "kernels of this target cannot be tuned", expected="a kind with compile=", found=str(target.kind)
+        )
     if not isinstance(database, Database):
         database = JSONDatabase(database) if database is not None else Database()
     if isinstance(database, JSONDatabase):
@@ -191,7 +190,7 @@ class _Model:
     @property
     def is_large(self) -> bool:
         """Whether caches do not keep the constants from one run to the next."""
-        return self.constants.bytes > _COLD_BYTES
+        return self.constants.bytes > self.target.machine.cold_model_bytes
 
     def tasks(self, values: Sequence[Sequence[Any]]) -> list[Task]:
         """Run the model and make a task of each kernel that takes a part of its time, the longest first."""

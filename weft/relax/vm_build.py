@@ -28,8 +28,8 @@ from weft.relax.transform import (
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, compile_func, emit_object, load_objects
+from weft.target import build as build_target
 from weft.tir import PrimFunc
-from weft.tir.pipeline import lower
 from weft.tune import Tuned, current_database, open_database
 
 __all__ = ["build", "compile_kernels", "compile_with_callers"]
@@ -104,12 +104,17 @@ def build(
         with builder.function(METADATA_FUNCTION):
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
             builder.emit_ret(builder.r(0))
-    objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
+    modules, objects, names = list[Module](), list[bytes](), list[str]()
+    if target.kind.compile is not None:
+        objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
+    elif (whole := _build_whole(kernels, target, tir_pipeline, records)) is not None:
+        modules.append(whole)
     if len(functions.functions):
         objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline, records))
         names += [v.name_hint for v, _ in functions.items()]
-    made = builder.get([*([load_objects(objects, names)] if objects else []), *external])
-    if target.kind.name == "llvm":
+    modules += [load_objects(objects, names)] if objects else []
+    made = builder.get([*modules, *external])
+    if target.kind.compile is not None:
         here = copy_context()  # hot kernels are made later, by another thread, as these were
         again = lambda m: here.copy().run(compile_kernels, m, target, tir_pipeline)  # noqa: E731
         made.recompilable = recompilable_kernels(kernels, again)
@@ -157,6 +162,8 @@ def compile_kernels(
     Module or None
         None when there is no TIR function.
     """
+    if target.kind.compile is None:
+        return _build_whole(mod, target, tir_pipeline, _records(None, target))
     objects, names = _compile_objects(mod, target, tir_pipeline, progress, set(), _records(None, target))
     return load_objects(objects, names) if objects else None
 
@@ -182,7 +189,7 @@ def _named(mod: IRModule) -> dict[str, PrimFunc]:
 
 def _direct_kernels(mod: IRModule, target: Target) -> dict[str, PrimFunc]:
     """The kernels whose bodies native code of this process may call."""
-    return _named(mod) if target.kind.name == "llvm" else {}
+    return _named(mod) if target.kind.compile is not None else {}
 
 
 def _compile_objects(
@@ -231,6 +238,12 @@ def _compile_objects(
     return [objects[job.name] for job in jobs], [job.name for job in jobs]
 
 
+def _build_whole(mod: IRModule, target: Target, tir_pipeline: Pass | None, records: Tuned) -> Module | None:
+    """Compile TIR functions by a kind of target that makes modules only."""
+    scheduled = {n: _scheduled(f, n, target, tir_pipeline, records) for n, f in _named(mod).items()}
+    return build_target(IRModule(scheduled), target) if scheduled else None
+
+
 def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None, records: Tuned) -> PrimFunc:
     if tir_pipeline is None:
         return schedule_kernel(func, name, target, records)
@@ -246,7 +259,7 @@ def _compile_functions(
     records: Tuned,
 ) -> bytes:
     """Compile functions ``__vmtir__<name>`` for the host, with copies of the small kernels that they call."""
-    host = target if target.kind.name == "llvm" else Target("llvm")
+    host = target if target.kind.compile is not None else Target("llvm")
     called = {n: f for n, f in _named(mod).items() if n in direct}
     key = _cache_key(_named(functions) | called, host, "functions", records) if tir_pipeline is None else None
     code = cache.get(key) if key is not None else None
@@ -254,7 +267,7 @@ def _compile_functions(
         kernels: dict[str, Kernel] = {}
         for name, func in called.items():
             inline = _is_small(func)
-            body = lower(_scheduled(func, name, target, tir_pipeline, records), target) if inline else func
+            body = target.kind.lower(_scheduled(func, name, target, tir_pipeline, records), target) if inline else func
             kernels[name] = Kernel(body, inline)
         code = emit_object(list(_named(functions).values()), host, kernels=kernels)
         if key is not None:

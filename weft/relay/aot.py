@@ -15,8 +15,6 @@ from weft.tir import AllocBuffer, BufferLoad, Evaluate, PrimFunc, decl_buffer, s
 
 __all__ = ["compile_ahead"]
 
-_STACK_BYTES = 16384  # of an arena that lies on the stack
-
 
 def compile_ahead(
     graph: KernelGraph, storage: dict[Entry, int], kernels: IRModule, target: Target, name: str
@@ -63,8 +61,8 @@ def _entry(
     graph: KernelGraph, storage: dict[Entry, int], kernels: IRModule, target: Target, name: str, args: list[Entry]
 ) -> PrimFunc:
     """Write the function, in lowered form."""
-    if target.kind.name != "llvm":
-        raise LoweringError("ahead-of-time compilation is for CPUs", found=f"target '{target.kind.name}'",
+    if target.kind.compile is None:
+        raise LoweringError("ahead-of-time compilation is for CPUs", found=f"target '{target.kind}'",
                             help="use executor='graph'")  # fmt: skip
     buffers = [decl_buffer(shape, dtype, f"a{i}") for i, (shape, dtype) in enumerate(map(graph.type_of, args))]
     data: dict[Entry, Any] = {e: b.data for e, b in zip(args, buffers, strict=True)}
@@ -88,7 +86,7 @@ def _entry(
         calls.append(Evaluate(CallIntrin(DataType("void"), Op.get("tir.call_kernel"), args_of_call)))
     body = seq(*calls)
     if n_bytes:
-        body = AllocBuffer(arena, body, Attrs.of({"stack_bytes": _STACK_BYTES}))
+        body = AllocBuffer(arena, body, Attrs.of({"stack_bytes": target.machine.stack_buffer_bytes}))
     params = [Var(b.name, "handle") for b in buffers]
     attrs = Attrs.of({"global_symbol": name, "tir.noalias": False})
     return PrimFunc(tuple(params), body, buffer_map=tuple(zip(params, buffers, strict=True)), attrs=attrs)

@@ -6,7 +6,6 @@ A target is a kind with options; features decide vector width and register tiles
 from __future__ import annotations
 
 import difflib
-import os
 import shlex
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,83 +14,12 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from weft.error import InvalidArgument
-from weft.ffi import get_global_func
 from weft.ir import Ambient
-from weft.target.cpu import (
-    BASELINE,
-    check_cpu,
-    host_features,
-    known_host_features,
-    model_features,
-    with_implied,
-    without,
-)
+from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
+from weft.target.cpu import BASELINE, host_features, known_host_features, model_features, with_implied, without
+from weft.target.kind import TargetKind, kind_named
 
-__all__ = ["Target", "TargetKind"]
-
-_OPTIONS = {
-    "llvm": (
-        "mcpu",
-        "mattr",
-        "mtriple",
-        "mabi",
-        "num-cores",
-        "vector-width",
-        "matrix-tiles",
-        "opt-level",
-        "keys",
-        "device",
-        "model",
-        "host",
-        "system-lib",
-        "tag",
-        "libs",
-    ),
-    "c": ("mcpu", "march", "keys", "device", "model", "host", "tag"),
-    "cuda": ("arch", "max_num_threads", "thread_warp_size", "keys", "device", "model", "host", "tag", "libs"),
-    "nvptx": (
-        "mcpu",
-        "mattr",
-        "mtriple",
-        "max_num_threads",
-        "thread_warp_size",
-        "opt-level",
-        "keys",
-        "device",
-        "model",
-        "host",
-        "tag",
-        "libs",
-    ),
-}
-_NVPTX_CPUS = {
-    **dict.fromkeys(("sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75"), 63),
-    "sm_80": 70, "sm_86": 71, "sm_87": 74, "sm_89": 78, "sm_90": 78, "sm_90a": 80,
-    **dict.fromkeys(("sm_100", "sm_100a"), 86), **dict.fromkeys(("sm_120", "sm_120a"), 87),
-    **dict.fromkeys(("sm_100f", "sm_103", "sm_103a", "sm_103f", "sm_120f", "sm_121", "sm_121a", "sm_121f"), 88),
-    **dict.fromkeys(("sm_88", "sm_110", "sm_110a", "sm_110f"), 90),
-}  # fmt: skip
-"""Architecture to the least version of PTX that has it, and shuffles and barriers of warps."""
-_NVPTX_DEFAULT = "sm_70"
-_PTX_VERSIONS = (63, 64, 65, *range(70, 79), *range(80, 89), 90)
-
-
-class TargetKind:
-    """The kind of a target."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __eq__(self, other: object) -> bool:
-        return str(other) == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+__all__ = ["Target", "option_text"]
 
 
 class Target:
@@ -115,41 +43,18 @@ class Target:
 
     def __init__(self, target: str | Mapping[str, Any] | Target = "llvm", host: Any = None) -> None:
         if isinstance(target, Target):
-            kind, attrs = target.kind.name, dict(target.attrs)
+            kind, attrs = target.kind, dict(target.attrs)
             host = target.host if host is None else host
-        elif isinstance(target, str):
-            kind, attrs = _parse(target)
         else:
-            attrs = dict(target)
-            kind = attrs.pop("kind", "llvm")
-        own = get_global_func(f"target.build.{kind}", allow_missing=True) is not None  # a user's: it knows its options
-        if kind not in _OPTIONS and not own:
-            near = difflib.get_close_matches(kind, _OPTIONS, 1)
-            raise InvalidArgument(
-                f"unknown target kind '{kind}'",
-                expected=", ".join(_OPTIONS),
-                help=f"did you mean '{near[0]}'?" if near else f"or register a generator 'target.build.{kind}'",
-            )
-        for name in attrs:
-            if kind in _OPTIONS and name not in _OPTIONS[kind]:
-                near = difflib.get_close_matches(name, _OPTIONS[kind], 1)
-                raise InvalidArgument(
-                    f"target '{kind}' has no option '-{name}'",
-                    expected="one of " + ", ".join("-" + o for o in _OPTIONS[kind]),
-                    help=f"did you mean '-{near[0]}'?" if near else None,
-                )
-        _check_values(kind, attrs)
-        self.kind = TargetKind(kind)
+            name, attrs = _parse(target) if isinstance(target, str) else ("llvm", dict(target))
+            kind = kind_named(str(attrs.pop("kind", name)))
+        _check_options(kind, attrs)
+        self.kind: TargetKind = kind
         host = host if host is not None else attrs.pop("host", None)
         self.host: Target | None = None if host is None else Target(host)
         self.attrs: dict[str, Any] = attrs
-        if kind == "llvm" and attrs.get("mcpu") == "native":
-            del attrs["mcpu"]
-        if kind == "nvptx":
-            _check_nvptx(attrs)
-        elif kind == "llvm" and ("mcpu" in attrs or "mattr" in attrs):
-            on, off = self._named_features()
-            check_cpu(self.triple, attrs.get("mcpu"), (*on, *off))
+        if kind.check is not None:
+            kind.check(self)
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
@@ -159,6 +64,12 @@ class Target:
             raise InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
         return found
 
+    @staticmethod
+    def of(target: Target | str | Mapping[str, Any] | None = None) -> Target:
+        """Return the target that an argument means; None is the current one, else this machine's CPU."""
+        given = target if target is not None else Target.current() or "llvm"
+        return given if isinstance(given, Target) else Target(given)
+
     def __enter__(self) -> Target:
         return Target._open.enter(self)
 
@@ -167,9 +78,11 @@ class Target:
 
     def __str__(self) -> str:
         shown = {**self.attrs}
-        if self.kind.name == "llvm" and self.is_host:
+        if self.is_host and "mattr" in (self.kind.options or ()):
             shown["mattr"] = self.attribute_string
-        return " ".join([self.kind.name, *(f"-{k}={_text(v)}" for k, v in sorted(shown.items()))])
+            facts = {f: getattr(self.machine, f) for f in host_facts()} if self._is_here else {}
+            shown |= {OPTION_OF[f]: n for f, n in facts.items() if n != getattr(UNKNOWN, f)}
+        return " ".join([self.kind.name, *(f"-{k}={option_text(v)}" for k, v in sorted(shown.items()))])
 
     __repr__ = __str__
 
@@ -182,22 +95,29 @@ class Target:
     @property
     def triple(self) -> str:
         """LLVM's target triple."""
-        return self.attrs.get("mtriple") or (
-            "nvptx64-nvidia-cuda" if self.kind.name == "nvptx" else llvm.get_process_triple()
-        )
+        return self.attrs.get("mtriple") or self.kind.triple or llvm.get_process_triple()
 
     @property
     def is_host(self) -> bool:
         """Whether code for this target runs in this process."""
-        return self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
+        return self.kind.device == "cpu" and self.triple.split("-")[0] == llvm.get_process_triple().split("-")[0]
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether it is this machine, with or without some features, and not another one that it describes."""
+        return self.is_host and "mcpu" not in self.attrs and not self.named_features()[0]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return what its kind decides (:meth:`TargetKind.attribute`)."""
+        return self.kind.attribute(name, default)
 
     @cached_property
     def features(self) -> frozenset[str]:
         """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
-        on, off = self._named_features()
+        on, off = self.named_features()
         if "mcpu" in self.attrs:
             base = model_features(self.attrs["mcpu"])
-        elif self.is_host and not on:  # "-mattr=-avx512f" is this machine without
+        elif self._is_here:  # "-mattr=-avx512f" is this machine without
             base = host_features()
         else:
             base = frozenset[str]()
@@ -205,18 +125,18 @@ class Target:
             base |= BASELINE
         return without(base | with_implied(on), set(off) - BASELINE)
 
-    def _named_features(self) -> tuple[list[str], list[str]]:
+    def named_features(self) -> tuple[list[str], list[str]]:
         """List what ``-mattr`` adds and what it takes away."""
-        names = [n for n in _text(self.attrs.get("mattr") or ()).split(",") if n]
+        names = [n for n in option_text(self.attrs.get("mattr") or ()).split(",") if n]
         return [n.lstrip("+") for n in names if n[0] != "-"], [n[1:] for n in names if n[0] == "-"]
 
     @cached_property
     def attribute_string(self) -> str:
         """The features as LLVM's ``+a,-b`` text; what is taken away comes last, where it counts."""
+        if self.kind.attributes_text is not None:
+            return self.kind.attributes_text(self)
         on = self.features
-        if self.kind.name == "nvptx":
-            return ",".join("+" + f for f in sorted(on)) or f"+ptx{_NVPTX_CPUS[self.cpu]}"
-        off = {f for f in self._named_features()[1] if f not in BASELINE}
+        off = {f for f in self.named_features()[1] if f not in BASELINE}
         if self.is_host and "mcpu" not in self.attrs:  # the model behind `cpu` may have more than this machine
             off = known_host_features() - on
         return ",".join([*("+" + f for f in sorted(on)), *("-" + f for f in sorted(off))])
@@ -226,57 +146,50 @@ class Target:
         """The CPU model whose scheduling LLVM uses, derived from features."""
         if "mcpu" in self.attrs:
             return self.attrs["mcpu"]
-        if self.kind.name == "nvptx":
-            return _NVPTX_DEFAULT
+        if self.kind.cpu:
+            return self.kind.cpu
         if not self.triple.startswith("x86_64"):
             return ""
         if "amx-tile" in self.features:
             return "sapphirerapids"
         return "icelake-server" if "avx512vl" in self.features else "haswell" if "avx2" in self.features else "x86-64"
 
+    @cached_property
+    def machine(self) -> Machine:
+        """What it says of the machine: its options, what its features mean, this machine's own facts, or defaults."""
+        f = self.features
+        known: dict[str, Any] = {
+            "vector_bits": 512 if "avx512f" in f else 256 if "avx" in f else UNKNOWN.vector_bits,
+            "vector_registers": 32 if "avx512f" in f or self.triple.startswith(("aarch64", "arm64")) else 16,
+            **(host_facts() if self._is_here else {}),
+            **option_fields(self.attrs),
+        }
+        return Machine(features=f, matrix_tiles=self.attrs.get("matrix-tiles") != "off", **known)
+
     @property
     def vector_bits(self) -> int:
         """The width of a vector register in bits."""
-        if "vector-width" in self.attrs:
-            return int(self.attrs["vector-width"])
-        return 512 if "avx512f" in self.features else 256 if "avx2" in self.features or "avx" in self.features else 128
-
-    @property
-    def scaled_lanes(self) -> tuple[int, ...]:
-        """Lengths of float32 vectors that are multiplied by powers of two in one instruction."""
-        return (4, 8, 16) if {"avx512f", "avx512vl"} <= self.features and self.vector_bits >= 512 else ()
+        return self.machine.vector_bits
 
     @property
     def dot_forms(self) -> tuple[tuple[str, str, str, int], ...]:
         """Instructions that add groups of narrow products: types of the factors and of the sum, and lanes."""
-        f, wide = self.features, self.vector_bits >= 512
-        forms: list[tuple[str, str, str, int]] = []
-        if "avx512vnni" in f and wide:
-            forms.append(("uint8", "int8", "int32", 16))
-        elif "avxvnni" in f or {"avx512vnni", "avx512vl"} <= f:
-            forms.append(("uint8", "int8", "int32", 8))
-        if "avx512bf16" in f and wide:
-            forms.append(("bfloat16", "bfloat16", "float32", 16))
-        return tuple(forms)
+        return self.machine.dot_forms
 
     @property
     def tile_forms(self) -> tuple[tuple[str, str, str], ...]:
         """Products that matrix tiles compute: types of the factors and of the sum; float32 as parts of bfloat16."""
-        if self.attrs.get("matrix-tiles") == "off" or "amx-bf16" not in self.features or self.vector_bits < 512:
-            return ()
-        return (("float32", "float32", "float32"), ("bfloat16", "bfloat16", "float32"))
+        return self.machine.tile_forms
 
     @property
     def num_vector_registers(self) -> int:
         """The number of vector registers."""
-        if self.triple.startswith(("aarch64", "arm64")):
-            return 32
-        return 32 if "avx512f" in self.features else 16
+        return self.machine.vector_registers
 
     @property
     def num_cores(self) -> int:
         """The number of cores that the process may use, or that ``-num-cores`` says."""
-        return int(self.attrs.get("num-cores") or len(os.sched_getaffinity(0)))
+        return self.machine.cores
 
     def as_script(self) -> str:
         """Return the target as TVMScript."""
@@ -288,43 +201,34 @@ class Target:
         return {"kind": self.kind.name, **self.attrs}
 
 
-_NUMBERS = ("num-cores", "vector-width", "opt-level", "max_num_threads", "thread_warp_size")
+_NUMBERS = ("opt-level", "max_num_threads", "thread_warp_size")
 _FLAGS = ("system-lib",)
 
 
-def _check_values(kind: str, attrs: Mapping[str, Any]) -> None:
-    """Refuse options without a value, and what is no number where one is needed."""
-    if kind not in _OPTIONS:
-        return
+def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
+    """Refuse options that a kind does not have, those without a value, and what is no number where one is needed."""
     for name, value in attrs.items():
-        if value is True and name not in _FLAGS:
+        if kind.options is not None and name not in (*kind.options, *OPTIONS):
+            near = difflib.get_close_matches(name, (*kind.options, *OPTIONS), 1)
+            raise InvalidArgument(
+                f"target '{kind}' has no option '-{name}'",
+                expected="one of " + ", ".join("-" + o for o in (*kind.options, *OPTIONS)),
+                help=f"did you mean '-{near[0]}'?" if near else None,
+            )
+        if value is True and name not in _FLAGS and (name in OPTIONS or kind.options is not None):
             raise InvalidArgument(f"option '-{name}' of target '{kind}' has no value", expected=f"-{name}=value")
-        if name in _NUMBERS and not str(value).isdigit():
+        if (name in OPTIONS or name in _NUMBERS) and not str(value).isdigit():
             raise InvalidArgument(f"option '-{name}' of target '{kind}' is a number", found=repr(value))
+        if name in OPTIONS and int(value) == 0:
+            raise InvalidArgument(f"option '-{name}' of target '{kind}' is a positive number", found=repr(value))
+        if name == "cache-line-bytes" and int(value) not in (32, 64, 128, 256):
+            raise InvalidArgument("lines of caches have 32, 64, 128 or 256 bytes", found=f"-{name}={value}")
         if name == "matrix-tiles" and value not in ("on", "off"):
-            raise InvalidArgument("option '-matrix-tiles' of target 'llvm' is on or off", found=repr(value))
+            raise InvalidArgument(f"option '-matrix-tiles' of target '{kind}' is on or off", found=repr(value))
 
 
-def _check_nvptx(attrs: Mapping[str, Any]) -> None:
-    """Refuse an architecture or a version of PTX that LLVM does not have: it would end the process."""
-    cpu = str(attrs.get("mcpu", _NVPTX_DEFAULT))
-    if cpu not in _NVPTX_CPUS:
-        near = difflib.get_close_matches(cpu, _NVPTX_CPUS, 1)
-        raise InvalidArgument(
-            f"target 'nvptx' has no architecture '{cpu}'",
-            expected="one of " + ", ".join(sorted(_NVPTX_CPUS, key=lambda c: (len(c.rstrip("af")), c))),
-            help=f"did you mean '-mcpu={near[0]}'?" if near else None,
-        )
-    possible = [f"+ptx{v}" for v in _PTX_VERSIONS if v >= _NVPTX_CPUS[cpu]]
-    if "mattr" in attrs and _text(attrs["mattr"]) not in possible:
-        raise InvalidArgument(
-            f"-mattr of target 'nvptx' is a version of PTX that has {cpu}",
-            expected="one of " + ", ".join(possible),
-            found=repr(_text(attrs["mattr"])),
-        )
-
-
-def _text(value: Any) -> str:
+def option_text(value: Any) -> str:
+    """The text of an option's value; lists are separated by commas."""
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -20,11 +20,16 @@ __all__ = [
     "requires_cuda", "requires_gpu", "requires_llvm", "skip_if_32bit", "uses_gpu",
 ]  # fmt: skip
 
-_DEVICES = {"llvm": "cpu", "c": "cpu", "cuda": "cuda", "nvptx": "cuda"}
-
 
 def _kind(target: Any) -> str:
     return str(target["kind"]) if isinstance(target, dict) else str(target).split()[0]
+
+
+def _device_of(kind: str) -> str:
+    """The device that a kind of target runs on; what is no kind may be a device."""
+    from weft.target import Target  # loads LLVM, so only when asked
+
+    return Target(kind).kind.device if env.has_target(kind) else kind
 
 
 def enabled_targets() -> list[tuple[str, Device]]:
@@ -33,7 +38,7 @@ def enabled_targets() -> list[tuple[str, Device]]:
     ``llvm``, and ``cuda`` where a GPU is, of those that the variable ``TVM_TEST_TARGETS`` (separated by ``;``) names.
     """
     wanted = [t for t in os.environ.get("TVM_TEST_TARGETS", "llvm;cuda").split(";") if t]
-    return [(t, device(_DEVICES.get(_kind(t), _kind(t)), 0)) for t in wanted if device_enabled(t)]
+    return [(t, device(_device_of(_kind(t)), 0)) for t in wanted if device_enabled(t)]
 
 
 def device_enabled(target: Any) -> bool:
@@ -41,7 +46,7 @@ def device_enabled(target: Any) -> bool:
     if not isinstance(target, (str, dict)) and not hasattr(target, "kind"):
         raise InvalidArgument("expected a target", found=type(target).__name__)
     kind = _kind(str(target) if hasattr(target, "kind") else target)
-    where = _DEVICES.get(kind, kind)
+    where = _device_of(kind)
     return env.has_target(kind) and (where == "cpu" or env.has_gpu(where))
 
 
@@ -87,7 +92,7 @@ def parametrize_targets(*targets: Any) -> Any:
             marks = [pytest.mark.skipif(not device_enabled(target), reason=f"target {kind} is not there")]
             if kind in failing:
                 marks.append(pytest.mark.xfail(reason=f"known to fail on {kind}"))
-            cases.append(pytest.param(target, device(_DEVICES.get(kind, kind), 0), marks=marks, id=kind))
+            cases.append(pytest.param(target, device(_device_of(kind), 0), marks=marks, id=kind))
         return pytest.mark.parametrize(("target", "dev"), cases)(test)
 
     return decorate(targets[0]) if bare else decorate

@@ -18,6 +18,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Pass, PassContext, Sequential, walk
+from weft.machine import TargetLike, machine_of
 from weft.tir import custom_datatype
 from weft.tir import transform as t
 from weft.tir.function import PrimFunc
@@ -41,7 +42,7 @@ _DONE = "tir.lowered"  # the attribute of functions that the phases have run on
 Phases = list[tuple[int, Pass]]
 
 
-def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
+def host_phases(target: TargetLike | None = None, *, simple_mode: bool = False) -> Phases:
     """List (phase, pass) for functions that run on the CPU.
 
     Parameters
@@ -57,14 +58,14 @@ def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
     ``tir.disable_cse_tir: False`` adds CommonSubexprElim, which code generators here do without: they number values.
     """
     config = PassContext.current().config
-    kind = _kind(target)
+    kind, machine = _kind(target), machine_of(target)
     return [
         (1, t.lower_blocks()),
         *[(1, p) for p in custom_types(kind)],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
         (1, t.inject_virtual_thread()),
-        (1, t.inject_prefetch()),
+        (1, t.inject_prefetch(line_bytes=machine.cache_line_bytes)),
         (1, t.inject_double_buffer()),
         (1, t.relax_guards()),
         (1, t.hoist_if_then_else()),
@@ -74,17 +75,17 @@ def host_phases(target: Any = None, *, simple_mode: bool = False) -> Phases:
         *([(1, t.lower_intrin(target=kind))] if target is not None else []),
         (1, t.flatten_buffer()),
         (2, t.transpose_tiles()),
-        (2, t.dot_product(forms=getattr(target, "dot_forms", ()))),
+        (2, t.dot_product(forms=machine.dot_forms)),
         (2, t.vectorize_loop(enable_vectorize=not config.get("tir.disable_vectorize"))),
         (2, t.unroll_loop()),
-        (2, t.prefetch_streams()),
+        (2, t.prefetch_streams(line_bytes=machine.cache_line_bytes)),
         (3, t.simplify()),
         (3, t.remove_no_op()),
         *([] if config.get("tir.disable_cse_tir", True) else [(3, t.common_subexpr_elim())]),
     ]
 
 
-def device_phases(target: Any = None) -> Phases:
+def device_phases(target: TargetLike | None = None) -> Phases:
     """List (phase, pass) for functions with loops bound to device threads: all threads meet the same conditions."""
     kind = _kind(target)
     return [
@@ -104,11 +105,11 @@ def device_phases(target: Any = None) -> Phases:
     ]
 
 
-def finishing_passes(target: Any = None) -> list[Pass]:
+def finishing_passes(target: TargetLike | None = None) -> list[Pass]:
     """List what follows the phases on a CPU, as its instructions want it."""
     return [
         t.lower_intrin(target=_kind(target)),
-        t.lower_math(scaled_lanes=getattr(target, "scaled_lanes", ())),
+        t.lower_math(scaled_lanes=machine_of(target).scaled_lanes),
     ]
 
 
@@ -160,7 +161,7 @@ def runs_on_device(func: PrimFunc) -> bool:
     return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING and not is_virtual(n) for n in walk(func.body))
 
 
-def lower_module(mod: IRModule, target: Any = None, *, simple_mode: bool = False) -> IRModule:
+def lower_module(mod: IRModule, target: TargetLike | None = None, *, simple_mode: bool = False) -> IRModule:
     """Run the phases on the TIR functions of a module, each once: those that they have run on are passed on."""
     todo = {v: f for v, f in mod.items() if isinstance(f, PrimFunc) and not is_lowered(f)}
     device = {v for v, f in todo.items() if runs_on_device(f)}
@@ -181,13 +182,13 @@ def _run(mod: IRModule, passes: Sequence[Pass]) -> IRModule:
     return Sequential(passes, name="tir.lower")(mod)
 
 
-def lowering_passes(target: Any = None) -> list[Pass]:
+def lowering_passes(target: TargetLike | None = None) -> list[Pass]:
     """List all passes on the way of a CPU function to code, with those that the current context asks for."""
     last = finishing_passes(target)
     return [*with_own_passes(host_phases(target)), *(last if target is None else last[1:])]
 
 
-def lower(func: PrimFunc, target: Any = None) -> PrimFunc:
+def lower(func: PrimFunc, target: TargetLike | None = None) -> PrimFunc:
     """Lower one function to what code for a CPU is generated from; one that is lowered already is finished."""
     name = func.attrs.get("global_symbol") or "main"
     passes = finishing_passes(target) if is_lowered(func) else lowering_passes(target)
@@ -196,5 +197,5 @@ def lower(func: PrimFunc, target: Any = None) -> PrimFunc:
     return lowered
 
 
-def _kind(target: Any) -> str:
-    return str(getattr(getattr(target, "kind", None), "name", "llvm"))
+def _kind(target: TargetLike | None) -> str:
+    return str(getattr(target, "kind", "llvm"))

@@ -14,6 +14,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import as_int, cast, const, int64, select
+from weft.machine import UNKNOWN
 
 __all__ = ["ACTIVATIONS", "UNITS", "gru_recurrence", "lstm_recurrence", "panel_shape", "rnn_recurrence"]
 
@@ -23,7 +24,6 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 """Gates of a unit."""
 _LANES = 16
 _SUMS = 4  # vectors of sums at the same time, which hide how long an addition takes
-_PARALLEL_PRODUCTS = 1 << 17  # of a step, from which on its blocks run in parallel
 
 
 def _const(v: Any, value: float) -> Any:
@@ -190,7 +190,7 @@ class _Recurrence:
     def run(self) -> Any:
         """All of it."""
         layer = self.layers[0]
-        if layer.gates * layer.hidden * layer.hidden >= _PARALLEL_PRODUCTS:
+        if layer.gates * layer.hidden * layer.hidden >= UNKNOWN.parallel_step_products:
             return self._blocks_in_parallel()
         return self._samples_in_parallel()
 

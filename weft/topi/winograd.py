@@ -16,6 +16,7 @@ import numpy as np
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import PrimExpr, const, floordiv, floormod, if_then_else, int64
+from weft.machine import UNKNOWN, Machine
 from weft.topi.conv import conv_size, paddings
 from weft.topi.shape import simplify
 
@@ -164,12 +165,12 @@ def _dot(row: np.ndarray, element: Any) -> PrimExpr:
 
 
 _TRANSFORM = {2: 450, 4: 1000}
-_WEIGHT, _WEIGHT_NEAR = 36, 8
-"""Measured in multiply-adds of a core: both transforms of a tile of one channel, and reading one weight from memory, or
-from the last cache."""
+"""Multiply-adds that both transforms of a tile of one channel take as long as, measured."""
 
 
-def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int], near: bool = False) -> int:
+def winograd_tile(
+    pixels: tuple[int, int, int], channels: tuple[int, int], near: bool = False, machine: Machine = UNKNOWN
+) -> int:
     """Choose a tile for a 3x3 convolution by estimated time: 2 or 4, or 0 where computing it directly is faster.
 
     Parameters
@@ -180,10 +181,12 @@ def winograd_tile(pixels: tuple[int, int, int], channels: tuple[int, int], near:
         (input channels, output channels).
     near : bool
         Whether the weights of the whole model stay in the last cache from call to call.
+    machine : Machine
+        How long that takes, beside computing.
     """
     n, h, w = pixels
     c, o = channels
-    weight = _WEIGHT_NEAR if near else _WEIGHT
+    weight = 4 * (machine.l3_balance if near else machine.memory_balance)  # what reading one takes
     best, tile = 0.85 * (9 * n * h * w * c * o + weight * 9 * c * o), 0
     for m, transform in _TRANSFORM.items():
         tiles, places = n * -(-h // m) * -(-w // m), (m + 2) ** 2

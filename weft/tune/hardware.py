@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import weft
 from weft.runtime import num_threads
+from weft.target import Target
 
 __all__ = ["Hardware"]
 
@@ -19,7 +20,7 @@ class Hardware(NamedTuple):
     weft: str
 
     @classmethod
-    def of(cls, target: Any) -> Hardware:
+    def of(cls, target: Target) -> Hardware:
         """Describe this machine, and the code of a target on it."""
         return cls(str(target), num_threads(), weft.__version__)
 

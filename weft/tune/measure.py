@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from weft.error import WeftError
 from weft.ir import fingerprint, save_json
 from weft.runtime.process import command
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.worker import send
@@ -167,11 +168,12 @@ class Measurer:
     builders : int
         Processes that compile; the first of them measures.
     cold_bytes : int
-        Weights are read from copies that are as large together, so that caches do not hold them.
+        Weights are read from copies that are as large together, so that caches do not hold them; by default as the
+        machine's caches need it.
     """
 
-    def __init__(self, target: Any, threads: int, builders: int = 2, cold_bytes: int = 64 << 20) -> None:
-        self.target, self.cold_bytes = str(target), cold_bytes
+    def __init__(self, target: Target, threads: int, builders: int = 2, cold_bytes: int | None = None) -> None:
+        self.target, self.cold_bytes = str(target), cold_bytes or target.machine.memory_bound_bytes
         environment = {"WEFT_NUM_THREADS": str(threads)}
         self.processes = [Process(environment) for _ in range(max(1, builders))]
         self._prepared: dict[str, Any] | None = None

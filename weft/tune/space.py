@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import fingerprint
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.schedule import Knobs, Schedule, Trace, schedule_func
 
@@ -19,7 +20,7 @@ _TRACE = "trace"
 class RuleSpace:
     """The choices that the schedule rules leave open for a kernel."""
 
-    def __init__(self, func: PrimFunc, target: Any) -> None:
+    def __init__(self, func: PrimFunc, target: Target) -> None:
         self.func, self.target = func, target
 
     def schedule(self, decisions: Mapping[str, Any]) -> tuple[PrimFunc, Knobs]:
@@ -53,7 +54,7 @@ class DrawnSpace:
         ``program(sch)`` applies primitives to a schedule.
     """
 
-    def __init__(self, func: PrimFunc, target: Any, program: Callable[[Schedule], Any]) -> None:
+    def __init__(self, func: PrimFunc, target: Target, program: Callable[[Schedule], Any]) -> None:
         self.func, self.target, self.program = func, target, program
         self.signature = f"space {getattr(program, '__qualname__', type(program).__name__)}"
 
@@ -71,7 +72,7 @@ class DrawnSpace:
         return {_TRACE: sch.trace.as_json()}
 
 
-def schedule_as_decided(func: PrimFunc, target: Any, decisions: Mapping[str, Any]) -> PrimFunc:
+def schedule_as_decided(func: PrimFunc, target: Target, decisions: Mapping[str, Any]) -> PrimFunc:
     """Schedule a kernel as was decided.
 
     Raises

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.error import ScheduleError, WeftError
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
@@ -75,7 +76,7 @@ class Task:
         self.seconds: float | None = None  # a candidate takes
         self.failure = ""
 
-    def open(self, database: Database, hardware: Hardware, target: Any) -> None:
+    def open(self, database: Database, hardware: Hardware, target: Target) -> None:
         """Take up what a database knows of the kernel."""
         known = database.query(self.workload, hardware)
         self.record = known if known is not None else TuningRecord(self.workload, hardware, self.name)
@@ -186,7 +187,7 @@ class _Run:
 
 def tune_tasks(
     tasks: Sequence[Task],
-    target: Any,
+    target: Target,
     database: Database,
     seconds: float,
     *,

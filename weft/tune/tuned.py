@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.error import ScheduleError
 from weft.ir import PassContext, fingerprint
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.database import Asked, Database, open_database
 from weft.tune.hardware import Hardware
@@ -55,7 +56,7 @@ class Tuned:
     target : Target
     """
 
-    def __init__(self, database: Database | None, target: Any) -> None:
+    def __init__(self, database: Database | None, target: Target) -> None:
         self.target = target
         self.hardware = Hardware.of(target)
         self.database = database if database is not None and database.check_hardware(self.hardware) else None

@@ -4,14 +4,13 @@ sizes.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir, topi
 from weft.ir import CallIntrin, FloorMod, Var, as_int, int64, walk
+from weft.machine import Machine
 from weft.target import Target, build
 from weft.tir import BlockRealize, BufferLoad, ForKind
 from weft.tir.analysis import statements
@@ -20,9 +19,9 @@ from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.select import schedule_of
 from weft.tir.schedule.rules.tile import choose_tile
 
-TARGET = SimpleNamespace(vector_bits=128, num_vector_registers=16, num_cores=2, features=())
+TARGET = Machine(cores=2)
 HOST = Target("llvm")
-WIDE = SimpleNamespace(vector_bits=512, num_vector_registers=32, num_cores=2, features=())
+WIDE = Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
 def compare(func, *arrays, outputs: int = 1, target=TARGET, rtol: float = 2e-5):
@@ -477,7 +476,7 @@ def test_a_costly_epilogue_does_not_change_the_tile(sizes):
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 9])
 def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
     """A tile past the last panel would read memory that is not there through masks, at a hundred times the cost."""
-    tile = choose_tile(int64(m), int64(n), 16, 32, 32)
+    tile = choose_tile(int64(m), int64(n), 16, WIDE, 32)
     assert -(-n // 32) * 32 % tile.width == 0
     if m == 1 and n == 150:
         assert tile.vectors == 10
@@ -486,16 +485,18 @@ def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
 @pytest.mark.parametrize("m", [31, 128, 197, 500])
 def test_tiles_over_panels_from_memory_take_one_panel(m):
     """Two panels and the next two are more than the second cache holds; 12 rows 4 KiB apart fill a set of the first."""
-    tile = choose_tile(int64(m), int64(768), 16, 32, 32, far=True)
+    tile = choose_tile(int64(m), int64(768), 16, WIDE, 32, far=True)
     assert tile.width == 32 and 8 <= tile.rows <= 11
-    assert choose_tile(int64(m), int64(768), 16, 32, 32).width == 64
-    assert choose_tile(int64(12), int64(768), 16, 32, 32, far=True) == choose_tile(int64(12), int64(768), 16, 32, 32)
-    assert choose_tile(Var("n", "int64"), int64(768), 16, 32, 32, far=True) == (8, 2, 16)
+    assert choose_tile(int64(m), int64(768), 16, WIDE, 32).width == 64
+    assert choose_tile(int64(12), int64(768), 16, WIDE, 32, far=True) == choose_tile(
+        int64(12), int64(768), 16, WIDE, 32
+    )
+    assert choose_tile(Var("n", "int64"), int64(768), 16, WIDE, 32, far=True) == (8, 2, 16)
 
 
 def test_panels_that_hold_nothing_make_room_for_wide_tiles():
-    assert choose_tile(int64(1), int64(600), 16, 32, 32).width == 32  # nineteen panels
-    assert choose_tile(int64(1), int64(600), 16, 32, 32, None, 20).width == 160
+    assert choose_tile(int64(1), int64(600), 16, WIDE, 32).width == 32  # nineteen panels
+    assert choose_tile(int64(1), int64(600), 16, WIDE, 32, None, 20).width == 160
 
 
 @pytest.mark.parametrize(("inner", "columns", "streamed"), [(1024, 1000, True), (1023, 1024, False), (64, 96, False)])

@@ -7,6 +7,7 @@ import pytest
 import weft
 from weft import te
 from weft.ir import IRModule, cast, walk
+from weft.machine import Machine
 from weft.target import Target, get_source
 from weft.tir import PrimFunc
 from weft.tir.interpret import interpret
@@ -78,13 +79,12 @@ def test_without_the_instruction_the_loop_stays():
 
 @pytest.mark.parametrize("group", [4, 2])
 def test_interpreter_defines_it(group):
-    class Machine:
+    class FourLanes(Machine):
         """A machine whose instruction has four lanes."""
 
-        vector_bits, num_vector_registers, num_cores = 128, 16, 1
         dot_forms = ((*FORMS[group], 4),)
 
-    func = lower(default_schedule(product(3, 32, 8, group), Machine()), Machine())
+    func = lower(default_schedule(product(3, 32, 8, group), FourLanes(cores=1)), FourLanes(cores=1))
     found = [n for n in walk(func.body) if getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate"]
     assert found
     a, w, expected = operands(3, 32, 8, group)

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.machine import UNKNOWN
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.runtime import aligned
 from weft.topi.compressed import GROUP, WORDS
@@ -21,12 +22,6 @@ from weft.topi.compressed import GROUP, WORDS
 __all__ = ["Compressed", "compress", "compress_weights"]
 
 _PACKED = "relax.nn.matmul_packed"
-
-_CACHED_BYTES = 64 << 20
-"""Weights of a model up to which they are taken to stay in the last cache, where nothing is gained."""
-
-_WORTH_BYTES = 1 << 20
-"""Size of one matrix from which on it is compressed."""
 
 _RARE, _FEW = 32, 16
 """Weights outside of the window of exponents that a panel may have: its rows divided by the first, or the second."""
@@ -47,7 +42,11 @@ class Compressed(NamedTuple):
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
 def compress_weights(
-    func: ir.Function, mod: ir.IRModule, *, cached_bytes: int = _CACHED_BYTES, matrix_bytes: int = _WORTH_BYTES
+    func: ir.Function,
+    mod: ir.IRModule,
+    *,
+    cached_bytes: int = UNKNOWN.memory_bound_bytes,
+    matrix_bytes: int = UNKNOWN.lost_weight_bytes,
 ) -> ir.Function:
     """Store the weights of products with one row in 28 bits each, where the model's weights come from memory.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.machine import UNKNOWN, Machine
 from weft.op import Layout, OpDef, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
@@ -40,9 +41,10 @@ def convert_layout(
     func: ir.Function,
     mod: ir.IRModule,
     *,
-    panel: int = 32,
+    machine: Machine = UNKNOWN,
+    panel: int | None = None,
     winograd: bool = True,
-    dot_forms: Sequence[tuple[str, str, str, int]] = (),
+    dot_forms: Sequence[tuple[str, str, str, int]] | None = None,
     tuned: Tuned | None = None,
 ) -> ir.Function:
     """Carry 4-D activations channels-last and pack constant weights into panels of `panel` output channels.
@@ -74,24 +76,34 @@ def convert_layout(
 
     Parameters
     ----------
-        ``panel``: output channels of a panel.
+        ``machine``: what decides where nothing else does: widths of panels, sizes that stay in caches.
+        ``panel``: output channels of a panel, by default those that fit the machine.
         ``winograd``: whether 3x3 convolutions may become ``nn.conv2d_winograd``.
-        ``dot_forms``: the target's dot products of narrow numbers, whose weights are packed in groups for them.
+        ``dot_forms``: dot products of narrow numbers, by default the machine's; weights are packed in groups for them.
         ``tuned``: decides the algorithm of convolutions where a tuning database has records of them.
     Cost
         Linear, plus one pass over the weights.
     Source
         TVM's ``ConvertLayout``; panels as in Goto and van de Geijn, 2008.
     """
-    state = _Layouts(panel, winograd, frozenset(form[:3] for form in dot_forms), tuned)
-    state.near = _weights_bytes(func) <= _NEAR_BYTES
+    forms = machine.dot_forms if dot_forms is None else dot_forms
+    state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
+    state.near = _weights_bytes(func) <= machine.near_model_bytes
     return rewrite_bindings(func, mod, state.rule)
 
 
 class _Layouts:
     """Which values have a channels-last twin, and which of them exist only as that twin."""
 
-    def __init__(self, panel: int, winograd: bool, dots: frozenset[tuple[str, str, str]], tuned: Tuned | None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        panel: int,
+        winograd: bool,
+        dots: frozenset[tuple[str, str, str]],
+        tuned: Tuned | None,
+    ) -> None:
+        self.machine = machine
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
         self.near = False  # whether all weights stay in the last cache
         self.last: dict[int, ir.Expr] = {}
@@ -357,16 +369,12 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
     channels = (c, _round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
-    best = winograd_tile((n, h, w), channels, near)
+    best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
         return best
     padding = np.ravel(attrs.get("padding", 0)).tolist()
     about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding * (4 // len(padding))}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
-
-
-_NEAR_BYTES = 8 << 20
-"""Size of all weights of a model up to which they, transformed, stay in the last cache."""
 
 
 def _weights_bytes(func: ir.Function) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
 
 from weft.ir import IRModule, function_pass
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 from weft.tune import Tuned, current_database
@@ -15,7 +15,7 @@ __all__ = ["schedule_tir"]
 
 
 @function_pass(kind=PrimFunc, name="ScheduleTIR", opt_level=0)
-def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any, tuned: Tuned | None = None) -> PrimFunc:
+def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, tuned: Tuned | None = None) -> PrimFunc:
     """Schedule TIR functions by rule.
 
     Requires
@@ -53,9 +53,11 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Any, tuned: Tuned | N
     """
     if func.attrs.get("tir.is_scheduled"):
         return func
+    target = Target.of(target)
     tuned = tuned if tuned is not None else Tuned(current_database(), target)
+    schedule = target.attribute("tir.schedule", default_schedule)
     try:
-        scheduled = tuned.schedule(func) or default_schedule(func, target)
+        scheduled = tuned.schedule(func) or schedule(func, target)
     except Exception as e:  # a defect in a rule costs speed, not the model
         if os.environ.get("WEFT_DEBUG"):
             raise

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
+from weft.machine import UNKNOWN
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import SeqExpr
@@ -15,12 +16,9 @@ from weft.tir import PrimFunc
 
 __all__ = ["stream_outputs"]
 
-_CACHES = 32 << 20
-"""Bytes of constants that are read after a result is written, from which on no cache holds it at the end."""
-
 
 @module_pass(opt_level=1)
-def stream_outputs(mod: IRModule, *, after: int = _CACHES) -> IRModule:
+def stream_outputs(mod: IRModule, *, after: int = UNKNOWN.flushing_bytes) -> IRModule:
     """Let kernels write past the caches what is only returned, where a program reads many constants after that.
 
     A decoder returns a longer cache of keys and values from each of its layers. What it wrote would be read from memory

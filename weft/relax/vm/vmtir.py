@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.error import InternalError
 from weft.ir import Attrs, CallIntrin, DataType, IRModule, Op, PrimExpr, StringImm, Var, int64
+from weft.machine import UNKNOWN
 from weft.relax.vm.direct import DirectPlan, plan_direct
 from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, decode_arg
@@ -20,7 +21,6 @@ from weft.tir import AllocBuffer, BufferLoad, Evaluate, IfThenElse, PrimFunc, St
 __all__ = ["PREFIX", "vmtir_codegen"]
 
 PREFIX = "__vmtir__"
-_STACK_BYTES = 2048  # of an arena that lies on the stack: recursion may be a thousand calls deep
 _KILL, _COPY, _INVOKE = "vm.builtin.null_value", "vm.builtin.copy", "vm.builtin.invoke_closure"
 _TAIL = "vm.builtin.tail_call"
 
@@ -87,7 +87,7 @@ class _Writer:
         attrs = Attrs.of({"global_symbol": PREFIX + self.name, "tir.noalias": False})
         body = self.block(0, len(self.body))
         if self.plan.arena_bytes:
-            body = AllocBuffer(self.arena, body, Attrs.of({"stack_bytes": _STACK_BYTES}))
+            body = AllocBuffer(self.arena, body, Attrs.of({"stack_bytes": UNKNOWN.frame_arena_bytes}))
         return PrimFunc((self.context, self.r, self.c, self.f), body, attrs=attrs)
 
     def block(self, begin: int, end: int) -> Stmt:

@@ -15,7 +15,7 @@ from weft.relay.expr import Function
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
-from weft.relay.vm.targets import CPU_KINDS, Targets
+from weft.relay.vm.targets import Targets
 from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
 from weft.tir import PrimFunc
@@ -104,12 +104,12 @@ class VMCompiler:
             if isinstance(f, PrimFunc):
                 by_device.setdefault(f.attrs.get(KERNEL_DEVICE, 0), IRModule({}))[v] = f
         targets = (*self._targets.targets, self._targets.host_target)
-        gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.name not in CPU_KINDS]
+        gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.device != "cpu"]
         if gpus:
             raise CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
         self._recompilable = {}
         for d, part in by_device.items():
-            if targets[d].kind.name == "llvm":
+            if targets[d].kind.compile is not None:
                 self._recompilable |= recompilable_kernels(part, partial(compile_kernels, target=targets[d]))
         made = [m for d, part in sorted(by_device.items()) if (m := compile_kernels(part, targets[d])) is not None]
         for module in made[1:]:

@@ -11,10 +11,7 @@ from weft.error import InvalidArgument
 from weft.relay.op.annotation import device_name
 from weft.target import Target
 
-__all__ = ["CPU_KINDS", "Targets"]
-
-CPU_KINDS = frozenset(("llvm", "c"))
-"""The kinds of targets whose device is the CPU."""
+__all__ = ["Targets"]
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,9 @@ class Targets:
         count: Counter[str] = Counter()
         names: list[str] = []
         for t in targets:
-            kind = "cpu" if t.kind.name in CPU_KINDS else t.kind.name
-            names.append(f"{kind}:{count[kind]}")
-            count[kind] += 1
+            device = t.kind.device
+            names.append(f"{device}:{count[device]}")
+            count[device] += 1
         return Targets(tuple(names), targets)
 
     @property

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 from weft.error import CodegenError
-from weft.ffi import register_global_func
 from weft.ir import IRModule
 from weft.runtime import Module, jit_module
 from weft.support.cc import run_compiler
@@ -16,7 +15,7 @@ from weft.target.target import Target
 from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
-__all__ = ["build_c", "compile_c"]
+__all__ = ["build_c", "compile_c", "source_c"]
 
 _FLAGS = ("-std=gnu99", "-O3", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
           "-fno-math-errno")  # fmt: skip
@@ -45,7 +44,7 @@ def build_c(mod: IRModule, target: Target) -> Module:
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
     march = target.attrs.get("march") or target.attrs.get("mcpu")
     with tempfile.TemporaryDirectory(prefix="weft-c-") as folder:
-        code, path = compile_c(emit_c(functions), Path(folder), (f"-march={march}",) if march else ())
+        code, path = compile_c(emit_c(functions, target), Path(folder), (f"-march={march}",) if march else ())
         library, objects = ctypes.CDLL(str(path)), [code.read_bytes()]  # stays mapped when the file is gone
     addresses = [ctypes.cast(getattr(library, f"__tvm_ffi_{n}"), ctypes.c_void_p).value or 0 for n in names]
     return jit_module(names, addresses, objects, library, _context(library))
@@ -59,11 +58,8 @@ def _context(library: ctypes.CDLL) -> int:
         return 0
 
 
-def _source_c(mod: IRModule, target: Target, fmt: str) -> str:
+def source_c(mod: IRModule, target: Target, fmt: str) -> str:
+    """Return the functions of a module as text of C."""
     if fmt != "c":
         raise CodegenError(f"there is no source of kind '{fmt}' for target c", expected="'c'")
-    return emit_c([f for _, f in mod.items() if isinstance(f, PrimFunc)])
-
-
-register_global_func("weft.target.build.c", build_c, override=True)
-register_global_func("weft.target.source.c", _source_c, override=True)
+    return emit_c([f for _, f in mod.items() if isinstance(f, PrimFunc)], target)

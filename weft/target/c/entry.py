@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from weft.arith import detect_linear_equation
 from weft.error import CodegenError
 from weft.ir import DataType, IntImm, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
+from weft.machine import Machine, TargetLike, machine_of
 from weft.target.c.expr import EXPR, Emitter, memory_type, string, value_type
 from weft.target.c.prelude import CALLS, PRELUDE
 from weft.target.c.source import STMT
@@ -21,23 +22,27 @@ __all__ = ["emit_c", "lower_c"]
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 
 
-def lower_c(func: PrimFunc) -> PrimFunc:
+def lower_c(func: PrimFunc, target: TargetLike | None = None) -> PrimFunc:
     """Lower a function to flat scalar loops: vectors are left to the C compiler."""
     name = func.attrs.get("global_symbol") or "main"
-    passes = [t.lower_intrin(target="c"), t.scalarize()] if is_lowered(func) else with_own_passes(_phases())
+    passes = (
+        [t.lower_intrin(target="c"), t.scalarize()]
+        if is_lowered(func)
+        else with_own_passes(_phases(machine_of(target)))
+    )
     lowered = Sequential(passes, name="c.lower")(IRModule({name: func}))[name]
     assert isinstance(lowered, PrimFunc)
     return lowered
 
 
-def _phases() -> list[tuple[int, Pass]]:
+def _phases(machine: Machine) -> list[tuple[int, Pass]]:
     return [
         (1, t.lower_blocks()),
         *[(1, p) for p in custom_types("c")],
         (1, t.simplify()),
         *[(1, p) for p in requested_checks()],
         (1, t.inject_virtual_thread()),
-        (1, t.inject_prefetch()),
+        (1, t.inject_prefetch(line_bytes=machine.cache_line_bytes)),
         (1, t.inject_double_buffer()),
         (1, t.hoist_if_then_else()),
         (1, t.compact_buffer()),
@@ -49,7 +54,7 @@ def _phases() -> list[tuple[int, Pass]]:
     ]
 
 
-def emit_c(functions: Sequence[PrimFunc]) -> str:
+def emit_c(functions: Sequence[PrimFunc], target: TargetLike | None = None) -> str:
     """Write functions, lowered or not, as one file of C.
 
     Raises
@@ -57,20 +62,20 @@ def emit_c(functions: Sequence[PrimFunc]) -> str:
     CodegenError
         For what target c does not express, and for names that are none in C.
     """
-    bodies = [_function(lower_c(f)) for f in functions]
+    bodies = [_function(lower_c(f, target), machine_of(target)) for f in functions]
     return "\n".join([PRELUDE, *([CALLS] if any("weft_call(" in b for b in bodies) else []), *bodies])
 
 
-def _function(func: PrimFunc) -> str:
+def _function(func: PrimFunc, machine: Machine) -> str:
     name = func.attrs.get("global_symbol") or "main"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
     if func.attrs.get("calling_conv") == 1:
-        return _packed_function(func, name)
+        return _packed_function(func, name, machine)
     buffers = {id(p): b for p, b in func.buffer_map}
     device, body = bind_device(func)
     dims = [*_dimension_vars(func), *([device] if device is not None else [])]
-    s = Emitter()
+    s = Emitter(machine)
     s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []
@@ -87,9 +92,9 @@ def _function(func: PrimFunc) -> str:
     return text + "\n" + _Entry(func, name, buffers, dims, device).text()
 
 
-def _packed_function(func: PrimFunc, name: str) -> str:
+def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
     """A function that ``MakePackedAPI`` has given its checks."""
-    s = Emitter()
+    s = Emitter(machine)
     types = ("void*", "const TVMFFIAny*", "int32_t", "TVMFFIAny*")
     params = ", ".join(f"{of} {s.fresh(p)}" for of, p in zip(types, func.params, strict=True))
     STMT(func.body, s)

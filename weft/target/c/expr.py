@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.error import CodegenError
+from weft.machine import UNKNOWN, Machine
 from weft.tir import Buffer, BufferLoad
 
 __all__ = ["EXPR", "Emitter", "memory_type", "string", "value_type"]
@@ -33,7 +34,8 @@ _OWN_INT = frozenset(("abs", "pow", "shift_left", "shift_right", "popcount", "cl
 class Emitter:
     """The state of emission: lines, names of variables, element types of pointers, memory to free."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = UNKNOWN) -> None:
+        self.machine = machine
         self.lines: list[str] = []
         self.depth = 1
         self.names: dict[int, str] = {}

@@ -13,8 +13,6 @@ from weft.target.c.expr import EXPR, Emitter, memory_type, value_type
 
 __all__ = ["STMT"]
 
-_STACK_LIMIT = 16384  # bytes of a buffer of constant size that lives on the stack
-
 
 def _not_stmt(node: tir.Stmt, s: Emitter) -> None:
     raise CodegenError(f"target c has no code for {type(node).__name__}", where=node.span)
@@ -100,7 +98,7 @@ def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
     buffer, of = node.buffer, memory_type(node.buffer.dtype, node)
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
     s.pointee[id(buffer.data)] = of
-    if size is not None and size * itemsize <= _STACK_LIMIT:
+    if size is not None and size * itemsize <= s.machine.stack_buffer_bytes:
         s.emit(f"{of} {s.fresh(buffer.data)}[{max(size, 1)}] __attribute__((aligned(64)));")
         STMT(node.body, s)
         return

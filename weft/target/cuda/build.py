@@ -1,7 +1,7 @@
 """Building for NVIDIA GPUs: host code that launches kernels, with a module of their machine code as its import.
 
-What turns device functions into code is looked up in a table by the kind of the target, so that the host's half is the
-same for all of them.
+What turns device functions into code is an attribute of the kind of the target, so that the host's half is the same for
+all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tvm_ffi
 
 from weft.error import CodegenError, InvalidArgument, MissingDependency
-from weft.ffi import get_global_func, register_global_func
+from weft.ffi import get_global_func
 from weft.ir import IRModule
 from weft.runtime import Module, cuda
 from weft.target.build import get_source
@@ -24,7 +24,16 @@ from weft.target.cuda.source import emit_cuda
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
-__all__ = ["DEVICE_CODE", "DeviceCode", "build_gpu", "device_module", "gpu_arch"]
+__all__ = [
+    "DEVICE_CODE",
+    "DeviceCode",
+    "build_gpu",
+    "cuda_code",
+    "device_module",
+    "gpu_arch",
+    "nvptx_code",
+    "source_gpu",
+]
 
 _cuda_module = tvm_ffi.get_global_func("weft.cuda_module")
 _OLDEST = "sm_75"  # the oldest that every NVRTC from 12 on knows
@@ -41,8 +50,8 @@ class DeviceCode(NamedTuple):
     compile: Callable[[], tuple[bytes, str]]
 
 
-DEVICE_CODE: dict[str, Callable[[Mapping[str, PrimFunc], Target], DeviceCode]] = {}
-"""By kind of target: device functions, as ``lower_for_gpu`` makes them, to code."""
+DEVICE_CODE = "gpu.device_code"
+"""The attribute of a kind of target that turns device functions, as ``lower_for_gpu`` makes them, into code."""
 
 
 def gpu_arch(target: Target) -> str | None:
@@ -56,7 +65,7 @@ def gpu_arch(target: Target) -> str | None:
 
 def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
     """Compile device functions to a module of kind ``"cuda"``, whose functions launch them."""
-    code = DEVICE_CODE[target.kind.name](functions, target)
+    code: DeviceCode = target.attribute(DEVICE_CODE)(functions, target)
 
     def source(fmt: str) -> str:
         if fmt and fmt not in code.sources:
@@ -101,17 +110,17 @@ def build_gpu(mod: IRModule, target: Target) -> Module:
 
 
 def _host_generator(target: Target) -> Callable[[IRModule, Target], Module]:
-    kind = (target.host or Target("llvm")).kind.name
-    generator = get_global_func(f"weft.target.build.{kind}", allow_missing=True)
-    if generator is None:
+    kind = (target.host or Target("llvm")).kind
+    if kind.build is None or kind.device != "cpu":
         raise CodegenError(f"'{kind}' is no target of host code", expected="'llvm' or 'c'", found=str(target.host))
-    return generator
+    return kind.build
 
 
 # --- target cuda ------------------------------------------------------------------------------------------------------
 
 
-def _cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
+def cuda_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
+    """Make CUDA C++, which NVIDIA's compiler compiles."""
     text = emit_cuda(functions, int(target.attrs.get("max_num_threads", 1024)))
     post = get_global_func("tvm_callback_cuda_postproc", allow_missing=True)
     if post is not None:
@@ -135,10 +144,10 @@ def _compile(text: str, arch: str | None, functions: Mapping[str, PrimFunc], tar
             return compile_cuda(text, "ptx", _OLDEST), "ptx"
         return compile_cuda(text, "cubin", arch), "cubin"
     except MissingDependency:  # LLVM makes PTX too
-        return DEVICE_CODE["nvptx"](functions, Target("nvptx" if arch is None else f"nvptx -mcpu={arch}")).compile()
+        return nvptx_code(functions, Target("nvptx" if arch is None else f"nvptx -mcpu={arch}")).compile()
 
 
-def _nvptx_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
+def nvptx_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode:
     """Make PTX by LLVM, without NVIDIA's tools."""
     arch = gpu_arch(target)
     exact = target if arch is None or "mcpu" in target.attrs else Target({**target.export(), "mcpu": arch})
@@ -148,19 +157,10 @@ def _nvptx_code(functions: Mapping[str, PrimFunc], target: Target) -> DeviceCode
     )
 
 
-DEVICE_CODE["cuda"] = _cuda_code
-DEVICE_CODE["nvptx"] = _nvptx_code
-
-
-def _source(mod: IRModule, target: Target, fmt: str) -> str:
+def source_gpu(mod: IRModule, target: Target, fmt: str) -> str:
     """Write the text of functions: the kernels', or the host's half as the host's target has it."""
     host, device = lower_for_gpu(mod, target)
-    code = DEVICE_CODE[target.kind.name](device, target)
+    code: DeviceCode = target.attribute(DEVICE_CODE)(device, target)
     if fmt in code.sources:
         return code.sources[fmt]()
     return get_source(host, target.host or Target("llvm"), fmt)
-
-
-for _kind in DEVICE_CODE:
-    register_global_func(f"weft.target.build.{_kind}", build_gpu, override=True)
-    register_global_func(f"weft.target.source.{_kind}", _source, override=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weft import ir, tir
 from weft.error import CodegenError
 from weft.ir import int64
+from weft.target.target import Target
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
 
@@ -31,7 +32,7 @@ class SplitModule(NamedTuple):
     device: dict[str, tir.PrimFunc]
 
 
-def lower_for_gpu(mod: ir.IRModule, target: Any) -> SplitModule:
+def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     """Lower the functions of a module, in block form or later, and split them.
 
     Host functions have the attributes ``tir.device_type`` (2: arguments are checked to be CUDA tensors of one device,

@@ -16,6 +16,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.target.llvm.types import llvm_type
+from weft.target.target import Target
 from weft.tir import ProducerLoad, Reduce
 
 _REGISTER = re.compile(r"%[A-Za-z_.]\w*")
@@ -54,7 +55,7 @@ class ModuleEmitter:
     intrinsics: Mapping[str, Callable[..., str]] = {}
     statements: Mapping[type, Callable[..., None]] = {}
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
         self.functions: list[str] = []
         self.declarations: dict[str, str] = {}

@@ -17,9 +17,6 @@ from weft.target.llvm.types import llvm_type
 
 __all__: list[str] = []
 
-_MIN_TASK = 16384
-"""Work of the least piece worth a thread, in operations: some microseconds."""
-
 
 def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
     if s.is_task:
@@ -34,7 +31,7 @@ def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
         s.emit(
             f"store {_stored(t)} {v}, ptr {s.value(f'getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {i}')}"
         )
-    extent, grain = s.expr(ir.cast("int64", node.extent)), s.expr(_grain(node))
+    extent, grain = s.expr(ir.cast("int64", node.extent)), s.expr(_grain(node, s.module.target.machine.task_work))
     s.check(parallel_for(s, f"@{task}", context, extent, grain, _looks_ahead(node)))
     _task_function(node, s, task, struct, scalars, buffers)
     s.forget()
@@ -115,18 +112,18 @@ def _task_function(
 # --- how much work a piece needs --------------------------------------------------------------------------------------
 
 
-def _grain(node: tir.For) -> ir.PrimExpr:
+def _grain(node: tir.For, least: int) -> ir.PrimExpr:
     """The least number of iterations of a piece.
 
-    What the loop is annotated with (negative for light loops, as the runtime takes it), else enough for ``_MIN_TASK``.
+    What the loop is annotated with (negative for light loops, as the runtime takes it), else enough for `least` work.
     """
     known = ir.as_int(node.annotations.get("pragma_grain"))
     if known is not None:
         return int64(known or 1)
     work = _WORK(node.body, {id(node.loop_var)})
     if isinstance(work, ir.IntImm):
-        return int64(max(1, _MIN_TASK // max(work.value, 1)))
-    return ir.max_(ir.floordiv(int64(_MIN_TASK), ir.max_(work, int64(1))), int64(1))
+        return int64(max(1, least // max(work.value, 1)))
+    return ir.max_(ir.floordiv(int64(least), ir.max_(work, int64(1))), int64(1))
 
 
 def _looks_ahead(node: tir.For) -> bool:

@@ -20,7 +20,7 @@ def _ldexp(e: CallIntrin, s: FunctionEmitter) -> str:
     if dt.bits < 32:
         wide = with_lanes("float32", dt.lanes)
         return s.expr(Cast(dt, CallIntrin(wide, e.op, tuple(Cast(wide, a) for a in e.args))))
-    if dt.bits == 32 and dt.lanes in s.module.target.scaled_lanes:
+    if dt.bits == 32 and dt.lanes in s.module.target.machine.scaled_lanes:
         return _scale(e, s)
     name = "ldexpf" if dt.bits == 32 else "ldexp"
 
@@ -37,7 +37,7 @@ def _logb(e: CallIntrin, s: FunctionEmitter) -> str:
     if dt.bits < 32:
         wide = with_lanes("float32", dt.lanes)
         return s.expr(Cast(dt, CallIntrin(wide, e.op, (Cast(wide, e.args[0]),))))
-    if dt.bits == 32 and dt.lanes in s.module.target.scaled_lanes:
+    if dt.bits == 32 and dt.lanes in s.module.target.machine.scaled_lanes:
         return _masked(e, s, "getexp")
     name = "logbf" if dt.bits == 32 else "logb"
     return lanewise(e, s, lambda at, lane: at.intrinsic(name, lane[0][0], lane))
@@ -46,8 +46,9 @@ def _logb(e: CallIntrin, s: FunctionEmitter) -> str:
 @on("mantissa")
 def _mantissa(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
-    if dt.bits != 32 or dt.lanes not in s.module.target.scaled_lanes:
-        raise CodegenError(f"tir.mantissa is for vectors of {s.module.target.scaled_lanes or 'no'} float32 here",
+    if dt.bits != 32 or dt.lanes not in s.module.target.machine.scaled_lanes:
+        lanes = s.module.target.machine.scaled_lanes or "no"
+        raise CodegenError(f"tir.mantissa is for vectors of {lanes} float32 here",
                            found=str(dt), where=e.span, help="use tir.logb and tir.ldexp")  # fmt: skip
     return _masked(e, s, "getmant", ("i32", "11"))  # 3: in 3/4...3/2; 8: NaN for what is negative
 

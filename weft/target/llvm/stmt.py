@@ -38,8 +38,6 @@ LOOPS: dict[tir.ForKind, Callable[[tir.For, FunctionEmitter], bool]] = {}
 """Kind of loop to what emits it; a result of False asks for a plain loop."""
 
 _MESSAGE_BYTES = 512
-_STACK_LIMIT = 16384  # bytes of a constant-size buffer that may live on the stack
-_LOCAL_LIMIT = 65536  # the same for a buffer of scope local, which is meant for registers
 
 
 @STMT.on(tir.SeqStmt)
@@ -240,7 +238,9 @@ def emit_loop(
 def _alloc(node: tir.AllocBuffer, s: FunctionEmitter) -> None:
     buffer = node.buffer
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
-    limit = node.annotations.get("stack_bytes", _LOCAL_LIMIT if buffer.scope == "local" else _STACK_LIMIT)
+    machine = s.module.target.machine
+    usual = machine.local_buffer_bytes if buffer.scope == "local" else machine.stack_buffer_bytes
+    limit = node.annotations.get("stack_bytes", usual)
     if size is not None and size * itemsize <= limit:
         s.pointers[id(buffer.data)] = s.alloca(f"[{max(size, 1)} x {memory_type(buffer.dtype)}], align 64")
         STMT(node.body, s)

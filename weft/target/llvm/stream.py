@@ -14,8 +14,6 @@ from weft.tir import Buffer, BufferStore, For
 
 __all__ = ["fence", "is_streamed", "streamed_buffers", "versions"]
 
-_LINE = 64
-
 
 def streamed_buffers(node: For, s: FunctionEmitter) -> list[Var]:
     """List the memory that a loop shall stream to; nothing where the target has no such stores."""
@@ -37,12 +35,13 @@ def versions(buffers: list[Var], s: FunctionEmitter) -> str:
     for b in buffers:
         address = s.value(f"ptrtoint ptr {s.pointers[id(b)]} to i64")
         joined = address if not joined else s.value(f"or i64 {joined}, {address}")
-    return s.value(f"icmp eq i64 {s.value(f'and i64 {joined}, {_LINE - 1}')}, 0")
+    return s.value(f"icmp eq i64 {s.value(f'and i64 {joined}, {s.module.target.machine.cache_line_bytes - 1}')}, 0")
 
 
 def is_streamed(s: FunctionEmitter, buffer: Buffer, base: PrimExpr, n_bytes: int) -> bool:
     """Whether a contiguous store of `n_bytes` at an index is streamed: a whole line, or half of one, in its place."""
-    if id(buffer.data) not in s.streamed or n_bytes not in (_LINE // 2, _LINE):
+    line = s.module.target.machine.cache_line_bytes
+    if id(buffer.data) not in s.streamed or n_bytes not in (line // 2, line):
         return False
     known = s.analyzer.modular_set(base)
     item = DataType(buffer.dtype).itemsize

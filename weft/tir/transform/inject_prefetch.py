@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import DataType, IRModule, PrimExpr, Var, ceildiv, const, function_pass, rewrite
+from weft.machine import UNKNOWN
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
@@ -15,7 +16,7 @@ __all__ = ["inject_prefetch"]
 
 
 @function_pass(kind=PrimFunc)
-def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = 64) -> PrimFunc:
+def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.cache_line_bytes) -> PrimFunc:
     """Ask for each cache line of a region that a :class:`~weft.tir.Prefetch` names.
 
     Requires

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.machine import UNKNOWN
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -25,13 +26,12 @@ loop around them; its value is how many elements further the next panel begins. 
 next panel, so that it comes from memory while there is time: the first tile alone would wait for it."""
 
 _NEAREST, _NEAR = 3, 2  # the first cache, the second
-_LINE = 64
 _MOST_LINES = 6
 """Lines that an iteration asks for at most: in products of few rows memory is busy with the panel at hand."""
 
 
 @ir.function_pass(kind=PrimFunc)
-def prefetch_streams(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
+def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKNOWN.cache_line_bytes) -> PrimFunc:
     """Ask, in loops with the annotation ``pragma_prefetch``, for each vector that they load, so many bytes ahead.
 
     The hardware follows a few streams by itself, and stops at each page; a product that reads a dozen panels of weights
@@ -59,6 +59,10 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
                 for i in range(64):
                     T.call_intrin("void", "tir.prefetch", T.address_of(A[i * 16 + 256]), 0, 3, 1)
                     B[T.Ramp(0, 1, 16)] = B[T.Ramp(0, 1, 16)] + A[T.Ramp(i * 16, 1, 16)]
+
+    Parameters
+    ----------
+        ``line_bytes``: the size of a cache line.
     Cost
         Linear.
     Source
@@ -71,7 +75,7 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
             and not isinstance(node.body, For)
             and any(_asks_for_panels(n) for n in _within(node.body))
         ):
-            node = replace_node(node, body=_ask_for_panels(node))
+            node = replace_node(node, body=_ask_for_panels(node, line_bytes))
         if not isinstance(node, For) or PREFETCH_MARK not in node.annotations:
             return node
         ahead = int(node.annotations[PREFETCH_MARK])
@@ -132,7 +136,7 @@ def _asks_for_panels(node: Any) -> bool:
     return isinstance(node, For) and any(PANEL_MARK in f.annotations for f in _nest(node))
 
 
-def _ask_for_panels(tiles: For) -> Stmt:
+def _ask_for_panels(tiles: For, line_bytes: int) -> Stmt:
     """Return the body of a loop over tiles, in which marked loops ask for their parts of the next panel."""
 
     def mark(node: Any) -> Any:
@@ -146,7 +150,8 @@ def _ask_for_panels(tiles: For) -> Stmt:
         nest[last] = replace_node(nest[last], annotations=nest[last].annotations.without(PANEL_MARK))
         body: Stmt = nest[last]
         if load is not None and place is not None:
-            body = _part_of_panel(nest, last, load, panel, *place)
+            line = line_bytes // ir.DataType(load.buffer.dtype).itemsize
+            body = _part_of_panel(nest, last, load, panel, line, *place)
         for f in reversed(nest[:last]):
             body = replace_node(f, body=body)
         return body
@@ -168,14 +173,14 @@ def _tile_number(tiles: For, index: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | No
 
 
 def _part_of_panel(
-    nest: list[For], last: int, load: BufferLoad, panel: int, tile: ir.PrimExpr, n_tiles: ir.PrimExpr
+    nest: list[For], last: int, load: BufferLoad, panel: int, line: int, tile: ir.PrimExpr, n_tiles: ir.PrimExpr
 ) -> Stmt:
     """Let a loop ask for lines of the next panel, each tile and each iteration of it and those around for others."""
     loop, extents = nest[last], [ir.as_int(f.extent) for f in nest[: last + 1]]
     known = ir.as_int(n_tiles)
     if None in extents or (known is None and last):
         return loop
-    steps, line = prod(n or 1 for n in extents), _LINE // ir.DataType(load.buffer.dtype).itemsize
+    steps = prod(n or 1 for n in extents)
     base: Any = load.indices[0].base  # type: ignore[attr-defined]
     t, total = base.dtype, -(-panel // line)
     start = ir.substitute(base, {f.loop_var: f.min for f in nest}) + ir.const(panel, t)

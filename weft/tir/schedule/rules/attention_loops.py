@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from weft.ir import Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
+from weft.machine import Machine
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.attention import AttentionParts
-from weft.tir.schedule.rules.context import MIN_TASK
 from weft.tir.stmt import For, ForKind, LetStmt, Stmt
 
 __all__ = ["LOWEST", "AttentionLoops", "Stretch"]
@@ -39,8 +39,8 @@ class AttentionLoops:
         The keys: all of one tensor, or of the past and then of another.
     """
 
-    def __init__(self, parts: AttentionParts, lanes: int, registers: int) -> None:
-        self.parts, self.lanes, self.registers = parts, lanes, registers
+    def __init__(self, parts: AttentionParts, machine: Machine) -> None:
+        self.parts, self.machine, self.lanes = parts, machine, machine.lanes(32)
         self.index = parts.query[0].dtype
         self.n_queries, self.n_keys = (cast(self.index, e) for e in (parts.query[1], parts.key[1]))
         self.depth, self.columns = as_int(parts.depth[1]) or 0, as_int(parts.column[1]) or 0
@@ -91,7 +91,7 @@ class AttentionLoops:
 
         return self.at(rewrite(self.parts.masked, put_in), query=query, key=key)
 
-    def tasks(self, blocks: PrimExpr, width: int, body: Stmt, work: int | None, cores: int) -> Stmt:
+    def tasks(self, blocks: PrimExpr, width: int, body: Stmt, work: int | None) -> Stmt:
         """Run `body` for all batches, heads and blocks of queries, in parallel.
 
         Parameters
@@ -115,8 +115,9 @@ class AttentionLoops:
                 place = place // e
             return result
 
-        n_tasks = as_int(total)
-        alone = cores < 2 or (n_tasks is not None and (n_tasks < 2 or (work or MIN_TASK) * n_tasks < 2 * MIN_TASK))
-        grain = 1 if work is None else max(1, MIN_TASK // work)
+        n_tasks, least = as_int(total), self.machine.task_work
+        small = n_tasks is not None and (n_tasks < 2 or (work or least) * n_tasks < 2 * least)
+        alone = self.machine.cores < 2 or small
+        grain = 1 if work is None else max(1, least // work)
         notes = {"pragma_grain": grain} if grain > 1 and not alone else {}
         return self.loop("task", total, task, ForKind.SERIAL if alone else ForKind.PARALLEL, notes)

@@ -22,7 +22,7 @@ _BLOCK = 256
 """Keys of a block."""
 
 _COST = 7
-"""Work of a vector of a key or value, measured, in units of ``MIN_TASK``: loads, and the shuffles around them."""
+"""Work of a vector of a key or value, measured, in units of ``element_cost``: loads, and the shuffles around them."""
 
 _TOGETHER = 4
 """Keys whose values are added up apart, so that additions do not wait for each other."""
@@ -33,11 +33,11 @@ def suits_rows(loops: AttentionLoops) -> bool:
     return loops.depth % loops.lanes == 0 and loops.columns % loops.lanes == 0
 
 
-def rows_of_queries(loops: AttentionLoops, cores: int) -> Stmt:
+def rows_of_queries(loops: AttentionLoops) -> Stmt:
     """Return the loops over batches, heads and queries, each of them a task."""
     keys = as_int(loops.n_keys)
     work = None if keys is None else max(1, keys * (loops.depth + loops.columns) // loops.lanes * _COST)
-    return loops.tasks(loops.n_queries, 1, _Row(loops).body(), work, cores)
+    return loops.tasks(loops.n_queries, 1, _Row(loops).body(), work)
 
 
 class _Row:

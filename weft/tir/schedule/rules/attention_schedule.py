@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.ir import TRUE, Range, Var, as_int, const, is_const_int, substitute
+from weft.machine import TargetLike
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.rules.attention import AttentionParts, attention_of
@@ -23,13 +24,13 @@ _FEW = 4
 """Queries up to this number are computed one by one: more fill enough lanes of a tile."""
 
 
-def schedule_attention(func: PrimFunc, target: Any) -> PrimFunc | None:
+def schedule_attention(func: PrimFunc, target: TargetLike | None) -> PrimFunc | None:
     """Return a function that is an attention as one kernel; None for any other function.
 
     Parameters
     ----------
-    target : Target
-        Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
+    target : Target or Machine, optional
+        Which machine it is for.
     """
     parts = attention_of(func)
     if parts is None or any(is_const_int(e, 0) for _, e in (*parts.outer, parts.query)):
@@ -43,14 +44,14 @@ def schedule_attention(func: PrimFunc, target: Any) -> PrimFunc | None:
 
 
 def _loops(parts: AttentionParts, ctx: RuleContext) -> Stmt:
-    tiles, rows = (AttentionLoops(p, ctx.lanes("float32"), ctx.registers) for p in (parts, _renamed(parts)))
+    tiles, rows = (AttentionLoops(p, ctx.machine) for p in (parts, _renamed(parts)))
     n = as_int(tiles.n_queries)
     if not suits_rows(rows) or (n is not None and n > _FEW):
-        return tiles_of_queries(tiles, ctx.cores)
-    few = rows_of_queries(rows, ctx.cores)
+        return tiles_of_queries(tiles)
+    few = rows_of_queries(rows)
     if n is not None:
         return few
-    return IfThenElse(tiles.n_queries <= tiles.number(_FEW), few, tiles_of_queries(tiles, ctx.cores))
+    return IfThenElse(tiles.n_queries <= tiles.number(_FEW), few, tiles_of_queries(tiles))
 
 
 def _renamed(parts: AttentionParts) -> AttentionParts:

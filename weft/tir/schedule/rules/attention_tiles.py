@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.ir import Max, Min, PrimExpr, Select, Var, as_int, const, structural_equal
+from weft.machine import Machine
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
@@ -18,25 +19,17 @@ from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import call_intrin, exp
 from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch
 from weft.tir.schedule.rules.attention_seen import SeenKeys
+from weft.tir.schedule.rules.tile import tallest_tile
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
 __all__ = ["tiles_of_queries"]
 
-_LONGEST = 256
-"""Keys up to this number, where it is constant, are one block."""
-
-_BLOCK = 192
-"""Keys of a block otherwise, about."""
-
-_LINE = 16
-"""Elements of a line of the cache."""
-
 _SHORT = 4
 """Keys of the tiles behind the last whole one."""
 
 
-def tiles_of_queries(loops: AttentionLoops, cores: int) -> Stmt:
+def tiles_of_queries(loops: AttentionLoops) -> Stmt:
     """Return the loops over batches, heads and blocks of queries, each of them a task."""
     known = as_int(loops.n_queries)
     width = loops.lanes if known is not None and known <= loops.lanes else 2 * loops.lanes
@@ -50,12 +43,12 @@ def tiles_of_queries(loops: AttentionLoops, cores: int) -> Stmt:
         body = IfThenElse(rest > loops.number(loops.lanes), _Block(loops, 2).body(), _Block(loops, 1).body())
     keys = as_int(loops.n_keys)
     work = None if keys is None else max(1, keys * (loops.depth + loops.columns) * width // loops.lanes)
-    return loops.tasks(n_blocks, width, body, work, cores)
+    return loops.tasks(n_blocks, width, body, work)
 
 
 def _tallest(loops: AttentionLoops, vectors: int) -> int:
     """How many rows of a tile registers hold."""
-    return max(1, min(loops.registers - vectors - 1, loops.registers * 7 // 8) // vectors)
+    return max(1, tallest_tile(loops.machine.vector_registers, vectors))
 
 
 def _tile_height(keys: int | None, tallest: int) -> int:
@@ -70,11 +63,12 @@ def _tile_height(keys: int | None, tallest: int) -> int:
     return min(choices, key=computed)
 
 
-def _block_length(keys: int | None, tile: int) -> int:
+def _block_length(machine: Machine, keys: int | None, tile: int) -> int:
     """Choose how many keys are looked at at a time: all of them, or whole tiles that divide them evenly."""
-    if keys is not None and keys <= _LONGEST:
+    if keys is not None and keys <= machine.attention_whole_keys:
         return keys
-    even = _BLOCK if keys is None else -(-keys // -(-keys // _BLOCK))
+    block = machine.attention_keys
+    even = block if keys is None else -(-keys // -(-keys // block))
     return -(-even // tile) * tile
 
 
@@ -86,8 +80,9 @@ class _Block:
         self.width = vectors * kernel.lanes
         keys = as_int(kernel.n_keys)
         self.tile = _tile_height(keys, _tallest(kernel, 2))
-        self.whole = keys is not None and keys <= _LONGEST and len(kernel.stretches) == 1
-        self.block = _block_length(keys, self.tile)
+        longest = kernel.machine.attention_whole_keys
+        self.whole = keys is not None and keys <= longest and len(kernel.stretches) == 1
+        self.block = _block_length(kernel.machine, keys, self.tile)
         rows = self.block + max(_SHORT, kernel.lanes)
         self.queries = self._buffer("queries", kernel.depth)
         self.scores = self._buffer("scores", rows)
@@ -247,12 +242,13 @@ class _Block:
         last, n_steps = keys.end - k.number(1), max(1, k.depth // 4)
 
         def ask(load: BufferLoad, size: int, step: PrimExpr, first: PrimExpr) -> list[Stmt]:
-            lines = -(-size // _LINE)
+            line = k.machine.cache_line_bytes // 4
+            lines = -(-size // line)
             each = -(-height * lines // n_steps)
             asked: list[Stmt] = []
             for i in range(each):
                 n = step * k.number(each) + k.number(i)
-                row, place = Min(first + n // k.number(lines), last), n % k.number(lines) * k.number(_LINE)
+                row, place = Min(first + n // k.number(lines), last), n % k.number(lines) * k.number(line)
                 address = call_intrin("handle", "tir.address_of", k.at(load, key=row, depth=place, col=place))
                 asked.append(Evaluate(call_intrin("void", "tir.prefetch", address, 0, 2, 1)))
             return asked

@@ -25,9 +25,6 @@ __all__ = ["computed_weights", "schedule_computed_weights"]
 _MOST_ROWS = 4
 """Rows that share what is computed, up to which nothing is gained by keeping it."""
 
-_PREFETCH_BYTES = 4096
-"""How far ahead the stored weights are asked for."""
-
 
 def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a product whose weights another block computes. Returns the names of the blocks that are done."""
@@ -59,7 +56,7 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
     sch.compute_at(stored, steps)
     sch.set_scope(stored, 0, "local")
     _vectors(ctx, stored, steps, lanes)
-    sch.annotate(steps, PREFETCH_MARK, ctx.choose("prefetch_bytes", (1024, 2048, 8192), _PREFETCH_BYTES))
+    sch.annotate(steps, PREFETCH_MARK, ctx.prefetch_distance())
     sch.decompose_reduction(rv, steps)
     for other in others:
         sch.compute_at(other, tile)

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.arith import Analyzer
 from weft.ir import DataType, IntImm, PrimExpr, as_int, is_const_int
+from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
 from weft.tir.analysis.structure import child_realizes
@@ -15,39 +16,26 @@ from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
 
-__all__ = ["MIN_TASK", "STREAM_BYTES", "RuleContext"]
-
-MIN_TASK = 16384
-"""Work of a task worth giving to another thread, in units of :func:`element_cost`: some two microseconds."""
+__all__ = ["RuleContext"]
 
 _TASK_SCALES = (0.25, 1, 4, 0)
-"""Sizes of tasks to try, in multiples of ``MIN_TASK``; 0 keeps everything on one thread."""
+"""Sizes of tasks to try, in multiples of the machine's ``task_work``; 0 keeps everything on one thread."""
 
 _LIGHT_PIECES = 4
 """Pieces that a light task is cut into, so that who begins earlier ends no earlier."""
 
-_LARGE = 32 * MIN_TASK
-"""Work that is always worth more than one thread."""
-
-STREAM_BYTES = 1 << 23
-"""Outputs from this size on are written past the caches."""
-
-_MASKED_BITS = 512
-"""Machines with vectors this long mask any instruction for nothing; others do better with a shorter vector."""
+_LARGE = 32
+"""Tasks whose work is always worth more than one thread."""
 
 
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
-    def __init__(self, sch: Schedule, target: Any, knobs: Knobs | None = None) -> None:
+    def __init__(self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()
         self.scope = ""
-        self.vector_bits = int(getattr(target, "vector_bits", 128) or 128)
-        self.registers = int(getattr(target, "num_vector_registers", 16) or 16)
-        self.cores = int(getattr(target, "num_cores", 1) or 1)
-        self.dot_forms: frozenset[Any] = frozenset(getattr(target, "dot_forms", ()))
-        self.tile_forms: frozenset[Any] = frozenset(getattr(target, "tile_forms", ()))
+        self.machine = machine_of(target)
         self.refusals: list[Exception] = []
         self.whole_steps: dict[str, PrimExpr] = {}
 
@@ -55,7 +43,7 @@ class RuleContext:
 
     def lanes(self, dtype: str) -> int:
         """How many elements of a type one vector register holds."""
-        return max(1, self.vector_bits // max(DataType(dtype).element.bits, 8))
+        return self.machine.lanes(DataType(dtype).element.bits)
 
     # --- what is left open ---
 
@@ -65,6 +53,11 @@ class RuleContext:
         Candidates, among them the default, are numbers, strings, or tuples of them; any of them is correct.
         """
         return self.knobs.choose(f"{self.scope}.{name}" if self.scope else name, candidates, default)
+
+    def prefetch_distance(self) -> int:
+        """Choose how many bytes ahead a stream of weights is asked for."""
+        n = self.machine.prefetch_distance_bytes
+        return self.choose("prefetch_bytes", (n // 4, n // 2, 2 * n), n)
 
     # --- the function ---
 
@@ -109,7 +102,7 @@ class RuleContext:
         return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
     def parallel(self, loop: LoopRV, work: int | None, light: int | None = None) -> None:
-        """Run a loop on the pool in tasks of at least ``MIN_TASK``; not at all where everything is one task.
+        """Run a loop on the pool in tasks of at least ``task_work``; not at all where everything is one task.
 
         Parameters
         ----------
@@ -118,21 +111,21 @@ class RuleContext:
         light : int, optional
             The least task of a loop that is too little for that, to be shared with threads that are awake.
         """
-        n = self.constant(loop)
-        if self.cores < 2 or (n is not None and n < 2):
+        n, least = self.constant(loop), self.machine.task_work
+        if self.machine.cores < 2 or (n is not None and n < 2):
             return
         scale = self.choose(
-            "tasks", _TASK_SCALES if n is None or work is None or n * work < _LARGE else _TASK_SCALES[:3], 1
+            "tasks", _TASK_SCALES if n is None or work is None or n * work < _LARGE * least else _TASK_SCALES[:3], 1
         )
         if scale == 0:
             return
-        if n is not None and work is not None and n * work < 2 * MIN_TASK * scale:
+        if n is not None and work is not None and n * work < 2 * least * scale:
             if light is not None and n * work >= 2 * light:
                 self.sch.parallel(loop)
                 self.sch.annotate(loop, "pragma_grain", -max(1, light // (_LIGHT_PIECES * work)))
             return
         self.sch.parallel(loop)
-        grain = 1 if work is None else max(1, int(MIN_TASK * scale) // max(work, 1))
+        grain = 1 if work is None else max(1, int(least * scale) // max(work, 1))
         if grain > 1:
             self.sch.annotate(loop, "pragma_grain", grain)
 
@@ -145,11 +138,11 @@ class RuleContext:
             self.sch.annotate(loop, "pragma_stream", 0)
             return
         for w in self.block(rv).writes:
-            size = DataType(w.buffer.dtype).itemsize
+            size, least = DataType(w.buffer.dtype).itemsize, self.machine.streamed_output_bytes
             for d in w.buffer.shape:
                 size *= as_int(d) or 0
-            if size >= STREAM_BYTES and self.is_output(self.block(rv)):
-                self.sch.annotate(loop, "pragma_stream", STREAM_BYTES)
+            if size >= least and self.is_output(self.block(rv)):
+                self.sch.annotate(loop, "pragma_stream", least)
 
     def vectorize_loop(self, loop: LoopRV, lanes: int, unroll: int = 1) -> tuple[LoopRV, list[LoopRV]]:
         """Vectorize a whole loop: full vectors first, what is left in one masked or narrower vector.
@@ -180,7 +173,7 @@ class RuleContext:
         if not rests:  # a symbolic extent that is provably a multiple
             return outer, [outer]
         rest = rests[0]
-        if n is not None and (self.vector_bits < _MASKED_BITS or n % lanes == 1):
+        if n is not None and (not self.machine.masks_freely or n % lanes == 1):
             if n % lanes > 1:
                 sch.vectorize(rest)
             return outer, [outer, rest]

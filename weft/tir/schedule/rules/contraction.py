@@ -28,33 +28,8 @@ from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 
 __all__ = ["schedule_contraction"]
 
-_STREAMED_BYTES = 64 << 10
-"""Size of packed weights from which on a product with one row reads them as a single stream: they leave the nearest
-cache, and several streams at once are slower from the next one (143 against 229 GB/s)."""
-
-_PREFETCHED_BYTES = 1 << 20
-"""Size of packed weights from which on it asks for them ahead."""
-
-_PREFETCH_BYTES = 4096
-"""How far ahead it asks for them."""
-
-_SUMS = 8
-"""Vectors of sums of such a product that do not wait for each other."""
-
-_FROM_MEMORY = 1 << 20
-"""Size of packed weights from which on nearer caches have lost them when they are used again."""
-
-_LIGHT_TASK = 3072
-"""Work of a task of such a product, some 100 KB of weights, that a thread which is awake does in half a microsecond."""
-
 _UNROLLED_COST = 12
 """Work of an element of the epilogue up to which it is written out for the whole tile."""
-
-_L2_SHARE = 400_000
-"""Bytes of the second operand that stay cached while rows stream by."""
-
-_SMALL = 16384
-"""Multiply-adds below which a product is not worth packing or threads."""
 
 
 def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
@@ -95,7 +70,7 @@ class _Product:
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
-            tiles = tile_choices(rows, columns, self.lanes, ctx.registers, panel, c.group, panels, self._is_far())
+            tiles = tile_choices(rows, columns, self.lanes, ctx.machine, panel, c.group, panels, self._is_far())
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], self.lanes)
         if c.group is not None and c.group % tile.width:
@@ -179,7 +154,7 @@ class _Product:
                 return False
             size *= n
         m, n = as_int(rows), as_int(columns)
-        return size <= _L2_SHARE and not (m is not None and n is not None and m * 4 <= n)
+        return size <= self.ctx.machine.resident_operand_bytes and not (m is not None and n is not None and m * 4 <= n)
 
     def _panels_first(self) -> bool:
         """Whether to walk panels outside of all else: when the second operand is larger than what all rows read.
@@ -262,7 +237,7 @@ class _Product:
             sch.reorder(*order, row_inner, column_inner)
             tiles = ctx.fuse(order)
             assert tiles is not None
-            ctx.parallel(tiles, work, _LIGHT_TASK if self.streamed else None)
+            ctx.parallel(tiles, work, ctx.machine.light_task_work if self.streamed else None)
             return [(sink, tiles, parts[0])]
         pieces = sch.loop_partition(row, [p.length for p in parts])
         result = []
@@ -283,7 +258,7 @@ class _Product:
             assert shared is not None
             m = as_int(parts[0].length) if all(isinstance(p.length, int) for p in parts) else None
             total = None if m is None or work is None else work * sum(int(p.length) // p.rows for p in parts)  # type: ignore[call-overload]
-            if (ctx.constant(shared) or 64) >= 2 * ctx.cores:
+            if (ctx.constant(shared) or 64) >= 2 * ctx.machine.cores:
                 ctx.parallel(shared, total)
             else:
                 for _, tiles, _part in result:
@@ -324,14 +299,14 @@ class _Product:
             and c.group is None
             and steps is not None
             and steps % 4 == 0
-            and self._packed_bytes() >= _STREAMED_BYTES
+            and self._packed_bytes() >= self.ctx.machine.single_stream_bytes
         )
 
     def _is_far(self) -> bool:
         """Whether panels come from memory, each for one summed variable."""
         c = self.c
         plain = self.group == 1 and c.group is None and not c.batch and len(c.reduce) == 1
-        return plain and self._packed_bytes() >= _FROM_MEMORY
+        return plain and self._packed_bytes() >= self.ctx.machine.lost_weight_bytes
 
     def _packed_bytes(self) -> int:
         """Size of the second operand, 0 where it is unknown."""
@@ -345,7 +320,11 @@ class _Product:
         (step,) = (x for x, place in self._loops_by_place(anchor) if place == self._place_of(anchor, "reduce"))
         n = self.ctx.constant(step) or 1
         choices = [s for s in (2, 4, 8) if n % s == 0]
-        sums = self.ctx.choose("partial_sums", choices, max(s for s in choices if s == 2 or s * tile.vectors <= _SUMS))
+        sums = self.ctx.choose(
+            "partial_sums",
+            choices,
+            max(s for s in choices if s == 2 or s * tile.vectors <= self.ctx.machine.sums_at_once),
+        )
         _, phase = sch.split(step, [None, sums])
         part = sch.rfactor(phase, 0)
         for block in (anchor, part):
@@ -364,8 +343,8 @@ class _Product:
             sch.vectorize(lanes[0])
             for x in [*others, *vectors, *([steps] if block is anchor else [])]:
                 sch.unroll(x)
-            if block is part and self._packed_bytes() >= _PREFETCHED_BYTES:
-                ahead = self.ctx.choose("prefetch_bytes", (1024, 2048, 8192), _PREFETCH_BYTES)
+            if block is part and self._packed_bytes() >= self.ctx.machine.lost_weight_bytes:
+                ahead = self.ctx.prefetch_distance()
                 sch.annotate(steps, PREFETCH_MARK, ahead)
             sch.decompose_reduction(block, steps)
 
@@ -410,7 +389,7 @@ class _Product:
         c = self.c
         sizes = [as_int(self.extents[v]) for v in c.reduce]
         whole = None not in sizes and self.panel and tile.width % self.panel == 0 and tile.rows > 1
-        large = whole and c.group is None and self._packed_bytes() >= _FROM_MEMORY
+        large = whole and c.group is None and self._packed_bytes() >= self.ctx.machine.lost_weight_bytes
         return prod(n or 1 for n in sizes) * tile.width if large else 0
 
     def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, ahead: int = 0) -> None:
@@ -458,7 +437,7 @@ class _Product:
                 k_outer, k_inner = sch.split(order[-1], [None, step])
                 order, unrolled = [*order[:-1], k_outer], [k_inner]
         asking = order[-1] if order and ahead else None
-        if asking is not None and (tile.rows + 1) * tile.vectors + 1 >= ctx.registers - 1:
+        if asking is not None and (tile.rows + 1) * tile.vectors + 1 >= ctx.machine.vector_registers - 1:
             n = ctx.constant(order[-1]) or 1
             apart = next((s for s in (8, 7, 6, 5, 4, 3, 2) if n % s == 0), 1)
             order = [*order[:-1], *sch.split(order[-1], [None, apart])]
@@ -513,7 +492,7 @@ def _dot_group(ctx: RuleContext, c: Contraction) -> int:
     key = (str(c.a.dtype), str(c.b.dtype), str(c.output.buffer.dtype))
     group = DOT_GROUPS.get(key, 1)
     lanes = ctx.lanes(c.output.buffer.dtype)
-    if group == 1 or (*key, lanes) not in ctx.dot_forms or stride_along(c.b, c.vector) != group:
+    if group == 1 or (*key, lanes) not in ctx.machine.dot_forms or stride_along(c.b, c.vector) != group:
         return 1
     step = next((v for v in c.reduce if stride_along(c.a, v) == 1), None)
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}

@@ -187,7 +187,7 @@ def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:
     if row is None:
         return 1
     n = ctx.constant(row)
-    most = 7 if ctx.registers >= 32 else 4
+    most = 7 if ctx.machine.vector_registers >= 32 else 4
     if n is None:
         best = 4
     elif n <= most:
@@ -233,7 +233,7 @@ def _task_loop(ctx: RuleContext, sink: BlockRV, rest: list[LoopRV], padding: Blo
     if padding is None:
         return ctx.fuse(_nested(ctx, sink, outer))
     n = ctx.constant(outer[-1])
-    together = _ROWS_TOGETHER if n is None or n >= 2 * _ROWS_TOGETHER else max(1, -(-n // (2 * ctx.cores)))
+    together = _ROWS_TOGETHER if n is None or n >= 2 * _ROWS_TOGETHER else max(1, -(-n // (2 * ctx.machine.cores)))
     together = ctx.choose("rows_a_task", [t for t in (2, 4, 8, 16, 32) if n is None or t <= n], together)
     row_task, _ = ctx.sch.split(outer[-1], [None, together])
     return ctx.fuse(_nested(ctx, sink, [*outer[:-1], row_task]))

@@ -22,6 +22,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
 from weft.ir import int64
+from weft.machine import Machine
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -52,10 +53,8 @@ _LANES = 16
 _SPLIT_ORDER = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which parts of both operands are multiplied, small products first; each loads one operand anew."""
 
-_ROWS_BYTES = 5 << 18
-"""Packed rows that stay in the second-level cache while columns stream by."""
-
-_PRODUCT_CYCLES, _FMA_PER_CYCLE, _PACK_CYCLES, _GAIN = 16.0, 32 * 0.8, 0.7, 0.85
+_PACK_CYCLES, _GAIN = 0.7, 0.85
+"""Cycles for splitting and packing a number into three parts, and the share of the time below which tiles pay."""
 
 
 class _Problem(NamedTuple):
@@ -109,7 +108,7 @@ def schedule_matrix_tiles(ctx: RuleContext, name: str) -> set[str]:
     """
     rv = BlockRV(name)
     problem = _problem(ctx, rv)
-    if not ctx.choose("matrix_tiles", (True, False), _pays(problem, _are_words(problem))):
+    if not ctx.choose("matrix_tiles", (True, False), _pays(ctx.machine, problem, _are_words(problem))):
         raise ScheduleError("matrix tiles: too small to gain")
     sink, loop_of = attach_epilogue(ctx, rv)
     found = contraction_of(ctx.block(rv))
@@ -123,7 +122,7 @@ def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
     if c is None or c.vector not in c.columns or not c.reduce or c.group is not None:
         raise ScheduleError("matrix tiles: not a product of two matrices")
     types = (str(c.a.dtype), str(c.b.dtype), str(c.output.buffer.dtype))
-    if types not in ctx.tile_forms:
+    if types not in ctx.machine.tile_forms:
         raise ScheduleError(f"matrix tiles: the target has none for {' x '.join(types[:2])}")
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
     if any(not ir.is_const_int(extents[v], 1) for v in (*c.batch, *c.columns) if v is not c.vector):
@@ -147,15 +146,17 @@ def _problem(ctx: RuleContext, rv: BlockRV) -> _Problem:
     )
 
 
-def _pays(p: _Problem, words: bool) -> bool:
+def _pays(machine: Machine, p: _Problem, words: bool) -> bool:
     """Estimate the cycles of both ways; unknown rows may be too few to pack the columns for."""
     rows = ir.as_int(p.rows)
     if rows is None or rows < TILE_ROWS or p.depth < _STEP or p.columns < TILE_ROWS:
         return False
     tiles = 4 * -(-rows // _SIDE) * p.column_tiles * p.steps
     packed = rows if words else rows + p.columns
-    cycles = tiles * len(p.order) * _PRODUCT_CYCLES + _PACK_CYCLES * p.parts / 3 * p.depth * packed
-    return cycles < _GAIN * rows * p.columns * p.depth / (_FMA_PER_CYCLE * (1 if p.parts == 3 else 2))
+    cycles = tiles * len(p.order) * machine.tile_product_cycles + _PACK_CYCLES * p.parts / 3 * p.depth * packed
+    return cycles < _GAIN * rows * p.columns * p.depth / (
+        machine.product_elements_per_cycle * (1 if p.parts == 3 else 2)
+    )
 
 
 def _are_words(p: _Problem) -> bool:
@@ -311,7 +312,7 @@ class _Tiles:
             rows = _loop("step", p.steps, lambda s: _loop("r", _SIDE, lambda r: one_row(tile, s, r)))
             return self._noting(rows, odd, self.odd_rows, tile)
 
-        kind = ForKind.PARALLEL if self.ctx.cores > 1 and ir.as_int(p.row_tiles) != 1 else ForKind.SERIAL
+        kind = ForKind.PARALLEL if self.ctx.machine.cores > 1 and ir.as_int(p.row_tiles) != 1 else ForKind.SERIAL
         return _loop("tile", p.row_tiles, one_tile, kind)
 
     def _zero_row(self, tile: ir.Var, step: ir.Var, r: ir.Var, lane: ir.PrimExpr) -> Stmt:
@@ -375,7 +376,9 @@ class _Tiles:
             pairs = _loop("step", p.steps, lambda s: _loop("pair", TILE_ROWS, lambda i: one_pair(tile, s, i)))
             return self._noting(pairs, odd, self.odd_columns, tile)
 
-        kind = ForKind.PARALLEL if only is None and self.ctx.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
+        kind = (
+            ForKind.PARALLEL if only is None and self.ctx.machine.cores > 1 and p.column_tiles > 1 else ForKind.SERIAL
+        )
         return _loop("tile", p.column_tiles if only is None else 1, one_tile, kind)
 
     def _noting(self, body: Stmt, odd: Buffer, noted: Buffer, tile: ir.Var) -> Stmt:
@@ -420,17 +423,17 @@ class _Tiles:
 
         total = groups * columns
         known = ir.as_int(Analyzer().simplify(total))
-        kind = ForKind.PARALLEL if self.ctx.cores > 1 and known != 1 else ForKind.SERIAL
+        kind = ForKind.PARALLEL if self.ctx.machine.cores > 1 and known != 1 else ForKind.SERIAL
         return _loop("task", Analyzer().simplify(total), task, kind)
 
     def _row_tiles_together(self) -> int:
         """Choose how many row tiles a task takes: what the cache keeps, and enough tasks for all cores."""
         p = self.p
-        most = max(1, _ROWS_BYTES // (_SIDE * p.steps * _STEP * 2 * p.parts))
+        most = max(1, self.ctx.machine.packed_rows_bytes // (_SIDE * p.steps * _STEP * 2 * p.parts))
         m = ir.as_int(p.row_tiles)
         if m is None:
             return min(most, 4)
-        while most > 1 and m > 1 and -(-m // most) * p.column_tiles < 4 * self.ctx.cores:
+        while most > 1 and m > 1 and -(-m // most) * p.column_tiles < 4 * self.ctx.machine.cores:
             most -= 1
         return max((n for n in range(1, min(m, most) + 1) if m % n == 0 and 2 * n > min(m, most)), default=min(m, most))
 

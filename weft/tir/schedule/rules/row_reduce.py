@@ -24,12 +24,6 @@ from weft.tir.stmt import Block, BufferStore
 
 __all__ = ["schedule_rows"]
 
-_LOCAL_BYTES = 16384
-"""Row buffers up to this size live on the stack."""
-
-_ACCUMULATORS = 4
-"""Independent partial results per row: enough to hide the latency of an addition."""
-
 _UNROLL = 4
 """Vectors of an iteration of an element-wise stage."""
 
@@ -237,7 +231,8 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     n = ctx.constant(fused)
     if n is not None and n < 2 * lanes:
         return [name]
-    accumulators = _ACCUMULATORS if n is None or n >= _ACCUMULATORS * lanes else 1
+    many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
+    accumulators = many if n is None or n >= many * lanes else 1
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
     width = lanes * ctx.choose("accumulators", options, accumulators)
     total, first_width = ctx.extent(fused), width
@@ -265,11 +260,11 @@ def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bo
 
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
     """Put a row buffer on the stack when it is small."""
-    size = 1
+    size, limit = 1, ctx.machine.stack_buffer_bytes
     for f, value in ((f, f.extent) for f in ctx.loops(rv)[1:]):
         if f.loop_var in _spatial_loop_vars(ctx, rv):
-            size *= as_int(value) or _LOCAL_BYTES
-    if size * 4 <= _LOCAL_BYTES:
+            size *= as_int(value) or limit
+    if size * 4 <= limit:
         ctx.sch.set_scope(rv, 0, "local")
 
 
@@ -372,8 +367,8 @@ def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results:
     for u in (16, 8, 4, 2):
         if (width or 4 * lanes) < u * lanes:
             continue
-        in_registers = u * n_results <= ctx.registers // 2
-        if u <= 4 or (in_registers and (width or 0) // (u * lanes) >= ctx.cores):
+        in_registers = u * n_results <= ctx.machine.vector_registers // 2
+        if u <= 4 or (in_registers and (width or 0) // (u * lanes) >= ctx.machine.cores):
             return u
     return 1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from weft.machine import TargetLike
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
 from weft.tir.function import PrimFunc
@@ -27,15 +27,15 @@ from weft.tir.stmt import Block, BlockRealize
 __all__ = ["schedule_func", "schedule_of"]
 
 
-def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> PrimFunc:
+def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> PrimFunc:
     """Give a function the loop structure that the rules choose for a target.
 
     Parameters
     ----------
     func : PrimFunc
         In block form; a function in another form is returned as it is.
-    target : Target
-        Asked for ``vector_bits``, ``num_vector_registers`` and ``num_cores``.
+    target : Target or Machine, optional
+        Which machine it is for.
     knobs : Knobs, optional
         Decides what rules leave open, and notes what they asked; by default they choose themselves.
     """
@@ -47,7 +47,7 @@ def schedule_func(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Pr
     return schedule_of(collapse_dims(func), target, knobs).func.replace(buffer_map=func.buffer_map)
 
 
-def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Schedule:
+def schedule_of(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> Schedule:
     """Return the schedule that the rules choose, whose trace lists the primitives."""
     sch = Schedule(func)
     ctx = RuleContext(sch, target, knobs)
@@ -81,7 +81,7 @@ def schedule_of(func: PrimFunc, target: Any, knobs: Knobs | None = None) -> Sche
 def _product_rules(ctx: RuleContext, block: Block) -> list[Callable[[RuleContext, str], set[str]]]:
     """List the rules that are tried for a product, in order."""
     special = [schedule_computed_weights] if computed_weights(ctx, block) is not None else []
-    tiled = [schedule_matrix_tiles] if ctx.tile_forms else []
+    tiled = [schedule_matrix_tiles] if ctx.machine.tile_forms else []
     return [*special, *tiled, schedule_contraction]
 
 

@@ -6,12 +6,9 @@ from math import prod
 from typing import NamedTuple
 
 from weft.ir import PrimExpr, as_int
+from weft.machine import Machine
 
-__all__ = ["RowPart", "Tile", "choose_tile", "row_parts", "tile_choices"]
-
-_FAR_ROWS = 11
-"""Rows of tiles over panels from memory. Rows that lie a multiple of 4 KiB apart share a set of the first cache, which
-holds 12 lines on many machines: one is left to the panel."""
+__all__ = ["RowPart", "Tile", "choose_tile", "row_parts", "tallest_tile", "tile_choices"]
 
 
 class Tile(NamedTuple):
@@ -38,7 +35,7 @@ def choose_tile(
     rows: PrimExpr,
     columns: PrimExpr,
     lanes: int,
-    registers: int,
+    machine: Machine,
     panel: int | None,
     group: int | None = None,
     panels: int | None = None,
@@ -60,14 +57,14 @@ def choose_tile(
         Whether panels come from memory: a tile then takes one panel, so that there are many tasks and the next panel
         has room in the cache beside the present one.
     """
-    choices = _widths(rows, columns, lanes, registers, panel, group, panels)
+    choices = _widths(rows, columns, lanes, machine, panel, group, panels)
     if not choices:
         return Tile(1, 1, lanes)
-    m, n = as_int(rows), as_int(columns)
-    whole = [(v, min(t, _FAR_ROWS)) for v, t in choices if v * lanes == panel]
-    if far and whole and prod(whole[0]) * 8 >= registers * 5 and (m is None or m >= 2 * _FAR_ROWS):
+    m, n, registers = as_int(rows), as_int(columns), machine.vector_registers
+    whole = [(v, min(t, machine.far_rows)) for v, t in choices if v * lanes == panel]
+    if far and whole and prod(whole[0]) * 8 >= registers * 5 and (m is None or m >= 2 * machine.far_rows):
         return Tile(_even(m, whole[0][1], whole[0][0]), whole[0][0], lanes)
-    vectors, tallest = max(choices, key=lambda c: _score(m, n, c[1], c[0], lanes))
+    vectors, tallest = max(choices, key=lambda c: _score(machine, m, n, c[1], c[0], lanes))
     return Tile(_even(m, tallest, vectors), vectors, lanes)
 
 
@@ -75,7 +72,7 @@ def tile_choices(
     rows: PrimExpr,
     columns: PrimExpr,
     lanes: int,
-    registers: int,
+    machine: Machine,
     panel: int | None,
     group: int | None = None,
     panels: int | None = None,
@@ -83,8 +80,8 @@ def tile_choices(
 ) -> list[Tile]:
     """List the tiles worth measuring, the one that :func:`choose_tile` chooses first; parameters are its."""
     m = as_int(rows)
-    tiles = [choose_tile(rows, columns, lanes, registers, panel, group, panels, far)]
-    for vectors, tallest in _widths(rows, columns, lanes, registers, panel, group, panels):
+    tiles = [choose_tile(rows, columns, lanes, machine, panel, group, panels, far)]
+    for vectors, tallest in _widths(rows, columns, lanes, machine, panel, group, panels):
         heights = {h if m is None else _even(m, h, vectors) for h in range(max(1, tallest // 3), tallest + 1)}
         tiles += [Tile(h, vectors, lanes) for h in sorted(heights, reverse=True)]
     return list(dict.fromkeys(tiles))
@@ -94,7 +91,7 @@ def _widths(
     rows: PrimExpr,
     columns: PrimExpr,
     lanes: int,
-    registers: int,
+    machine: Machine,
     panel: int | None,
     group: int | None,
     panels: int | None,
@@ -114,13 +111,18 @@ def _widths(
             or (group is not None and group % width)
         ):
             continue
-        tallest = min(registers - vectors - 1, registers * 7 // 8) // vectors
+        tallest = tallest_tile(machine.vector_registers, vectors)
         if vectors > 4 and m is not None and m > 3:
             continue
         if tallest < 1 or (m is None and vectors > 2 and tallest < 6):
             continue
         choices.append((vectors, tallest))
     return choices
+
+
+def tallest_tile(registers: int, vectors: int) -> int:
+    """How many rows of accumulators the registers hold beside a row of one operand and a value of the other."""
+    return min(registers - vectors - 1, registers * 7 // 8) // vectors
 
 
 def _vector_counts(m: int | None, lanes: int, panel: int | None, panels: int | None) -> list[int]:
@@ -142,15 +144,15 @@ def _even(m: int | None, tallest: int, vectors: int) -> int:
     return -(-m // -(-m // tallest))
 
 
-def _score(m: int | None, n: int | None, tallest: int, vectors: int, lanes: int) -> float:
+def _score(machine: Machine, m: int | None, n: int | None, tallest: int, vectors: int, lanes: int) -> float:
     """Estimate the share of the peak.
 
     Multiply-adds over the larger of the issue time, the load time and the latency bound.
     """
     rows = _even(m, tallest, vectors)
     accumulators = rows * vectors
-    cycles = max(accumulators / 2, (rows + vectors) / 2, 4.0)
-    share = accumulators / 2 / cycles
+    issue = accumulators / machine.fma_per_cycle
+    share = issue / max(issue, (rows + vectors) / machine.loads_per_cycle, machine.fma_latency)
     load = (rows + vectors) / accumulators
     share *= 1 - 0.12 * load
     if m is not None:

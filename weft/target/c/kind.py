@@ -1,0 +1,20 @@
+"""The kind ``c``: CPUs, by the system's C compiler."""
+
+from __future__ import annotations
+
+from weft.target.c.build import build_c, source_c
+from weft.target.kind import TargetKind, register_target_kind
+from weft.target.llvm.kind import compile_llvm
+
+__all__ = ["C"]
+
+C = register_target_kind(
+    TargetKind(
+        "c",
+        build=build_c,
+        source=source_c,
+        source_format="c",
+        compile=compile_llvm,  # kernels of a model lie beside what LLVM makes of the model
+        options=("mcpu", "march", "keys", "device", "model", "host", "tag"),
+    )
+)

@@ -1,0 +1,63 @@
+"""The kind ``llvm``: CPUs, by LLVM's code generators."""
+
+from __future__ import annotations
+
+from weft.error import CodegenError
+from weft.ir import IRModule
+from weft.runtime import Module, register_object_loader
+from weft.target.cpu import check_cpu
+from weft.target.kind import TargetKind, register_target_kind
+from weft.target.llvm.jit import load_objects
+from weft.target.llvm.object import emit_assembly, emit_ir, emit_object
+from weft.target.target import Target
+from weft.tir import PrimFunc
+from weft.tir.transform.make_packed_api import PREFIX
+
+__all__ = ["LLVM", "compile_llvm"]
+
+_FORMATS = {"ll": emit_ir, "asm": emit_assembly}
+
+
+def compile_llvm(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
+    """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``."""
+    return emit_object([target.kind.lower(func, target)], target, linkage=linkage)
+
+
+def _functions(mod: IRModule) -> list[PrimFunc]:
+    return [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+
+
+def _build(mod: IRModule, target: Target) -> Module:
+    functions = _functions(mod)
+    names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
+    return load_objects([compile_llvm(f, target) for f in functions], names)
+
+
+def _source(mod: IRModule, target: Target, fmt: str) -> str:
+    if fmt not in _FORMATS:
+        raise CodegenError(f"there is no source of kind '{fmt}'", expected="'ll' or 'asm'")
+    return _FORMATS[fmt]([target.kind.lower(f, target) for f in _functions(mod)], target)
+
+
+def _check(target: Target) -> None:
+    """Refuse models and features that LLVM does not know; ``-mcpu=native`` is this machine."""
+    if target.attrs.get("mcpu") == "native":
+        del target.attrs["mcpu"]
+    if "mcpu" in target.attrs or "mattr" in target.attrs:
+        on, off = target.named_features()
+        check_cpu(target.triple, target.attrs.get("mcpu"), (*on, *off))
+
+
+LLVM = register_target_kind(
+    TargetKind(
+        "llvm",
+        build=_build,
+        source=_source,
+        source_format="ll",
+        compile=compile_llvm,
+        check=_check,
+        options=("mcpu", "mattr", "mtriple", "mabi", "matrix-tiles", "opt-level", "keys", "device", "model", "host",
+                 "system-lib", "tag", "libs"),
+    )
+)  # fmt: skip
+register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
