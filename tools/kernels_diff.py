@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DUMP = ROOT / "tools" / "dump_kernels.py"
 SHOWN_LINES = 400
+TARGET = "llvm -mattr=+avx2,+fma,+avx512f -num-cores=8"
+"""A machine that is described whole, so that the kernels do not depend on where this runs."""
 
 
 def generate(source: Path, models: list[str], folder: Path, target: str) -> None:
@@ -52,7 +54,7 @@ def main() -> int:
     """Print the difference; 1 if there is one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("base", help="the commit to compare with")
-    parser.add_argument("--target", default="llvm -mattr=+avx2,+fma,+avx512f", help="the same for both")
+    parser.add_argument("--target", default=TARGET, help="the same for both")
     parser.add_argument("--models", nargs="*", help="names of the zoo; all by default")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))

@@ -1,4 +1,4 @@
-"""A code generator outside of the compiler: TIR to plain C, found by its name in the registry and nowhere else.
+"""A code generator outside of the compiler: TIR to plain C, a kind of target that is registered here and known nowhere else.
 
     import examples.c_source.backend
     weft.build(s, [A, B, C], target="csource")
@@ -267,5 +267,9 @@ def build(mod: ir.IRModule, target: Any) -> Module:
     return jit_module(names, addresses, objects, library)
 
 
-weft.register_global_func("target.build.csource", build, override=True)
-weft.register_global_func("target.source.csource", lambda mod, target, fmt: source(mod), override=True)
+weft.target.register_target_kind(
+    weft.target.TargetKind(
+        "csource", build=build, source=lambda mod, target, fmt: source(mod), source_format="c", options=()
+    ),
+    override=True,
+)

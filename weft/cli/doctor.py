@@ -10,6 +10,7 @@ from importlib import metadata
 import weft
 from weft.cli.screen import print_table, size_text
 from weft.ffi import find_library
+from weft.machine import OPTION_OF, Machine, host_facts
 from weft.runtime import cache, num_threads
 
 __all__ = ["doctor"]
@@ -27,15 +28,9 @@ def doctor() -> None:
     rows += [(f"{name} (optional)", _version(name)) for name in _OPTIONAL]
     rows.append(("runtime library", f"{library}, {size_text(library.stat().st_size)}"))
     print_table("versions", ("what", "found"), rows)
-    features = weft.target.host_features()
-    target = weft.target.Target("llvm")
-    rows = [
-        ("features", " ".join(f for f in _FEATURES if f in features) or "none of those that kernels use"),
-        ("vector bits", getattr(target, "vector_bits", "unknown")),
-        ("cores for this process", len(os.sched_getaffinity(0))),
-        ("threads for kernels", f"{num_threads()} (WEFT_NUM_THREADS={os.environ.get('WEFT_NUM_THREADS', 'not set')})"),
-    ]
-    print_table("machine", ("what", "found"), rows)
+    threads = f"{num_threads()} (WEFT_NUM_THREADS={os.environ.get('WEFT_NUM_THREADS', 'not set')})"
+    rows = [*_machine_rows(weft.target.Target("llvm").machine), ("threads for kernels", threads, "", "")]
+    print_table("machine", ("what", "found", "from", "option of a target"), rows)
     statistics = cache.statistics()
     rows = [
         ("kernel cache", f"{statistics.directory}, {statistics.entries} entries, {size_text(statistics.bytes)}"),
@@ -43,6 +38,17 @@ def doctor() -> None:
         ("linker", shutil.which("cc") or shutil.which("clang") or "none: libraries are written as containers"),
     ]
     print_table("files", ("what", "found"), rows)
+
+
+def _machine_rows(machine: Machine) -> list[tuple[str, str, str, str]]:
+    """List the fields of this machine, where each is from, and what sets it."""
+    used = " ".join(f for f in _FEATURES if f in machine.features) or "none of those that kernels use"
+    read = {"vector_bits", "vector_registers", *host_facts()}
+    rows = [("features", used, "read", "-mattr")]
+    for name, value in machine.described().items():
+        if name in OPTION_OF:
+            rows.append((name, str(value), "read" if name in read else "assumed", f"-{OPTION_OF[name]}"))
+    return [*rows, ("matrix_tiles", "on" if machine.matrix_tiles else "off", "assumed", "-matrix-tiles")]
 
 
 def _version(name: str) -> str:

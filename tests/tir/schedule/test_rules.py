@@ -450,7 +450,6 @@ def test_nchw_convolution_and_pool():
     compare(te.create_prim_func([x, y]), rand(1, 4, 6, 7), np.zeros((1, 4, 3, 3), np.float32))
 
 
-@pytest.mark.skipif(Target("llvm").vector_bits < 512, reason="the panels are tiles of 512-bit vectors")
 @pytest.mark.parametrize("sizes", [(128, 384, 48), ("n", 384, 48), ("n", 768, 96)], ids=str)
 def test_a_costly_epilogue_does_not_change_the_tile(sizes):
     """A product of rows that the tile does not divide, with exp behind it, reads as many rows at a time as without."""
@@ -464,7 +463,7 @@ def test_a_costly_epilogue_does_not_change_the_tile(sizes):
             (m, panels * 32), lambda i, j: te.sum(a[i, k] * w[j // 32, k, j % 32], axis=k), name="product"
         )
         func = te.create_prim_func([a, w, epilogue(product)])
-        lowered = lower(default_schedule(func, Target("llvm -num-cores=1")), Target("llvm -num-cores=1"))
+        lowered = lower(default_schedule(func, WIDE), WIDE)
         loads = (n for n in walk(lowered.body) if isinstance(n, BufferLoad) and n.buffer.name == "a")
         return len({str(n.indices) for n in loads})
 
