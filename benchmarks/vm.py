@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report, vm_load
+from weft.environment import TVM_PYTHON
 
 LANES = Path(__file__).with_name("vm_lanes.py")
 # What, its key in a lane, the unit, nanoseconds in it, and the limit.
@@ -41,13 +42,13 @@ def least(runs: list[dict[str, float]]) -> dict[str, float]:
 
 def engine_rows(rounds: int) -> list[dict[str, Any]]:
     """The numbers that both engines have."""
-    peer = os.environ.get("WEFT_TVM_PYTHON")
+    peer = TVM_PYTHON.read()
     ours: list[dict[str, float]] = []
     theirs: list[dict[str, float]] = []
     for _ in range(rounds):
         ours.append(lane(sys.executable, "weft"))
         if peer:
-            theirs.append(lane(peer, "tvm"))
+            theirs.append(lane(str(peer), "tvm"))
     found, other = least(ours), least(theirs)
     return [
         {"what": what, "unit": unit, "weft": found[key] / scale, "limit": limit,

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from weft import environment
+
 ROOT = Path(__file__).resolve().parent.parent
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background; its programs would inherit it
@@ -26,7 +28,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
 
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", derandomize=False)
-settings.load_profile("new" if os.environ.get("WEFT_RANDOM_TESTS") == "1" else "same")
+settings.load_profile("new" if environment.RANDOM_TESTS.read() else "same")
 
 
 def _settings() -> dict[str, str]:

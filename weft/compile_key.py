@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from weft import environment
 from weft.ffi import find_library
 from weft.machine import host_facts
 
@@ -31,9 +32,6 @@ __all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_
 KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "machine.py", "relax/kernel_builder.py",
                   "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
-_NO_CODE = frozenset(("WEFT_CACHE_DIR", "WEFT_CACHE_LIMIT", "WEFT_COMPILE_PROCESSES", "WEFT_JIT", "WEFT_MODEL_CACHE",
-                      "WEFT_NUM_THREADS"))  # fmt: skip
-"""Settings that decide no code: tuned answers name their number of threads."""
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
 _DEFAULT_LEVEL = 2
@@ -67,7 +65,7 @@ def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
         "datatypes": _datatypes(), "sources": _sources(() if kind == "model" else KERNEL_SOURCES),
         "versions": _versions(), "runtime": _runtime(), "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_") and k not in _NO_CODE},
+        "environment": environment.decides_code(),
     }  # fmt: skip
 
 

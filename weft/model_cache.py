@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from weft import environment
 from weft.compile_key import brings_models, compile_key, is_plain
 from weft.error import ExecutableError, WeftError
 from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
@@ -63,7 +64,7 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     options : mapping
         The session's other arguments.
     """
-    if os.environ.get("WEFT_MODEL_CACHE", "1") in ("0", "off", "false") or not isinstance(model, (str, os.PathLike)):
+    if not environment.MODEL_CACHE.read() or not isinstance(model, (str, os.PathLike)):
         return None
     path = Path(model).absolute()
     made = dict(options)

@@ -17,10 +17,10 @@ import pytest
 
 import weft
 from tests.crossover import programs
-from weft import te
+from weft import environment, te
 
 ROOT = Path(__file__).resolve().parents[2]
-TVM = os.environ.get("WEFT_TVM_PYTHON") or (sys.executable if importlib.util.find_spec("tvm") else None)
+TVM = str(environment.TVM_PYTHON.read() or "") or (sys.executable if importlib.util.find_spec("tvm") else None)
 VERSION = "0.27."
 
 

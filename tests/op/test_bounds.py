@@ -5,15 +5,14 @@ The suite takes a part of the cases, ``make sweep`` all of them.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.op.contract import CASES, SIZES, Sizes, compile_call, run, with_cases
 from tests.op.test_contract import WITHOUT_LOWER
+from weft import environment
 from weft.ir import PassContext
 
-EVERY = 1 if os.environ.get("WEFT_SWEEP") else 12
+EVERY = 1 if environment.SWEEP.read() else 12
 
 
 @pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER][::EVERY])

@@ -13,6 +13,7 @@ import pytest
 
 import weft
 from weft import relax
+from weft.ffi import find_library
 from weft.script import tir as T
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,7 +174,14 @@ def test_an_argument_from_elsewhere_is_guarded(model):
 
 
 def test_a_wrong_value_is_refused(library):
-    assert run("yes", library, "") == (2, "weft: WEFT_GUARD: expected 0, 1 or start, found 'yes'\n")
+    status, output = run("yes", library, "")
+    assert status == 1 and re.search("variable WEFT_GUARD has .*\n  expected 0, 1, start, found 'yes'", output), output
+
+
+def test_a_program_without_python_is_refused_a_wrong_value():
+    code = f"import tvm_ffi, ctypes; ctypes.CDLL({str(find_library())!r})"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "WEFT_GUARD": "yes"}, capture_output=True)
+    assert (done.returncode, done.stderr) == (2, b"weft: WEFT_GUARD: expected 0, 1 or start, found 'yes'\n")
 
 
 @pytest.mark.parametrize("guard", ["1", "start"])

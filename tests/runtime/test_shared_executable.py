@@ -1,6 +1,5 @@
 """Eight threads, on one virtual machine or each on its own of one executable, at changing shapes."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +9,7 @@ from tests.runtime.programs import add_twice
 from weft import runtime
 
 THREADS = 8
-CALLS = int(os.environ.get("WEFT_THREAD_CALLS", "300"))
+CALLS = 300
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -6,9 +6,12 @@ import os
 import platform
 import shutil
 from importlib import metadata
+from typing import Any
 
 import weft
+from weft import environment
 from weft.cli.screen import print_table, size_text
+from weft.error import InvalidArgument
 from weft.ffi import find_library
 from weft.machine import OPTION_OF, Machine, host_facts
 from weft.runtime import cache, num_threads
@@ -21,15 +24,14 @@ _FEATURES = ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "
 
 
 def doctor() -> None:
-    """Print versions, CPU features, threads, cache and linker of this installation."""
+    """Print versions, CPU features, threads, cache, linker and environment variables of this installation."""
     library = find_library()
     rows = [("weft", weft.__version__), ("python", platform.python_version()), ("platform", platform.platform())]
     rows += [(name, _version(name)) for name in _NEEDED]
     rows += [(f"{name} (optional)", _version(name)) for name in _OPTIONAL]
     rows.append(("runtime library", f"{library}, {size_text(library.stat().st_size)}"))
     print_table("versions", ("what", "found"), rows)
-    threads = f"{num_threads()} (WEFT_NUM_THREADS={os.environ.get('WEFT_NUM_THREADS', 'not set')})"
-    rows = [*_machine_rows(weft.target.Target("llvm").machine), ("threads for kernels", threads, "", "")]
+    rows = [*_machine_rows(weft.target.Target("llvm").machine), ("threads for kernels", str(num_threads()), "", "")]
     print_table("machine", ("what", "found", "from", "option of a target"), rows)
     statistics = cache.statistics()
     rows = [
@@ -38,6 +40,19 @@ def doctor() -> None:
         ("linker", shutil.which("cc") or shutil.which("clang") or "none: libraries are written as containers"),
     ]
     print_table("files", ("what", "found"), rows)
+    rows = [(v.name, _setting(v), f"read at: {v.when}", v.meaning) for v in environment.VARIABLES.values()]
+    rows += [(name, "unknown", "", f"did you mean {near}?" if near else "Weft reads no such variable")
+             for name, near in environment.unknown().items()]  # fmt: skip
+    print_table("environment", ("variable", "value", "", "what it is"), rows)
+
+
+def _setting(variable: environment.Variable[Any]) -> str:
+    """What a variable is now, also where it cannot be that."""
+    try:
+        variable.read()
+    except InvalidArgument as e:
+        return f"{variable.text}: wrong, expected {e.expected}"
+    return variable.text or f"not set: {variable.unset}"
 
 
 def _machine_rows(machine: Machine) -> list[tuple[str, str, str, str]]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import weft
+from weft import environment
 from weft.cli.arguments import parse_shapes
 from weft.cli.run import random_inputs
 from weft.cli.screen import print_table
@@ -65,7 +66,7 @@ def tune(
     if threads < 0:
         raise InvalidArgument("--threads counts threads", expected="at least 1", found=str(threads))
     if threads:
-        os.environ["WEFT_NUM_THREADS"] = str(threads)
+        os.environ[environment.NUM_THREADS.name] = str(threads)
         set_num_threads(threads)
     mod = weft.frontend.onnx.from_onnx(model)
     sizes, described = _sizes(shape), _inputs(mod)

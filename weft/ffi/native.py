@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
 
+from weft import environment
 from weft.error import InternalError
 
 __all__ = ["LIBRARY", "find_library", "symbol_address"]
@@ -40,9 +40,9 @@ def find_library() -> Path:
     package = Path(__file__).resolve().parent.parent
     places = [package / "lib" / name]
     places += [Path(entry) / "weft" / "lib" / name for entry in sys.path if entry]
-    chosen = os.environ.get("WEFT_RUNTIME_LIBRARY")
-    if chosen:
-        places = [Path(chosen)]
+    chosen = environment.RUNTIME_LIBRARY.read()
+    if chosen is not None:
+        places = [chosen]
     found = [place for place in places if place.is_file()]
     if found:
         return max(found, key=lambda place: place.stat().st_mtime)
@@ -51,6 +51,7 @@ def find_library() -> Path:
 
 
 def _load() -> ctypes.CDLL:
+    environment.check_native()
     path = find_library()
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

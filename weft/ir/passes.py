@@ -9,7 +9,6 @@ change keeps its identity.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import threading
 import time
@@ -17,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from weft import environment
 from weft.error import InvalidArgument
 from weft.ir.ambient import Ambient
 from weft.ir.expr import BaseFunc
@@ -82,7 +82,7 @@ class TimePasses(PassInstrument):
         self.times_ms[info.name] = self.times_ms.get(info.name, 0.0) + elapsed
 
 
-_VERIFY = os.environ.get("WEFT_VERIFY", "0") == "1"
+_VERIFY = environment.VERIFY.read()
 
 
 class PassContext:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from queue import Queue
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from weft import environment
 from weft.compile_key import is_plain
 from weft.ir import DeepPool, IRModule, PassContext, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
@@ -29,7 +30,6 @@ __all__ = ["KernelJob", "compile_kernel_jobs", "processes_ahead", "schedule_kern
 
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
 _BINDINGS_A_KERNEL = 3  # about
-_MOST_PROCESSES = 8
 _SECONDS = 300.0
 _PROGRAM = "weft.relax.kernel_builder"
 
@@ -152,9 +152,7 @@ def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
     if PassContext.current().instruments or not is_plain() or not _compiles_anywhere(target) or not sys.executable:
         return 0
-    given = os.environ.get("WEFT_COMPILE_PROCESSES", "")
-    most = int(given) if given.isdigit() else _MOST_PROCESSES
-    return max(0, min(most, cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
+    return max(0, min(environment.COMPILE_PROCESSES.read(), cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
 
 
 class _Beside:

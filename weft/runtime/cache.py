@@ -22,13 +22,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from weft import environment
+
 __all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "get", "key_digest", "put", "statistics"]
 
 _MAGIC = b"WEFTC\x02\x00\x00"
 _DIGEST = 32
 _HEADER = len(_MAGIC) + 2 * _DIGEST
 _ENTRY = re.compile(r"[0-9a-f]{38}|\.tmp-.*")
-_DEFAULT_LIMIT = 4 << 30
 
 
 class CacheStatistics(NamedTuple):
@@ -46,9 +47,9 @@ class CacheStatistics(NamedTuple):
 
 def directory() -> Path:
     """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory."""
-    chosen = os.environ.get("WEFT_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
+    chosen = environment.CACHE_DIR.read()
+    if chosen is not None:
+        return chosen
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "weft"
 
@@ -95,10 +96,7 @@ class Cache:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, limit: int | None = None) -> None:
         self.path = Path(path) if path is not None else directory()
-        if limit is None:
-            text = os.environ.get("WEFT_CACHE_LIMIT", "")
-            limit = int(text) if text.isdigit() else _DEFAULT_LIMIT
-        self.limit = limit
+        self.limit = environment.CACHE_LIMIT.read() if limit is None else limit
         self._lock = threading.Lock()
         self._warned = False
         self._estimate: int | None = None  # bytes in the directory, as far as this process knows

@@ -7,7 +7,6 @@ machine goes on with the kernel for any shape until, and wherever, it has anothe
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 
+from weft import environment
 from weft.runtime.module import Module
 
 __all__ = ["HotShape", "Recompilable", "enabled_by_default", "hot_shapes", "watch"]
@@ -55,7 +55,7 @@ class HotShape(NamedTuple):
 
 def enabled_by_default() -> bool:
     """Whether machines compile hot shapes unless they are told."""
-    return os.environ.get("WEFT_JIT", "1") not in ("0", "off", "false")
+    return environment.JIT.read()
 
 
 def watch(owner: Any, machine: Any, primitives: Sequence[str], kernels: Mapping[str, Recompilable]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from weft.environment import JIT, NUM_THREADS
 from weft.error import WeftError
 from weft.ir import fingerprint, save_json
 from weft.runtime.process import command
@@ -49,7 +50,7 @@ class Process:
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, program: str = _PROGRAM) -> None:
-        self.environment = {**os.environ, "WEFT_JIT": "0", **(environment or {})}
+        self.environment = {**os.environ, JIT.name: "0", **(environment or {})}
         self.program = program
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -174,7 +175,7 @@ class Measurer:
 
     def __init__(self, target: Target, threads: int, builders: int = 2, cold_bytes: int | None = None) -> None:
         self.target, self.cold_bytes = str(target), cold_bytes or target.machine.memory_bound_bytes
-        environment = {"WEFT_NUM_THREADS": str(threads)}
+        environment = {NUM_THREADS.name: str(threads)}
         self.processes = [Process(environment) for _ in range(max(1, builders))]
         self._prepared: dict[str, Any] | None = None
         self._ready = False

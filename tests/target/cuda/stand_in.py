@@ -134,7 +134,7 @@ def for_host(source: str) -> str:
 
 def host_compile(source: str) -> bytes:
     """Compile CUDA C for the host; return an image that the stand-in loads."""
-    folder = Path(tempfile.mkdtemp(dir=os.environ["WEFT_STAND_IN"]))
+    folder = Path(tempfile.mkdtemp(dir=os.environ["STAND_IN_FOLDER"]))
     names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(', source)
     together = "true" if "__syncthreads" in source else "false"
     entries = [
@@ -162,7 +162,7 @@ def log() -> list[str]:
 def run(program: str, driver: Path, folder: Path) -> None:
     """Run a program against a driver."""
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "WEFT_STAND_IN": str(folder), "PYTHONPATH": path}
+    env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "STAND_IN_FOLDER": str(folder), "PYTHONPATH": path}
     file = folder / "program.py"  # a file, since functions of TVMScript are read from their source
     file.write_text(_HEAD + program)
     done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, timeout=100)

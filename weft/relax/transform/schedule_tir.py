@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
+from weft import environment
 from weft.ir import IRModule, function_pass
 from weft.target import Target
 from weft.tir import PrimFunc
@@ -59,7 +59,7 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, 
     try:
         scheduled = tuned.schedule(func) or schedule(func, target)
     except Exception as e:  # a defect in a rule costs speed, not the model
-        if os.environ.get("WEFT_DEBUG"):
+        if environment.DEBUG.read():
             raise
         name = func.attrs.get("global_symbol")
         warnings.warn(

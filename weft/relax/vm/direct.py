@@ -6,10 +6,10 @@ checked once. A tensor that only direct calls use is no object: its memory is a 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft import environment
 from weft.ir import DataType, as_int
 from weft.relax.vm.exec_builder import ExecBuilder, Insn, SpecialReg
 from weft.runtime import Tensor
@@ -73,7 +73,7 @@ class _Planner:
     def plan(self) -> DirectPlan:
         """Find what is known of registers, then which of them must be objects, until nothing changes."""
         self.define()
-        if os.environ.get("WEFT_GUARD", "0") not in ("", "0"):  # in an arena tensors have no guard between them
+        if environment.GUARD.read() != "0":  # in an arena tensors have no guard between them
             self.objects.update(self.types)
         calls: set[int] = set()
         while True:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import re
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
+from weft import environment
 from weft.error import CodegenError, InvalidArgument, MissingDependency
 
 __all__ = ["compile_cuda", "nvrtc_version"]
@@ -24,9 +24,9 @@ _FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 
 def _candidates() -> list[str]:
     """Where the library may be, in order: the user's word, the Python package, the loader's own search."""
-    named = os.environ.get("WEFT_NVRTC")
-    if named:
-        return [named]
+    named = environment.NVRTC.read()
+    if named is not None:
+        return [str(named)]
     roots = dict.fromkeys(sysconfig.get_path(k) for k in ("platlib", "purelib"))
     installed = [
         str(path)
