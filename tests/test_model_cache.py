@@ -131,6 +131,8 @@ def test_what_another_process_cannot_know_is_not_kept(tmp_path, monkeypatch):
     assert model_cache.request_of(path, options) is not None
     assert model_cache.request_of(path, options | {"target": Target("llvm")}) is None
     assert model_cache.request_of(path.read_bytes(), options) is None
+    with weft.ir.PassContext(instruments=[weft.ir.TimePasses()]):
+        assert model_cache.request_of(path, options) is None
     with weft.ir.PassContext(config={"tir.disable_vectorize": True}):
         assert model_cache.request_of(path, options) is None
     with weft.ir.PassContext(disabled_pass=["FuseOps"]):

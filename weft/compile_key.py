@@ -5,6 +5,8 @@ which machine, the pass context, types of numbers that a program brought, tuning
 versions of what it compiles with, and the environment. What is code of the user's own (a lowering function, a pass, a
 rule) has no name that would be another one for other code, so there is no key then, and nothing is cached.
 
+What is dumped (``WEFT_DUMP_DIR``) has no key either, because what comes from a cache passes through nothing.
+
 Nothing here loads the compiler: a model that was compiled before is found without it.
 """
 
@@ -27,7 +29,7 @@ from weft import environment
 from weft.ffi import find_library
 from weft.machine import host_facts
 
-__all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_plain"]
+__all__ = ["KERNEL_SOURCES", "brings_models", "compile_key", "ingredients", "is_plain", "is_watched"]
 
 KERNEL_SOURCES = ("arith", "compile_key.py", "ir", "machine.py", "relax/kernel_builder.py",
                   "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
@@ -58,7 +60,8 @@ def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
 def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the parts of a key by name; arguments as for :func:`compile_key`."""
     context = _context()
-    if context is None or _brings_code() or not getattr(getattr(target, "kind", None), "is_own", True):
+    own = getattr(getattr(target, "kind", None), "is_own", True)
+    if context is None or _brings_code() or environment.DUMP_DIR.read() is not None or not own:
         return None
     return {
         "kind": kind, "what": list(what), "target": _target(target), "answers": list(answers), "context": context,
@@ -72,6 +75,12 @@ def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
 def is_plain() -> bool:
     """Whether this process compiles kernels as a new one would: no settings of passes, nothing that users brought."""
     return _context() == _DEFAULT_CONTEXT and not _brings_code() and not _datatypes()
+
+
+def is_watched() -> bool:
+    """Whether somebody watches passes run, which those of another process, or none at all, would not show."""
+    passes = sys.modules.get("weft.ir.passes")
+    return passes is not None and bool(passes.PassContext.current().instruments)
 
 
 # ---- ingredients -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A model that was not is compiled in a process of its own, so that this one never holds the compiler, LLVM and the
 weights twice. The key (`compile_key`) is everything that decides the result. What cannot be a key (a target object, an
-open database, operators or converters of the user), or what another process cannot know (a pass context with settings),
+open database, operators or converters of the user), or what another process cannot know (a pass context with settings or instruments),
 is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
 """
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from weft import environment
-from weft.compile_key import brings_models, compile_key, is_plain
+from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, WeftError
 from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
@@ -74,7 +74,7 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
         made["tuned"] = str(Path(made["tuned"]).absolute())
     if made["shape_dict"] is not None:
         made["shape_dict"] = {k: _dims(v) for k, v in made["shape_dict"].items()}
-    if not is_plain() or brings_models():
+    if not is_plain() or brings_models() or is_watched():
         return None
     try:
         answers = [_content(Path(made["tuned"])), str(num_threads())] if made["tuned"] else []

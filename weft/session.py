@@ -307,10 +307,11 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
         if found is not None:
             return found
     onnx = weft.frontend.onnx
-    mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
-    files = mod.attrs.get(onnx.WEIGHT_FILES, ())
-    made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
-                            precision=options["precision"])  # fmt: skip
+    with weft.ir.compilation(Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"):
+        mod = onnx.from_onnx(model, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
+        files = mod.attrs.get(onnx.WEIGHT_FILES, ())
+        made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
+                                precision=options["precision"])  # fmt: skip
     if request is not None:
         model_cache.keep(request, made, files, weft.relax.kernels_to_json(made.recompilable))
     return made

@@ -52,8 +52,9 @@ def compile_model(
                 "precision": precision,
             }, progress)  # fmt: skip
         else:  # another machine's code cannot be placed in this process, which the cache does
-            mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
-            executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
+            with weft.ir.compilation(model.stem):
+                mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)
+                executable = weft.relax.build(mod, target, progress=progress, tuned=tuned, precision=precision)
     try:
         executable.export_library(output)
     except OSError as e:

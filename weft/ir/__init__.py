@@ -13,6 +13,7 @@ from weft.ir.arithmetic import __all__ as _constructors
 from weft.ir.deep import DeepPool, with_deep_stack
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import DataType, DataTypeCode, dtype_of, is_float, is_integer, numpy_dtype, with_lanes
+from weft.ir.dump import DumpPrograms, compilation, dumped
 from weft.ir.expr import (
     BaseFunc,
     Call,
@@ -49,6 +50,7 @@ from weft.ir.passes import (
     module_pass,
     on_verify,
     passes_named,
+    show_text,
 )
 from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this package's face
 from weft.ir.scalar import FALSE, TRUE
@@ -79,14 +81,14 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
     "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
-    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "DummyGlobalInfo", "Dispatch", "Expr",
-    "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
+    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch", "DummyGlobalInfo", "DumpPrograms",
+    "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
     "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
     "Sequential", "ShapeExpr", "ShapeType", "Span", "SubclassTable", "TensorType", "TimePasses", "Tuple",
-    "TupleGetItem", "TupleType", "Type", "TypedExpr", "assert_structural_equal", "VDevice", "as_shape", "children",
-    "config_options", "constant", "dtype_of", "fingerprint", "function_pass", "intrin_rule", "is_float", "is_integer",
-    "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify", "passes_named", "post_order",
-    "prim_value", "rebuild", "register_config_option", "rewrite", "save_json", "set_printer", "shape_expr",
+    "TupleGetItem", "TupleType", "Type", "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children",
+    "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
+    "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify", "passes_named", "post_order", "prim_value",
+    "rebuild", "register_config_option", "rewrite", "save_json", "set_printer", "shape_expr", "show_text",
     "structural_equal", "structural_hash", "substitute", "tensor_type", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names, *_constructors,
 ]  # fmt: skip

@@ -13,7 +13,8 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from weft import environment
@@ -33,6 +34,7 @@ __all__ = [
     "function_pass",
     "module_pass",
     "passes_named",
+    "show_text",
 ]
 
 _PASSES: dict[str, Callable[..., Pass]] = {}
@@ -46,6 +48,12 @@ class PassInstrument:
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Called after each pass, with its output."""
+
+    def see_text(self, function: str, file: str, text: Callable[[], str]) -> None:
+        """Called with what no pass returns: a schedule's trace, LLVM IR, assembly, bytecode, under a file's name.
+
+        `function` is the kernel that it belongs to, or empty; `text` makes it.
+        """
 
 
 class PrintIR(PassInstrument):
@@ -138,6 +146,15 @@ class PassContext:
             if not _has(_NAMES | _WITHOUT, name):
                 warnings.warn(f"no pass is called '{name}'; {near_names(name, _NAMES)}", stacklevel=2)
 
+    @contextmanager
+    def again(self) -> Generator[None]:
+        """Make a context current that was, or a copy of one; whose names were checked, or will be."""
+        PassContext._open.enter(self)
+        try:
+            yield
+        finally:
+            PassContext._open.leave(self)
+
     def enabled(self, p: Pass) -> bool:
         """Whether :class:`Sequential` runs a pass."""
         if _has(self.disabled_pass, p.name):
@@ -153,6 +170,13 @@ class PassContext:
     def list_configs() -> dict[str, dict[str, Any]]:
         """Return ``type``, ``default`` and ``doc`` of each option of ``config`` by its name."""
         return {name: option._asdict() for name, option in sorted(config_options().items())}
+
+
+def show_text(function: str, file: str, text: Callable[[], str]) -> None:
+    """Tell the instruments of the current context of a text, as in :meth:`PassInstrument.see_text`."""
+    for i in PassContext.current().instruments:
+        if hasattr(i, "see_text"):  # TVM's instruments have not
+            i.see_text(function, file, text)
 
 
 def _has(names: Iterable[str], name: str) -> bool:

@@ -18,8 +18,8 @@ from queue import Queue
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from weft import environment
-from weft.compile_key import is_plain
-from weft.ir import DeepPool, IRModule, PassContext, load_json, save_json, walk
+from weft.compile_key import is_plain, is_watched
+from weft.ir import DeepPool, IRModule, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
 from weft.target import Target, compile_func
 from weft.tir import PrimFunc
@@ -150,7 +150,7 @@ def _compiles_anywhere(target: Target) -> bool:
 
 def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
-    if PassContext.current().instruments or not is_plain() or not _compiles_anywhere(target) or not sys.executable:
+    if is_watched() or not is_plain() or not _compiles_anywhere(target) or not sys.executable:
         return 0
     return max(0, min(environment.COMPILE_PROCESSES.read(), cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
 

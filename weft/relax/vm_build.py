@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
-from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, fingerprint
+from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
 from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, schedule_kernel
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
@@ -39,6 +39,7 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 
 
 @own_errors("compiling the module")
+@dumped
 def build(
     mod: IRModule,
     target: Any = None,
@@ -114,6 +115,7 @@ def build(
         names += [v.name_hint for v, _ in functions.items()]
     modules += [load_objects(objects, names)] if objects else []
     made = builder.get([*modules, *external])
+    show_text("", "bytecode.txt", made.as_text)
     if target.kind.compile is not None:
         here = copy_context()  # hot kernels are made later, by another thread, as these were
         again = lambda m: here.copy().run(compile_kernels, m, target, tir_pipeline)  # noqa: E731
@@ -149,6 +151,7 @@ def _metadata(mod: IRModule) -> str | None:
     return attrs.get("weft.io") if attrs is not None else None
 
 
+@dumped
 def compile_kernels(
     mod: IRModule,
     target: Target,

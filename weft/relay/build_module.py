@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Pass, PassContext, Sequential
+from weft.ir import IRModule, Pass, PassContext, Sequential, dumped
 from weft.relax import compile_kernels
 from weft.relax.pipeline import graph_passes
 from weft.relay.aot import compile_ahead
@@ -146,6 +146,7 @@ def build(
     return build_function(bind_params(mod, params) if params else mod, "main", where, kind, mod_name)
 
 
+@dumped
 def build_function(
     mod: IRModule, name: str, target: Target, executor: Executor, mod_name: str = "default"
 ) -> GraphExecutorFactoryModule:

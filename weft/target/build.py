@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import CodegenError
-from weft.ir import IRModule
+from weft.ir import IRModule, dumped, show_text
 from weft.runtime import Module
 from weft.target.llvm import load_objects as _llvm_load
 from weft.target.target import Target
@@ -45,6 +45,7 @@ def load_objects(objects: list[bytes], names: list[str]) -> Module:
     return _llvm_load(objects, names)
 
 
+@dumped
 def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
     """Compile TIR functions.
 
@@ -73,6 +74,8 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
     built = kind.build(named, target)
     if isinstance(built, Module) and not built.has_source:
         built.set_source(lambda fmt: get_source(named, target, fmt))
+    if kind.source is not None and kind.source_format != "ll":  # LLVM shows each function's
+        show_text(next(iter(named)).name_hint, f"source.{kind.source_format}", lambda: built.get_source())
     return built
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from weft.error import CodegenError, InvalidArgument
-from weft.ir import BaseFunc, Expr, IRModule
+from weft.ir import BaseFunc, Expr, IRModule, dumped
 from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
 from weft.relay.bind import bind_params_by_name
@@ -23,6 +23,7 @@ from weft.tir import PrimFunc
 __all__ = ["VMCompiler", "bind_params", "compile"]
 
 
+@dumped
 def compile(
     mod: Any, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
 ) -> Executable:

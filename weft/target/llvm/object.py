@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from weft.error import CodegenError, InternalError
+from weft.ir import show_text
 from weft.target.llvm import (  # noqa: F401 - rules of the tables
     anylist,
     expr,
@@ -130,7 +131,12 @@ def emit_object(
     kernels : mapping of str to Kernel, optional
         The kernels that the functions call directly.
     """
-    module, machine = _optimised(_emitted(functions, target, linkage, kernels))
+    emitted = _emitted(functions, target, linkage, kernels)
+    module, machine = _optimised(emitted)
+    name = str(functions[0].attrs.get("global_symbol", "main"))
+    show_text(name, "emitted.ll", emitted.text)
+    show_text(name, "optimised.ll", lambda: str(module))
+    show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
     return _emit(machine, module, as_object=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.ir import show_text
 from weft.machine import TargetLike
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
@@ -41,10 +42,14 @@ def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None
     """
     if not isinstance(func.body, BlockRealize):
         return func
+    name = str(func.attrs.get("global_symbol", "main"))
     attention = schedule_attention(func, target)
     if attention is not None:
+        show_text(name, "trace.py", lambda: "# no primitives: the rule for attention writes its loops itself")
         return attention
-    return schedule_of(collapse_dims(func), target, knobs).func.replace(buffer_map=func.buffer_map)
+    sch = schedule_of(collapse_dims(func), target, knobs)
+    show_text(name, "trace.py", lambda: str(sch.trace))
+    return sch.func.replace(buffer_map=func.buffer_map)
 
 
 def schedule_of(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> Schedule:
