@@ -151,6 +151,19 @@ def test_compute_inline_and_reverse():
     assert sch.state.block_names() == ["root", "B"]
 
 
+def test_a_variable_of_one_value_is_inlined_as_it():
+    """The producer's own variable is in no index of its store, so that no reader gives a value for it."""
+    x = te.placeholder((1, 4), name="X")
+    e = te.compute((1, 4), lambda i, j: x[i, j] * 2.0 + tir.Cast("float32", i), "E")
+    func = te.create_prim_func([x, te.compute((1, 4), lambda i, j: e[i, j] + 1.0, "Y")])
+    sch = Schedule(func)
+    sch.transform_layout(sch.get_block("E"), ("write", 0), lambda i, j: (i * 7 + j,))
+    sch.compute_inline(sch.get_block("E"))
+    given, found = np.arange(4, dtype="float32").reshape(1, 4), np.zeros((1, 4), "float32")
+    run(sch.func, given, found)
+    np.testing.assert_array_equal(found, given * 2 + 1)
+
+
 def test_inline_refusals():
     sch = Schedule(matmul(4, 4, 4))
     with pytest.raises(ScheduleError, match="not one element-wise store"):

@@ -43,13 +43,12 @@ def compute_inline(state: ScheduleState, name: str) -> None:
 
     for consumer in consumers:
         _check_reads(store, index_vars, realize.block, consumer.block)
+    only = {v: m for v, m in _unit_vars(realize.block).items() if v not in index_vars}
 
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
-            return substitute(
-                store.value,
-                {v: cast(v.dtype, i) for v, i in zip(index_vars, node.indices, strict=True) if v is not None},
-            )
+            places = zip(index_vars, node.indices, strict=True)
+            return substitute(store.value, only | {v: cast(v.dtype, i) for v, i in places if v is not None})
         return node
 
     for consumer in consumers:
@@ -132,16 +131,19 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
                 block=realize.block.name_hint,
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
-    units = {
-        iv.var: iv.dom.min for iv in realize.block.iter_vars if iv.dom is not None and is_const_int(iv.dom.extent, 1)
-    }
-    if free - set(units):
+    if free - set(_unit_vars(realize.block)):
         raise refuse(
             primitive,
             "the value depends on a variable that the store's indices do not have",
             block=realize.block.name_hint,
         )
     return result
+
+
+def _unit_vars(block: Block) -> dict[Var, PrimExpr]:
+    """The variables of a block that have one value, and it."""
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    return {v: dom.min for v, dom in domains.items() if dom is not None and is_const_int(dom.extent, 1)}
 
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
@@ -225,9 +227,8 @@ def _inverse(
             raise refuse(
                 "reverse_compute_inline", "the consumer's read is not a plain list of its variables", block=name
             )
-    missing = [
-        v for v, dom in domains.items() if v not in mapping and not (dom is not None and is_const_int(dom.extent, 1))
-    ]
+    units = _unit_vars(realize.block)
+    missing = [v for v in domains if v not in mapping and v not in units]
     if missing:
         raise refuse(
             "reverse_compute_inline",
@@ -235,10 +236,7 @@ def _inverse(
             block=name,
             loops=missing,
         )
-    for v, dom in domains.items():
-        if v not in mapping and dom is not None:
-            mapping[v] = dom.min
-    return mapping
+    return units | mapping
 
 
 def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
