@@ -10,9 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import hypothesis
 import numpy as np
-from hypothesis import HealthCheck, given, settings
 
 import weft
 from tests.fuzz import schedules, test_fuzz_schedules, test_fuzz_te, test_script
@@ -20,7 +18,8 @@ from tests.fuzz.driver import Outcome
 from tests.fuzz.graphs import Graph
 from tests.relay.programs.check import Disagreement, equal, run, show
 from tests.relay.programs.check import check as check_everywhere
-from tests.relay.programs.draw import programs
+from tests.relay.programs.choices import Choices, smaller
+from tests.relay.programs.draw import program
 from tests.relay.text.test_fuzz import TEXTS, mutate
 from weft import relay
 from weft.error import ErrorGroup, InternalError, WeftError
@@ -70,35 +69,49 @@ class Checks:
         return f"generator's seed {drawn.seed}, {drawn.steps} steps"
 
 
-def relay_machine(first_order: bool) -> Check:
-    """A program on the machine and on the interpreter; a failing one is made small by Hypothesis."""
+class DrawnProgram(NamedTuple):
+    """What a Relay program is made of: a seed, or choices, which are those of a program made small."""
 
-    def check(seed: int, steps: int) -> None:
-        # Hypothesis tries the smallest program first, which says nothing; the second is the one of the seed.
-        @hypothesis.seed(seed)
-        @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        @given(programs(fuel=10 * steps, first_order=first_order))
-        def each(program: Any) -> None:
-            mod, args = program
-            value, found = run("debug", mod, args), run("vm", mod, args)
-            if not equal(value, found):
-                raise Disagreement(f"vm: {show(found)} instead of {show(value)}", mod, args)
+    seed: int
+    fuel: int
+    choices: tuple[int, ...] | None = None
 
-        each()
-
-    return check
+    def source(self) -> Choices:
+        return Choices(random.Random(self.seed) if self.choices is None else self.choices)
 
 
-def relay_everywhere(seed: int, steps: int) -> None:
-    """Types, text, passes and every executor."""
+class RelayChecks(Checks):
+    """Relay programs with what must hold of them."""
 
-    @hypothesis.seed(seed)
-    @settings(max_examples=2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(programs(fuel=6 * steps))
-    def each(program: Any) -> None:
-        check_everywhere(*program)
+    def __init__(self, judge: Callable[[Any, Any], object], fuel: int, first_order: bool = False) -> None:
+        self.judge, self.most_fuel, self.first_order = judge, fuel, first_order
+        super().__init__(self.made)
 
-    each()
+    def draw(self, rng: np.random.Generator) -> DrawnProgram:
+        return DrawnProgram(int(rng.integers(1 << 40)), int(rng.integers(1, self.most_fuel + 1)))
+
+    def made(self, *drawn: Any) -> None:
+        self.judge(*program(DrawnProgram(*drawn).source(), drawn[1], self.first_order))
+
+    def smaller(self, drawn: DrawnProgram) -> Iterator[DrawnProgram]:
+        """Programs of fewer or simpler choices."""
+        first = drawn.source()
+        program(first, drawn.fuel, self.first_order)
+        for fewer in smaller(tuple(first.made)):
+            source = Choices(fewer)
+            program(source, drawn.fuel, self.first_order)
+            if (len(source.made), source.made) < (len(first.made), first.made):
+                yield drawn._replace(choices=tuple(source.made))
+
+    def show(self, drawn: DrawnProgram) -> str:
+        return f"{drawn}"
+
+
+def on_the_machine(mod: Any, args: Any) -> None:
+    """A program means the same on the machine as on the interpreter."""
+    value, found = run("debug", mod, args), run("vm", mod, args)
+    if not equal(value, found):
+        raise Disagreement(f"vm: {show(found)} instead of {show(value)}", mod, args)
 
 
 def damaged_script(which: int) -> Check:
@@ -153,9 +166,6 @@ def printed_graph(seed: int, steps: int) -> None:
 
 
 CHECKS: dict[str, Callable[[], Check]] = {
-    "relay:machine": lambda: relay_machine(first_order=False),
-    "relay:machine, first order": lambda: relay_machine(first_order=True),
-    "relay:everywhere": lambda: relay_everywhere,
     **{
         f"schedule:{name}": lambda name=name: lambda seed, steps: test_fuzz_schedules.check(name, seed, steps)
         for name in schedules.PROGRAMS
@@ -171,13 +181,24 @@ CHECKS: dict[str, Callable[[], Check]] = {
 }
 
 
+RELAY: dict[str, Callable[[], RelayChecks]] = {
+    "relay:machine": lambda: RelayChecks(on_the_machine, 90),
+    "relay:machine, first order": lambda: RelayChecks(on_the_machine, 90, first_order=True),
+    "relay:everywhere": lambda: RelayChecks(check_everywhere, 54),
+}
+
+
 class Programs:
     """The suite of all generators."""
 
     check_seconds = 60.0
+    own_cache = True
+
+    def __init__(self) -> None:
+        on_the_machine(*program(Choices(()), 1))  # loads what each child would load again
 
     def subjects(self) -> list[str]:
-        return list(CHECKS)
+        return [*RELAY, *CHECKS]
 
     def open(self, subject: str) -> Checks:
-        return Checks(CHECKS[subject]())
+        return RELAY[subject]() if subject in RELAY else Checks(CHECKS[subject]())

@@ -7,9 +7,11 @@ import onnx
 import pytest
 
 from tests import onnx_models
-from tests.fuzz import calls, files
-from tests.fuzz.driver import GOOD, WEAK, rng_of
-from tests.fuzz.program_checks import Checks, Drawn
+from tests.fuzz import calls, driver, files
+from tests.fuzz.driver import GOOD, WEAK, rng_of, shrink
+from tests.fuzz.program_checks import Checks, Drawn, RelayChecks
+from tests.relay.programs.draw import program
+from weft import ir, relay
 from weft.error import InternalError, ParseError
 
 
@@ -80,3 +82,17 @@ def test_a_generator_whose_check_fails_is_noticed():
     subject = Checks(check)
     assert subject.check(Drawn(0, 2)).kind == "equal" and subject.check(Drawn(0, 4)).kind == "failed"
     assert [d.steps for d in subject.smaller(Drawn(0, 4))] == [1, 2, 3]
+
+
+def test_a_relay_program_that_fails_is_made_small(monkeypatch):
+    def judge(mod, args):
+        assert not any(isinstance(e, relay.Match) for e in ir.walk(mod["main"])), "a match"
+
+    subject = RelayChecks(judge, 60)
+    drawn = [subject.draw(rng_of("x", seed)) for seed in range(20)]
+    failing = next(d for d in drawn if d.fuel > 30 and subject.check(d).kind == "failed")
+    made = program(failing.source(), failing.fuel)[0]
+    monkeypatch.setattr(driver, "SHRINK_SECONDS", 1.5)
+    small, outcome = shrink(subject, failing, subject.check(failing), 1.0, forked=False)
+    assert outcome.kind == "failed" and small.choices is not None
+    assert len(str(program(small.source(), small.fuel)[0])) < len(str(made)) / 2

@@ -1,5 +1,6 @@
-"""The strategy ``programs``: random well-typed Relay programs that end, and arguments for them.
+"""Random well-typed Relay programs that end, and arguments for them, drawn from numbers.
 
+The numbers are those of Hypothesis (the strategy ``programs``), or of :class:`.Choices`, which takes a tenth of the time.
 An expression of a given type is drawn top-down, from rules that fit the type. The simplest rules come first, so that
 programs shrink to what fails. All recursion counts down or follows a value of a data type; cells hold only data.
 """
@@ -10,15 +11,15 @@ from hypothesis import strategies as st
 
 from tests.relay.programs import control, tensors
 from tests.relay.programs.kinds import (
-    any_types,
-    data_types,
+    any_type,
+    data_type,
     is_data,
     is_tensor,
     replace,
     same,
-    scalar,
-    tuple_types,
-    values,
+    tensor_type,
+    tuple_type,
+    value,
 )
 from tests.relay.programs.library import Library
 from tests.relay.programs.scope import Scope
@@ -29,21 +30,17 @@ NAMES = ("x", "y", "z", "a", "b")
 
 
 class Drawer:
-    """Draws one program. ``fuel`` is how many more expressions it may have.
+    """Draws one program. ``fuel`` is how many more expressions it may have; ``number(low, high)`` gives numbers.
 
     ``first_order`` leaves out what needs the virtual machine.
     """
 
-    def __init__(self, draw, fuel, first_order):
-        self.draw, self.fuel, self.depth, self.loops, self.first_order = draw, fuel, 0, 2, first_order
+    def __init__(self, number, fuel, first_order):
+        self.number, self.fuel, self.depth, self.loops, self.first_order = number, fuel, 0, 2, first_order
         self.lib = Library()
         self.functions = [] if first_order else list(self.lib.functions.values())
         self.counters = []
         self.dynamic = []
-
-    def number(self, low, high):
-        """A number."""
-        return self.draw(st.integers(low, high))
 
     def chance(self, n):
         """True once in `n` times; False is simpler."""
@@ -57,23 +54,17 @@ class Drawer:
         """A variable; names repeat, as in programs."""
         return relay.var(self.pick(NAMES), ty)
 
-    def leaves(self, scope):
-        """Types that stand where one may be any: tensors, and what the scope has."""
-        out = tensors_of(scope)
-        return out if not self.dynamic else out | st.sampled_from(self.dynamic)
+    def leaf_type(self, scope):
+        """A type that stands where one may be any: tensors, and what the scope has."""
+        return tensor_type(self, scope.types, self.dynamic)
 
     def data_type(self, scope):
         """A type of values that can be compared."""
-        return self.draw(self.data_types(scope))
-
-    def data_types(self, scope):
-        """Types of values that can be compared."""
-        leaves = self.leaves(scope)
-        return tuple_types(leaves) if self.first_order else data_types(self.lib, leaves, 1)
+        return (tuple_type if self.first_order else data_type)(self, lambda: self.leaf_type(scope))
 
     def any_type(self, scope):
         """A type of any values."""
-        return self.data_type(scope) if self.first_order else self.draw(any_types(self.lib, self.leaves(scope)))
+        return self.data_type(scope) if self.first_order else any_type(self, lambda: self.leaf_type(scope))
 
     def expr(self, ty, scope):
         """An expression of a type."""
@@ -178,32 +169,31 @@ class Drawer:
         return relay.Function(params, body, ty.ret_type if self.chance(2) else None)
 
 
-def tensors_of(scope):
-    """Types of tensors, and the type variables of the scope."""
-    out = st.sampled_from(("int32", "float32", "bool", "int64")).map(scalar)
-    out = out | st.sampled_from(((2,), (2, 3), (0,), (1, 3), (2, 2))).flatmap(
-        lambda s: st.sampled_from(("float32", "int32")).map(lambda d: relay.TensorType(s, d)))  # fmt: skip
-    return out | st.sampled_from(scope.types) if scope.types else out
-
-
 @st.composite
 def programs(draw, fuel=60, first_order=False):
+    """Draw a program as a strategy of Hypothesis, which makes a failing one small."""
+    return program(lambda low, high: draw(st.integers(low, high)), fuel, first_order)
+
+
+def program(number, fuel=60, first_order=False):
     """Draw ``(mod, args)``: a module whose ``main`` takes the arguments and returns data.
 
     Parameters
     ----------
+    number : callable
+        ``number(low, high)`` gives a number from `low` to `high`.
     fuel : int
         About how many expressions the program has.
     first_order : bool
         Leave out what needs the virtual machine.
     """
-    d = Drawer(draw, max(draw(st.integers(0, fuel // 2)) for _ in range(2)), first_order)
-    for i in range(draw(st.integers(0, 2))):
+    d = Drawer(number, max(number(0, fuel // 2) for _ in range(2)), first_order)
+    for i in range(number(0, 2)):
         _global_function(d, f"f{i}")
     if not first_order and d.chance(3):
         control.mutual(d)
-    d.fuel = max(draw(st.integers(0, fuel)) for _ in range(2))
-    params = [relay.var(f"p{i}", d.data_type(Scope())) for i in range(draw(st.integers(0, 3)))]
+    d.fuel = max(number(0, fuel) for _ in range(2))
+    params = [relay.var(f"p{i}", d.data_type(Scope())) for i in range(number(0, 3))]
     if not first_order and d.chance(3):
         shape = d.pick(((relay.Any(),), (relay.Any(), 3), (2, relay.Any()), (relay.Any(), relay.Any())))
         d.dynamic = [relay.TensorType(shape, "float32")]
@@ -211,11 +201,11 @@ def programs(draw, fuel=60, first_order=False):
     scope = Scope.of(params)
     ret = d.data_type(scope)
     if d.chance(2):
-        ret = relay.TupleType((ret, *draw(st.lists(d.data_types(scope), min_size=1, max_size=2))))
+        ret = relay.TupleType((ret, *(d.data_type(scope) for _ in range(number(1, 2)))))
     body = d.expr(ret, scope)
     d.lib.mod["main"] = relay.Function(params, body, ret if d.chance(2) else None)
     _drop_unused(d.lib.mod)
-    return d.lib.mod, [draw(values(d.lib, p.ty)) for p in params]
+    return d.lib.mod, [value(d, p.ty) for p in params]
 
 
 def _global_function(d, name):

@@ -1,16 +1,19 @@
-"""Types of random programs: drawing them, comparing them, and drawing values of them."""
+"""Types of random programs: drawing them, comparing them, and drawing values of them.
+
+`d` is what draws: it has ``number``, ``pick`` and ``chance``, and the library as ``lib``. What is simplest comes first.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 
 from weft import relay
 from weft.ir import as_int
 from weft.relay.backend.interpreter import ConstructorValue
 
 SCALARS = ("int32", "float32", "bool", "int64")
-SHAPES = ((2,), (3,), (0,), (2, 3), (1, 3), (3, 2), (2, 1), (0, 3), (2, 2))
+SHAPES = ((2,), (2, 3), (0,), (1, 3), (2, 2))
+FLOATS = (0.0, 1.0, -1.0, 0.5, 2.0, -1.5, 3.0)
 UNIT = relay.TupleType(())
 
 
@@ -96,89 +99,96 @@ def fit(pattern, ty, variables, known):
     return all(fit(p, t, variables, known) for p, t in zip(parts(pattern), parts(ty), strict=True))
 
 
-def tensor_types():
-    """Types of tensors of known dimensions, scalars first."""
-    dtypes = st.sampled_from(SCALARS)
-    return st.builds(lambda s, d: relay.TensorType(s, d), st.just(()) | st.sampled_from(SHAPES), dtypes)
+def tensor_type(d, variables=(), dynamic=()):
+    """A type of tensors of known dimensions, scalars first; else a type variable, or a type of unknown dimensions."""
+    rules = [
+        lambda: scalar(d.pick(SCALARS)),
+        lambda: relay.TensorType(d.pick(SHAPES), d.pick(("float32", "int32"))),
+        *([lambda: d.pick(variables)] if variables else []),
+        *([lambda: d.pick(dynamic)] if dynamic else []),
+    ]
+    return d.pick(rules)()
 
 
-def data_types(lib, leaves=None, depth=2):
-    """Types of values that can be compared: tensors, tuples, data types."""
-    leaves = tensor_types() if leaves is None else leaves
-    if depth == 0:
-        return leaves
-    inner = data_types(lib, leaves, depth - 1)
-    one = st.sampled_from(("List", "Option", "Tree", "Rose"))
-    return st.one_of(
-        leaves,
-        st.lists(inner, max_size=3).map(lambda f: relay.TupleType(tuple(f))),
-        st.builds(lib.type_of, one, inner),
-        st.builds(lambda a, b: lib.type_of("Pair", a, b), inner, inner),
+def tuple_type(d, leaf):
+    """A tensor, or a tuple of tensors."""
+    return leaf() if d.number(0, 2) < 2 else _tuple_of(d, leaf)
+
+
+def _tuple_of(d, field):
+    return relay.TupleType(tuple(field() for _ in range(d.number(0, 3))))
+
+
+def data_type(d, leaf):
+    """A type of values that can be compared: tensors, tuples, data types."""
+    rules = (
+        leaf,
+        leaf,
+        lambda: _tuple_of(d, leaf),
+        lambda: d.lib.type_of(d.pick(("List", "Option", "Tree", "Rose")), leaf()),
+        lambda: d.lib.type_of("Pair", leaf(), leaf()),
     )
+    return d.pick(rules)()
 
 
-def tuple_types(leaves):
-    """Tensors, and tuples of them."""
-    return leaves | st.lists(leaves, max_size=3).map(lambda f: relay.TupleType(tuple(f)))
-
-
-def any_types(lib, leaves=None):
-    """Types of any value: functions and references too. A reference holds data, so that recursion is what it seems."""
-    data = data_types(lib, leaves, 1)
-    functions = function_types(data, data)
-    cells = data.map(relay.RefType)
-    inner = st.one_of(functions, cells)
-    return st.one_of(
-        data,
-        functions,
-        cells,
-        function_types(data | functions | cells, data | functions),
-        st.builds(lib.type_of, st.sampled_from(("Option", "List")), inner),
-        st.tuples(data, inner).map(relay.TupleType),
-        constructor_types(lib, data),
+def any_type(d, leaf):
+    """A type of any values, functions and references too. References hold data, so that recursion is what it seems."""
+    rules = (
+        *(lambda: data_type(d, leaf),) * 5,
+        lambda: _plain_function(d, leaf),
+        lambda: relay.RefType(data_type(d, leaf)),
+        lambda: _function_type(d, lambda: _holding(d, leaf, True), lambda: _holding(d, leaf, False)),
+        lambda: d.lib.type_of(d.pick(("Option", "List")), _inner(d, leaf)),
+        lambda: relay.TupleType((data_type(d, leaf), _inner(d, leaf))),
+        lambda: _constructor_type(d, leaf),
     )
+    return d.pick(rules)()
 
 
-@st.composite
-def constructor_types(draw, lib, data):
-    """Types of constructors as functions."""
-    name = draw(st.sampled_from(("Option", "List", "Pair")))
-    header, ctors = lib.types[name]
-    ty = header(*(draw(data) for _ in lib.mod.type_definitions[header].type_vars))
-    known = list(zip(lib.mod.type_definitions[header].type_vars, ty.args, strict=True))
+def _function_type(d, param, result):
+    return relay.FuncType(tuple(param() for _ in range(d.number(0, 2))), result())
+
+
+def _plain_function(d, leaf):
+    """A type of functions of data."""
+    return _function_type(d, lambda: data_type(d, leaf), lambda: data_type(d, leaf))
+
+
+def _inner(d, leaf):
+    """A type of functions or references."""
+    return relay.RefType(data_type(d, leaf)) if d.chance(2) else _plain_function(d, leaf)
+
+
+def _holding(d, leaf, cells):
+    """A type of what functions of functions take and return."""
+    which = d.number(0, 6 if cells else 5)
+    if which < 5:
+        return data_type(d, leaf)
+    return _plain_function(d, leaf) if which == 5 else relay.RefType(data_type(d, leaf))
+
+
+def _constructor_type(d, leaf):
+    """A type of constructors as functions."""
+    header, ctors = d.lib.types[d.pick(("Option", "List", "Pair"))]
+    ty = header(*(data_type(d, leaf) for _ in d.lib.mod.type_definitions[header].type_vars))
+    known = list(zip(d.lib.mod.type_definitions[header].type_vars, ty.args, strict=True))
     return relay.FuncType(tuple(replace(t, known) for t in ctors[-1].inputs), ty)
 
 
-def function_types(params, result):
-    """Types of functions."""
-    return st.builds(lambda p, r: relay.FuncType(tuple(p), r), st.lists(params, max_size=2), result)
+def array(d, ty):
+    """An array of a type; dimensions that are not known are drawn."""
+    shape = tuple(d.number(0, 3) if as_int(n) is None else as_int(n) for n in ty.shape)
+    draw = {"bool": lambda: d.chance(2), "float32": lambda: d.pick(FLOATS)}.get(ty.dtype, lambda: d.number(-4, 5))
+    return np.array([draw() for _ in range(int(np.prod(shape)))], ty.dtype).reshape(shape)
 
 
-@st.composite
-def arrays(draw, ty, dims=None):
-    """Arrays of a type; dimensions that are not known come from `dims`, else are drawn."""
-    shape = tuple(
-        draw(st.integers(0, 3)) if as_int(d) is None else as_int(d) for d in ty.shape
-    ) if dims is None else dims  # fmt: skip
-    n = int(np.prod(shape))
-    if ty.dtype == "bool":
-        element = st.booleans()
-    elif ty.dtype == "float32":
-        element = st.sampled_from((0.0, 1.0, -1.0, 0.5, 2.0, -1.5, 3.0))
-    else:
-        element = st.integers(-4, 5)
-    return np.array(draw(st.lists(element, min_size=n, max_size=n)), ty.dtype).reshape(shape)
-
-
-@st.composite
-def values(draw, lib, ty, size=3):
-    """Values of a data type, as arguments of a program."""
+def value(d, ty, size=3):
+    """A value of a data type, as an argument of a program."""
     if is_tensor(ty):
-        return draw(arrays(ty))
+        return array(d, ty)
     if isinstance(ty, relay.TupleType):
-        return tuple(draw(values(lib, f, size)) for f in ty.fields)
-    header, ctors = lib.types[ty.func.name_hint]
-    known = list(zip(lib.mod.type_definitions[header].type_vars, ty.args, strict=True))
-    ctor = ctors[0] if size <= 0 else draw(st.sampled_from(ctors))
-    fields = [draw(values(lib, replace(t, known), size - 1)) for t in ctor.inputs]
-    return ConstructorValue(ctor.tag, fields, ctor)
+        return tuple(value(d, f, size) for f in ty.fields)
+    header, ctors = d.lib.types[ty.func.name_hint]
+    known = list(zip(d.lib.mod.type_definitions[header].type_vars, ty.args, strict=True))
+    ctor = ctors[0] if size <= 0 else d.pick(ctors)
+    return ConstructorValue(ctor.tag, [value(d, replace(t, known), size - 1) for t in ctor.inputs], ctor)
