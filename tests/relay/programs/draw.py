@@ -1,6 +1,6 @@
 """Random well-typed Relay programs that end, and arguments for them, drawn from numbers.
 
-The numbers are those of Hypothesis (the strategy ``programs``), or of :class:`.Choices`, which takes a tenth of the time.
+The numbers are those of Hypothesis (the strategy ``programs``), or of :class:`.Choices`, which takes less time.
 An expression of a given type is drawn top-down, from rules that fit the type. The simplest rules come first, so that
 programs shrink to what fails. All recursion counts down or follows a value of a data type; cells hold only data.
 """

@@ -8,6 +8,8 @@ import pytest
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir
 from weft.error import ScheduleError
+from weft.tir import interpret
+from weft.tir.pipeline import lower
 from weft.tir.schedule import Schedule
 
 
@@ -162,6 +164,40 @@ def test_a_variable_of_one_value_is_inlined_as_it():
     given, found = np.arange(4, dtype="float32").reshape(1, 4), np.zeros((1, 4), "float32")
     run(sch.func, given, found)
     np.testing.assert_array_equal(found, given * 2 + 1)
+
+
+def test_reverse_compute_at_runs_what_its_iteration_makes():
+    """Of loops that go past the end, an iteration that makes nothing copies nothing: what others made may be gone."""
+    x = te.placeholder((2,), name="X")
+    func = te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0, "Y")])
+    sch = Schedule(func)
+    copy = sch.cache_write(sch.get_block("Y"), 0, "global")
+    _, middle, _ = sch.split(sch.get_loops(sch.get_block("Y"))[0], [2, None, 2])
+    sch.reverse_compute_at(copy, middle)
+    given, found = np.array([1, 2], "float32"), np.zeros(2, "float32")
+    interpret(lower(sch.func), given, found)
+    np.testing.assert_array_equal(found, given + 1)
+    assert "T.where(i_0 * 2 + ax0 < 2)" in sch.func.script()
+
+
+@pytest.mark.parametrize(("rows", "reached"), [(6, False), (8, True)])
+def test_reverse_compute_at_must_reach_all_of_the_block(rows, reached):
+    """Padding behind what the producer makes is the block's to write as well."""
+    x = te.placeholder((rows, 4), name="X")
+    b = te.compute((rows, 4), lambda i, j: x[i, j] * 2.0, "B")
+    y = te.compute((8, 4), lambda i, j: tir.if_then_else(i < rows, b[i, j], 0.0), "Y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    loop = sch.get_loops(sch.get_block("B"))[0]
+    if not reached:
+        with pytest.raises(
+            ScheduleError, match="do not reach all that the block runs for: they reach i to i \\+ 1 of 8"
+        ):
+            sch.reverse_compute_at(sch.get_block("Y"), loop)
+        return
+    sch.reverse_compute_at(sch.get_block("Y"), loop)
+    given, found = np.ones((8, 4), "float32"), np.zeros((8, 4), "float32")
+    run(sch.func, given, found)
+    np.testing.assert_array_equal(found, given * 2)
 
 
 def test_inline_refusals():

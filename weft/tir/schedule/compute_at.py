@@ -8,7 +8,7 @@ from __future__ import annotations
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, relax_region, substitute_ranges, union_regions
-from weft.tir.analysis.cover import covers_domain
+from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.analysis.dependence import (
     blocks_from_to,
     consumers_of,
@@ -106,6 +106,7 @@ def reverse_compute_at(
     _check_partition(state, block, domain, var, name)
     _check_made(state, block, domain, regions, loop, analyzer)
     _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
+    _check_reached(state, block, domain, loop, analyzer)
     items = _items(loop.body)
     last = max(i for i, s in enumerate(items) if any(any(p is r for r in child_realizes(s)) for p in under)) + 1
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
@@ -157,6 +158,39 @@ def _check_made(
                     block=block.name_hint,
                     help="use compute_at on the producer, which computes again what several iterations need",
                 )
+
+
+def _check_reached(
+    state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], loop: For, analyzer: Analyzer
+) -> None:
+    """Refuse a block that has more to do than what the loops make for it, all iterations together."""
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    cut = [
+        (needed, dom) for v, needed in domain.items() if (dom := domains[v]) and not _contains(needed, dom, analyzer)
+    ]
+    inner = [For(ir.Var(f"r{n}", r.extent.dtype), ir.const(0, r.extent.dtype), r.extent, ForKind.SERIAL, loop.body)
+             for n, (r, _) in enumerate(cut)]  # fmt: skip
+    path = [*state.path_to_loop(loop.loop_var), *inner]
+    values = tuple(r.min + f.loop_var for (r, _), f in zip(cut, inner, strict=True))
+    if cut and not covers(path, values, tuple(dom for _, dom in cut), analyzer):
+        loops = _loops_outside(state, loop.loop_var)
+        walked = [[f for f in loops if f.loop_var in used_vars(r.min, r.extent)] for r, _ in cut]
+        apart = sum(map(len, walked)) == len({f.loop_var for fs in walked for f in fs})
+        if not (apart and all(_slides_over(r, d, fs, analyzer) for (r, d), fs in zip(cut, walked, strict=True))):
+            raise refuse("reverse_compute_at", "the loops around do not reach all that the block runs for: they reach "
+                         f"{', '.join(f'{r.min} to {r.min + r.extent} of {d.extent}' for r, d in cut)}",
+                         loops=loop, block=block.name_hint)  # fmt: skip
+
+
+def _slides_over(window: ir.Range, whole: ir.Range, loops: list[For], analyzer: Analyzer) -> bool:
+    """Whether a window that loops move, each by its length at most, is at every place of a range."""
+    low, length = window.min, window.extent
+    steps = [(analyzer.simplify(ir.substitute(low, {f.loop_var: f.loop_var + 1}) - low), f) for f in loops]
+    for step, f in sorted(steps, key=lambda s: s[0].value if isinstance(s[0], ir.IntImm) else 0):
+        if not (analyzer.can_prove(step >= 0) and analyzer.can_prove(step <= length)):
+            return False
+        low, length = ir.substitute(low, {f.loop_var: f.min}), length + step * (f.extent - 1)
+    return _contains(ir.Range.from_min_extent(low, length), whole, analyzer)
 
 
 def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block, loop: For) -> None:
@@ -321,6 +355,20 @@ def _is_one_of(needed: ir.Range, dom: ir.Range, analyzer: Analyzer) -> bool:
     return symbolic and analyzer.can_prove(needed.min < dom.min + dom.extent)
 
 
+def _contains(whole: ir.Range, part: ir.Range, analyzer: Analyzer) -> bool:
+    """Whether a range has all of another one, whatever the loops around it are at."""
+    end = part.min + part.extent
+    return whole is part or (
+        analyzer.can_prove(whole.min <= part.min) and analyzer.can_prove(whole.min + whole.extent >= end)
+    )
+
+
+def _within(value: ir.PrimExpr, made: ir.Range) -> ir.PrimExpr:
+    """The condition that a value is in what an iteration makes: what others made may be gone by then."""
+    start, end = ir.cast(value.dtype, made.min), ir.cast(value.dtype, made.min + made.extent)
+    return ir.logical_and(value >= start, value < end)
+
+
 def _items(body: Stmt) -> list[Stmt]:
     return list(body.seq) if isinstance(body, SeqStmt) else [body]
 
@@ -344,7 +392,7 @@ def _move(
     for n, iv in enumerate(block.iter_vars):
         dom = iv.dom
         assert dom is not None
-        needed = domain.get(iv.var, dom)
+        made = needed = domain.get(iv.var, dom)
         if (
             needed is not dom
             and not isinstance(needed.extent, ir.IntImm)
@@ -355,6 +403,7 @@ def _move(
             needed is not dom
             and not _is_one_of(needed, dom, analyzer)
             and analyzer.can_prove(needed.extent >= dom.extent)
+            and (over_compute or _contains(needed, dom, analyzer))
         ):
             wider = (
                 over_compute
@@ -372,6 +421,8 @@ def _move(
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
             value = analyzer.simplify(start + v)
         values.append(value)
+        if needed is dom and not over_compute and not _contains(made, dom, analyzer):
+            predicate = ir.logical_and(predicate, _within(value, made))
         if needed is not dom:
             if not analyzer.can_prove(value >= dom.min):
                 predicate = ir.logical_and(predicate, analyzer.simplify(value >= dom.min))
