@@ -189,9 +189,7 @@ def test_reverse_compute_at_must_reach_all_of_the_block(rows, reached):
     sch = Schedule(te.create_prim_func([x, y]))
     loop = sch.get_loops(sch.get_block("B"))[0]
     if not reached:
-        with pytest.raises(
-            ScheduleError, match="do not reach all that the block runs for: they reach i to i \\+ 1 of 8"
-        ):
+        with pytest.raises(ScheduleError, match="do not reach all that the block runs for: .* i to i \\+ 1 of 8"):
             sch.reverse_compute_at(sch.get_block("Y"), loop)
         return
     sch.reverse_compute_at(sch.get_block("Y"), loop)

@@ -363,8 +363,10 @@ def _contains(whole: ir.Range, part: ir.Range, analyzer: Analyzer) -> bool:
     )
 
 
-def _within(value: ir.PrimExpr, made: ir.Range) -> ir.PrimExpr:
-    """The condition that a value is in what an iteration makes: what others made may be gone by then."""
+def _within(value: ir.PrimExpr, made: ir.Range, dom: ir.Range, analyzer: Analyzer) -> ir.PrimExpr:
+    """The condition that a value of a domain is in what an iteration makes: what others made may be gone by then."""
+    if _contains(made, dom, analyzer):
+        return ir.TRUE
     start, end = ir.cast(value.dtype, made.min), ir.cast(value.dtype, made.min + made.extent)
     return ir.logical_and(value >= start, value < end)
 
@@ -392,7 +394,8 @@ def _move(
     for n, iv in enumerate(block.iter_vars):
         dom = iv.dom
         assert dom is not None
-        made = needed = domain.get(iv.var, dom)
+        needed = domain.get(iv.var, dom)
+        made = dom if over_compute else needed
         if (
             needed is not dom
             and not isinstance(needed.extent, ir.IntImm)
@@ -421,9 +424,9 @@ def _move(
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
             value = analyzer.simplify(start + v)
         values.append(value)
-        if needed is dom and not over_compute and not _contains(made, dom, analyzer):
-            predicate = ir.logical_and(predicate, _within(value, made))
-        if needed is not dom:
+        if needed is dom:
+            predicate = ir.logical_and(predicate, _within(value, made, dom, analyzer))
+        else:
             if not analyzer.can_prove(value >= dom.min):
                 predicate = ir.logical_and(predicate, analyzer.simplify(value >= dom.min))
             end = ir.cast(dtype, dom.min + dom.extent)
