@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from tests.frontend.models import model_of
 from weft.error import ModelImportError, UnsupportedOperator
-from weft.frontend.onnx import from_onnx
+from weft.frontend.onnx import from_onnx, importer
 
 node = helper.make_node
 
@@ -212,7 +212,13 @@ def test_operator_newer_than_the_opset() -> None:
         ([node("Transpose", ["x"], ["y"], perm=[0, 0])], ["no permutation"]),
         ([node("Reshape", ["x", "five"], ["y"])], ["number of elements changes"]),
         ([node("MatMul", ["x", "x"], ["y"])], ["inner dimensions differ", "found 2"]),
-        ([node("Add", ["x", "five"], ["y"])], ["different types", "float32 and int64"]),
+        ([node("Unsqueeze", ["x", "half"], ["y"])], ["input 1, 'axes', has a wrong element type", "expected int64"]),
+        ([node("Reshape", ["x", "half"], ["y"])], ["'shape', has a wrong element type", "found float32"]),
+        ([node("Expand", ["x", "yes"], ["y"])], ["'shape', has a wrong element type", "found bool"]),
+        ([node("Clip", ["x", "five"], ["y"])], ["'min', and 'input' have different types", "add a Cast"]),
+        ([node("Slice", ["x", "half", "yes"], ["y"])], ["2 errors", "'starts', has a wrong", "'ends', has a wrong"]),
+        ([node("Pow", ["x", "yes"], ["y"])], ["'Y', has a wrong element type"]),
+        ([node("Add", ["x", "five"], ["y"])], ["different types", "expected float32, found int64"]),
         ([node("Add", ["x", "four"], ["y"])], ["do not broadcast"]),
         ([node("Conv", ["x", "x"], ["y"])], ["wrong rank"]),
         ([node("Gather", ["x", "five"], ["y"])], ["index is out of range"]),
@@ -231,8 +237,20 @@ def test_operator_newer_than_the_opset() -> None:
     ],
 )
 def test_nodes_that_are_wrong(nodes: Any, parts: list[str]) -> None:
-    weights = {"five": np.array([5]), "four": f32(4), "zero": np.array([0]), "scale": np.array([1, 2], np.float32)}
+    weights = {"five": np.array([5]), "four": f32(4), "zero": np.array([0]), "scale": np.array([1, 2], np.float32),
+               "half": f32(1), "yes": np.array([True])}  # fmt: skip
     refuse(of(*nodes, **weights), "ONNX node 0", *parts)
+
+
+@pytest.mark.parametrize("raised", [StopIteration, OSError("full"), NotImplementedError, KeyError("k")])
+def test_whatever_a_converter_raises_names_the_node(raised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> Any:
+        raise raised
+
+    monkeypatch.setattr(importer, "find_converter", lambda *_: broken)
+    with pytest.raises(ModelImportError, match='ONNX node 0 "y"') as caught:
+        from_onnx(of(node("Relu", ["x"], ["y"])))
+    assert isinstance(caught.value.__cause__, raised if isinstance(raised, type) else type(raised))
 
 
 def test_several_errors_of_a_node_come_together() -> None:

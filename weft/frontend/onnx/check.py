@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
@@ -234,8 +234,8 @@ def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
     return find_schema(domain, op_type, opset) is not None
 
 
-def check_node(node: Any, opset: int, where: str) -> None:
-    """Check a node's inputs and attributes against its schema.
+def check_node(node: Any, opset: int, where: str, types: Sequence[str | None]) -> None:
+    """Check a node's inputs, their element `types` and attributes against its schema.
 
     Raises
     ------
@@ -246,6 +246,7 @@ def check_node(node: Any, opset: int, where: str) -> None:
     if schema is None:
         return
     errors = [*_input_errors(node, schema), *_attribute_errors(node, schema, opset)]
+    errors += _type_errors(node.op_type, schema, types) if not errors else []
     if not errors and not normal_domain(node.domain):
         errors = list(value_errors(node))
     for e in errors:
@@ -261,13 +262,32 @@ def _input_errors(node: Any, schema: Schema) -> Iterator[ModelImportError]:
     if not schema.min_inputs <= n_in <= schema.max_inputs:
         expected = _range(schema.min_inputs, schema.max_inputs)
         yield ModelImportError(f"{op} has a wrong number of inputs", expected=expected, found=str(n_in))
-    for (name, required), given in zip(schema.inputs, node.input, strict=False):
-        if required and not given:
+    for formal, given in zip(schema.inputs, node.input, strict=False):
+        if formal.required and not given:
             expected = "the name of a value"
-            yield ModelImportError(f"{op}: its input '{name}' is missing", expected=expected, found="an empty name")
+            yield ModelImportError(
+                f"{op}: its input '{formal.name}' is missing", expected=expected, found="an empty name"
+            )
     if not schema.min_outputs <= n_out <= schema.max_outputs:
         expected = _range(schema.min_outputs, schema.max_outputs)
         yield ModelImportError(f"{op} has a wrong number of outputs", expected=expected, found=str(n_out))
+
+
+def _type_errors(op: str, schema: Schema, types: Sequence[str | None]) -> Iterator[ModelImportError]:
+    """Element types that an input may not have, or that differ where a type variable stands for one."""
+    bound: dict[str, tuple[str, str]] = {}
+    for i, found in enumerate(types):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        if found is None:
+            continue
+        if found not in formal.types:
+            what = f"{op}: input {i}, '{formal.name}', has a wrong element type"
+            yield ModelImportError(what, expected=", ".join(sorted(formal.types)), found=found)
+            continue
+        first, expected = bound.setdefault(formal.variable or str(i), (formal.name, found))
+        if found != expected:
+            what = f"{op}: input {i}, '{formal.name}', and '{first}' have different types"
+            yield ModelImportError(what, expected=expected, found=found, help="add a Cast node")
 
 
 def _attribute_errors(node: Any, schema: Schema, opset: int) -> Iterator[ModelImportError]:

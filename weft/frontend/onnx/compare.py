@@ -20,12 +20,6 @@ _COMPARE = {
 
 @converter(*_COMPARE)
 def _compare(node: Node) -> Any:
-    if node.dtype(0) != node.dtype(1):
-        node.error(
-            f"{node.op_type}: its inputs have different types",
-            expected="one type",
-            found=f"{node.dtype(0)} and {node.dtype(1)}",
-        )
     return node.op(_COMPARE[node.op_type], *node.broadcasting(node.x(0), node.x(1)))
 
 

@@ -39,26 +39,12 @@ def _unary(node: Node) -> Any:
 
 @converter(*_BINARY)
 def _binary(node: Node) -> Any:
-    return node.op(_BINARY[node.op_type], *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
-
-
-def _same_type(node: Node, *operands: Any) -> tuple[Any, ...]:
-    """Check that operands have one type, as ONNX demands."""
-    types = {o.ty.dtype for o in operands}
-    if len(types) > 1:
-        node.error(
-            f"{node.op_type}: its inputs have different types",
-            expected="one type",
-            found=" and ".join(o.ty.dtype for o in operands),
-        )
-    return operands
+    return node.op(_BINARY[node.op_type], *node.broadcasting(node.x(0), node.x(1)))
 
 
 @converter(*_VARIADIC)
 def _variadic(node: Node) -> Any:
-    operands = _same_type(node, *node.xs())
-    if not operands:
-        node.error(f"{node.op_type}: there are no inputs", expected="at least one")
+    operands = node.xs()
     out = operands[0]
     for x in operands[1:]:
         out = node.op(_VARIADIC[node.op_type], *node.broadcasting(out, x))
@@ -100,7 +86,7 @@ def _mod(node: Node) -> Any:
     fmod, by = bool(node.attr("fmod", 0)), node.const(1)
     if by is not None and by.dtype.kind in "iu" and not by.all():
         node.error("Mod: an integer is divided by 0", found="a constant divisor with an element of 0")
-    return node.op("fmod" if fmod else "mod", *node.broadcasting(*_same_type(node, node.x(0), node.x(1))))
+    return node.op("fmod" if fmod else "mod", *node.broadcasting(node.x(0), node.x(1)))
 
 
 @converter("PRelu")

@@ -18,7 +18,7 @@ from weft.frontend.onnx.dataflow import to_dataflow
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
-from weft.frontend.onnx.model import check_rank, load_model
+from weft.frontend.onnx.model import TensorReader, check_rank, load_model
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import normal_domain
@@ -71,28 +71,24 @@ def from_onnx(
         Listing all operators that the importer lacks.
     """
     proto, reader = load_model(model)
-    opsets = check.opset_imports(proto)
-    if opset is not None:
-        opsets[""] = opset
-    if not opsets:
-        raise ModelImportError(
-            "the model does not say which opset it uses", expected="an opset_import entry", help="pass opset="
-        )
-    check.check_opsets(opsets)
-    functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
     with _as_import_errors("the model's graph"):
-        check_limits(proto.graph, functions)
-        check.check_operators(proto.graph, opsets, functions)
-        graph = Graph(reader, keep_params_in_input)
-        graph.functions = functions
-        graph.scope = Scope(None, opsets)
-        inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
+        return _module(proto, reader, shape_dict, dtype_dict, opset, keep_params_in_input)
+
+
+def _module(
+    proto: Any,
+    reader: TensorReader,
+    shape_dict: Mapping[str, Sequence[int | str]] | None,
+    dtype_dict: Mapping[str, str] | str | None,
+    opset: int | None,
+    keep_params_in_input: bool,
+) -> IRModule:
+    graph = _checked_graph(proto, reader, opset, keep_params_in_input)
+    inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main", params):
-        with _as_import_errors("the model's graph"):
-            order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
-        convert_nodes(graph, order)
+        convert_nodes(graph, _declare(graph, proto.graph, [i.name for i in inputs], "the graph"))
         with _as_import_errors("the model's outputs"):
             outputs = [_output(graph, o.name) for o in proto.graph.output]
         if not outputs:
@@ -111,6 +107,25 @@ def from_onnx(
     )
     mod = mod.with_functions({mod.get_global_var("main"): func})
     return mod.with_attr(WEIGHT_FILES, reader.files) if reader.files else mod
+
+
+def _checked_graph(proto: Any, reader: TensorReader, opset: int | None, keep_params: bool) -> Graph:
+    """Start a graph for a model whose opsets, size and operators are those that can be imported."""
+    opsets = check.opset_imports(proto)
+    if opset is not None:
+        opsets[""] = opset
+    if not opsets:
+        raise ModelImportError(
+            "the model does not say which opset it uses", expected="an opset_import entry", help="pass opset="
+        )
+    check.check_opsets(opsets)
+    functions = {(normal_domain(f.domain), f.name): f for f in proto.functions}
+    check_limits(proto.graph, functions)
+    check.check_operators(proto.graph, opsets, functions)
+    graph = Graph(reader, keep_params)
+    graph.functions = functions
+    graph.scope = Scope(None, opsets)
+    return graph
 
 
 def _describe_outputs(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[dict[str, Any]]:
@@ -200,7 +215,7 @@ def _convert(graph: Graph, proto: Any, where: str) -> None:
     if function is not None:
         results: Any = function_body.inline_local(node, function, convert_nodes)
     else:
-        check.check_node(proto, opset, where)
+        check.check_node(proto, opset, where, [v.dtype if v is not None else None for v in inputs])
         results = shape_values.evaluate(node)
         if results is None:
             convert = find_converter(domain, proto.op_type)
@@ -230,16 +245,16 @@ def _as_values(results: Any) -> list[Value | None]:
 
 @contextmanager
 def _as_import_errors(where: str) -> Generator[None]:
-    """Turn errors about a node into :class:`ModelImportError` that names it."""
+    """Turn whatever an import raises into :class:`ModelImportError` that names the place, the cause behind it."""
     try:
         yield
     except ModelImportError as e:
         if e.where is None:
             e.where = where
         raise
-    except InternalError:
+    except (InternalError, MemoryError, RecursionError):
         raise
     except WeftError as e:
         raise ModelImportError(e.what, where=where, expected=e.expected, found=e.found, help=e.help) from e
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError) as e:
-        raise ModelImportError("this node cannot be converted", where=where, found=f"{type(e).__name__}: {e}") from e
+    except Exception as e:
+        raise ModelImportError("this cannot be converted", where=where, found=f"{type(e).__name__}: {e}") from e

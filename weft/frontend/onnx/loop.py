@@ -45,24 +45,24 @@ def _loop(node: Node) -> Any:
         found = _converted(node, body, [number, go_on, *state])
         return found[0], found[1 : 1 + len(state)], found[1 + len(state) :]
 
-    for i, dtype in enumerate(("int64", "bool")):
-        _check_one_value(node, i, dtype)
+    _check_one_value(node, 0)
+    _check_one_value(node, 1)
     go_on = node.value(1) if node.has(1) else Value.of_array(np.array(True))
     trips: Dim = _FOREVER if not node.has(0) else node.ints(0)[0]
     state, outputs = _iterate(node, step, trips, go_on, carried, [False] * (len(body.output) - 1 - len(carried)))
     return [*state, *outputs]
 
 
-def _check_one_value(node: Node, i: int, dtype: str) -> None:
-    """Refuse a trip count or condition of another type, or known not to be one value."""
+def _check_one_value(node: Node, i: int) -> None:
+    """Refuse a trip count or condition that is known not to be one value."""
     if not node.has(i):
         return
     value = node.value(i)
-    if value.dtype != dtype or any(s.is_known(d) and d != 1 for d in value.shape):
+    if any(s.is_known(d) and d != 1 for d in value.shape):
         node.error(
-            f"Loop: its {('trip count', 'condition')[i]} is not one value of type {dtype}",
-            expected=f"one {dtype}",
-            found=f"{value.dtype} of shape ({', '.join(map(str, value.shape))})",
+            f"Loop: its {('trip count', 'condition')[i]} is not one value",
+            expected="one element",
+            found=f"shape ({', '.join(map(str, value.shape))})",
         )
 
 

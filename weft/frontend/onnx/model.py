@@ -17,7 +17,7 @@ from weft.error import ModelImportError, require
 from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
 from weft.runtime import map_file, open_regular, read_regular
 
-__all__ = ["TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
+__all__ = ["ONNX_TYPES", "TensorReader", "check_rank", "dtype_name", "load_model", "onnx"]
 
 onnx = require("onnx", extra="onnx")
 
@@ -41,6 +41,8 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     _T.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
     _T.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
+ONNX_TYPES = {dtype.name: _T.DataType.Name(elem_type).lower() for elem_type, dtype in _NUMPY.items()}
+"""What ONNX's schemas call the element types, by Weft's names."""
 _FIELD = {
     _T.FLOAT: "float_data",
     _T.DOUBLE: "double_data",

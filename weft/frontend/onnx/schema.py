@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.model import ONNX_TYPES, onnx
 
-__all__ = ["ATTRIBUTE_KINDS", "NEWEST_OPSET", "Schema", "attribute_value", "find_schema", "normal_domain"]
+__all__ = ["ATTRIBUTE_KINDS", "NEWEST_OPSET", "Formal", "Schema", "attribute_value", "find_schema", "normal_domain"]
 
 _A = onnx.AttributeProto
 NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
@@ -41,6 +41,19 @@ _FIELDS = {
 
 
 @dataclass(frozen=True)
+class Formal:
+    """One input of an operator.
+
+    ``types`` are the element types that it may have, by Weft's names; inputs of one ``variable`` have one of them.
+    """
+
+    name: str
+    required: bool
+    types: frozenset[str]
+    variable: str
+
+
+@dataclass(frozen=True)
 class Schema:
     """What one version of an operator takes.
 
@@ -52,7 +65,7 @@ class Schema:
     max_inputs: int
     min_outputs: int
     max_outputs: int
-    inputs: tuple[tuple[str, bool], ...]
+    inputs: tuple[Formal, ...]
     attributes: dict[str, tuple[str, bool]]
     has_body: bool
     raw: Any
@@ -71,7 +84,6 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
     except Exception:  # onnx raises its own SchemaError, whose module moved between versions
         return None
     attributes = {a.name: (str(a.type).rsplit(".", 1)[-1].lower(), bool(a.required)) for a in raw.attributes.values()}
-    required = tuple((i.name, i.option == onnx.defs.OpSchema.FormalParameterOption.Single) for i in raw.inputs)
     has_body = bool(raw.has_function or raw.has_context_dependent_function)
     return Schema(
         raw.since_version,
@@ -79,11 +91,17 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
         raw.max_input,
         raw.min_output,
         raw.max_output,
-        required,
+        tuple(_formal(i) for i in raw.inputs),
         attributes,
         has_body,
         raw,
     )
+
+
+def _formal(i: Any) -> Formal:
+    types = frozenset(name for name, known in ONNX_TYPES.items() if f"tensor({known})" in i.types)
+    required = i.option == onnx.defs.OpSchema.FormalParameterOption.Single
+    return Formal(i.name, required, types, i.type_str if i.is_homogeneous else "")
 
 
 def attribute_value(attribute: Any) -> Any:
