@@ -15,7 +15,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all crossover lint types fuzz sanitize sweep bench size wrong-values kernels-diff docs clean
+.PHONY: help venv demo test test-all crossover lint types fuzz sanitize sweep bench size wrong-values kernels-diff docs public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -97,6 +97,9 @@ kernels-diff: venv ## compare all kernels of the model zoo with those at commit 
 
 docs: venv ## write the generated pages under docs/reference
 	$(BIN)/python tools/reference.py
+
+public: venv ## list public names in docs/reference/public.txt; BREAK=1 where programs may break
+	$(BIN)/python tools/public_surface.py $(if $(BREAK),--break)
 
 clean: ## remove what builds and tests leave, but not .venv
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis weft/lib/*.so $(VENV)/.stamp-test $(VENV)/.stamp-demo

@@ -25,7 +25,6 @@ _LAZY: dict[str, str] = {
     "profile": "",
     "relax": "",
     "relay": "",
-    "rpc": "",
     "runtime": "",
     "script": "",
     "session": "",
@@ -69,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *MODULES])
+    return sorted({*(n for n in globals() if n.startswith("__")), *_LAZY, *(n for n in MODULES if "." not in n)})

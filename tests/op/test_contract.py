@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from tests.op.contract import (
     to_numpy,
     with_cases,
 )
+from weft import relax
 from weft.error import WeftError
 from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
 from weft.op import get_op_def, list_ops, make_call
@@ -149,3 +152,11 @@ def test_numbers_take_the_type_of_the_tensor_beside_them() -> None:
     node = make_call("add")(x, 2)
     assert node.args[1].ty.dtype == "float16"
     assert np.asarray(node.args[1].data.numpy()) == 2
+
+
+def test_constructors_say_what_they_take() -> None:
+    assert str(inspect.signature(relax.op.nn.softmax)) == "(data, axis=-1)"
+    for name in list_ops():
+        parameters = inspect.signature(make_call(name)).parameters
+        definition = get_op_def(name)
+        assert list(parameters) == [*(i.name for i in definition.inputs), *definition.attrs]

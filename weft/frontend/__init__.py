@@ -12,3 +12,7 @@ def __getattr__(name: str) -> Any:
     if name in _FORMATS:
         return importlib.import_module(f"weft.frontend.{name}")
     raise AttributeError(f"module 'weft.frontend' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*(n for n in globals() if n.startswith("__")), *_FORMATS})

@@ -40,8 +40,6 @@ from weft.op.infer import (
 from weft.op.registry import Fusion, Input, Layout, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "Layout", "OpDef", "activation", "attention", "broadcast_dims", "conv", "create", "declare",
-    "elementwise", "equal_dims", "fields_of", "get_op_def", "in_places", "index", "layout", "list_ops", "make_call",
-    "manipulate", "matmul", "multinomial", "nms", "norm", "normalize_axes", "normalize_axis", "pool", "product",
-    "quant", "reduce", "resize", "rnn", "sample", "scatter", "simplify", "slice", "sort", "tensor_arg",
+    "Fusion", "Input", "Layout", "OpDef", "broadcast_dims", "declare", "equal_dims", "fields_of", "get_op_def",
+    "in_places", "list_ops", "make_call", "normalize_axes", "normalize_axis", "product", "simplify", "tensor_arg",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ macros of the same name, the documentation and the contract test are derived fro
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -193,6 +194,7 @@ def list_ops() -> list[str]:
     return sorted(_OPS)
 
 
+@functools.cache
 def make_call(name: str) -> Callable[..., ir.Call]:
     """Return the constructor of an operator: ``make_call("nn.softmax")(x, axis=-1)``.
 
@@ -207,7 +209,16 @@ def make_call(name: str) -> Callable[..., ir.Call]:
 
     construct.__name__ = name.rsplit(".", 1)[-1]
     construct.__doc__ = definition.doc
+    construct.__signature__ = _signature(definition)  # pyright: ignore[reportFunctionMemberAccess]
     return construct
+
+
+def _signature(definition: OpDef) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    empty = inspect.Parameter.empty
+    inputs = [inspect.Parameter(i.name, kind, default=None if i.optional else empty) for i in definition.inputs]
+    attrs = [inspect.Parameter(name, kind, default=attr.default) for name, attr in definition.attrs.items()]
+    return inspect.Signature(inputs + attrs)
 
 
 def _bind(

@@ -126,3 +126,15 @@ def test_a_range_of_computed_floats() -> None:
             found = run(np.float32(b), np.float32(e)).numpy()
             assert found.dtype == "float32"
             np.testing.assert_array_equal(found, np.arange(b, e, 0.25, "float32"))
+
+
+def test_every_operator_is_reached_by_its_name() -> None:
+    """Also those that share their name with a module of the package, and those inside nested namespaces."""
+    inside = ("memory.", "vm.")  # what only the compiler writes
+    for name in relay.op.list_ops():
+        if not name.startswith(inside):
+            found = relay.op
+            for part in name.split("."):
+                assert part in dir(found), name
+                found = getattr(found, part)
+            assert callable(found), name

@@ -29,8 +29,4 @@ from weft.frontend.onnx import (  # importing a family registers its converters
 from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators
 
-__all__ = [
-    "WEIGHT_FILES", "choose", "compare", "control", "conv", "elementwise", "from_onnx", "generator", "index",
-    "inlined", "loop", "manipulate",
-    "matmul", "norm", "pool", "quant", "reduce", "resize", "rnn", "sample", "scan", "sort", "supported_operators",
-]  # fmt: skip
+__all__ = ["WEIGHT_FILES", "from_onnx", "supported_operators"]

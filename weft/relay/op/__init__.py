@@ -50,7 +50,8 @@ __all__ = [
     "relay_type", "shared", "vision",
 ]  # fmt: skip
 
-scatter, sort = constructor("scatter"), constructor("sort")  # the operators, not the modules of these names
+# The operators, not the modules of these names.
+scatter, sort, unique = constructor("scatter"), constructor("sort"), constructor("unique")
 
 algorithm = tensor = transform = sys.modules[__name__]  # TVM's modules that constructors are divided over
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from weft.error import InvalidArgument
@@ -101,6 +102,10 @@ def namespace(prefix: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
         full = prefix + name
         if not name.startswith("__") and (full in _SPECIAL or has(full)):
             return constructor(full)
+        if any(n.startswith(full + ".") for n in _names()):
+            inner: Any = ModuleType(f"weft.relay.op.{full}")
+            inner.__getattr__, inner.__dir__ = namespace(full + ".")
+            return inner
         raise AttributeError(f"there is no Relay operator '{full}'")
 
     def __dir__() -> list[str]:

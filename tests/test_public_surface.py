@@ -1,0 +1,61 @@
+"""Programs that use public names keep working; what changes for them is seen here first."""
+
+import pytest
+
+import weft
+from tools import public_surface
+from weft.support import deprecations
+from weft.support.deprecation import version
+
+
+@pytest.fixture(scope="module")
+def surface():
+    return public_surface.surface()
+
+
+def test_public_names_are_those_of_the_list(surface):
+    broken = public_surface.breaks(public_surface.written(), surface)
+    assert not broken, "programs would break; deprecate names first (docs/decisions/026):\n" + "\n".join(broken)
+    assert surface == public_surface.written(), "public names or parameters are new: `make public` lists them"
+
+
+def test_list_has_what_readme_shows(surface):
+    names = {line.split("(")[0].split(" ")[0] for line in surface}
+    assert {"weft.Session.run", "weft.compile", "weft.relax.VirtualMachine", "weft.te.create_schedule",
+            "weft.relax.op.nn.conv2d", "weft.relay.vm.compile", "weft.tir.script.language.grid",
+            "weft.frontend.onnx.from_onnx"} <= names  # fmt: skip
+    assert not [name for name in names if name.rpartition(".")[2].startswith("_")]
+
+
+LINE = "weft.f(a, b=1, *, c=None)"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [LINE, "weft.f(a, b=1, d=2, *, c=None, e=3)", "weft.f(a=0, b=2, *, c=None)", "weft.f(a, b=1, c=None, **more)"],
+)
+def test_more_may_be_taken(now):
+    assert public_surface.breaks([LINE], [now]) == []
+
+
+@pytest.mark.parametrize(
+    "now",
+    [[], ["weft.f"], ["weft.f(b=1, a=0, *, c=None)"], ["weft.f(a, b, *, c=None)"], ["weft.f(a, b=1)"],
+     ["weft.f(a, b=1, *, c=None, d)"]],
+)  # fmt: skip
+def test_less_may_not(now):
+    (text,) = public_surface.breaks([LINE], now)
+    assert LINE in text and (now[0] if now else "gone") in text
+
+
+def test_a_deprecated_name_goes_when_its_version_has_come(monkeypatch):
+    line = f"{LINE}  # deprecated in 7.1, removed in 7.3"
+    assert public_surface.breaks([line], [])
+    monkeypatch.setattr(weft, "__version__", "7.3.0")
+    assert public_surface.breaks([line], []) == []
+
+
+def test_nothing_is_past_its_removal(surface):
+    """All public modules are loaded by the fixture, so that their deprecations are known."""
+    late = [d for d in deprecations() if d.name.startswith("weft.") and version(d.remove) <= version(weft.__version__)]
+    assert not late, f"remove these, or give them a later version: {late}"
