@@ -74,10 +74,12 @@ def imported_or_refused(data: bytes) -> bool:
 
 
 def test_truncated_files() -> None:
+    """What is cut off lacks a field that was begun, or nothing but the end of a list: most lengths are refused."""
     data = small_model()
-    from_onnx(data)
-    for length in [*range(0, len(data), 7), len(data) - 1]:
-        imported_or_refused(data[:length])
+    assert imported_or_refused(data)
+    lengths = [*range(0, len(data), 7), len(data) - 1]
+    refused = sum(not imported_or_refused(data[:length]) for length in lengths)
+    assert refused > 0.9 * len(lengths), f"{refused} of {len(lengths)}"
 
 
 @pytest.mark.parametrize("seed", range(8))

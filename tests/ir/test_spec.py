@@ -23,10 +23,10 @@ def broken(spec, program, *messages):
 
 def test_good_programs_pass():
     for name in ("tir.well_formed", "tir.scheduled"):
-        verify(matmul_func(), name)
+        assert violations(matmul_func(), SPECS[name]) == []
     for name in ("relax.well_formed", "relax.normalized", "tir.scheduled"):
-        verify(relax_module(), name)
-    verify(tir.pipeline.lower(matmul_func()) if hasattr(tir, "pipeline") else matmul_func(), "tir.well_formed")
+        assert violations(relax_module(), SPECS[name]) == []
+    assert violations(tir.pipeline.lower(matmul_func()), SPECS["tir.well_formed"]) == []
 
 
 def test_lowered():
@@ -96,7 +96,7 @@ def test_tir_well_formed(body, message):
 
 def test_views_of_known_memory_are_known():
     view = tir.decl_buffer((2, 2), "float32", "view", data=A.data)
-    verify(plain(store(view, const(0), const(1)), A), "tir.well_formed")
+    assert violations(plain(store(view, const(0), const(1)), A), SPECS["tir.well_formed"]) == []
 
 
 def test_scheduled():
@@ -244,9 +244,11 @@ def test_default_pipeline_keeps_its_promises():
 
     mod = relax_module()
     del mod["matmul"]
+    assert violations(mod, SPECS["relax.vm_ready"])
     with PassContext(verify=True):
         for step in default_passes():
             mod = step(mod)
+    assert violations(mod, SPECS["relax.vm_ready"]) == []
 
 
 def test_forms_have_sentences():

@@ -12,6 +12,7 @@ from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import (
     CASES,
     SIZES,
+    Case,
     Sizes,
     compare,
     compile_call,
@@ -47,11 +48,31 @@ def test_every_operator_has_cases() -> None:
     assert sorted(set(CASES) - set(list_ops())) == []
 
 
-def drawn(name: str, index: int):
-    for sizes in SIZES:
-        case = CASES[name][index](Sizes(sizes, f"{name}{index}{sizes}"))
-        if case is not None:
-            yield sizes, case
+def drawn(name: str, index: int) -> list[tuple[dict[str, int], Case]]:
+    """The sizes that a case takes; a case that takes none is none."""
+    made = [(sizes, CASES[name][index](Sizes(sizes, f"{name}{index}{sizes}"))) for sizes in SIZES]
+    found = [(sizes, case) for sizes, case in made if case is not None]
+    assert found, f"case {index} of {name} takes none of the sizes; nothing would be compared"
+    return found
+
+
+@pytest.mark.parametrize("name", list_ops())
+def test_enough_is_compared(name: str) -> None:
+    """Three sizes an operator, two results of different values among them that are not empty."""
+    runs = [case for index in range(len(CASES[name])) for _, case in drawn(name, index)]
+    results = [np.concatenate([r.reshape(-1).astype("complex64") for r in expected_of(name, case)]) for case in runs]
+    assert len(runs) >= 3, f"{name}: {len(runs)} sizes; add cases to tests/op/cases"
+    full = {r.tobytes() for r in results if r.size and not np.isnan(r).all()}
+    assert len(full) >= 2, f"{name}: all results that are not empty are the same; add cases to tests/op/cases"
+
+
+def test_a_case_that_takes_no_sizes_fails(monkeypatch) -> None:
+    monkeypatch.setitem(CASES, "add", [lambda s: None])
+    for check in (test_enough_is_compared, test_unknown_types_propagate, test_wrong_kinds_of_arguments_are_errors):
+        with pytest.raises(AssertionError, match="case 0 of add takes none"):
+            check("add")
+    with pytest.raises(AssertionError, match="case 0 of add takes none"):
+        test_values_and_types("add", 0)
 
 
 @pytest.mark.parametrize(("name", "index"), [c for c in with_cases() if c[0] not in WITHOUT_LOWER])
@@ -61,9 +82,7 @@ def test_values_and_types(name: str, index: int) -> None:
     Kernels of constant dimensions, as written and scheduled.
     """
     program = None
-    runs = list(drawn(name, index))
-    assert runs
-    for n, (sizes, case) in enumerate(runs):
+    for n, (sizes, case) in enumerate(drawn(name, index)):
         if case.symbolic:
             program = program or compile_call(name, case, symbolic=True, scheduled=True)
             run(name, case, program, sizes)
@@ -113,38 +132,38 @@ def opened(expr, ndim: bool, dtype: bool):
 @pytest.mark.parametrize("name", list_ops())
 def test_unknown_types_propagate(name: str) -> None:
     """Where a shape, rank or data type is not known, inference says what it can, or refuses with a clear error."""
-    for _, case in list(drawn(name, 0))[:1]:
-        node, _ = make(name, case, symbolic=False)
-        attrs = dict(node.attrs.items)
-        exact = tensor_types(get_op_def(name).infer(*node.args, **attrs))
-        for ndim, dtype in ((True, True), (False, True), (False, False)):
-            try:
-                found = tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
-            except WeftError:
-                assert not ndim, f"{name} refuses a tensor of known rank"
-                continue
-            assert len(found) == len(exact)
-            for f, e in zip(found, exact, strict=True):
-                assert isinstance(f, TensorType), f"{name}: {f}"
-                assert f.ndim in (-1, e.ndim), f"{name}: {f.ndim} dimensions instead of {e.ndim}"
-                assert f.dtype in ("", e.dtype), f"{name}: {f.dtype} instead of {e.dtype}"
-                assert f.shape is None or len(f.shape) == e.ndim
+    _, case = drawn(name, 0)[0]
+    node, _ = make(name, case, symbolic=False)
+    attrs = dict(node.attrs.items)
+    exact = tensor_types(get_op_def(name).infer(*node.args, **attrs))
+    for ndim, dtype in ((True, True), (False, True), (False, False)):
+        try:
+            found = tensor_types(get_op_def(name).infer(*[opened(a, ndim, dtype) for a in node.args], **attrs))
+        except WeftError:
+            assert not ndim, f"{name} refuses a tensor of known rank"
+            continue
+        assert len(found) == len(exact)
+        for f, e in zip(found, exact, strict=True):
+            assert isinstance(f, TensorType), f"{name}: {f}"
+            assert f.ndim in (-1, e.ndim), f"{name}: {f.ndim} dimensions instead of {e.ndim}"
+            assert f.dtype in ("", e.dtype), f"{name}: {f.dtype} instead of {e.dtype}"
+            assert f.shape is None or len(f.shape) == e.ndim
 
 
 @pytest.mark.parametrize("name", list_ops())
 def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
     """A shape where a tensor belongs, or nothing at all, is an error that names the operator."""
-    for _, case in list(drawn(name, 0))[:1]:
-        node, _ = make(name, case, symbolic=False)
-        for i, (arg, spec) in enumerate(zip(node.args, get_op_def(name).inputs, strict=False)):
-            if spec.kind != "tensor":
-                continue
-            args = list(node.args)
-            args[i] = shape_expr((2, 3))
-            with pytest.raises(WeftError) as e:
-                get_op_def(name).infer(*args, **dict(node.attrs.items))
-            assert name.rsplit(".", 1)[-1] in str(e.value), str(e.value)
-            assert arg is not None
+    _, case = drawn(name, 0)[0]
+    node, _ = make(name, case, symbolic=False)
+    for i, (arg, spec) in enumerate(zip(node.args, get_op_def(name).inputs, strict=False)):
+        if spec.kind != "tensor":
+            continue
+        args = list(node.args)
+        args[i] = shape_expr((2, 3))
+        with pytest.raises(WeftError) as e:
+            get_op_def(name).infer(*args, **dict(node.attrs.items))
+        assert name.rsplit(".", 1)[-1] in str(e.value), str(e.value)
+        assert arg is not None
 
 
 def test_numbers_take_the_type_of_the_tensor_beside_them() -> None:

@@ -65,11 +65,13 @@ def test_what_is_allowed(kernel):
     arguments[3] = 2  # an int for a float
     arguments[2] = -(1 << 31)
     kernel(*arguments)
+    np.testing.assert_array_equal(arguments[4], np.full((3, 4), 2 + np.float32(-(1 << 31)) + 2, "float32"))
     kernel(*good(rows=0))
     arguments = good()
     arguments[0] = np.ones((3, 8), "float32")[:, :4].copy()
     arguments[1] = np.ones((1, 3), "float32")[0]
     kernel(*arguments)
+    np.testing.assert_array_equal(arguments[4], np.full((3, 4), 4.5, "float32"))
 
 
 def frozen(array):

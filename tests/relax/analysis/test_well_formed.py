@@ -7,7 +7,7 @@ import pytest
 import weft
 from weft import relax
 from weft.error import ErrorGroup
-from weft.ir import Attrs, Call, Op, Var
+from weft.ir import Attrs, Call, IRModule, Op, Var
 from weft.relax.analysis import check_well_formed, well_formed
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.script import from_source
@@ -116,6 +116,8 @@ def test_forced_purity_is_believed():
 """
     )
     check_well_formed(mod)
+    assert well_formed(mod)
+    assert not well_formed(IRModule({"main": mod["main"].with_attr("relax.force_pure", False)}))
 
 
 def module(*bindings, dataflow=True, params=None, result=None, ret_ty=TENSOR, attrs=None, **functions):
@@ -254,7 +256,8 @@ def test_types(ty):
     ],
 )
 def test_types_that_say_less(ty):
-    check_well_formed(module(bind("a", call("exp", X), ty), ret_ty=ty))
+    assert well_formed(module(bind("a", call("exp", X), ty), ret_ty=ty))
+    assert not well_formed(module(bind("a", call("exp", X), relax.TensorType((5,), "float32")), ret_ty=ty))
 
 
 def test_elements_of_tuples():

@@ -57,7 +57,13 @@ def check(program, seed):
     return True
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs(fuel=40), st.integers(0, 1000))
-def test_random_programs_over_two_devices(program, seed):
-    check(program, seed)
+def test_random_programs_over_two_devices():
+    compared = []
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(programs(fuel=40), st.integers(0, 1000))
+    def draw(program, seed):
+        compared.append(check(program, seed))
+
+    draw()
+    assert sum(compared) >= 10, f"the planner refused {compared.count(False)} of {len(compared)} programs"

@@ -161,8 +161,14 @@ def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
 def test_nothing_to_compute(symbolic):
     func = stages((1, 0, 5), (2, 2), 16, symbolic=symbolic)
     built = weft.build(schedule_func(func, TARGET).with_attr("tir.is_scheduled", True), target=TARGET)
-    args = [weft.runtime.tensor(np.zeros((1, n, 2, 16), "float32")) for n in (0, 5, 5, 0)]
-    built["main"](*args)
+    memory = np.full((3, 2, 16), 7, "float32")  # the empty result lies in its middle
+    result = memory[1:1].reshape(1, 0, 2, 16)
+    built["main"](*(np.zeros((1, n, 2, 16), "float32") for n in (0, 5, 5)), result)
+    assert (memory == 7).all()
+    if symbolic:  # the same kernel computes as soon as there is a query
+        result = np.zeros((1, 1, 2, 16), "float32")
+        built["main"](*(np.ones((1, n, 2, 16), "float32") for n in (1, 5, 5)), result)
+        np.testing.assert_allclose(result, 1, rtol=1e-6)
 
 
 @pytest.mark.skipif("avx2" not in getattr(TARGET, "features", ()), reason="the machine has no AVX2")
