@@ -2,8 +2,8 @@
 
 A model that was not is compiled in a process of its own, so that this one never holds the compiler, LLVM and the
 weights twice. The key (`compile_key`) is everything that decides the result. What cannot be a key (a target object, an
-open database, operators or converters of the user), or what another process cannot know (a pass context with settings or instruments),
-is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
+open database, operators or converters of the user), or what another process cannot know (a pass context with settings
+or instruments), is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0`` switches it off.
 """
 
 from __future__ import annotations

@@ -32,10 +32,7 @@ class RuleSpace:
             When the rules have no such choices, or cannot do what was decided.
         """
         knobs = Knobs(decisions)
-        try:
-            scheduled = schedule_func(self.func, self.target, knobs)
-        except Exception as e:
-            raise ScheduleError(f"the rules fail with it, {type(e).__name__}: {e}") from e
+        scheduled = schedule_func(self.func, self.target, knobs)
         if knobs.unused():
             raise ScheduleError(f"the rules do not have its choices {', '.join(knobs.unused())}")
         return scheduled, knobs

@@ -16,6 +16,7 @@ from weft.tir import BlockRealize, BufferLoad, ForKind
 from weft.tir.analysis import statements
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
+from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.rules.select import schedule_of
 from weft.tir.schedule.rules.tile import choose_tile
 
@@ -220,22 +221,9 @@ def test_packed_gemm(shape, static, target):
 
 
 def refusals(func, target):
-    from weft.tir.schedule.rules import select
-
-    seen = []
-    original = select.RuleContext
-
-    class Spy(original):
-        def __init__(self, *args):
-            super().__init__(*args)
-            seen.append(self)
-
-    select.RuleContext = Spy
-    try:
-        schedule_of(func, target)
-    finally:
-        select.RuleContext = original
-    return [str(e) for e in seen[0].refusals]
+    record = ScheduleRecord("main")
+    schedule_of(func, target, record=record)
+    return record.refusals
 
 
 def inner_kinds_ok(sch):

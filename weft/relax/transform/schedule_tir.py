@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
-from weft import environment
 from weft.ir import IRModule, function_pass
 from weft.target import Target
 from weft.tir import PrimFunc
@@ -55,18 +52,5 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, 
         return func
     target = Target.of(target)
     tuned = tuned if tuned is not None else Tuned(current_database(), target)
-    schedule = target.attribute("tir.schedule", default_schedule)
-    try:
-        scheduled = tuned.schedule(func) or schedule(func, target)
-    except Exception as e:  # a defect in a rule costs speed, not the model
-        if environment.DEBUG.read():
-            raise
-        name = func.attrs.get("global_symbol")
-        warnings.warn(
-            f"no schedule rule worked for '{name}', which will be slow: {type(e).__name__}: {e}\n"
-            "  this is a defect of Weft; please report it (WEFT_DEBUG=1 shows where it happens)",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        scheduled = func
+    scheduled = tuned.schedule(func) or target.attribute("tir.schedule", default_schedule)(func, target)
     return scheduled.with_attr("tir.is_scheduled", True)

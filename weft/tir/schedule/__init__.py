@@ -8,12 +8,20 @@ Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primi
 from weft.error import ScheduleError
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.recording import StmtSRef
-from weft.tir.schedule.rules import Knob, Knobs, default_schedule, schedule_func
+from weft.tir.schedule.rules import (
+    Knob,
+    Knobs,
+    Refusal,
+    ScheduleRecord,
+    default_schedule,
+    noting_schedules,
+    schedule_func,
+)
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 
 __all__ = [
-    "BlockRV", "IndexMap", "Instruction", "Knob", "Knobs", "LoopRV", "Schedule", "ScheduleError", "StmtSRef",
-    "TensorIntrin", "Trace", "default_schedule", "schedule_func",
+    "BlockRV", "IndexMap", "Instruction", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule", "ScheduleError",
+    "ScheduleRecord", "StmtSRef", "TensorIntrin", "Trace", "default_schedule", "noting_schedules", "schedule_func",
 ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Rules that schedule a function by what it computes."""
 
 from weft.tir.schedule.rules.knobs import Knob, Knobs
+from weft.tir.schedule.rules.record import Refusal, ScheduleRecord, noting_schedules
 from weft.tir.schedule.rules.select import schedule_func
 
 default_schedule = schedule_func
 
-__all__ = ["Knob", "Knobs", "default_schedule", "schedule_func"]
+__all__ = ["Knob", "Knobs", "Refusal", "ScheduleRecord", "default_schedule", "noting_schedules", "schedule_func"]

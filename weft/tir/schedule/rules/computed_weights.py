@@ -15,7 +15,7 @@ from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
-from weft.tir.schedule.rules.epilogue import attach_epilogue
+from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK
@@ -46,8 +46,9 @@ def schedule_computed_weights(ctx: RuleContext, name: str) -> set[str]:
         raise ScheduleError("computed weights: the last group of rows is not whole")
     lanes = min(ctx.lanes(c.output.buffer.dtype), panel)
     sink, loop_of = attach_epilogue(ctx, rv)
+    column = loop_over(loop_of, c.vector, "computed weights")
     others = _other_sums(ctx, sink, rv, c)
-    panels, tile = _tile(ctx, sink, loop_of[c.vector], panel, together=None not in rows)
+    panels, tile = _tile(ctx, sink, column, panel, together=None not in rows)
     ctx.parallel(panels, 2 * panel * (as_int(extents[c.reduce[0]]) or 1))
     sch, stored = ctx.sch, BlockRV(weights.name_hint)
     sch.compute_at(rv, tile)

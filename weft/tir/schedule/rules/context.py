@@ -12,6 +12,7 @@ from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.schedule.rules.knobs import Knobs
+from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, For
@@ -31,12 +32,18 @@ _LARGE = 32
 class RuleContext:
     """A schedule on its way, and the machine it is for."""
 
-    def __init__(self, sch: Schedule, target: TargetLike | None, knobs: Knobs | None = None) -> None:
+    def __init__(
+        self,
+        sch: Schedule,
+        target: TargetLike | None,
+        knobs: Knobs | None = None,
+        record: ScheduleRecord | None = None,
+    ) -> None:
         self.sch = sch
         self.knobs = knobs if knobs is not None else Knobs()
+        self.record = record if record is not None else ScheduleRecord("main")
         self.scope = ""
         self.machine = machine_of(target)
-        self.refusals: list[Exception] = []
         self.whole_steps: dict[str, PrimExpr] = {}
 
     # --- the machine ---

@@ -18,8 +18,7 @@ from weft.ir import DataType, FloorDiv, FloorMod, IntImm, IterVar, PrimExpr, Var
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.schedule.rules.depthwise import schedule_depthwise
-from weft.tir.schedule.rules.epilogue import attach_epilogue
+from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.rules.tile import RowPart, Tile, row_parts, tile_choices
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
@@ -38,8 +37,6 @@ def schedule_contraction(ctx: RuleContext, name: str) -> set[str]:
     c = contraction_of(ctx.block(rv))
     if c is None:
         raise ScheduleError("contraction: not a sum of products")
-    if c.vector in c.batch:
-        return schedule_depthwise(ctx, rv, c)
     if c.vector not in c.columns or not c.reduce:
         raise ScheduleError("contraction: the output is not contiguous along a column of the second operand")
     return _Product(ctx, rv, c).schedule()
@@ -61,6 +58,8 @@ class _Product:
         ctx, c = self.ctx, self.c
         if self._madds() is not None and (self._madds() or 0) < 256:
             raise ScheduleError("contraction: too small to tile")
+        if any(is_const_int(e, 0) for e in self.extents.values()):
+            raise ScheduleError("contraction: there is nothing to sum, or no place for a sum")
         row_vars = self._row_vars()
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
@@ -84,13 +83,14 @@ class _Product:
                     "contraction: the second operand neither is contiguous along the column nor can be packed"
                 )
         sink, loop_of = attach_epilogue(ctx, self.rv)
+        column = loop_over(loop_of, c.vector, "contraction")
         row = ctx.fuse(self._adjacent(sink, [loop_of[v] for v in row_vars if v in loop_of]))
         if row is None:
-            row = self.sch.add_unit_loop(loop_of[c.vector])
+            row = self.sch.add_unit_loop(column)
             rows = ctx.extent(row)
         parts = row_parts(rows, tile)
         rows_first = ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
-        tiles = self._tile_sink(sink, row, loop_of[c.vector], parts, tile, rows_first)
+        tiles = self._tile_sink(sink, row, column, parts, tile, rows_first)
         self._place(tiles, tile)
         done = {self.rv.name, sink.name, *self.copies, *[s.name for s, _, _ in tiles]}
         if packed is not None:

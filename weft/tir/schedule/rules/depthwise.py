@@ -10,13 +10,13 @@ from weft.error import ScheduleError
 from weft.ir import PrimExpr, Var, as_int
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
-from weft.tir.analysis.pattern import Contraction, stride_along
+from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.guards import guard_of
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.elementwise import vectorize_spatial
-from weft.tir.schedule.rules.epilogue import attach_epilogue
+from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
@@ -26,8 +26,12 @@ _ROWS_TOGETHER = 8
 """Output rows a task: their padded input rows are copied once."""
 
 
-def schedule_depthwise(ctx: RuleContext, rv: BlockRV, c: Contraction) -> set[str]:
+def schedule_depthwise(ctx: RuleContext, name: str) -> set[str]:
     """Schedule a product whose output channel is a variable of both operands. Returns the blocks that are done."""
+    rv = BlockRV(name)
+    c = contraction_of(ctx.block(rv))
+    if c is None or c.vector not in c.batch:
+        raise ScheduleError("depthwise: not a sum of products of which each channel has its own")
     if stride_along(c.a, c.vector) != 1 or stride_along(c.b, c.vector) not in (0, 1):
         raise ScheduleError("depthwise: an operand is not contiguous along the channel")
     return _Depthwise(ctx, rv, c).schedule()
@@ -46,7 +50,7 @@ class _Depthwise:
         ctx, sch, c = self.ctx, self.sch, self.c
         padding = _padding_block(ctx, ctx.block(self.rv))
         sink, loop_of = attach_epilogue(ctx, self.rv)
-        column = loop_of[c.vector]
+        column = loop_over(loop_of, c.vector, "depthwise")
         loops = [x for x in sch.get_loops(sink) if x.var is not column.var]
         pixels = ctx.drop_unit_loops(loops)
         row = pixels[-1] if pixels else None

@@ -11,7 +11,7 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["attach_epilogue"]
+__all__ = ["attach_epilogue", "loop_over"]
 
 
 def attach_epilogue(ctx: RuleContext, rv: BlockRV) -> tuple[BlockRV, dict[Var, LoopRV]]:
@@ -33,6 +33,13 @@ def attach_epilogue(ctx: RuleContext, rv: BlockRV) -> tuple[BlockRV, dict[Var, L
     if mapping is None:
         raise ScheduleError("contraction: the output is not stored at plain variables")
     return copy, mapping
+
+
+def loop_over(loop_of: dict[Var, LoopRV], vector: Var, rule: str) -> LoopRV:
+    """Return the loop of the epilogue over the variable that vectors run along."""
+    if vector not in loop_of:
+        raise ScheduleError(f"{rule}: the output has one element along its last axis")
+    return loop_of[vector]
 
 
 def _map_loops(ctx: RuleContext, block: Block, sink: BlockRV) -> dict[Var, LoopRV] | None:

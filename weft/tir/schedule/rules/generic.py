@@ -13,6 +13,7 @@ from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import schedule_spatial
+from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BufferStore
 
@@ -20,20 +21,30 @@ __all__ = ["schedule_generic"]
 
 
 def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
-    """Schedule one block at the root by itself; whatever is refused is left as it is."""
+    """Schedule one block at the root by itself; one whose loops cannot be changed is left as it is.
+
+    ``ctx.record`` says which it was: an element-wise block, which this rule suits, another, or one left as it is.
+    """
     block = ctx.block(rv)
-    if not block.iter_vars:
-        return
-    before = ctx.sch.checkpoint()
-    try:
-        if is_reduction_block(block):
-            _reduction(ctx, rv, block)
-        elif is_plain_store(block) is not None:
-            schedule_spatial(ctx, rv)
-        else:
-            _outer_parallel(ctx, rv, ctx.sch.get_loops(rv))
-    except ScheduleError:
-        ctx.sch.rollback(before)
+    rule = "elementwise" if not is_reduction_block(block) and is_plain_store(block) is not None else GENERIC
+    if block.iter_vars:
+        before = ctx.sch.checkpoint()
+        try:
+            _schedule_alone(ctx, rv, block)
+        except ScheduleError as refusal:
+            ctx.sch.rollback(before)
+            ctx.record.refuse(rule, rv.name, refusal)
+            rule = AS_WRITTEN
+    ctx.record.take(rule, {rv.name})
+
+
+def _schedule_alone(ctx: RuleContext, rv: BlockRV, block: Block) -> None:
+    if is_reduction_block(block):
+        _reduction(ctx, rv, block)
+    elif is_plain_store(block) is not None:
+        schedule_spatial(ctx, rv)
+    else:
+        _outer_parallel(ctx, rv, ctx.sch.get_loops(rv))
 
 
 def _outer_parallel(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.error import ScheduleError
 from weft.ir import show_text
 from weft.machine import TargetLike
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import contraction_of
+from weft.tir.analysis.structure import child_realizes
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.rules.attention_schedule import schedule_attention
 from weft.tir.schedule.rules.collapse import collapse_dims
 from weft.tir.schedule.rules.computed_weights import computed_weights, schedule_computed_weights
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
+from weft.tir.schedule.rules.depthwise import schedule_depthwise
 from weft.tir.schedule.rules.generic import schedule_generic
 from weft.tir.schedule.rules.inline import inline_elementwise
 from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.matrix_tiles import schedule_matrix_tiles
+from weft.tir.schedule.rules.record import AS_WRITTEN, GENERIC, ScheduleRecord, applying, note_schedule
 from weft.tir.schedule.rules.row_reduce import schedule_rows
 from weft.tir.schedule.rules.selecting import is_selecting, schedule_selecting
 from weft.tir.schedule.rules.transposed import guarded_product, schedule_transposed
@@ -39,59 +43,88 @@ def schedule_func(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None
         Which machine it is for.
     knobs : Knobs, optional
         Decides what rules leave open, and notes what they asked; by default they choose themselves.
+
+    Raises
+    ------
+    InternalError
+        Where a rule fails with anything but a refusal, which is a defect of the rule: see :func:`applying`.
     """
+    record = ScheduleRecord(str(func.attrs.get("global_symbol") or "main"))
+    scheduled = _scheduled(func, target, knobs, record)
+    note_schedule(record)
+    return scheduled
+
+
+def _scheduled(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None, record: ScheduleRecord) -> PrimFunc:
     if not isinstance(func.body, BlockRealize):
+        record.take(AS_WRITTEN, {"root"})
         return func
-    name = str(func.attrs.get("global_symbol", "main"))
-    attention = schedule_attention(func, target)
+    with applying("attention", record.function):
+        attention = schedule_attention(func, target)
     if attention is not None:
-        show_text(name, "trace.py", lambda: "# no primitives: the rule for attention writes its loops itself")
+        record.take("attention", {r.block.name_hint for r in child_realizes(func.root)})
+        show_text(record.function, "trace.py", lambda: "# no primitives: the rule for attention writes its loops itself")
         return attention
-    sch = schedule_of(collapse_dims(func), target, knobs)
-    show_text(name, "trace.py", lambda: str(sch.trace))
+    with applying("collapse", record.function):
+        collapsed = collapse_dims(func)
+    sch = schedule_of(collapsed, target, knobs, record)
+    show_text(record.function, "trace.py", lambda: str(sch.trace))
     return sch.func.replace(buffer_map=func.buffer_map)
 
 
-def schedule_of(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None) -> Schedule:
-    """Return the schedule that the rules choose, whose trace lists the primitives."""
+def schedule_of(
+    func: PrimFunc, target: TargetLike | None, knobs: Knobs | None = None, record: ScheduleRecord | None = None
+) -> Schedule:
+    """Return the schedule that the rules choose, whose trace lists the primitives; `record` says which took what."""
     sch = Schedule(func)
-    ctx = RuleContext(sch, target, knobs)
-    inline_elementwise(ctx)
+    ctx = RuleContext(sch, target, knobs, record)
+    with applying("inline", ctx.record.function):
+        before = {b.name_hint for b in ctx.blocks()}
+        inline_elementwise(ctx)
+        ctx.record.take("inline", before - {b.name_hint for b in ctx.blocks()})
     done: set[str] = set()
     for block in ctx.blocks():
         if block.name_hint in done:
             continue
-        if contraction_of(block) is not None:
-            for rule in _product_rules(ctx, block):
-                finished = _attempt(ctx, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
-                done |= finished
-                if finished:
-                    break
-        elif guarded_product(block) is not None:
-            done |= _attempt(ctx, block.name_hint, lambda b=block: schedule_transposed(ctx, b.name_hint))
+        for name, rule in _product_rules(ctx, block):
+            finished = _attempt(ctx, name, block.name_hint, lambda b=block, r=rule: r(ctx, b.name_hint))
+            done |= finished
+            if finished:
+                break
     for block in reversed(ctx.blocks()):
         if block.name_hint not in done and is_selecting(block):
             done |= _attempt(
-                ctx, block.name_hint, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen)
+                ctx, "selecting", block.name_hint, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen)
             )
     for group in _chains(ctx, done):
-        done |= _attempt(ctx, group[-1].name_hint, lambda g=group: _rows(ctx, g))
+        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g))
     for block in ctx.blocks():
         if block.name_hint not in done:
             ctx.scope = block.name_hint
-            schedule_generic(ctx, BlockRV(block.name_hint))
+            with applying(GENERIC, ctx.record.function, block.name_hint):
+                schedule_generic(ctx, BlockRV(block.name_hint))
     return sch
 
 
-def _product_rules(ctx: RuleContext, block: Block) -> list[Callable[[RuleContext, str], set[str]]]:
-    """List the rules that are tried for a product, in order."""
-    special = [schedule_computed_weights] if computed_weights(ctx, block) is not None else []
-    tiled = [schedule_matrix_tiles] if ctx.machine.tile_forms else []
-    return [*special, *tiled, schedule_contraction]
+Rule = Callable[[RuleContext, str], set[str]]
 
 
-def _attempt(ctx: RuleContext, name: str, rule: Callable[[], set[str]]) -> set[str]:
-    """Apply a rule, or leave the function as it was where it fails (``ctx.refusals`` keeps why).
+def _product_rules(ctx: RuleContext, block: Block) -> list[tuple[str, Rule]]:
+    """List the rules that are tried for a block with a sum of products, in order."""
+    c = contraction_of(block)
+    if c is None:
+        return [("transposed", schedule_transposed)] if guarded_product(block) is not None else []
+    special: list[tuple[str, Rule]] = []
+    if computed_weights(ctx, block) is not None:
+        special.append(("computed weights", schedule_computed_weights))
+    if ctx.machine.tile_forms:
+        special.append(("matrix tiles", schedule_matrix_tiles))
+    plain = ("depthwise", schedule_depthwise) if c.vector in c.batch else ("contraction", schedule_contraction)
+    return [*special, plain]
+
+
+def _attempt(ctx: RuleContext, rule: str, name: str, apply: Callable[[], set[str]]) -> set[str]:
+    """Apply a rule, or leave the function as it was where the rule refuses it (``ctx.record`` keeps why).
 
     Choices of the rule are called after the block `name`. Returns the blocks that are scheduled.
     """
@@ -100,12 +133,14 @@ def _attempt(ctx: RuleContext, name: str, rule: Callable[[], set[str]]) -> set[s
     ctx.scope = name
     names = set(ctx.sch.state.block_names())
     try:
-        finished = rule()
-    except Exception as error:
+        with applying(rule, ctx.record.function, name):
+            finished = apply()
+    except ScheduleError as refusal:
         ctx.sch.rollback(before)
         ctx.knobs.asked = asked
-        ctx.refusals.append(error)
+        ctx.record.refuse(rule, name, refusal)
         return set()
+    ctx.record.take(rule, finished & names)
     return finished | (set(ctx.sch.state.block_names()) - names)
 
 

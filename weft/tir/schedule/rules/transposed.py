@@ -49,7 +49,8 @@ def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
     block = ctx.block(rv)
     found = guarded_product(block)
     store = block.body
-    assert found is not None and isinstance(store, BufferStore)
+    if found is None or not isinstance(store, BufferStore):
+        raise ScheduleError("transposed: not a sum of products of which one factor is guarded")
     data, weight = found
     outputs = [i for i in store.indices if isinstance(i, Var)]
     spatial = [v for v in outputs if v in used_vars(data.indices) and v not in used_vars(weight.indices)]

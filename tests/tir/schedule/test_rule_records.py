@@ -1,0 +1,147 @@
+"""Rules refuse in words, and what is no refusal is a defect that nothing hides."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import weft
+from weft import te, tir, topi
+from weft.error import InternalError, ScheduleError
+from weft.ir import as_int, floordiv, int64
+from weft.target import Target
+from weft.tir.schedule import noting_schedules, schedule_func
+from weft.tir.schedule.rules import select
+from weft.topi.conv import conv
+
+TARGETS = [
+    Target("llvm"),
+    Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"),
+    Target("llvm -mtriple=aarch64-linux-gnu"),
+]
+
+
+def record_of(func, target=TARGETS[0]):
+    with noting_schedules() as records:
+        schedule_func(func, target)
+    (record,) = records
+    return record
+
+
+def product(m, n, k):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    return te.create_prim_func([a, b, topi.matmul(a, b)])
+
+
+def test_the_record_names_the_rule_of_each_block():
+    record = record_of(product(64, 64, 64))
+    assert list(record.taken.values()) == ["contraction"] and not record.refusals and not record.unfit()
+
+
+def test_a_refusal_is_a_rule_a_block_and_a_reason():
+    record = record_of(product(3, 2, 4))
+    (refusal,) = record.refusals
+    assert (refusal.rule, refusal.reason) == ("contraction", "too small to tile")
+    assert refusal.block in record.taken
+
+
+def one_channel(h):
+    x, w = te.placeholder((1, h, 16, 3), name="x"), te.placeholder((1, 3, 3, 3, 16), name="w")
+    y = conv(x, w, 1, 1, data_layout="NHWC", kernel_layout="OHWI16o", channels=1)
+    return te.create_prim_func([x, w, y])
+
+
+def test_one_channel_and_no_summands_are_refused_in_words():
+    n = te.size_var("n", "int64")
+    assert ("contraction", "the output has one element along its last axis") in [
+        r[::2] for r in record_of(one_channel(n)).refusals
+    ]
+    assert ("contraction", "there is nothing to sum, or no place for a sum") in [
+        r[::2] for r in record_of(product(n, 64, 0)).refusals
+    ]
+
+
+@pytest.mark.parametrize("error", [KeyError("v_i3"), IndexError("list index out of range"), AssertionError()])
+def test_a_defect_of_a_rule_ends_the_compilation_and_names_rule_and_function(monkeypatch, error):
+    def broken(ctx, name):
+        raise error
+
+    monkeypatch.setattr(select, "schedule_contraction", broken)
+    func = product(64, 64, 64).with_attr("global_symbol", "fused_matmul")
+    with pytest.raises(InternalError) as caught:
+        weft.relax.transform.schedule_tir(target=TARGETS[0])(weft.IRModule({"fused_matmul": func}))
+    for part in ("'contraction'", "'fused_matmul'", "block 'T_matmul", type(error).__name__, "report"):
+        assert part in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_a_refusal_leaves_the_function_to_the_next_rule(monkeypatch):
+    def refusing(ctx, name):
+        raise ScheduleError("contraction: not today")
+
+    monkeypatch.setattr(select, "schedule_contraction", refusing)
+    record = record_of(product(64, 64, 64))
+    assert record.refusals[0][::2] == ("contraction", "not today") and "contraction" not in record.taken.values()
+
+
+def random_sum(r: random.Random) -> tir.PrimFunc:
+    """A sum of products over random axes: of one element or none, of symbolic length, windows, groups."""
+    lengths = [0, 1, 1, 2, 3, 5, 8, 16, 17, 32, 64]
+    n_spatial, n_summed = r.randint(1, 4), r.randint(1, 2)
+    extents = [
+        te.size_var(f"n{i}", "int64") if r.random() < 0.2 else int64(r.choice(lengths))
+        for i in range(n_spatial + n_summed)
+    ]
+    axes = [te.reduce_axis((int64(0), e), "k") for e in extents[n_spatial:]]
+
+    def operand(name, dtype):
+        chosen = [i for i in range(len(extents)) if r.random() < 0.6] or [0]
+        shape, at = [], []
+        for i in chosen:
+            j, kind = r.randrange(len(extents)), r.random()
+            if kind < 0.1 and as_int(extents[i]):
+                shape.append(int64(-(-as_int(extents[i]) // 4)))
+                at.append(lambda v, i=i: floordiv(v[i], int64(4)))
+            elif kind < 0.2 and as_int(extents[i]) != 0:
+                shape.append((extents[i] - int64(1)) * int64(2) + extents[j])
+                at.append(lambda v, i=i, j=j: v[i] * int64(2) + v[j])
+            else:
+                shape.append(extents[i])
+                at.append(lambda v, i=i: v[i])
+        data = te.placeholder(shape, dtype, name)
+        return data, lambda v: data(*[f(v) for f in at])
+
+    dtype, wide = r.choice([("float32", "float32"), ("float32", "float32"), ("int8", "int32"), ("bfloat16", "float32")])
+    (x, x_at), (w, w_at) = operand("X", dtype), operand("W", dtype)
+
+    def element(*i):
+        v = [*i, *(a.var for a in axes)]
+        return te.sum(x_at(v).astype(wide) * w_at(v).astype(wide), axis=axes)
+
+    y = te.compute(extents[:n_spatial], element, name="Y")
+    z = te.compute(y.shape, lambda *i: tir.max(y(*i), tir.const(0, wide)), name="Z") if r.random() < 0.5 else y
+    return te.create_prim_func([x, w, z])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rules_fail_with_refusals_alone(seed):
+    func = random_sum(random.Random(seed))
+    for target in TARGETS:
+        record = record_of(func, target)
+        assert record.taken
+        assert all(r.reason and r.rule for r in record.refusals)
+
+
+def test_a_convolution_with_one_channel_is_right():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 9, 16, 3), np.float32)
+    w = np.zeros((1, 3, 3, 3, 16), np.float32)
+    w[..., 0] = rng.standard_normal((1, 3, 3, 3))
+    out = weft.runtime.tensor(np.zeros((1, 9, 16, 1), np.float32))
+    built = weft.build(one_channel(te.size_var("h", "int64")), target="llvm")
+    built["main"](weft.runtime.tensor(x), weft.runtime.tensor(w), out)
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    np.testing.assert_allclose(out.numpy()[..., 0], np.einsum("nhwcij,ijc->nhw", windows, w[0, ..., 0]), atol=1e-4)
