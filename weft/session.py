@@ -98,7 +98,10 @@ class Session:
                 "precision": precision or "float32",
             }, progress)  # fmt: skip
         self._vm = VirtualMachine(self.executable, device)
-        self.inputs, self.outputs = _describe(self._vm, self.executable)
+        about = _metadata(self._vm, self.executable)
+        self.inputs, self.outputs = _describe(about, self.executable)
+        self.schedule: str | None = about.get("schedule")
+        """Which schedule rule took each kernel and which refused it, as text; None for libraries that do not tell."""
         main = self._vm["main"]
         self._call, self._plain = main, main.plain
         self._checks = [_InputCheck(info) for info in self.inputs]
@@ -348,13 +351,17 @@ def _is_library(model: Any) -> bool:
     return start.startswith(_LIBRARY_MAGIC)
 
 
-def _describe(vm: VirtualMachine, executable: VMExecutable) -> tuple[list[TensorInfo], list[TensorInfo]]:
+def _metadata(vm: VirtualMachine, executable: VMExecutable) -> dict[str, Any]:
+    """What the importer and the compiler left in an executable; nothing where they left nothing."""
+    known = any(f.name == _METADATA for f in executable.functions)
+    return json.loads(str(vm[_METADATA]())) if known else {}
+
+
+def _describe(about: Mapping[str, Any], executable: VMExecutable) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """Inputs and outputs, from what the importer left in the executable, else from parameter names alone."""
-    functions = {f.name: f for f in executable.functions}
-    if _METADATA in functions:
-        io = json.loads(str(vm[_METADATA]()))
-        return [_info(i) for i in io["inputs"]], [_info(i) for i in io["outputs"]]
-    names = functions["main"].param_names
+    if "inputs" in about:
+        return [_info(i) for i in about["inputs"]], [_info(i) for i in about["outputs"]]
+    names = next(f for f in executable.functions if f.name == "main").param_names
     return [TensorInfo(name, None, None) for name in names], []
 
 

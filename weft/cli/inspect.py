@@ -17,11 +17,12 @@ from weft.ir import Call, Function, GlobalVar, Op, PassContext, PassInstrument, 
 from weft.runtime import VMExecutable, opcodes
 from weft.session import Session
 from weft.tir import PrimFunc
+from weft.tir.schedule import explain_schedule
 
 __all__ = ["inspect_model"]
 
-_AFTER_PASSES = ("summary", "bytecode", "python", "kernels", "scheduled", "memory", "statistics")
-_OF_LIBRARIES = ("summary", "bytecode", "python", "statistics")
+_AFTER_PASSES = ("summary", "bytecode", "python", "kernels", "scheduled", "schedule", "memory", "statistics")
+_OF_LIBRARIES = ("summary", "bytecode", "python", "schedule", "statistics")
 
 
 def inspect_model(
@@ -29,6 +30,7 @@ def inspect_model(
     *,
     stage: str = "summary",
     target: str = "llvm",
+    schedule: bool = False,
     shape: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> None:
     """Print a model at a stage of its compilation.
@@ -39,15 +41,17 @@ def inspect_model(
         An ONNX file, or a library that `weft compile` wrote.
     stage : str
         "summary"; "stages" for the list of all; "import" or a pass, such as FuseOps (its second run is FuseOps:2),
-        for the program after it; "kernels" and "scheduled" for TIR; "memory" for the storage plan; "bytecode",
-        "python" and "statistics" for the executable.
+        for the program after it; "kernels" and "scheduled" for TIR, "schedule" for the rules that took the kernels;
+        "memory" for the storage plan; "bytecode", "python" and "statistics" for the executable.
     target : str
         What to compile for.
+    schedule : bool
+        Prints, in place of a stage, which schedule rule took each kernel, which rules refused it, and why.
     shape : tuple of str
         Fixes an input's shape: x=1,3,320,320.
     """
     if model.suffix != ".onnx":
-        _inspect_library(model, stage)
+        _inspect_library(model, "schedule" if schedule else stage)
         return
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=parse_shapes(shape))
     chosen = weft.target.Target(target)
@@ -55,7 +59,7 @@ def inspect_model(
     with PassContext(instruments=[stages]):
         final = weft.relax.get_pipeline("default", chosen)(mod)
     known = ["stages", *_AFTER_PASSES, *stages.programs]
-    name = _find(stage, known)
+    name = _find("schedule" if schedule else stage, known)
     if name == "stages":
         print("\n".join(known))
     elif name in stages.programs:
@@ -64,6 +68,8 @@ def inspect_model(
         _print_kernels(final)
     elif name == "scheduled":
         _print_kernels(weft.relax.transform.schedule_tir(target=chosen)(final))
+    elif name == "schedule":
+        print(explain_schedule(final, chosen))
     elif name == "memory":
         _print_memory(stages.programs)
     else:
@@ -120,6 +126,8 @@ def _print_executable(executable: VMExecutable, name: str) -> None:
         print(executable.as_python())
     elif name == "statistics":
         print(executable.stats())
+    elif name == "schedule":
+        print(Session(executable).schedule or "the library does not tell how its kernels were scheduled")
     else:
         _print_summary(executable)
 

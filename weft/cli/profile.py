@@ -71,11 +71,14 @@ def profile(
 
     found = profile_model(model, inputs, repeat=repeat, target=target, tuned=tuned, precision=precision)
     rows = [_cells(k) for k in found.kernels[: top or None]]
-    header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "nodes")
+    header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "rule", "nodes")
     print_table(
         f"{found.total_us:,.0f} us a run, {found.threads} threads, limits {found.peak_gflops:.0f} GFLOP/s and "
         f"{found.peak_gbytes:.0f} GB/s", header, rows,
     )  # fmt: skip
+    for k in found.kernels[: top or None]:
+        if k.refused:
+            print(f"{k.name}: no schedule rule suits it; {k.refused}")
     if json_file is not None:
         json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
     if trace is not None:
@@ -91,5 +94,5 @@ def _cells(k: KernelProfile) -> tuple[str, ...]:
     nodes = k.nodes[0] + (f" and {len(k.nodes) - 1} more" if len(k.nodes) > 1 else "") if k.nodes else ""
     return (
         k.name, str(k.calls), f"{k.us:,.1f}", f"{k.share:.1%}", text(k.gflops, ",.1f"), text(k.gbytes, ",.1f"),
-        text(k.roofline, ".0%"), nodes,
+        text(k.roofline, ".0%"), k.rule, nodes,
     )  # fmt: skip

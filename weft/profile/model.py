@@ -6,7 +6,7 @@ import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from weft.profile.ceilings import fma_peak, read_bandwidth
 from weft.runtime import VirtualMachine, num_threads
 from weft.runtime.profiler import Report
 from weft.session import Session
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.analysis.work import Work, work_of
+from weft.tir.schedule import explain_schedule
 
 __all__ = ["KernelProfile", "ModelProfile", "Sources", "profile_model"]
 
@@ -30,7 +32,8 @@ class KernelProfile:
     """One kernel at one set of shapes: medians over the runs, in microseconds for all of its calls in a run.
 
     ``gflops`` and ``gbytes`` are rates per second in 1e9; ``share`` is its part of the run, ``roofline`` how much of
-    what the machine can do it reached; NaN where the work is not known. ``nodes`` says what it computes.
+    what the machine can do it reached; NaN where the work is not known. ``nodes`` says what it computes, ``rule`` how
+    it was scheduled, and ``refused``, where that does not suit it, why other rules did not take it.
     """
 
     name: str
@@ -42,6 +45,8 @@ class KernelProfile:
     gbytes: float
     roofline: float
     nodes: tuple[str, ...]
+    rule: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,8 @@ def profile_model(
     machine = VirtualMachine(session.executable, "cpu")
     total = _median_us(lambda: session.run(feeds), repeat)
     reports = [machine.profile("main", *values) for _ in range(repeat + 1)][1:]
-    return ModelProfile(_kernels(reports, sources, total, peak), total, num_threads(), *peak, reports[-1])
+    rules = _rules(sources, Target(target or "llvm"))
+    return ModelProfile(_kernels(reports, sources, total, peak, rules), total, num_threads(), *peak, reports[-1])
 
 
 def _median_us(call: Callable[[], Any], repeat: int) -> float:
@@ -167,8 +173,18 @@ def _median_us(call: Callable[[], Any], repeat: int) -> float:
     return float(np.median(taken[1:]))
 
 
+def _rules(sources: Sources, target: Target) -> dict[str, tuple[str, str]]:
+    """Map the kernels to their schedule rules and, where those do not suit, to why others refused."""
+    reports = [(name, explain_schedule(func, target).kernels[0]) for name, func in sources.kernels.items()]
+    return {name: (", ".join(r.record.rules()), r.reasons() if r.slow else "") for name, r in reports}
+
+
 def _kernels(
-    reports: Sequence[Report], sources: Sources, total: float, peak: tuple[float, float]
+    reports: Sequence[Report],
+    sources: Sources,
+    total: float,
+    peak: tuple[float, float],
+    rules: Mapping[str, tuple[str, str]],
 ) -> list[KernelProfile]:
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for report in reports:
@@ -189,7 +205,9 @@ def _kernels(
     for key, found in times.items():
         us = float(np.median(found))
         work = _work(sources.kernels.get(key[0]), key[1], counts[key])
-        rows.append(_row(key, counts[key], us, us / total if total else 0.0, work, peak, tuple(nodes[key])))
+        row = _row(key, counts[key], us, us / total if total else 0.0, work, peak, tuple(nodes[key]))
+        rule, refused = rules.get(key[0], ("", ""))
+        rows.append(replace(row, rule=rule, refused=refused))
     return sorted(rows, key=lambda k: -k.us)
 
 

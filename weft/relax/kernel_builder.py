@@ -23,10 +23,18 @@ from weft.ir import DeepPool, IRModule, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
 from weft.target import Target, compile_func
 from weft.tir import PrimFunc
+from weft.tir.schedule import noting_schedules
 from weft.tune import Process, Tuned, WorkerError
 from weft.tune.worker import receive, send
 
-__all__ = ["KernelJob", "compile_kernel_jobs", "processes_ahead", "schedule_kernel"]
+__all__ = [
+    "CompiledKernel",
+    "KernelJob",
+    "compile_kernel_jobs",
+    "compile_scheduled",
+    "processes_ahead",
+    "schedule_kernel",
+]
 
 _KERNELS_A_PROCESS = 8  # that are worth the 0.7 s in which a process starts
 _BINDINGS_A_KERNEL = 3  # about
@@ -42,6 +50,35 @@ class KernelJob(NamedTuple):
     linkage: str
 
 
+class CompiledKernel(NamedTuple):
+    """Object code, and what the schedule rules decided on the way, as text; empty where none were asked.
+
+    The record stays beside the code in the cache and on the way from another process: making it again would take the
+    time of scheduling, which is a good part of compiling.
+    """
+
+    code: bytes
+    record: str = ""
+
+    def pack(self) -> bytes:
+        """Return both as one entry of a cache."""
+        record = self.record.encode()
+        return len(record).to_bytes(4, "little") + record + self.code
+
+    @classmethod
+    def unpack(cls, entry: bytes) -> CompiledKernel:
+        """Return what :meth:`pack` put together."""
+        end = 4 + int.from_bytes(entry[:4], "little")
+        return cls(entry[end:], entry[4:end].decode())
+
+
+def compile_scheduled(func: PrimFunc, name: str, target: Target, linkage: str, records: Tuned) -> CompiledKernel:
+    """Schedule a kernel by rule and compile it."""
+    with noting_schedules() as noted:
+        scheduled = schedule_kernel(func, name, target, records)
+    return CompiledKernel(compile_func(scheduled, target, linkage), noted[-1].as_json() if noted else "")
+
+
 def schedule_kernel(func: PrimFunc, name: str, target: Target, records: Tuned) -> PrimFunc:
     """Schedule a kernel under its name in the library."""
     mod = IRModule({name: func.with_attr("global_symbol", name)})
@@ -50,10 +87,10 @@ def schedule_kernel(func: PrimFunc, name: str, target: Target, records: Tuned) -
 
 def compile_kernel_jobs(
     jobs: Sequence[KernelJob],
-    here: Callable[[KernelJob], bytes],
+    here: Callable[[KernelJob], CompiledKernel],
     target: Target,
     records: Tuned,
-    done: Callable[[KernelJob, bytes], None],
+    done: Callable[[KernelJob, CompiledKernel], None],
     *,
     plain: bool,
 ) -> None:
@@ -70,7 +107,7 @@ def compile_kernel_jobs(
     records : Tuned
         What is decided for kernels.
     done : callable
-        Called with each function and its object code, from any thread.
+        Called with each function and what it was compiled to, from any thread.
     plain : bool
         Whether the code depends on nothing but function, target and decisions.
     """
@@ -88,8 +125,8 @@ def compile_kernel_jobs(
     def work_beside() -> None:
         with _ending(queue), _Beside(target, records) as beside:
             while beside.take(queue):
-                job, code = beside.give()
-                done(job, code if code is not None else here(job))
+                job, made = beside.give()
+                done(job, made if made is not None else here(job))
 
     with DeepPool(cores) as pool:
         workers = [pool.submit(work_beside) for _ in range(beside)]
@@ -184,10 +221,10 @@ class _Beside:
                 self._attempt(lambda job=job: self.process.tell(self._request(job)))
         return bool(self.taken)
 
-    def give(self) -> tuple[KernelJob, bytes | None]:
+    def give(self) -> tuple[KernelJob, CompiledKernel | None]:
         """Wait for the code of the function that was taken first; None where the process has none."""
         reply = self._attempt(lambda: self.process.reply(_SECONDS)) if self.works else None
-        return self.taken.popleft(), reply["code"] if reply is not None else None
+        return self.taken.popleft(), CompiledKernel(*reply["made"]) if reply is not None else None
 
     def _request(self, job: KernelJob) -> dict[str, Any]:
         return {
@@ -219,10 +256,9 @@ class _Given(Tuned):
         return self._given
 
 
-def _compile(name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> bytes:
+def _compile(name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> CompiledKernel:
     kind = Target(target)
-    scheduled = schedule_kernel(cast(PrimFunc, load_json(func)), name, kind, _Given(kind, decisions))
-    return compile_func(scheduled, kind, linkage)
+    return compile_scheduled(cast(PrimFunc, load_json(func)), name, kind, linkage, _Given(kind, decisions))
 
 
 def _answer(requests: Queue[Any], replies: BinaryIO) -> None:
@@ -230,7 +266,7 @@ def _answer(requests: Queue[Any], replies: BinaryIO) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", RuntimeWarning)
-                reply: dict[str, Any] = {"code": _compile(**request)}
+                reply: dict[str, Any] = {"made": tuple(_compile(**request))}
         except Exception as e:
             reply = {"error": f"{type(e).__name__}: {e}"}
         send(replies, reply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -12,9 +13,16 @@ from typing import Any, cast
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
-from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, schedule_kernel
+from weft.relax.kernel_builder import (
+    CompiledKernel,
+    KernelJob,
+    compile_kernel_jobs,
+    compile_scheduled,
+    schedule_kernel,
+)
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
+from weft.relax.schedule_report import schedule_report
 from weft.relax.spec import VM_READY
 from weft.relax.transform import (
     EXTERNAL_MODULES,
@@ -101,15 +109,16 @@ def build(
         functions, direct = vmtir_codegen(builder, _direct_kernels(kernels, target))
     else:
         functions, direct = IRModule({}), set[str]()
-    if metadata is not None:
-        with builder.function(METADATA_FUNCTION):
-            builder.emit_call("vm.builtin.copy", [builder.convert_constant(metadata)], builder.r(0))
-            builder.emit_ret(builder.r(0))
-    modules, objects, names = list[Module](), list[bytes](), list[str]()
+    modules, objects, names, noted = list[Module](), list[bytes](), list[str](), dict[str, str]()
     if target.kind.compile is not None:
-        objects, names = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
+        objects, names, noted = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
     elif (whole := _build_whole(kernels, target, tir_pipeline, records)) is not None:
         modules.append(whole)
+    if metadata is not None:
+        with builder.function(METADATA_FUNCTION):
+            about = json.dumps({**json.loads(metadata), "schedule": str(schedule_report(kernels, noted, target))})
+            builder.emit_call("vm.builtin.copy", [builder.convert_constant(about)], builder.r(0))
+            builder.emit_ret(builder.r(0))
     if len(functions.functions):
         objects.append(_compile_functions(functions, kernels, direct, target, tir_pipeline, records))
         names += [v.name_hint for v, _ in functions.items()]
@@ -167,7 +176,7 @@ def compile_kernels(
     """
     if target.kind.compile is None:
         return _build_whole(mod, target, tir_pipeline, _records(None, target))
-    objects, names = _compile_objects(mod, target, tir_pipeline, progress, set(), _records(None, target))
+    objects, names, _ = _compile_objects(mod, target, tir_pipeline, progress, set(), _records(None, target))
     return load_objects(objects, names) if objects else None
 
 
@@ -181,7 +190,7 @@ def compile_with_callers(callers: IRModule, kernels: IRModule, target: Target) -
     """
     direct = set(_named(kernels))
     records = _records(None, target)
-    objects, _ = _compile_objects(kernels, target, None, None, direct, records)
+    objects, _, _ = _compile_objects(kernels, target, None, None, direct, records)
     objects.append(_compile_functions(callers, kernels, direct, target, None, records))
     return load_objects(objects, list(_named(callers)))
 
@@ -202,43 +211,54 @@ def _compile_objects(
     progress: Callable[[str, int, int], None] | None,
     direct: set[str],
     records: Tuned,
-) -> tuple[list[bytes], list[str]]:
-    """Compile TIR functions to objects and list their names; the bodies of those in `direct` are visible to others."""
+) -> tuple[list[bytes], list[str], dict[str, str]]:
+    """Compile TIR functions to objects; the bodies of those in `direct` are visible to others.
+
+    Returns the objects, their names, and by name what the schedule rules decided.
+    """
     jobs = [KernelJob(n, f, "hidden" if n in direct else "internal") for n, f in _named(mod).items()]
-    keys: dict[str, str] = {}
-    objects: dict[str, bytes] = {}
+    keys: dict[str, str | None] = {}
+    objects: dict[str, CompiledKernel] = {}
 
-    def look_up(job: KernelJob) -> bytes | None:
-        key = _cache_key({job.name: job.func}, target, job.linkage, records)
-        if key is None:
-            return None
-        keys[job.name] = key
-        return cache.get(key)
+    def here(job: KernelJob) -> CompiledKernel:
+        if tir_pipeline is None:
+            return compile_scheduled(job.func, job.name, target, job.linkage, records)
+        func = _scheduled(job.func, job.name, target, tir_pipeline, records)
+        return CompiledKernel(compile_func(func, target, job.linkage))
 
-    def here(job: KernelJob) -> bytes:
-        return compile_func(_scheduled(job.func, job.name, target, tir_pipeline, records), target, job.linkage)
+    def made(job: KernelJob, kernel: CompiledKernel) -> None:
+        key = keys.get(job.name)
+        if key is not None:
+            cache.put(key, kernel.pack())
+        found(job, kernel)
 
-    def made(job: KernelJob, code: bytes) -> None:
-        if job.name in keys:
-            cache.put(keys[job.name], code)
-        found(job, code)
-
-    def found(job: KernelJob, code: bytes) -> None:
-        objects[job.name] = code
+    def found(job: KernelJob, kernel: CompiledKernel) -> None:
+        objects[job.name] = kernel
         if progress is not None:
             progress(job.name, len(objects), len(jobs))
 
-    missing = jobs
     if tir_pipeline is None:
         with DeepPool(len(os.sched_getaffinity(0))) as pool:
-            codes = list(pool.map(look_up, jobs))
-        for job, code in zip(jobs, codes, strict=True):
-            if code is not None:
-                found(job, code)
-        missing = [job for job, code in zip(jobs, codes, strict=True) if code is None]
+            keys = dict(zip((j.name for j in jobs), pool.map(lambda j: _key_of(j, target, records), jobs), strict=True))
+            kept = list(pool.map(lambda j: _kept(keys[j.name]), jobs))
+        for job, kernel in zip(jobs, kept, strict=True):
+            if kernel is not None:
+                found(job, kernel)
+    missing = [job for job in jobs if job.name not in objects]
     if missing:
         compile_kernel_jobs(missing, here, target, records, made, plain=tir_pipeline is None and is_plain())
-    return [objects[job.name] for job in jobs], [job.name for job in jobs]
+    names = [job.name for job in jobs]
+    return [objects[n].code for n in names], names, {n: objects[n].record for n in names if objects[n].record}
+
+
+def _key_of(job: KernelJob, target: Target, records: Tuned) -> str | None:
+    return _cache_key({job.name: job.func}, target, job.linkage, records)
+
+
+def _kept(key: str | None) -> CompiledKernel | None:
+    """Take a kernel from the disk cache."""
+    entry = cache.get(key) if key is not None else None
+    return CompiledKernel.unpack(entry) if entry is not None else None
 
 
 def _build_whole(mod: IRModule, target: Target, tir_pipeline: Pass | None, records: Tuned) -> Module | None:

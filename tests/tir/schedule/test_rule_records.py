@@ -12,7 +12,7 @@ from weft import te, tir, topi
 from weft.error import InternalError, ScheduleError
 from weft.ir import as_int, floordiv, int64
 from weft.target import Target
-from weft.tir.schedule import noting_schedules, schedule_func
+from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
 from weft.tir.schedule.rules import select
 from weft.topi.conv import conv
 
@@ -145,3 +145,25 @@ def test_a_convolution_with_one_channel_is_right():
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     np.testing.assert_allclose(out.numpy()[..., 0], np.einsum("nhwcij,ijc->nhw", windows, w[0, ..., 0]), atol=1e-4)
+
+
+def test_explain_schedule_says_rule_reason_and_estimate():
+    x = te.placeholder((64, 256), name="x")
+    report = explain_schedule(te.create_prim_func([x, topi.argmax(x, axis=1)]), TARGETS[0])
+    (kernel,) = report.kernels
+    assert kernel.slow and kernel.record.taken[kernel.slow[0]] == "generic"
+    assert kernel.estimate is not None and 0 < kernel.estimate.share < 1 and kernel.estimate.work.bytes > 64 * 256 * 4
+    assert "rows: a reduction is not of the form" in kernel.reasons()
+    for part in ("generic, which does not suit it", "rows refused", "bytes", "of the machine's ceiling"):
+        assert part in str(report)
+
+
+def test_explain_schedule_of_a_module_puts_what_costs_most_without_a_rule_first():
+    x, n = te.placeholder((64, 256), name="x"), te.size_var("n", "int64")
+    mod = weft.IRModule({"plain": product(n, 64, 64), "best": te.create_prim_func([x, topi.argmax(x, axis=1)])})
+    assert [k.name for k in explain_schedule(mod, TARGETS[0]).kernels] == ["best", "plain"]
+
+
+def test_a_record_survives_being_written():
+    record = record_of(product(3, 2, 4))
+    assert type(record).from_json(record.as_json()) == record

@@ -10,7 +10,15 @@ from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
-__all__ = ["Contraction", "contraction_of", "element_cost", "same_point", "stride_along", "unit_stride_var"]
+__all__ = [
+    "Contraction",
+    "contraction_of",
+    "element_cost",
+    "has_vector_axis",
+    "same_point",
+    "stride_along",
+    "unit_stride_var",
+]
 
 _COSTLY = {
     "exp": 12, "exp2": 12, "log": 14, "tanh": 24, "erf": 36, "sigmoid": 20, "sin": 16, "cos": 16, "tan": 30, "sqrt": 4,
@@ -88,6 +96,36 @@ def _step(index: ir.PrimExpr, var: ir.Var, analyzer: Analyzer) -> int | None:
         return None if a is None else a * index.b.value
     moved = analyzer.simplify(ir.substitute(index, {var: var + 1}) - index)
     return moved.value if isinstance(moved, ir.IntImm) else None
+
+
+def has_vector_axis(block: Block) -> bool:
+    """Whether neighbouring lanes of some variable are neighbours in memory, or one element, in each access of a block.
+
+    That variable is the output's contiguous one or a summed one; where there is none, vectors are gathered element by
+    element.
+    """
+    stores = stores_of(block.body)
+    if not isinstance(block.body, BufferStore) or not stores:
+        return False
+    loads = [x for x in loads_of(block.body) if x.buffer is not stores[0].buffer and x.indices]
+    outputs = [v for v in spatial_vars(block) if stride_along(stores[0], v) == 1]
+    along = [[stride_along(x, v) for x in loads] for v in [*outputs, *reduce_vars(block)]]
+    whole = [not any(_breaks_vectors(x, v) for x in loads) for v in [*outputs, *reduce_vars(block)]]
+    return not loads or any(
+        w and all(s in (0, 1) for s in strides) and 1 in strides for w, strides in zip(whole, along, strict=True)
+    )
+
+
+def _breaks_vectors(load: BufferLoad, var: ir.Var) -> bool:
+    """Whether an access jumps after fewer neighbours of a variable than a vector has, or after no whole vectors."""
+    divisions = [n for n in ir.walk(load.indices) if isinstance(n, (ir.FloorDiv, ir.FloorMod))]
+    return any(isinstance(n.b, ir.IntImm) and n.b.value % 8 and _without_casts(n.a) is var for n in divisions)
+
+
+def _without_casts(value: ir.PrimExpr) -> ir.PrimExpr:
+    while isinstance(value, ir.Cast):
+        value = value.value
+    return value
 
 
 def unit_stride_var(access: BufferLoad | BufferStore) -> ir.Var | None:
@@ -185,8 +223,7 @@ def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:
 
 
 def _operand(value: ir.PrimExpr) -> BufferLoad | None:
-    while isinstance(value, ir.Cast):
-        value = value.value
+    value = _without_casts(value)
     return value if isinstance(value, BufferLoad) else None
 
 

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 from weft.arith import Analyzer
 from weft.ir import BinaryOp, CallIntrin, DataType, Node, PrimExpr, Select, Var, as_int, children, const, substitute
+from weft.tir.analysis.structure import child_realizes, path_to, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
-__all__ = ["Work", "work_of"]
+__all__ = ["Work", "block_steps", "nominal_shapes", "work_of"]
+
+_NOMINAL = 64
+"""What a symbolic dimension is taken to be, but for a first one, which is a batch of one."""
 
 
 class Work(NamedTuple):
@@ -33,10 +37,54 @@ def work_of(func: PrimFunc, shapes: Sequence[Sequence[int]] | None = None) -> Wo
         The shapes of its buffers, which say what symbolic dimensions are.
     """
     buffers = [b for _, b in func.buffer_map]
+    number, sizes = _sizes(func, shapes)
+    operations = _operations(func.body, number)
+    volumes = [_volume(s, number) for s in sizes]
+    if operations is None or None in volumes:
+        return None
+    each = [DataType(b.dtype).itemsize for b in buffers]
+    return Work(operations, float(sum(v * n for v, n in zip(volumes, each, strict=True) if v is not None)))
+
+
+def nominal_shapes(func: PrimFunc) -> list[list[int]] | None:
+    """Give shapes to a function's buffers where nobody knows them yet: a batch of one, and 64 for other dimensions.
+
+    None where a dimension depends on something else.
+    """
+    shapes = [b.shape for _, b in func.buffer_map]
+    sizes: dict[Any, Any] = {}
+    for first in (True, False):
+        for v in (d for shape in shapes for d in (shape[:1] if first else shape)):
+            for name in used_vars(v):
+                sizes.setdefault(name, const(1 if first and name is v else _NOMINAL, name.dtype))
+    known = [[as_int(Analyzer().simplify(substitute(d, sizes))) for d in shape] for shape in shapes]
+    return [[d for d in shape if d is not None] for shape in known] if all(None not in s for s in known) else None
+
+
+def block_steps(func: PrimFunc, shapes: Sequence[Sequence[int]] | None = None) -> dict[str, tuple[float, float]]:
+    """Count, for each block of a function's root, how often it runs and the operations of all its runs.
+
+    Blocks whose loops' extents follow from data are left out; parameters as for :func:`work_of`.
+    """
+    number, _ = _sizes(func, shapes)
+    body = func.root.body
+    found: dict[str, tuple[float, float]] = {}
+    for nest in body.seq if isinstance(body, SeqStmt) else (body,):
+        for realize in child_realizes(nest):
+            trips = [number(f.extent) for f in path_to(nest, lambda s, r=realize: s is r) or () if isinstance(f, For)]
+            operations = _operations(realize, number)
+            if operations is not None and None not in trips:
+                runs = float(prod(n for n in trips if n is not None))
+                found[realize.block.name_hint] = (runs, runs * operations)
+    return found
+
+
+def _sizes(func: PrimFunc, shapes: Sequence[Sequence[int]] | None) -> tuple[Any, list[Any]]:
+    """Return what says the value of an expression of the dimensions, None where unknown, and the buffers' shapes."""
     known: dict[Var, Any] = {}
     computed: list[tuple[PrimExpr, int]] = []  # dimensions that are expressions of variables that no argument has
-    sizes = []
-    for i, buffer in enumerate(buffers):
+    sizes: list[Any] = []
+    for i, buffer in enumerate(b for _, b in func.buffer_map):
         given = None if shapes is None or i >= len(shapes) else shapes[i]
         for dim, size in zip(buffer.shape, given or (), strict=False):
             if isinstance(dim, Var):
@@ -53,12 +101,7 @@ def work_of(func: PrimFunc, shapes: Sequence[Sequence[int]] | None = None) -> Wo
                     return size
         return as_int(analyzer.simplify(substitute(e, known)))
 
-    operations = _operations(func.body, number)
-    volumes = [_volume(s, number) for s in sizes]
-    if operations is None or None in volumes:
-        return None
-    each = [DataType(b.dtype).itemsize for b in buffers]
-    return Work(operations, float(sum(v * n for v, n in zip(volumes, each, strict=True) if v is not None)))
+    return number, sizes
 
 
 def _volume(shape: Sequence[Any], number: Any) -> int | None:

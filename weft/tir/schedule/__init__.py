@@ -2,10 +2,12 @@
 
 Read in this order: ``trace``, ``state``, ``recording``, ``schedule``; the primitives by kind in ``loops``, ``merge``,
 ``annotate``, ``blocks``, ``compute_at``, ``reduction``, ``cache``, ``layout``, ``reindex``, ``pad_einsum``,
-``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis.
+``padding``, ``iteration``, ``blockize``, ``tensorize``; then ``rules/``, which apply them by analysis, and
+``explain``, which says what they decided.
 """
 
 from weft.error import ScheduleError
+from weft.tir.schedule.explain import Estimate, KernelReport, ScheduleReport, explain_schedule, report_of
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.recording import StmtSRef
 from weft.tir.schedule.rules import (
@@ -22,6 +24,7 @@ from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 
 __all__ = [
-    "BlockRV", "IndexMap", "Instruction", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule", "ScheduleError",
-    "ScheduleRecord", "StmtSRef", "TensorIntrin", "Trace", "default_schedule", "noting_schedules", "schedule_func",
+    "BlockRV", "Estimate", "IndexMap", "Instruction", "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal", "Schedule",
+    "ScheduleError", "ScheduleRecord", "ScheduleReport", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
+    "explain_schedule", "noting_schedules", "report_of", "schedule_func",
 ]  # fmt: skip

@@ -23,11 +23,14 @@ __all__ = ["schedule_generic"]
 def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
     """Schedule one block at the root by itself; one whose loops cannot be changed is left as it is.
 
-    ``ctx.record`` says which it was: an element-wise block, which this rule suits, another, or one left as it is.
+    ``ctx.record`` says which it was: an element-wise block, which this rule suits, another, or one left as it is, as
+    code without loops of its own is.
     """
     block = ctx.block(rv)
     rule = "elementwise" if not is_reduction_block(block) and is_plain_store(block) is not None else GENERIC
-    if block.iter_vars:
+    if not block.iter_vars:
+        rule = AS_WRITTEN
+    else:
         before = ctx.sch.checkpoint()
         try:
             _schedule_alone(ctx, rv, block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -56,6 +57,16 @@ class ScheduleRecord:
         """List the rules that took blocks, each once; of element-wise work only where there is no other."""
         names = list(dict.fromkeys(self.taken.values()))
         return [n for n in names if n not in ("elementwise", "inline")] or names
+
+    def as_json(self) -> str:
+        """Return the record as text, which is kept beside compiled code."""
+        return json.dumps([self.function, self.taken, self.refusals])
+
+    @classmethod
+    def from_json(cls, text: str) -> ScheduleRecord:
+        """Return what :meth:`as_json` wrote."""
+        function, taken, refusals = json.loads(text)
+        return cls(function, taken, [Refusal(*r) for r in refusals])
 
 
 def reason_of(rule: str, error: ScheduleError) -> str:

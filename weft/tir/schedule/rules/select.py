@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from weft.error import ScheduleError
 from weft.ir import show_text
@@ -63,7 +63,7 @@ def _scheduled(func: PrimFunc, target: TargetLike | None, knobs: Knobs | None, r
         attention = schedule_attention(func, target)
     if attention is not None:
         record.take("attention", {r.block.name_hint for r in child_realizes(func.root)})
-        show_text(record.function, "trace.py", lambda: "# no primitives: the rule for attention writes its loops itself")
+        show_text(record.function, "trace.py", lambda: "# no primitives: the rule writes the loops of attention itself")
         return attention
     with applying("collapse", record.function):
         collapsed = collapse_dims(func)
@@ -97,7 +97,7 @@ def schedule_of(
                 ctx, "selecting", block.name_hint, lambda b=block, seen=done: schedule_selecting(ctx, b.name_hint, seen)
             )
     for group in _chains(ctx, done):
-        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g))
+        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g), group)
     for block in ctx.blocks():
         if block.name_hint not in done:
             ctx.scope = block.name_hint
@@ -123,10 +123,13 @@ def _product_rules(ctx: RuleContext, block: Block) -> list[tuple[str, Rule]]:
     return [*special, plain]
 
 
-def _attempt(ctx: RuleContext, rule: str, name: str, apply: Callable[[], set[str]]) -> set[str]:
+def _attempt(
+    ctx: RuleContext, rule: str, name: str, apply: Callable[[], set[str]], group: Sequence[Block] = ()
+) -> set[str]:
     """Apply a rule, or leave the function as it was where the rule refuses it (``ctx.record`` keeps why).
 
-    Choices of the rule are called after the block `name`. Returns the blocks that are scheduled.
+    Choices of the rule are called after the block `name`, which may be the last of a group whose reductions the rule is
+    for. Returns the blocks that are scheduled.
     """
     before = ctx.sch.checkpoint()
     asked = dict(ctx.knobs.asked)
@@ -138,7 +141,8 @@ def _attempt(ctx: RuleContext, rule: str, name: str, apply: Callable[[], set[str
     except ScheduleError as refusal:
         ctx.sch.rollback(before)
         ctx.knobs.asked = asked
-        ctx.record.refuse(rule, name, refusal)
+        for block in [b.name_hint for b in group if is_reduction_block(b)] or [name]:
+            ctx.record.refuse(rule, block, refusal)
         return set()
     ctx.record.take(rule, finished & names)
     return finished | (set(ctx.sch.state.block_names()) - names)
