@@ -85,8 +85,8 @@ class Operators:
     def in_function(self) -> Function:
         """Return a function of the expression's free variables, in the order of their use."""
         nodes = list(ir.walk(self))
-        bound = {id(v) for n in nodes for name, _ in getattr(type(n), "__binders__", ()) for v in _each(n, name)}
-        return Function(tuple(n for n in nodes if isinstance(n, Var) and id(n) not in bound), self)  # type: ignore[arg-type]
+        bound = {v for n in nodes for name, _ in getattr(type(n), "__binders__", ()) for v in _each(n, name)}
+        return Function(tuple(n for n in nodes if isinstance(n, Var) and n not in bound), self)  # type: ignore[arg-type]
 
     def astype(self, dtype: str) -> Call:
         """Convert the elements to another data type."""

@@ -27,9 +27,9 @@ def check_first_order(mod: IRModule, name: str = "main") -> None:
     """
     func: Any = mod[name]
     errors: dict[Any, LoweringError] = {}
-    called = {id(e.op) for e in subexpressions(func.body) if isinstance(e, Call) and isinstance(e.op, Function)}
+    called = {e.op for e in subexpressions(func.body) if isinstance(e, Call) and isinstance(e.op, Function)}
     for e in (*func.params, *subexpressions(func.body)):
-        if id(e) in called:
+        if e in called:
             continue
         what = _construct(e) or (None if isinstance(e, Op) else _of_type(getattr(e, "ty", None)))
         where = getattr(e, "span", None) or func.span

@@ -62,7 +62,7 @@ def from_relax(
     made.bind_dims(func.params[: len(func.params) - bool(derived)], args, elements, derived, checks)
     for b in bindings:
         if not _is_check(b):
-            made.env[id(b.var)] = _VALUE(b.value, made, b.var)
+            made.env[b.var] = _VALUE(b.value, made, b.var)
     return made.bindings, [made.atom(f) for f in (seq.body.fields if isinstance(seq.body, ir.Tuple) else (seq.body,))]
 
 
@@ -81,15 +81,15 @@ class LoweredBindings:
 
     def __init__(self, kernel: Callable[[ir.GlobalVar], Any]) -> None:
         self.kernel = kernel
-        self.env: dict[int, Any] = {}
-        self.constants: dict[int, Constant] = {}
+        self.env: dict[ir.Expr, Any] = {}
+        self.constants: dict[ir.Constant, Constant] = {}
         self.bindings: Bindings = []
 
     def bind_dims(self, params: Any, args: list[Any], elements: list[Any], derived: Any, checks: Any) -> None:
         """Say what the parameters are, and their dimensions, and what has to hold between these."""
         tensors = list(zip(params, [*args, *elements], strict=True))
         for p, a in tensors:
-            self.env[id(p)] = a
+            self.env[p] = a
         shaped = [(p.ty.shape, a) for p, a in tensors[: len(args)] if not _is_constant(p.ty.shape)]
         values = [(p.ty.values, a) for p, a in tensors[len(args) :]]
         if shaped or values:
@@ -109,15 +109,15 @@ class LoweredBindings:
     def atom(self, expr: Any) -> Any:
         """Return Relay's expression for an atom."""
         if isinstance(expr, ir.Constant):
-            known = self.constants.get(id(expr))
+            known = self.constants.get(expr)
             if known is None:
-                known = self.constants[id(expr)] = Constant(expr.data, ty=relay_type_of(expr.ty))
+                known = self.constants[expr] = Constant(expr.data, ty=relay_type_of(expr.ty))
             return known
         if isinstance(expr, ir.Tuple):
             return _tuple([self.atom(f) for f in expr.fields])
-        if id(expr) not in self.env:
+        if expr not in self.env:
             raise InternalError(f"a legalized function uses `{expr}`, which has no form in Relay", where=expr.span)
-        return self.env[id(expr)]
+        return self.env[expr]
 
 
 def _tuple(fields: list[Any]) -> Tuple:

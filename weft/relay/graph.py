@@ -139,11 +139,11 @@ def graph_of(mod: IRModule, name: str = "main") -> KernelGraph:
     func: Any = mod[name]
     made = _Maker(KernelGraph(), mod)
     for p in func.params:
-        made.values[id(p)] = made.input(p.name_hint, p.ty, p.span)
+        made.values[p] = made.input(p.name_hint, p.ty, p.span)
     seq = func.body
     for block in seq.blocks:
         for b in block.bindings:
-            made.values[id(b.var)] = _VALUE(b.value, made, b.var)
+            made.values[b.var] = _VALUE(b.value, made, b.var)
     made.graph.heads = list(_flat(made.atom(seq.body)))
     return made.graph
 
@@ -153,8 +153,8 @@ class _Maker:
 
     def __init__(self, graph: KernelGraph, mod: IRModule) -> None:
         self.graph, self.mod = graph, mod
-        self.values: dict[int, Any] = {}
-        self.constants: dict[int, Entry] = {}
+        self.values: dict[ir.Expr, Any] = {}
+        self.constants: dict[Any, Entry] = {}
 
     def input(self, name: str, ty: Any, span: Any) -> Any:
         """Make an input; a tuple is one input a field, named by its place."""
@@ -165,18 +165,18 @@ class _Maker:
     def atom(self, expr: Any) -> Any:
         """The tensor, or list of them, that an atom is."""
         if isinstance(expr, ir.Constant):
-            known = self.constants.get(id(expr.data))
+            known = self.constants.get(expr.data)
             if known is None:
-                known = self.constants[id(expr.data)] = self.input(f"p{len(self.constants)}", expr.ty, expr.span)
+                known = self.constants[expr.data] = self.input(f"p{len(self.constants)}", expr.ty, expr.span)
                 self.graph.params[self.graph.nodes[known.node].name] = expr.data
             return known
         if isinstance(expr, ir.Tuple):
             return [self.atom(f) for f in expr.fields]
         if isinstance(expr, ir.TupleGetItem):
             return self.atom(expr.tuple_value)[expr.index]
-        if id(expr) not in self.values:
+        if expr not in self.values:
             raise _no_kernel(expr, expr.span)
-        return self.values[id(expr)]
+        return self.values[expr]
 
 
 def _flat(value: Any) -> Any:

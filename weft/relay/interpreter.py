@@ -53,14 +53,14 @@ class Env:
 
     def __init__(self, outer: Env | None, sharing: Sharing) -> None:
         self.outer, self.sharing = outer, sharing
-        self.values: dict[int, Any] = {}
+        self.values: dict[Node, Any] = {}
 
     def find(self, node: Node) -> Any:
         """Return the value of a variable or shared node; None where it has none yet."""
-        key, env = id(node), self
+        env = self
         while env is not None:
-            if key in env.values:
-                return env.values[key]
+            if node in env.values:
+                return env.values[node]
             env = env.outer
         return None
 
@@ -180,7 +180,7 @@ def leave(_node: Any, m: _Machine, _env: Any) -> None:
 
 def step(node: Expr, m: _Machine, env: Env) -> None:
     """Evaluate an expression, or take its value where it is shared and has one."""
-    if id(node) in env.sharing.shared:
+    if node in env.sharing.shared:
         found = env.find(node)
         if found is not None:
             m.values.append(found)
@@ -191,12 +191,12 @@ def step(node: Expr, m: _Machine, env: Env) -> None:
 
 def remember(node: Expr, m: _Machine, env: Env) -> None:
     """Keep the value of a shared expression."""
-    env.values[id(node)] = m.values[-1]
+    env.values[node] = m.values[-1]
 
 
 def shared_first(node: Expr, m: _Machine, env: Env) -> None:
     """Evaluate the shared expressions in the parts of a choice, match or function that belong outside."""
-    for inner in reversed(env.sharing.before.get(id(node), ())):
+    for inner in reversed(env.sharing.before.get(node, ())):
         m.later(drop, None, None)
         m.later(step, inner, env)
 
@@ -281,7 +281,7 @@ def bind(node: Let, m: _Machine, env: Env) -> None:
     value = m.values.pop()
     if type(value) is Closure and value.name == "fn":
         value.name = node.var.name_hint
-    env.values[id(node.var)] = value
+    env.values[node.var] = value
     m.later(step, node.body, env)
 
 
@@ -311,7 +311,7 @@ def select(node: Match, m: _Machine, env: Env) -> None:
     """Go on with the first clause whose pattern matches."""
     value = m.values.pop()
     for clause in node.clauses:
-        bound: dict[int, Any] = {}
+        bound: dict[Node, Any] = {}
         if matches(clause.lhs, value, bound):
             env.values.update(bound)
             m.later(step, clause.rhs, env)
@@ -324,18 +324,18 @@ matches = Dispatch("Relay pattern", covers=(Pattern,))
 
 
 @matches.on(PatternWildcard)
-def _wildcard(_pattern: PatternWildcard, _value: Any, _bound: dict[int, Any]) -> bool:
+def _wildcard(_pattern: PatternWildcard, _value: Any, _bound: dict[Node, Any]) -> bool:
     return True
 
 
 @matches.on(PatternVar)
-def _pattern_var(pattern: PatternVar, value: Any, bound: dict[int, Any]) -> bool:
-    bound[id(pattern.var)] = value
+def _pattern_var(pattern: PatternVar, value: Any, bound: dict[Node, Any]) -> bool:
+    bound[pattern.var] = value
     return True
 
 
 @matches.on(PatternConstructor)
-def _pattern_constructor(pattern: PatternConstructor, value: Any, bound: dict[int, Any]) -> bool:
+def _pattern_constructor(pattern: PatternConstructor, value: Any, bound: dict[Node, Any]) -> bool:
     _expect(value, ConstructorValue, "a value of a data type")
     if value.tag != pattern.constructor.tag:
         return False
@@ -343,7 +343,7 @@ def _pattern_constructor(pattern: PatternConstructor, value: Any, bound: dict[in
 
 
 @matches.on(PatternTuple)
-def _pattern_tuple(pattern: PatternTuple, value: Any, bound: dict[int, Any]) -> bool:
+def _pattern_tuple(pattern: PatternTuple, value: Any, bound: dict[Node, Any]) -> bool:
     return all(matches(p, v, bound) for p, v in zip(pattern.patterns, _expect(value, tuple, "a tuple"), strict=True))
 
 
@@ -399,7 +399,7 @@ def apply(node: Call, m: _Machine, _env: Any) -> None:
         _check_count(func.name, len(params), len(args))
         m.enter(func.name)
         env = Env(func.env, func.env.sharing)
-        env.values.update(zip(map(id, params), args, strict=True))
+        env.values.update(zip(params, args, strict=True))
         m.later(step, func.func.body, env)
     elif isinstance(func, Op):
         m.values.append(operate(func, node.attrs, args))

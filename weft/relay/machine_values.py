@@ -88,7 +88,7 @@ class _Reader:
 
     def __init__(self, mod: IRModule, call: Callable[..., Any]) -> None:
         self.mod, self.call = mod, call
-        self.known: dict[tuple[int, int], tuple[Constructor, list[Type]]] = {}  # by type and tag
+        self.known: dict[tuple[int, int], tuple[Constructor, list[Type]]] = {}  # by id of type, and tag
         self.types: dict[Type, Type] = {}  # one object for equal types, so that those of a list's rest are its own
 
     def fields(self, typed: tuple[Any, Any]) -> Any:

@@ -33,7 +33,7 @@ def operate(op: Op, attrs: Attrs, args: list[Any]) -> Any:
     elements = tuple(tuple(arg.reshape(-1).tolist()) for spec, arg in specs if spec.kind == "values")
     try:
         params, body = _expansion(op, attrs, tuple(map(_form, args)), elements)
-        return compute(body, {id(p): a for p, a in zip(params, args, strict=True)})
+        return compute(body, dict(zip(params, args, strict=True)))
     except WeftError:
         raise
     except Exception as e:
@@ -66,15 +66,15 @@ def _type(form: Any) -> Any:
     return TupleType(tuple(map(_type, form)))
 
 
-def compute(expr: Any, known: dict[int, Any]) -> Any:
-    """Compute an expression of shared operators; `known` has the values of variables by id, and gets the others."""
-    if id(expr) in known:
-        return known[id(expr)]
-    value = known[id(expr)] = _value(expr, known)
+def compute(expr: Any, known: dict[ir.Expr, Any]) -> Any:
+    """Compute an expression of shared operators; `known` has the values of variables, and gets the others."""
+    if expr in known:
+        return known[expr]
+    value = known[expr] = _value(expr, known)
     return value
 
 
-def _value(expr: Any, known: dict[int, Any]) -> Any:
+def _value(expr: Any, known: dict[ir.Expr, Any]) -> Any:
     if isinstance(expr, ir.Call):
         definition = get_op_def(expr.op)  # type: ignore[arg-type]
         if definition.reference is None:

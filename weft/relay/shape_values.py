@@ -42,14 +42,14 @@ class ShapeValues:
     """The elements that are known, by the tensor's expression."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, np.ndarray]] = {}
+        self._known: dict[ir.Expr, np.ndarray] = {}
 
     def define(self, tensor: Any, elements: Any) -> None:
         """Say what the elements of a tensor are."""
         array = np.empty(len(elements), object)
         array[:] = list(elements)
         shape = tuple(as_int(d) for d in tensor.ty.shape)
-        self._known[id(tensor)] = tensor, array.reshape(shape)  # type: ignore[arg-type]
+        self._known[tensor] = array.reshape(shape)  # type: ignore[arg-type]
 
     def of(self, tensor: Any) -> tuple[PrimExpr, ...] | None:
         """Return the elements of a tensor, or None where they are not known."""
@@ -59,7 +59,7 @@ class ShapeValues:
     def infer(self, expr: Any, bound: Any) -> None:
         """Follow an expression of shared operators, which is bound to an atom or tuple of atoms."""
         types = [f for f in (bound.fields if isinstance(bound, ir.Tuple) else (bound,))]
-        if not all(map(_is_small, types)) or any(id(t) in self._known for t in types):
+        if not all(map(_is_small, types)) or any(t in self._known for t in types):
             return
         try:
             found = self._evaluate(expr)
@@ -68,7 +68,7 @@ class ShapeValues:
         arrays = list(found) if isinstance(found, (tuple, list)) else [found]
         for t, array in zip(types, arrays, strict=len(types) == len(arrays)):
             if array is not None and all(isinstance(e, PrimExpr) for e in array.reshape(-1)):
-                self._known[id(t)] = t, array
+                self._known[t] = array
 
     def _array(self, tensor: Any) -> np.ndarray | None:
         if isinstance(tensor, ir.Constant):
@@ -78,8 +78,7 @@ class ShapeValues:
             array = np.empty(numbers.shape, object)
             array.reshape(-1)[:] = [const(int(v), "int64") for v in numbers.reshape(-1)]
             return array
-        known = self._known.get(id(tensor))
-        return None if known is None else known[1]
+        return self._known.get(tensor)
 
     def _evaluate(self, expr: Any) -> Any:
         if isinstance(expr, ir.Tuple):

@@ -16,30 +16,24 @@ __all__ = ["Sharing"]
 class Sharing:
     """The shared nodes of an expression.
 
-    ``shared`` holds the ids of nodes with several users. ``before`` gives the shared nodes that are evaluated before
-    the parts of a choice, match or function, by its id.
-
-    Parameters
-    ----------
-    root : Expr
-        The expression, which stays alive with this object.
+    ``shared`` holds the nodes with several users. ``before`` gives the shared nodes that are evaluated before the parts
+    of a choice, match or function.
     """
 
-    __slots__ = ("before", "root", "shared")
+    __slots__ = ("before", "shared")
 
     def __init__(self, root: Expr) -> None:
-        self.root = root
         scopes = Scopes(root)
         uses = [(e, scope) for e, scope in scopes.uses if not isinstance(e, ATOMS)]
-        self.shared: set[int] = {id(e) for e, _ in uses if id(e) in scopes.shared}
-        found: dict[int, dict[int, Expr]] = {}
+        self.shared: set[Expr] = {e for e, _ in uses if e in scopes.shared}
+        found: dict[Expr, set[Expr]] = {}
         for e, scope in uses:
-            home, entry = scopes.of[id(e)], None
+            home, entry = scopes.of[e], None
             while scope is not home:
                 entry, scope = scope.owner, scope.outer  # type: ignore[assignment]
             if entry is not None:
-                found.setdefault(id(entry), {})[id(e)] = e
-        rank = {id(e): i for i, e in enumerate(users_first(root))} if found else {}
-        self.before: dict[int, tuple[Expr, ...]] = {
-            entry: tuple(sorted(nodes.values(), key=lambda e: rank[id(e)])) for entry, nodes in found.items()
+                found.setdefault(entry, set()).add(e)
+        rank = {e: i for i, e in enumerate(users_first(root))} if found else {}
+        self.before: dict[Expr, tuple[Expr, ...]] = {
+            entry: tuple(sorted(nodes, key=lambda e: rank[e])) for entry, nodes in found.items()
         }

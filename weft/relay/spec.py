@@ -70,10 +70,10 @@ def _is_opaque(func: Function) -> bool:
 def _operands(value: Any) -> _Found:
     if isinstance(value, Let):
         yield value, "a let is the value of a let"
-    bodies = {id(b) for b in _bodies(value)}
+    bodies = set(_bodies(value))
     for p in parts(value):
         nested = isinstance(value, Call) and isinstance(p, Tuple) and all(map(_is_atom, p.fields))
-        if id(p) not in bodies and not _is_atom(p) and not nested and not isinstance(value, Function):
+        if p not in bodies and not _is_atom(p) and not nested and not isinstance(value, Function):
             yield value, f"the operand `{excerpt(p)}` is no atom"
 
 

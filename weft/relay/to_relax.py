@@ -89,9 +89,8 @@ class RelaxBuilder:
 
     def __init__(self, bb: BlockBuilder, mod: IRModule | None = None) -> None:
         self.bb, self.mod = bb, mod
-        self.env: dict[int, Any] = {}
+        self.env: dict[ir.Expr, Any] = {}
         self.values = ShapeValues()
-        self.alive: list[Any] = []
         self._n_dims = 0
 
     def fresh_dim(self) -> ir.Var:
@@ -107,12 +106,11 @@ class RelaxBuilder:
 
     def define(self, expr: Any, value: Any) -> None:
         """Say what a Relay expression is."""
-        self.env[id(expr)] = value
-        self.alive.append(expr)
+        self.env[expr] = value
 
     def convert(self, expr: Any) -> Any:
         """Return the Relax atom (or tuple of atoms) of an expression, emitting what it needs."""
-        known = self.env.get(id(expr))
+        known = self.env.get(expr)
         if known is None:
             known = _CONVERT(expr, self)
             self.define(expr, known)

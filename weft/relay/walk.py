@@ -97,13 +97,13 @@ def bound_by(expr: Any) -> Iterator[Var]:
 
 def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> Iterator[Any]:
     """Yield `expr` and what it is made of, each once, parents first; below those only that `enter` accepts."""
-    seen: set[int] = set()
+    seen: set[ir.Expr] = set()
     stack = [expr]
     while stack:
         e = stack.pop()
-        if id(e) in seen:
+        if e in seen:
             continue
-        seen.add(id(e))
+        seen.add(e)
         yield e
         if enter(e):
             stack.extend(reversed(list(parts(e))))
@@ -130,12 +130,12 @@ def rewrite(
     on_let : callable, optional
         Told the variable and the new value of each let before its body is rewritten.
     """
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = {}
     instead = instead or {}
 
     def go(e: Any) -> Any:
         chain: list[tuple[Let, Any]] = []
-        while (result := memo.get(id(e))) is None:
+        while (result := memo.get(e)) is None:
             if type(e) is Var and e in instead:
                 e = instead[e]
                 continue
@@ -149,12 +149,12 @@ def rewrite(
                 continue
             if result is None:
                 result = rule(map_parts(e, go))
-            memo[id(e)] = result
+            memo[e] = result
             break
         for let, value in reversed(chain):
             same = value is let.value and result is let.body
             result = rule(let if same else Let(let.var, value, result, ty=let.ty, span=let.span))
-            memo[id(let)] = result
+            memo[let] = result
         return result
 
     return ir.with_deep_stack(lambda: go(expr))
@@ -164,5 +164,4 @@ def substitute(expr: Any, mapping: Mapping[Any, Any]) -> Any:
     """Replace expressions (usually variables) by identity, everywhere below `expr`; binders stay as they are."""
     if not mapping:
         return expr
-    by_id = {id(k): v for k, v in mapping.items()}
-    return rewrite(expr, lambda e: e, pre=lambda e: by_id.get(id(e)))
+    return rewrite(expr, lambda e: e, pre=mapping.get)

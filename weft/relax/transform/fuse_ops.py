@@ -95,14 +95,14 @@ def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[int]) -
     return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
 
 
-def _uses_by_block(seq: SeqExpr) -> list[set[int]]:
-    """For each block, the ids of variables that something outside of it uses."""
-    after: list[set[int]] = []
-    live = set(map(id, variables(seq.body)))
+def _uses_by_block(seq: SeqExpr) -> list[set[ir.ExprVar]]:
+    """For each block, the variables that something outside of it uses."""
+    after: list[set[ir.ExprVar]] = []
+    live = set(variables(seq.body))
     for block in reversed(seq.blocks):
         after.append(set(live))
         for b in block.bindings:
-            live.update(map(id, variables(b.value)))
+            live.update(variables(b.value))
     return list(reversed(after))
 
 
@@ -112,7 +112,7 @@ class _Graph:
     def __init__(
         self,
         block: BindingBlock,
-        used_outside: set[int],
+        used_outside: set[ir.ExprVar],
         mod: ir.IRModule | None = None,
         mutable: AbstractSet[int] = frozenset(),
     ) -> None:
@@ -125,7 +125,7 @@ class _Graph:
         ]
         self.shape = [_shape(b.var.ty) for b in block.bindings]
         self.users: list[list[int]] = [[] for _ in range(n)]
-        self.extern = [id(b.var) in used_outside for b in block.bindings]
+        self.extern = [b.var in used_outside for b in block.bindings]
         self.group = list(range(n))
         self.group_kind = list(self.kind)
         self.group_size = [1] * n
@@ -242,7 +242,7 @@ def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
 
 
 def _fuse_block(
-    block: BindingBlock, mod: ir.IRModule, max_ops: int, used_outside: set[int], mutable: set[int]
+    block: BindingBlock, mod: ir.IRModule, max_ops: int, used_outside: set[ir.ExprVar], mutable: set[int]
 ) -> BindingBlock:
     graph = _Graph(block, used_outside, mod, mutable)
     groups = _grouped(graph, max_ops)
@@ -267,15 +267,15 @@ def _grouped(graph: _Graph, max_ops: int) -> dict[int, list[int]]:
     return groups
 
 
-def fusion_groups(bindings: Sequence[Any], used_outside: set[int], max_ops: int = 64) -> list[list[int]]:
+def fusion_groups(bindings: Sequence[Any], used_outside: set[ir.ExprVar], max_ops: int = 64) -> list[list[int]]:
     """Say which bindings of a block FuseOps would put into one kernel.
 
     Parameters
     ----------
     bindings : sequence of Binding
         In order.
-    used_outside : set of int
-        The ``id`` of variables that something besides these bindings uses.
+    used_outside : set of ExprVar
+        The variables that something besides these bindings uses.
 
     Returns
     -------
@@ -327,7 +327,7 @@ def _permutes(value: Any) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.permute_dims"
 
 
-def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[int]) -> VarBinding:
+def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[ir.ExprVar]) -> VarBinding:
     """Make a primitive function of a group and the binding that calls it."""
     inside = {id(g.bindings[m].var) for m in members}
     params: list[Var] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from weft.ir import IRModule, Op
+from weft.ir import IRModule, Node, Op
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import (
     Call,
@@ -76,14 +76,14 @@ def detect_feature(a: Any, b: Any = None) -> set[Feature]:
 
 def _of_one(expr: Any) -> set[Feature]:
     found: set[Feature] = set()
-    users: set[int] = set()
+    users: set[Node] = set()
     for e in subexpressions(expr):
         if type(e) in _OF:
             found.add(_OF[type(e)])
         for p in parts(e):
-            if id(p) in users and not isinstance(p, ATOMS):
+            if p in users and not isinstance(p, ATOMS):
                 found.add(Feature.fGraph)
-            users.add(id(p))
+            users.add(p)
         if isinstance(e, Let) and Feature.fLetRec not in found and any(x is e.var for x in subexpressions(e.value)):
             found.add(Feature.fLetRec)
         if isinstance(e, Function) and e.params:

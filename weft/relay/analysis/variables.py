@@ -24,7 +24,7 @@ def _roots(program: Any) -> list[Any]:
 
 
 def _distinct(found: Iterator[Any]) -> list[Any]:
-    return list({id(x): x for x in found}.values())
+    return list(dict.fromkeys(found))
 
 
 def bound_vars(expr: Expr) -> list[Var]:
@@ -34,8 +34,8 @@ def bound_vars(expr: Expr) -> list[Var]:
 
 def free_vars(expr: Expr) -> list[Var]:
     """List the variables that an expression uses and does not introduce."""
-    bound = {id(v) for v in bound_vars(expr)}
-    return [v for v in _used(expr) if id(v) not in bound]
+    bound = set(bound_vars(expr))
+    return [v for v in _used(expr) if v not in bound]
 
 
 def all_vars(expr: Expr) -> list[Var]:
@@ -49,13 +49,13 @@ def _used(expr: Expr) -> list[Var]:
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Any], Any]) -> None:
     """Call `fvisit` on each expression, operands first; a shared one is visited once."""
-    seen: set[int] = {id(expr)}
+    seen: set[Expr] = {expr}
     stack: list[tuple[Any, Iterator[Any]]] = [(expr, _below(expr))]
     while stack:
         node, below = stack[-1]
         for e in below:
-            if id(e) not in seen:
-                seen.add(id(e))
+            if e not in seen:
+                seen.add(e)
                 stack.append((e, _below(e)))
                 break
         else:
@@ -108,14 +108,14 @@ def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeV
     return list(_free_in(expr) if isinstance(expr, Type) else _free_of(expr, {}))
 
 
-def _free_of(expr: Any, known: dict[int, dict[TypeVar, None]]) -> dict[TypeVar, None]:
+def _free_of(expr: Any, known: dict[Function, dict[TypeVar, None]]) -> dict[TypeVar, None]:
     """Collect the free type variables of an expression; those of the functions in it are remembered."""
     found: dict[TypeVar, None] = {}
     for e in subexpressions(expr, lambda e: e is expr or not isinstance(e, Function)):
         if isinstance(e, Function) and e is not expr:
-            if id(e) not in known:
-                known[id(e)] = _free_of(e, known)
-            found.update(known[id(e)])
+            if e not in known:
+                known[e] = _free_of(e, known)
+            found.update(known[e])
         else:
             for ty in _annotations(e):
                 found.update(_free_in(ty))

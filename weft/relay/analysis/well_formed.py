@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ir import IRModule, with_deep_stack
+from weft.ir import Expr, IRModule, with_deep_stack
 from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, Let, Var
 from weft.relay.walk import parts, pattern_vars
@@ -48,18 +48,18 @@ class _Scopes:
 
     def __init__(self, found: list[tuple[Var, str]], once: bool, free: bool) -> None:
         self.found, self.once, self.free = found, once, free
-        self.inside: set[int] = set()
-        self.bound: set[int] = set()
-        self.seen: dict[int, Any] = {}
+        self.inside: set[Var] = set()
+        self.bound: set[Var] = set()
+        self.seen: set[Expr] = set()
 
     def visit(self, e: Any) -> None:
         if isinstance(e, Var):
-            if id(e) not in self.inside and (not self.free or id(e) in self.bound):
+            if e not in self.inside and (not self.free or e in self.bound):
                 self.found.append((e, f"variable '%{e.name_hint}' is used where it is not bound"))
             return
-        if id(e) in self.seen:
+        if e in self.seen:
             return
-        self.seen[id(e)] = e
+        self.seen.add(e)
         if isinstance(e, Let):
             self._lets(e)
         elif isinstance(e, Function):
@@ -76,7 +76,7 @@ class _Scopes:
         chain: list[Var] = []
         inner: Any = e
         while isinstance(inner, Let):
-            self.seen[id(inner)] = inner
+            self.seen.add(inner)
             recursive = isinstance(inner.value, Function)
             if recursive:
                 self._bind(inner.var)
@@ -86,7 +86,7 @@ class _Scopes:
             chain.append(inner.var)
             inner = inner.body
         self.visit(inner)
-        self.inside.difference_update(map(id, chain))
+        self.inside.difference_update(chain)
 
     def _clause(self, c: Clause) -> None:
         self._under(pattern_vars(c.lhs), [c.rhs])
@@ -97,13 +97,13 @@ class _Scopes:
             self._bind(v)
         for b in bodies:
             self.visit(b)
-        self.inside.difference_update(map(id, names))
+        self.inside.difference_update(names)
 
     def _bind(self, v: Var) -> None:
-        if self.once and id(v) in self.bound:
+        if self.once and v in self.bound:
             self.found.append((v, f"variable '%{v.name_hint}' is bound twice"))
-        self.bound.add(id(v))
-        self.inside.add(id(v))
+        self.bound.add(v)
+        self.inside.add(v)
 
 
 def unbound(func: Function) -> Iterator[tuple[Any, str]]:

@@ -37,18 +37,18 @@ TYPE = Dispatch("type of a Relay expression", (Operators,), leaves_out=(Operator
 
 def type_of(e: Any, s: Inference) -> Type:
     """Return the type of an expression; parts of it may be unknown yet."""
-    found = s.types.get(id(e))
+    found = s.types.get(e)
     if found is None:
         if isinstance(e, Op):
             return s.fail(f"operator '{e.name}' is used as a value", e, expected="a call of it",
                           help="wrap it into a function: `fn (%x) { ..(%x) }`")  # fmt: skip
-        found = s.types[id(e)] = TYPE(e, s)
+        found = s.types[e] = TYPE(e, s)
     return found
 
 
 @TYPE.on(Var)
 def _var(e: Var, s: Inference) -> Type:
-    found = s.vars.get(id(e))
+    found = s.vars.get(e)
     if found is not None:
         return found
     if not s.allow_free:
@@ -59,11 +59,11 @@ def _var(e: Var, s: Inference) -> Type:
 
 def bind(v: Var, s: Inference) -> Type:
     """Introduce a variable, of its annotated type or one to be found."""
-    known = s.vars.get(id(v))
+    known = s.vars.get(v)
     if known is None:
         if v.ty is not None:
             check_annotation(v.ty, v, s)
-        known = s.vars[id(v)] = v.ty if v.ty is not None else IncompleteType()
+        known = s.vars[v] = v.ty if v.ty is not None else IncompleteType()
     return known
 
 
@@ -103,7 +103,7 @@ def global_type(name: str, s: Inference) -> Type:
 
 def signature(f: Function, s: Inference) -> FuncType:
     """Return a function's type as annotated, with types to be found where it is not; parameters are bound."""
-    found = s.signatures.get(id(f))
+    found = s.signatures.get(f)
     if found is None:
         for i, p in enumerate(f.params):
             if any(p is q for q in f.params[:i]):
@@ -112,13 +112,13 @@ def signature(f: Function, s: Inference) -> FuncType:
         if f.ret_type is not None:
             check_annotation(f.ret_type, f, s)
         found = FuncType(args, f.ret_type if f.ret_type is not None else IncompleteType(), f.type_params)
-        s.signatures[id(f)] = found
+        s.signatures[f] = found
     return found
 
 
 @TYPE.on(Function)
 def _function(f: Function, s: Inference) -> Type:
-    ty = s.types[id(f)] = signature(f, s)
+    ty = s.types[f] = signature(f, s)
     if f.ret_type is not None:
         ask(f.body, ty.ret_type, s)
     body = type_of(f.body, s)
@@ -133,19 +133,19 @@ def _function(f: Function, s: Inference) -> Type:
 @TYPE.on(Let)
 def _let(e: Let, s: Inference) -> Type:
     chain: list[Let] = []
-    while type(e) is Let and id(e) not in s.types:
+    while type(e) is Let and e not in s.types:
         chain.append(e)
         _binding(e, s)
         e = e.body  # type: ignore[assignment]
     ty = type_of(e, s)
     for let in chain:
-        s.types[id(let)] = ty
+        s.types[let] = ty
     return ty
 
 
 def _binding(e: Let, s: Inference) -> None:
     if isinstance(e.value, Function) and e.var.ty is None:  # which may call itself
-        s.vars[id(e.var)] = signature(e.value, s)
+        s.vars[e.var] = signature(e.value, s)
         type_of(e.value, s)
         return
     annotated = e.var.ty is not None or isinstance(e.value, Function)
@@ -156,7 +156,7 @@ def _binding(e: Let, s: Inference) -> None:
         what = f"variable '%{e.var.name_hint}' is annotated with another type than its value has"
         s.flow(value, ty, e if e.span is not None else e.value, what)
     else:
-        s.vars[id(e.var)] = type_of(e.value, s)
+        s.vars[e.var] = type_of(e.value, s)
 
 
 @TYPE.on(Tuple)
@@ -195,7 +195,7 @@ def ask(e: Any, ty: Type, s: Inference) -> None:
     while type(e) is Let:
         e = e.body
     if isinstance(e, (If, Match)):
-        s.asked[id(e)] = ty
+        s.asked[e] = ty
 
 
 def _type_params(ty: Type) -> tuple[TypeVar, ...]:
@@ -204,7 +204,7 @@ def _type_params(ty: Type) -> tuple[TypeVar, ...]:
 
 def joined(e: Any, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
     """Return the type of what one of several expressions gives, each with where to tell of it."""
-    asked = s.asked.get(id(e))
+    asked = s.asked.get(e)
     if asked is not None:
         for r, _ in results:
             ask(r, asked, s)
@@ -325,7 +325,7 @@ def _apply(e: Call, ty: FuncType, args: tuple[Type, ...], s: Inference) -> Type:
     if ty.type_params:
         given = e.ty_args or tuple([IncompleteType() for _ in ty.type_params])
         types = dict(zip(ty.type_params, given, strict=True))
-        s.type_args[id(e)] = given
+        s.type_args[e] = given
     for i, (src, dst) in enumerate(zip(args, ty.arg_types, strict=True)):
         s.flow(src, s.unifier.substitute(dst, types), e, f"argument {i + 1} of {name} has another type")
     if types and s.unifier.unknown(ty.ret_type) is not None:

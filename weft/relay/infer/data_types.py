@@ -64,10 +64,10 @@ def _wildcard(p: PatternWildcard, ty: Type, node: Any, s: Inference) -> None:
 @PATTERN.on(PatternVar)
 def _variable(p: PatternVar, ty: Type, node: Any, s: Inference) -> None:
     if p.var.ty is None:
-        s.vars[id(p.var)] = ty
+        s.vars[p.var] = ty
         return
     check_annotation(p.var.ty, node, s)
-    s.vars[id(p.var)] = p.var.ty
+    s.vars[p.var] = p.var.ty
     s.flow(ty, p.var.ty, node, f"variable '%{p.var.name_hint}' is annotated with another type than it is matched with")
 
 

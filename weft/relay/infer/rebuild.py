@@ -22,14 +22,14 @@ class Rebuild:
 
     def __init__(self, s: Inference) -> None:
         self.s = s
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self.globals: dict[str, ir.GlobalVar] = {}
 
     def __call__(self, e: Any) -> Any:
         """Return an expression or pattern with types."""
-        done = self.memo.get(id(e))
+        done = self.memo.get(e)
         if done is None:
-            done = self.memo[id(e)] = self._make(e)
+            done = self.memo[e] = self._make(e)
         return done
 
     def _make(self, e: Any) -> Any:
@@ -39,7 +39,7 @@ class Rebuild:
         if cls is Let:
             return self._lets(e)
         if cls is Var:
-            return self._typed(e, self.type(self.s.vars[id(e)], e)) if id(e) in self.s.vars else e
+            return self._typed(e, self.type(self.s.vars[e], e)) if e in self.s.vars else e
         if cls is GlobalVar:
             return self.global_var(e)
         if cls is Function:
@@ -47,12 +47,12 @@ class Rebuild:
         if cls is Constructor:
             return self._constructor(e)
         if cls is Constant:
-            return self._typed(e, self.s.types[id(e)])
+            return self._typed(e, self.s.types[e])
         if isinstance(e, (Pattern, Clause)):
             return rebuild(e, self)
         if not isinstance(e, ir.Expr):
             return e
-        return self._typed(self._children(e), self.type(self.s.types[id(e)], e))
+        return self._typed(self._children(e), self.type(self.s.types[e], e))
 
     def type(self, ty: Type, node: Any) -> Type:
         """Return a type with all that was found put in, or note that a part of it was not found."""
@@ -88,8 +88,8 @@ class Rebuild:
     def _call(self, e: Call) -> Call:
         op = e.op if isinstance(e.op, Op) else self(e.op)
         args = tuple([self(a) for a in e.args])
-        type_args = tuple([self.type(t, e) for t in self.s.type_args.get(id(e), e.ty_args)])
-        ty = self.type(self.s.types[id(e)], e)
+        type_args = tuple([self.type(t, e) for t in self.s.type_args.get(e, e.ty_args)])
+        ty = self.type(self.s.types[e], e)
         if e.ty is not None and types_equal(e.ty, ty):
             ty = e.ty
         if len(type_args) == len(e.ty_args) and all(map(types_equal, type_args, e.ty_args)):
@@ -104,19 +104,19 @@ class Rebuild:
     def _lets(self, e: Let) -> Any:
         chain: list[tuple[Let, Var, Any]] = []
         inner: Any = e
-        while type(inner) is Let and id(inner) not in self.memo:
+        while type(inner) is Let and inner not in self.memo:
             chain.append((inner, self(inner.var), self(inner.value)))
             inner = inner.body
         body = self(inner)
         for let, var, value in reversed(chain):
-            ty = self.type(self.s.types[id(let)], let)
+            ty = self.type(self.s.types[let], let)
             same = var is let.var and value is let.value and body is let.body
             body = self._typed(let, ty) if same else Let(var, value, body, ty=ty, span=let.span)
-            self.memo[id(let)] = body
+            self.memo[let] = body
         return body
 
     def _function(self, f: Function) -> Function:
-        ty: Any = self.type(self.s.types[id(f)], f)
+        ty: Any = self.type(self.s.types[f], f)
         params = tuple([self(p) for p in f.params])
         body = self(f.body)
         ret = f.ret_type if f.ret_type is not None and types_equal(f.ret_type, ty.ret_type) else ty.ret_type
@@ -126,7 +126,7 @@ class Rebuild:
     def _constructor(self, c: Constructor) -> Constructor:
         data = self.s.data.get(c.belong_to.name_hint)
         own = next((k for k in data.constructors if k.name_hint == c.name_hint), c) if data is not None else c
-        return own if own.ty is not None or id(c) not in self.s.types else self._typed(own, self.s.types[id(c)])
+        return own if own.ty is not None or c not in self.s.types else self._typed(own, self.s.types[c])
 
     def global_var(self, v: ir.GlobalVar) -> ir.GlobalVar:
         """Return the variable of a function of the module, with its type: one for all its uses.

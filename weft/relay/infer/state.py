@@ -34,18 +34,18 @@ class Pending(Protocol):
 
 
 class Inference:
-    """What is known so far. Types are by the identity of expressions and variables."""
+    """What is known so far."""
 
     def __init__(self, mod: ir.IRModule | None) -> None:
         self.mod = mod
         self.unifier = Unifier()
-        self.types: dict[int, Type] = {}
-        self.vars: dict[int, Type] = {}
-        self.signatures: dict[int, FuncType] = {}
-        self.type_args: dict[int, tuple[Type, ...]] = {}
+        self.types: dict[ir.Expr, Type] = {}
+        self.vars: dict[ir.Expr, Type] = {}
+        self.signatures: dict[ir.Expr, FuncType] = {}
+        self.type_args: dict[ir.Expr, tuple[Type, ...]] = {}
         self.queue: list[Pending] = []
         self.relations: list[Any] = []  # those whose arguments' types may yet be widened
-        self.asked: dict[int, Type] = {}  # what is annotated around choices and matches
+        self.asked: dict[ir.Expr, Type] = {}  # what is annotated around choices and matches
         self.errors: list[TypeInferenceError] = []
         self.matches: list[Any] = []
         self.globals: dict[str, Type] = {}

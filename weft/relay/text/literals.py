@@ -81,12 +81,12 @@ class TypeNames:
 
     def __init__(self, taken: Any = ()) -> None:
         self._names = Names({*_TYPE_WORDS, *taken})
-        self._of: dict[int, tuple[Any, str]] = {}
+        self._of: dict[ir.Type, str] = {}
 
     def __call__(self, var: ir.Type) -> str:
         """Return the name of a type variable."""
-        known = self._of.get(id(var))
+        known = self._of.get(var)
         if known is None:
             name = re.sub(r"\W", "_", var.name_hint)  # type: ignore[attr-defined]
-            known = self._of[id(var)] = (var, self._names.fresh(name))
-        return known[1]
+            known = self._of[var] = self._names.fresh(name)
+        return known

@@ -31,8 +31,8 @@ class _Open:
     def __init__(self, block: Block) -> None:
         self.block = block
         self.lines: list[str] = []
-        self.names: dict[int, str] = {}
-        self.defined: list[int] = []
+        self.names: dict[ir.Expr, str] = {}
+        self.defined: list[ir.Expr] = []
 
 
 class Printer:
@@ -51,7 +51,7 @@ class Printer:
         self.is_program = True  # not a single type, which only people read
         self.metadata: dict[str, list[Any]] = {}
         self._taken_types = tuple(type_definitions)
-        self._meta_at: dict[int, str] = {}
+        self._meta_at: dict[int, str] = {}  # by id: not all values are hashable; the entries of `metadata` are alive
         self.reset()
 
     def reset(self) -> None:
@@ -59,8 +59,8 @@ class Printer:
         self.type_names = TypeNames(self._taken_types)
         self.free: list[Any] = []
         self._names = Names()
-        self._vars: dict[int, tuple[Any, str]] = {}
-        self._known: dict[int, int] = {}  # how many binders of a variable are open
+        self._vars: dict[ir.Expr, str] = {}
+        self._known: dict[ir.Expr, int] = {}  # how many binders of a variable are open
         self._rebound = False  # whether a variable was introduced where it was known
         self._open: list[_Open] = []
         self._count = 0
@@ -89,17 +89,17 @@ class Printer:
 
     def name_of(self, var: Any) -> str:
         """Return the name of a variable with its sigil."""
-        known = self._vars.get(id(var))
+        known = self._vars.get(var)
         if known is None:
-            known = self._vars[id(var)] = (var, "%" + identifier(self._names.fresh(var.name_hint)))
-        return known[1]
+            known = self._vars[var] = "%" + identifier(self._names.fresh(var.name_hint))
+        return known
 
     def define(self, var: Any) -> str:
         """Write the place that introduces a variable: its name and type."""
-        self._known[id(var)] = self._known.get(id(var), 0) + 1
-        self._rebound |= self._known[id(var)] > 1
+        self._known[var] = self._known.get(var, 0) + 1
+        self._rebound |= self._known[var] > 1
         if self._open:
-            self._open[-1].defined.append(id(var))
+            self._open[-1].defined.append(var)
         return self.name_of(var) + (f": {self.type(var.ty)}" if var.ty is not None else "")
 
     def comment(self, node: Any) -> str:
@@ -133,9 +133,9 @@ class Printer:
     def binding_value(self, let: Let) -> str:
         """Write what a let binds. Functions may refer to their own variable."""
         if isinstance(let.value, Function):
-            self._known[id(let.var)] = self._known.get(id(let.var), 0) + 1
+            self._known[let.var] = self._known.get(let.var, 0) + 1
             text = self.expr(let.value, inline=True)
-            self._known[id(let.var)] -= 1
+            self._known[let.var] -= 1
             return text
         return self.expr(let.value, inline=True, said=let.var.ty)
 
@@ -163,9 +163,9 @@ class Printer:
         if is_atom(node):
             return EXPR(node, self)
         for i in range(len(self._open) - 1, -1, -1):
-            if id(node) in self._open[i].names and not (self._rebound and self._hangs_on(node, i)):
-                return self._open[i].names[id(node)]
-        if inline and self.scopes.uses.get(id(node), 1) == 1:
+            if node in self._open[i].names and not (self._rebound and self._hangs_on(node, i)):
+                return self._open[i].names[node]
+        if inline and self.scopes.uses.get(node, 1) == 1:
             return self._written(node, said)
         at = self._place(node)
         inner = self._open[at + 1 :]
@@ -174,7 +174,7 @@ class Printer:
         name = f"%{self._count}"
         self._count += 1
         self._open[-1].lines.append(f"{name} = {text};")
-        self._open[-1].names[id(node)] = name
+        self._open[-1].names[node] = name
         self._open += inner
         return name
 
@@ -186,7 +186,7 @@ class Printer:
 
     def _place(self, node: Any) -> int:
         """Which of the open blocks a node is named in: its home, unless a variable is not known there."""
-        home = self.scopes.home.get(id(node))
+        home = self.scopes.home.get(node)
         for i, under_way in enumerate(self._open[:-1]):
             if under_way.block is home:
                 return len(self._open) - 1 if self._hangs_on(node, i) else i
@@ -195,7 +195,7 @@ class Printer:
     def _hangs_on(self, node: Any, at: int) -> bool:
         """Whether a node uses variables that blocks inside of the one with a number introduce, perhaps once more."""
         later = {v for o in self._open[at + 1 :] for v in o.defined}
-        return bool(later) and any(id(n) in later for n in walk(node))
+        return bool(later) and any(n in later for n in walk(node))
 
     def operand(self, node: Any, around: Any) -> str:
         """Write an operand; a constant says its type where the expression around it does."""
@@ -216,7 +216,7 @@ class Printer:
     def definition(self, func: Function, name: str) -> str:
         """Write a function of the module."""
         self.scopes = Scopes(func)
-        return self.function(func, f"def @{identifier(name)}", self.scopes.inner[id(func)][0], free=True)
+        return self.function(func, f"def @{identifier(name)}", self.scopes.inner[func][0], free=True)
 
     def function(self, func: Function, prefix: str, params_block: Block, free: bool = False) -> str:
         """Write a function behind `fn` or its name."""
@@ -248,9 +248,9 @@ def _constructor(node: Constructor, p: Printer) -> str:
 
 @EXPR.on(ir.ExprVar)
 def _var(node: ir.ExprVar, p: Printer) -> str:
-    if not p._known.get(id(node)):
+    if not p._known.get(node):
         p.free.append(node)
-        p._known[id(node)] = 1
+        p._known[node] = 1
     return p.name_of(node)
 
 
@@ -289,34 +289,34 @@ def _if(node: ir.If, p: Printer) -> str:
     cond = p.expr(node.cond)
     then, other = (
         p.braces(p.block(e, b))
-        for e, b in zip((node.true_branch, node.false_branch), p.scopes.inner[id(node)], strict=True)
+        for e, b in zip((node.true_branch, node.false_branch), p.scopes.inner[node], strict=True)
     )
     return f"if ({cond}) {then} else {other}"
 
 
 @EXPR.on(Let)
 def _let(node: Let, p: Printer) -> str:
-    (block,) = p.scopes.inner[id(node)]
+    (block,) = p.scopes.inner[node]
     return p.braces(list(_unchained(node, block, p)))
 
 
 def _unchained(node: Let, block: Block, p: Printer) -> Iterator[str]:
     """Write a let that opens a block: it is chained inside."""
-    del p.scopes.inner[id(node)]
+    del p.scopes.inner[node]
     yield from p.block(node, block)
-    p.scopes.inner[id(node)] = [block]
+    p.scopes.inner[node] = [block]
 
 
 @EXPR.on(Function)
 def _function(node: Function, p: Printer) -> str:
-    return p.function(node, "fn ", p.scopes.inner[id(node)][0])
+    return p.function(node, "fn ", p.scopes.inner[node][0])
 
 
 @EXPR.on(Match)
 def _match(node: Match, p: Printer) -> str:
     rows = []
     data = p.expr(node.data)
-    for clause, block in zip(node.clauses, p.scopes.inner[id(node)] if node.clauses else (), strict=True):
+    for clause, block in zip(node.clauses, p.scopes.inner[node] if node.clauses else (), strict=True):
         lhs, *lines = p.block(clause.rhs, block, (clause.lhs,))
         short = len(lines) == 1 and "\n" not in lines[0]
         rhs = lines[0] if short else p.braces(lines).replace("\n", "\n  ")

@@ -103,45 +103,45 @@ class Scopes:
 
     def __init__(self, root: ir.Expr) -> None:
         self.root = Block(None)
-        self.uses: dict[int, int] = {id(root): 1}
-        self.home: dict[int, Block] = {id(root): self.root}
-        self.inner: dict[int, list[Block]] = {}
-        tails = {id(root)}
+        self.uses: dict[ir.Expr, int] = {root: 1}
+        self.home: dict[ir.Expr, Block] = {root: self.root}
+        self.inner: dict[ir.Expr, list[Block]] = {}
+        tails = {root}
         for node in self._parents_first(root):
-            here = self.home[id(node)]
-            if isinstance(node, Let) and not (id(node) in tails and self.uses[id(node)] == 1):
+            here = self.home[node]
+            if isinstance(node, Let) and not (node in tails and self.uses[node] == 1):
                 here = self._open(node, here)
             for operand, position in _POSITIONS(node):
                 block = self._open(node, here) if position is _INNER else here
                 if is_atom(operand):
                     continue
                 if position is not None:
-                    tails.add(id(operand))
-                known = self.home.get(id(operand))
-                self.home[id(operand)] = block if known is None else _around(known, block)
+                    tails.add(operand)
+                known = self.home.get(operand)
+                self.home[operand] = block if known is None else _around(known, block)
 
     def is_chained(self, node: ir.Expr) -> bool:
         """Whether a let continues the block that it stands in, rather than opening its own."""
-        return isinstance(node, Let) and id(node) not in self.inner
+        return isinstance(node, Let) and node not in self.inner
 
     def _open(self, node: ir.Expr, parent: Block) -> Block:
         block = Block(parent)
-        self.inner.setdefault(id(node), []).append(block)
+        self.inner.setdefault(node, []).append(block)
         return block
 
     def _parents_first(self, root: ir.Expr) -> list[Any]:
         """List all nodes that are no atoms so that each comes after all that use it; count the uses."""
         done: list[Any] = []
-        seen = {id(root)}
+        seen = {root}
         stack: list[tuple[Any, Any]] = [(root, iter(_POSITIONS(root)))]
         while stack:
             node, operands = stack[-1]
             for operand, _ in operands:
                 if is_atom(operand):
                     continue
-                self.uses[id(operand)] = self.uses.get(id(operand), 0) + 1
-                if id(operand) not in seen:
-                    seen.add(id(operand))
+                self.uses[operand] = self.uses.get(operand, 0) + 1
+                if operand not in seen:
+                    seen.add(operand)
                     stack.append((operand, iter(_POSITIONS(operand))))
                     break
             else:

@@ -75,14 +75,14 @@ def canonicalize_cast(func: Function) -> Function:
     Source
         TVM's ``CanonicalizeCast``.
     """
-    taken: dict[int, Call] = {}
+    taken: set[Call] = set()
 
     def own(e: Any) -> Any:
         if not _is_call(e, "cast") or not _widens(e):
             return e
-        if id(e) in taken:
+        if e in taken:
             return Call(e.op, e.args, e.attrs, ty=e.ty, span=e.span)
-        taken[id(e)] = e
+        taken.add(e)
         return e
 
     return rewrite(func, lambda e: map_parts(e, own))

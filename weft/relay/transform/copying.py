@@ -25,21 +25,21 @@ def fresh_copy(expr: Any, values: Mapping[Var, Any] | None = None, types: Mappin
     types : mapping, optional
         What takes the place of type variables, in the types of all expressions.
     """
-    by_id = {id(k): v for k, v in (types or {}).items()}
+    types = types or {}
     new: dict[Var, Any] = dict(values or {})
     for e in subexpressions(expr):
         for v in bound_by(e):
-            new[v] = Var(v.name_hint, typed(v.ty, by_id), span=v.span)
+            new[v] = Var(v.name_hint, typed(v.ty, types), span=v.span)
 
     def rule(e: Any) -> Any:
         if type(e) is Let:
             e = Let(new[e.var], e.value, e.body, ty=e.ty, span=e.span)
         elif type(e) is Function:
-            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, by_id))
+            e = e.replace(params=tuple(new[p] for p in e.params), ret_type=typed(e.ret_type, types))
         elif type(e) is Match:
             clauses = tuple(Clause(renamed_pattern(c.lhs, new), c.rhs, span=c.span) for c in e.clauses)
             e = Match(e.data, clauses, e.complete, ty=e.ty, span=e.span)
-        return _retyped(e, by_id) if by_id else e
+        return _retyped(e, types) if types else e
 
     return rewrite(expr, rule, pre=lambda e: new.get(e) if type(e) is Var else None)
 
@@ -54,23 +54,24 @@ def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ..
         their parameter.
     """
     types = dict(zip(func.type_params, ty_args, strict=True)) if len(ty_args) == len(func.type_params) else {}
-    by_id = {id(k): v for k, v in types.items()}
     values: dict[Var, Any] = {}
     bindings: list[tuple[Var, Any]] = []
     for param, arg, name in zip(func.params, args, named, strict=True):
         values[param] = arg
         if name:
-            values[param] = Var(param.name_hint, typed(param.ty, by_id), span=param.span)
+            values[param] = Var(param.name_hint, typed(param.ty, types), span=param.span)
             bindings.append((values[param], arg))
     return lets(bindings, fresh_copy(func.body, values, types))
 
 
-def typed(ty: Any, types: Mapping[int, Type]) -> Any:
-    """Replace type variables, by their ``id``, in a type; None stays None."""
-    return ty if ty is None or not types else ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(id(t)))
+def typed(ty: Any, types: Mapping[TypeVar, Type]) -> Any:
+    """Replace type variables in a type; None stays None."""
+    if ty is None or not types:
+        return ty
+    return ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(t) if type(t) is TypeVar else None)
 
 
-def _retyped(e: Any, types: Mapping[int, Type]) -> Any:
+def _retyped(e: Any, types: Mapping[TypeVar, Type]) -> Any:
     ty = typed(getattr(e, "ty", None), types)
     ty_args = tuple(typed(t, types) for t in getattr(e, "ty_args", ()))
     if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):

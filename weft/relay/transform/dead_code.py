@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.ir import IRModule, module_pass
+from weft.ir import Expr, IRModule, module_pass
 from weft.relay.expr import Function, Let, Var
 from weft.relay.transform.effects import Effects
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -74,7 +74,7 @@ def _live(func: Function, effects: Effects | None) -> tuple[set[Var], Counter[Va
     live: set[Var] = set()
     counts: Counter[Var] = Counter()
     waiting: dict[Var, Any] = {}
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack: list[Any] = [func]
     while stack:
         e = stack.pop()
@@ -84,9 +84,9 @@ def _live(func: Function, effects: Effects | None) -> tuple[set[Var], Counter[Va
             if e in waiting:
                 stack.append(waiting.pop(e))
             continue
-        if id(e) in seen:
+        if e in seen:
             continue
-        seen.add(id(e))
+        seen.add(e)
         if type(e) is not Let:
             stack.extend(parts(e))
             continue

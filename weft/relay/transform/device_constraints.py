@@ -54,8 +54,8 @@ class DeviceConstraints:
         self.devices, self.host = devices, host
         self.wishes = Wishes()
         self.vars: dict[Var, Any] = {}
-        self.results: dict[int, tuple[ir.Expr, Any]] = {}  # of calls and constants, by their ids
-        self.kernels: dict[int, Domain] = {}  # of calls of kernels, by their ids
+        self.results: dict[ir.Expr, Any] = {}  # of calls and constants
+        self.kernels: dict[Call, Domain] = {}
         self.functions: dict[str, Any] = {}
         for v, f in mod.items():
             if isinstance(f, Function):
@@ -100,7 +100,7 @@ class DeviceConstraints:
             for i, f in enumerate(arg.fields):
                 self.wish(arg, i, f, want[i] if isinstance(want, tuple) else want)
         else:
-            self.wishes.add((id(owner), index), self.of(arg), want)
+            self.wishes.add((owner, index), self.of(arg), want)
 
 
 def _planned(func: Function, domain: FunctionDomain) -> None:
@@ -201,7 +201,7 @@ def _ref_write(e: RefWrite, c: DeviceConstraints) -> Any:
 def _call(e: Call, c: DeviceConstraints) -> Any:
     if isinstance(e.op, Op):
         made = _operator(e, c)
-        c.results[id(e)] = e, made
+        c.results[e] = made
         return made
     callee, made = c.of(e.op), domain_of(e.ty)
     if not isinstance(callee, FunctionDomain) or len(callee.args) != len(e.args):
@@ -244,7 +244,7 @@ def _on_device(e: Call, c: DeviceConstraints) -> Any:
         c.wishes.prefer(body, device)
     if e.attrs["constrain_result"]:
         fix(made, device, e)
-    c.wishes.add((id(e), 0), body, made, weak=True)  # the copy stands here, not at each use
+    c.wishes.add((e, 0), body, made, weak=True)  # the copy stands here, not at each use
     return made
 
 
@@ -257,7 +257,7 @@ def _device_copy(e: Call, c: DeviceConstraints) -> Any:
 
 def _invoke(e: Call, c: DeviceConstraints) -> Any:
     _, inputs, outputs = e.args
-    here = c.kernels[id(e)] = Domain()
+    here = c.kernels[e] = Domain()
     join(here, c.of(outputs), e)
     c.wish(e, 1, inputs, here)
     return ()

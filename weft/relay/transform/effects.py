@@ -19,8 +19,6 @@ from weft.relay.walk import parts, subexpressions
 
 __all__ = ["Effects"]
 
-_NAME = (None, False)
-
 
 class Effects:
     """Effects of the expressions of a module.
@@ -38,16 +36,16 @@ class Effects:
         self._bound: dict[Var, Any] = {}
         for root in self._globals.values() if roots is None else roots:
             self._bound.update((e.var, e.value) for e in subexpressions(root) if type(e) is Let)
-        self._known: dict[int, tuple[Any, bool]] = {}
-        self._functions: dict[int, tuple[Function, bool]] = {}
+        self._known: dict[ir.Expr, bool] = {}
+        self._functions: dict[Function, bool] = {}
 
     def any(self, expr: Any) -> bool:
         """Whether evaluating an expression has effects."""
-        for e in reversed(users_first(expr, lambda e: type(e) is not Function and id(e) not in self._known)):
-            if id(e) not in self._known:
+        for e in reversed(users_first(expr, lambda e: type(e) is not Function and e not in self._known)):
+            if e not in self._known:
                 below = () if type(e) is Function else parts(e)
-                self._known[id(e)] = (e, self._own(e) or any(self._known.get(id(p), _NAME)[1] for p in below))
-        return self._known.get(id(expr), _NAME)[1]
+                self._known[e] = self._own(e) or any(self._known.get(p, False) for p in below)
+        return self._known.get(expr, False)
 
     def _own(self, e: Any) -> bool:
         """Whether an expression itself, its parts aside, has effects."""
@@ -68,21 +66,21 @@ class Effects:
 
     def of_function(self, func: Function) -> bool:
         """Whether calling a function has effects."""
-        if id(func) not in self._functions:
+        if func not in self._functions:
             self._solve(func)
-        return self._functions[id(func)][1]
+        return self._functions[func]
 
     def _solve(self, func: Function) -> None:
         """Find all functions that one calls; those have effects that reach one with effects of its own."""
-        found: dict[int, Function] = {}
-        callers: dict[int, list[Function]] = {}
+        found: set[Function] = set()
+        callers: dict[Function, list[Function]] = {}
         impure: list[Function] = []
         stack = [func]
         while stack:
             f = stack.pop()
-            if id(f) in found:
+            if f in found:
                 continue
-            found[id(f)] = f
+            found.add(f)
             if f.attrs and f.attrs.get("Primitive"):
                 continue
             for e in subexpressions(f.body, lambda e: type(e) is not Function):
@@ -90,12 +88,12 @@ class Effects:
                 if callee is None or (type(e) is not Call and self._own(e)):
                     impure.append(f)
                 elif type(callee) is Function:
-                    callers.setdefault(id(callee), []).append(f)
+                    callers.setdefault(callee, []).append(f)
                     stack.append(callee)
-        marked: set[int] = set()
+        marked: set[Function] = set()
         while impure:
             f = impure.pop()
-            if id(f) not in marked:
-                marked.add(id(f))
-                impure += callers.get(id(f), [])
-        self._functions.update((i, (f, i in marked)) for i, f in found.items())
+            if f not in marked:
+                marked.add(f)
+                impure += callers.get(f, [])
+        self._functions.update((f, f in marked) for f in found)

@@ -63,41 +63,41 @@ class _Numbering:
     def __init__(self, scopes: Scopes, skip: Callable[[Any], bool] | None) -> None:
         self.scopes, self.skip = scopes, skip
         self.tables: dict[Scope, dict[Hashable, Any]] = {}
-        self.memo: dict[int, Any] = {}
-        self.names: dict[int, Var] = {}  # of values, by identity, whose lets are around
+        self.memo: dict[ir.Expr, Any] = {}
+        self.names: dict[ir.Expr, Var] = {}  # of values whose lets are around
         self.same: dict[Var, Var] = {}  # variables that are left out, and those that stand for them
 
     def go(self, e: Any) -> Any:
         """Return what stands for an expression."""
         if type(e) is Var:
             return self.same.get(e, e)
-        if id(e) in self.memo:
-            return self.memo[id(e)]
-        if id(e) not in self.scopes.shared:
-            result = self.memo[id(e)] = self.lets(e)
+        if e in self.memo:
+            return self.memo[e]
+        if e not in self.scopes.shared:
+            result = self.memo[e] = self.lets(e)
             return result
         around, self.names = self.names, {}  # a shared expression does not know which lets are around it
-        result = self.memo[id(e)] = self.lets(e)
+        result = self.memo[e] = self.lets(e)
         self.names = around
         return result
 
     def lets(self, e: Any) -> Any:
         chain: list[tuple[Let, Any]] = []
-        while type(e) is Let and (not chain or id(e) not in self.scopes.shared):
+        while type(e) is Let and (not chain or e not in self.scopes.shared):
             value = self.go(e.value)
-            named = self.names.get(id(value))
+            named = self.names.get(value)
             if named is not None or type(value) is Var:
                 self.same[e.var] = named or value
             else:
                 chain.append((e, value))
                 if self.key(value) is not None:
-                    self.names[id(value)] = e.var
+                    self.names[value] = e.var
             if not chain:
                 return self.go(e.body)
             e = e.body
         result = self.go(e) if chain else self.number(e)
         for let, value in reversed(chain):
-            self.names.pop(id(value), None)
+            self.names.pop(value, None)
             same = value is let.value and result is let.body
             result = let if same else Let(let.var, value, result, ty=let.ty, span=let.span)
         return result
@@ -108,12 +108,12 @@ class _Numbering:
         key = None if self.skip is not None and self.skip(new) else self.key(new)
         if key is None:
             return new
-        home: Scope | None = self.scopes.of[id(e)]
+        home: Scope | None = self.scopes.of[e]
         scope = home
         while scope is not None:
             found = self.tables.get(scope, {}).get(key)
             if found is not None and structural_equal(getattr(found, "attrs", None), getattr(new, "attrs", None)):
-                return found if id(e) in self.scopes.shared else self.names.get(id(found), found)
+                return found if e in self.scopes.shared else self.names.get(found, found)
             scope = scope.outer
         self.tables.setdefault(home, {})[key] = new  # type: ignore[arg-type]
         return new
@@ -121,7 +121,7 @@ class _Numbering:
     def key(self, e: Any) -> Hashable:
         """Return what equal values have in common; None for what is never merged."""
         if type(e) is TupleGetItem:
-            return ("item", id(e.tuple_value), e.index)
+            return ("item", e.tuple_value, e.index)
         if type(e) is not Call or not isinstance(e.op, ir.Op) or not has(e.op.name) or not get(e.op).pure:
             return None
         attrs = structural_hash(e.attrs) if e.attrs else 0
@@ -133,4 +133,4 @@ def _argument(e: Any) -> Hashable:
         array = e.data.numpy()
         if array.nbytes <= _SMALL:
             return (str(e.data.dtype), array.shape, array.tobytes())
-    return id(e)
+    return e

@@ -84,6 +84,5 @@ def _constructor_type(constructor: Constructor, mod: IRModule) -> FuncType:
 def _function(callee: Any, names: list[str], ty: FuncType) -> Function:
     """Make a function of that type which calls something."""
     new = {t: TypeVar(t.name_hint, t.kind) for t in ty.type_params}
-    by_id = {id(t): v for t, v in new.items()}
-    params = tuple(Var(n, typed(t, by_id)) for n, t in zip(names, ty.arg_types, strict=True))
-    return Function(params, Call(callee, params), typed(ty.ret_type, by_id), tuple(new.values()))
+    params = tuple(Var(n, typed(t, new)) for n, t in zip(names, ty.arg_types, strict=True))
+    return Function(params, Call(callee, params), typed(ty.ret_type, new), tuple(new.values()))

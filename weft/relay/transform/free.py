@@ -16,32 +16,30 @@ class Captures:
     """Free variables and type variables of functions, each function looked at once however deep they nest."""
 
     def __init__(self) -> None:
-        self._vars: dict[int, dict[Var, None]] = {}
-        self._types: dict[int, dict[TypeVar, None]] = {}
-        self._alive: list[Function] = []
+        self._vars: dict[Function, dict[Var, None]] = {}
+        self._types: dict[Function, dict[TypeVar, None]] = {}
 
     def variables(self, func: Function) -> dict[Var, None]:
         """Return the variables that a function uses and does not bind, in the order of their first use."""
         self._analyze(func)
-        return self._vars[id(func)]
+        return self._vars[func]
 
     def type_variables(self, func: Function) -> dict[TypeVar, None]:
         """Return the type variables that stand in a function and are not its own or an inner function's."""
         self._analyze(func)
-        return self._types[id(func)]
+        return self._types[func]
 
     def _analyze(self, func: Function) -> None:
-        if id(func) in self._vars:
+        if func in self._vars:
             return
         stack = [(func, iter(_inner(func)))]
         while stack:
             f, inner = stack[-1]
-            below = next((g for g in inner if id(g) not in self._vars), None)
+            below = next((g for g in inner if g not in self._vars), None)
             if below is not None:
                 stack.append((below, iter(_inner(below))))
                 continue
             stack.pop()
-            self._alive.append(f)
             self._of_one(f)
 
     def _of_one(self, func: Function) -> None:
@@ -54,8 +52,8 @@ class Captures:
             if type(e) is Var:
                 used[e] = None
             elif type(e) is Function:
-                used.update(self._vars[id(e)])
-                type_vars.update(self._types[id(e)])
+                used.update(self._vars[e])
+                type_vars.update(self._types[e])
             else:
                 binders = list(bound_by(e))
                 bound.update(binders)
@@ -63,8 +61,8 @@ class Captures:
                 if isinstance(e, ir.Call):
                     types += e.ty_args
         type_vars.update(free_type_variables(types))
-        self._vars[id(func)] = {v: None for v in used if v not in bound}
-        self._types[id(func)] = {t: None for t in type_vars if t not in func.type_params}
+        self._vars[func] = {v: None for v in used if v not in bound}
+        self._types[func] = {t: None for t in type_vars if t not in func.type_params}
 
 
 def free_type_variables(types: list[Any]) -> dict[TypeVar, None]:

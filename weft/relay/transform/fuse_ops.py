@@ -77,29 +77,29 @@ class _Fused:
 
     def __init__(self, region: Region, outputs: list[Var], most: int) -> None:
         self.region = region
-        self.values = {id(v): (v, value) for v, value in region.members}
-        self.group: dict[int, int] = {}
+        self.values = dict(region.members)
+        self.group: dict[Var, int] = {}
         self.bindings: Bindings = []
         relax = region.bb.bindings()
-        index = {id(b.var): i for i, b in enumerate(relax)}
-        groups = fusion_groups(relax, {id(leaf) for leaf in region.leaves(outputs)}, most)
+        index = {b.var: i for i, b in enumerate(relax)}
+        groups = fusion_groups(relax, set(region.leaves(outputs)), most)
         root = {i: members[-1] for members in groups for i in members}
         for v, value in region.members:
-            place = index.get(id(_first(region.env[id(v)])))
-            self.group[id(v)] = -1 - len(self.group) if place is None or not is_operator(value) else root[place]
+            place = index.get(_first(region.env[v]))
+            self.group[v] = -1 - len(self.group) if place is None or not is_operator(value) else root[place]
         region.abandon(GeneratorExit())
-        last = {self.group[id(v)]: v for v, _ in region.members}
+        last = {self.group[v]: v for v, _ in region.members}
         for v, value in region.members:
             if not is_operator(value):
                 self.bindings.append((v, value))
-            elif last[self.group[id(v)]] is v:
+            elif last[self.group[v]] is v:
                 self.bindings.append((v, self._call(v, value)))
 
     def _call(self, sink: Var, value: Any) -> Any:
         """Make the function of the group that ends in `sink`, and its call; a group that is one already stays."""
         if isinstance(value.op, Function):
             return value
-        made = _Body(self, self.group[id(sink)])
+        made = _Body(self, self.group[sink])
         body = made.expr(sink)
         ty = FuncType(tuple(cast(Type, p.ty) for p in made.params), body.ty)
         func = Function(tuple(made.params), body, body.ty, (), Attrs.of(Primitive=1), ty=ty)
@@ -113,13 +113,13 @@ class _Body:
         self.fused, self.group = fused, group
         self.params: list[Var] = []
         self.args: list[Any] = []
-        self._made: dict[int, Any] = {}
+        self._made: dict[ir.Expr, Any] = {}
 
     def expr(self, expr: Any) -> Any:
         """Return what stands for an expression inside the function."""
-        found = self._made.get(id(expr))
+        found = self._made.get(expr)
         if found is None:
-            found = self._made[id(expr)] = self._expr(expr)
+            found = self._made[expr] = self._expr(expr)
         return found
 
     def _expr(self, expr: Any) -> Any:
@@ -129,7 +129,7 @@ class _Body:
             return Tuple(tuple(self.expr(f) for f in expr.fields), span=expr.span, ty=expr.ty)
         if not isinstance(expr, Var):
             return expr
-        value = self.fused.values.get(id(expr), (expr, None))[1]
+        value = self.fused.values.get(expr)
         if isinstance(value, Tuple) and any(self._inside(f) for f in value.fields):
             return self.expr(value)
         if isinstance(value, TupleGetItem) and self._inside(value.tuple_value):
@@ -141,9 +141,9 @@ class _Body:
 
     def _inside(self, expr: Any) -> bool:
         """Whether the group computes a value, or a tuple or field of what it computes."""
-        if self.fused.group.get(id(expr)) == self.group:
+        if self.fused.group.get(expr) == self.group:
             return True
-        value = self.fused.values.get(id(expr), (expr, None))[1]
+        value = self.fused.values.get(expr)
         if isinstance(value, Tuple):
             return any(self._inside(f) for f in value.fields)
         return isinstance(value, TupleGetItem) and self._inside(value.tuple_value)

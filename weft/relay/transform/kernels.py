@@ -22,17 +22,17 @@ class KernelTable:
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self._by_structure: dict[str, GlobalVar] = {}
-        self._by_identity: dict[int, tuple[Any, GlobalVar]] = {}
+        self._added: dict[Any, GlobalVar] = {}
 
     def add(self, func: Any, name: str) -> GlobalVar:
         """Put a kernel into the module under that name or one near it, or find one of equal structure."""
-        seen = self._by_identity.get(id(func))
+        seen = self._added.get(func)
         if seen is not None:
-            return seen[1]
+            return seen
         key = fingerprint(func.without_attr("global_symbol"))
         known = self._by_structure.get(key)
         if known is None:
             known = self._by_structure[key] = GlobalVar(self.mod.fresh_name(name))
             self.mod[known] = func.with_attr("global_symbol", known.name_hint)
-        self._by_identity[id(func)] = func, known
+        self._added[func] = known
         return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import Attrs, IRModule, module_pass, with_deep_stack
+from weft.ir import Attrs, Expr, IRModule, module_pass, with_deep_stack
 from weft.relay.expr import Call, Function, GlobalVar, Let, Var, lets
 from weft.relay.transform.free import Captures, free_type_variables
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -69,7 +69,7 @@ class _Lifter:
         self.called: dict[Var, Call] = {}  # those of functions that are only called: the name and what is captured
         self.own_types: dict[Var, int] = {}  # how many type parameters those of both kinds have
         self.values = _used_as_values(mod)
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[Expr, Any] = {}
         self.count = 0
 
     def module(self) -> IRModule:
@@ -91,7 +91,7 @@ class _Lifter:
         """Return an expression without local functions."""
         bindings: list[Any] = []
         chain: list[Let] = []
-        while (result := self.memo.get(id(e))) is None and type(e) is Let:
+        while (result := self.memo.get(e)) is None and type(e) is Let:
             bindings.append(self.value(e))
             chain.append(e)
             e = e.body
@@ -99,19 +99,19 @@ class _Lifter:
             result = self.known.get(e, e)
         elif result is None:
             result = self.lift(e) if type(e) is Function else self.call(e) or map_parts(e, self.go)
-            self.memo[id(e)] = result
+            self.memo[e] = result
         for let, value in zip(reversed(chain), reversed(bindings), strict=True):
             if value is not None:
                 same = value is let.value and result is let.body
                 result = let if same else Let(let.var, value, result, ty=let.ty, span=let.span)
-            self.memo[id(let)] = result
+            self.memo[let] = result
         return result
 
     def value(self, let: Let) -> Any:
         """Return the new value of a let; None where its variable is known to stand for something else."""
         if type(let.value) is not Function or is_primitive(let.value):
             return self.go(let.value)
-        made = self.memo[id(let.value)] = self.lift(let.value, let.var)
+        made = self.memo[let.value] = self.lift(let.value, let.var)
         return None if let.var in self.known or let.var in self.called else made
 
     def call(self, e: Any) -> Call | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Attrs, DataType, IRModule, Op, Pass, as_int
+from weft.ir import Attrs, DataType, Expr, IRModule, Op, Pass, as_int
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.relax.transform import schedule_tir
@@ -103,7 +103,7 @@ class _Block:
     def __init__(self, state: _Manifest) -> None:
         self.state = state
         self.bindings: list[Any] = []
-        self.shape_of: dict[int, Var] = {}
+        self.shape_of: dict[Expr, Var] = {}
         self.shapes: ShapeFunction | None = None
         self.results: list[Var] = []
 
@@ -168,7 +168,7 @@ class _Block:
         self.let("_", "vm.invoke_tvm_op", kernel, _tuple(inputs), _tuple(self.results))
 
     def _shape_of(self, tensor: Any) -> Any:
-        known = self.shape_of.get(id(tensor))
+        known = self.shape_of.get(tensor)
         return known if known is not None else self.let("shape", "vm.shape_of", tensor)
 
     def _scalar(self, value: Any) -> Any:
@@ -227,7 +227,7 @@ class _Block:
 
     def _remember(self, var: Var, shape: Any, known: tuple[int, ...]) -> None:
         if -1 in known:
-            self.shape_of[id(var)] = shape
+            self.shape_of[var] = shape
 
 
 def _typed(op: str, args: tuple[Any, ...], attrs: dict[str, Any]) -> Call:

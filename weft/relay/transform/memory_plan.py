@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Attrs, IRModule, Op, Pass
+from weft.ir import Attrs, Expr, IRModule, Op, Pass
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGetItem, Var, const, let_chain, lets
@@ -92,8 +92,8 @@ class _Plan:
 
     def __init__(self, bindings: list[Any], tail: Any, mod: IRModule, variables: VariablesIn) -> None:
         self.bindings, self.mod, self.variables = bindings, mod, variables
-        self.block_of: dict[int, _Block] = {}
-        self.roots: dict[int, list[Var]] = {}  # by variable, the storages that its value may lie in
+        self.block_of: dict[Var, _Block] = {}
+        self.roots: dict[Expr, list[Var]] = {}  # the storages that a variable's value may lie in
         self._live(tail)
         self._take_over()
         self.arenas: dict[tuple[int, int], list[_Block]] = {}
@@ -104,28 +104,25 @@ class _Plan:
         for i, (var, value) in enumerate(self.bindings):
             name = _named(value)
             if name == "memory.alloc_storage":
-                self.block_of[id(var)] = _Block(i, segment, var, value)
-                self.roots[id(var)] = [var]
+                self.block_of[var] = _Block(i, segment, var, value)
+                self.roots[var] = [var]
                 continue
             used = self._roots(value)
             for r in used:
-                self.block_of[id(r)].use(i, segment)
+                self.block_of[r].use(i, segment)
             if name == "memory.alloc_tensor":
-                self.roots[id(var)] = self.roots.get(id(value.args[0]), [])
+                self.roots[var] = self.roots.get(value.args[0], [])
             elif name in _ALIASES or isinstance(value, (Var, Tuple, TupleGetItem)) or _is_scalar_operation(value):
-                self.roots[id(var)] = used
+                self.roots[var] = used
             elif name not in _READS:
                 for r in used:
-                    self.block_of[id(r)].escapes = True
+                    self.block_of[r].escapes = True
                 segment += not isinstance(value, (Function, Constant)) and not _makes_value(value)
         for r in self._roots(tail):
-            self.block_of[id(r)].escapes = True
+            self.block_of[r].escapes = True
 
     def _roots(self, value: Any) -> list[Var]:
-        found: dict[int, Var] = {}
-        for var in self.variables(value):
-            found.update((id(r), r) for r in self.roots.get(id(var), ()))
-        return list(found.values())
+        return list(dict.fromkeys(r for var in self.variables(value) for r in self.roots.get(var, ())))
 
     def _take_over(self) -> None:
         """Let results of element-wise kernels lie where an operand lay that dies there."""
@@ -135,15 +132,15 @@ class _Plan:
             func: Any = self.mod[value.args[0]]
             inputs, outputs = value.args[1].fields, value.args[2].fields
             places = func.attrs.get("inplace_inputs") or ()
-            out = self.roots.get(id(outputs[0]), []) if len(outputs) == 1 else []
+            out = self.roots.get(outputs[0], []) if len(outputs) == 1 else []
             for k in places if len(out) == 1 else ():
-                old = self.roots.get(id(inputs[k]), ())
-                others = [r for j, a in enumerate(inputs) if j not in places for r in self.roots.get(id(a), ())]
+                old = self.roots.get(inputs[k], ())
+                others = [r for j, a in enumerate(inputs) if j not in places for r in self.roots.get(a, ())]
                 if len(old) == 1 and not any(r is old[0] for r in others) and self._joined(old[0], out[0], i):
                     break
 
     def _joined(self, old: Var, new: Var, i: int) -> bool:
-        a, b = self.block_of[id(old)], self.block_of[id(new)]
+        a, b = self.block_of[old], self.block_of[new]
         if a is b or a.escapes or a.end != i or b.end == b.start or not a.same_size(b):
             return False
         a.absorb(b)
@@ -153,9 +150,8 @@ class _Plan:
         return True
 
     def _place(self) -> None:
-        blocks = {id(b): b for b in self.block_of.values()}
         free: list[_Block] = []
-        for b in sorted(blocks.values(), key=lambda b: b.start):
+        for b in sorted(dict.fromkeys(self.block_of.values()), key=lambda b: b.start):
             if b.escapes or b.segment is None:
                 continue
             if b.n_bytes is not None:
@@ -171,14 +167,14 @@ class _Plan:
 
     def rewritten(self) -> list[Any]:
         """The bindings with storages shared; a binding that stays is the same object."""
-        arena = {id(b): key for key, members in self.arenas.items() for b in members}
+        arena: dict[_Block | None, tuple[int, int]] = {b: key for key, members in self.arenas.items() for b in members}
         sizes = {key: max(b.offset + _padded(b.n_bytes or 0) for b in m) for key, m in self.arenas.items()}
         storage_of: dict[tuple[int, int], Var] = {}
         out: list[Any] = []
         for var, value in self.bindings:
             name = _named(value)
-            block = self.block_of.get(id(var if name == "memory.alloc_storage" else _storage(value)))
-            key = arena.get(id(block))
+            block = self.block_of.get(var if name == "memory.alloc_storage" else _storage(value))
+            key = arena.get(block)
             if block is None:
                 out.append((var, value))
             elif name == "memory.alloc_tensor":

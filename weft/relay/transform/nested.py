@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import walk
+from weft.ir import Expr, walk
 from weft.relay.adt import Clause, Match
 from weft.relay.expr import Function, If, Var, let_chain
 from weft.relay.walk import pattern_vars
@@ -17,16 +17,16 @@ class VariablesIn:
     """The variables that an operation mentions or binds, in order; what holds chains of lets is looked at once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, dict[Var, None]]] = {}
+        self._known: dict[Expr, dict[Var, None]] = {}
 
     def __call__(self, value: Any) -> dict[Var, None]:
         """Return the variables of an operation."""
         if not isinstance(value, (If, Match, Function)):
             return dict.fromkeys(n for n in walk(value) if isinstance(n, Var))
-        known = self._known.get(id(value))
+        known = self._known.get(value)
         if known is None:
-            known = self._known[id(value)] = value, self._held(value)
-        return known[1]
+            known = self._known[value] = self._held(value)
+        return known
 
     def _held(self, value: If | Match | Function) -> dict[Var, None]:
         found: dict[Var, None] = {}

@@ -133,19 +133,19 @@ class Evaluator:
     def __init__(self, mod: IRModule, effects: Effects, max_steps: int) -> None:
         self.mod, self.effects, self.max_steps = mod, effects, max_steps
         self.steps = self.decided = self.choices = 0
-        self.active: dict[int, _Activation] = {}
-        self.left: set[int] = set()  # functions whose own bodies are being made: calls of them stay
-        self.refused: set[tuple[int, Any]] = set()
+        self.active: dict[Function, _Activation] = {}
+        self.left: set[Function] = set()  # functions whose own bodies are being made: calls of them stay
+        self.refused: set[tuple[Function, tuple[bool, ...]]] = set()
         self.type_vars: frozenset[TypeVar] = frozenset()
         self.store: dict[Any, Value] = {}  # what cells hold at this point
 
     def left_of(self, func: Function, env: Environment) -> Function:
         """Return what is left of a function whose arguments are not known."""
         saved = self.active, self.choices, self.type_vars, self.store
-        again = id(func) in self.left
+        again = func in self.left
         self.active, self.choices, self.store = {}, 0, {}
         self.type_vars |= set(func.type_params)
-        self.left.add(id(func))
+        self.left.add(func)
         inner = Environment(env)
         params = tuple(Var(p.name_hint, self.type_left(p.ty, env), span=p.span) for p in func.params)
         inner.values.update((p, Value(q)) for p, q in zip(func.params, params, strict=True))
@@ -154,7 +154,7 @@ class Evaluator:
         made = Function(params, body, self.type_left(func.ret_type, env), func.type_params, func.attrs, span=func.span)
         self.active, self.choices, self.type_vars, self.store = saved
         if not again:
-            self.left.discard(id(func))
+            self.left.discard(func)
         return made
 
     def type_left(self, ty: Any, env: Environment) -> Any:
@@ -184,10 +184,10 @@ class Evaluator:
         """Run a call of a known function; None where it has to stay a call."""
         func = closure.func
         known = signature(args)
-        shape = (id(func), tuple(k is not None for k in known))
-        if is_primitive(func) or is_closure(func) or id(func) in self.left or shape in self.refused:
+        shape = (func, tuple(k is not None for k in known))
+        if is_primitive(func) or is_closure(func) or func in self.left or shape in self.refused:
             return None
-        outer = self.active.get(id(func))
+        outer = self.active.get(func)
         if outer is not None and (self.choices > outer.choices or known in outer.seen):
             raise _Unbounded(func)
         if self.steps > self.max_steps or (outer is not None and self.steps > outer.steps):
@@ -197,7 +197,7 @@ class Evaluator:
         if outer is not None:
             outer.seen.add(known)
             return self.run_body(closure, ty_args, args, scope)
-        self.active[id(func)] = made = _Activation(self.choices, self.steps + self.max_steps // 4)
+        self.active[func] = made = _Activation(self.choices, self.steps + self.max_steps // 4)
         made.seen.add(known)
         start, choices, decided, store = len(scope.bindings), self.choices, self.decided, dict(self.store)
         try:
@@ -210,13 +210,13 @@ class Evaluator:
             self.refused.add(shape)
             return None
         finally:
-            del self.active[id(func)]
+            del self.active[func]
 
     def run_body(self, closure: KnownClosure, ty_args: tuple[Type, ...], args: list[Value], scope: Scope) -> Value:
         func = closure.func
         types = {}
         if len(ty_args) == len(func.type_params):
-            types = {id(t): a for t, a in zip(func.type_params, ty_args, strict=True)}
+            types = dict(zip(func.type_params, ty_args, strict=True))
         env = Environment(closure.env, types)
         env.values.update(zip(func.params, args, strict=True))
         self.decided += 1
@@ -439,8 +439,8 @@ def _operation(e: Call, types: tuple[Type, ...], args: list[Value], ev: Evaluato
 
     if isinstance(e.op, Constructor):
         return scope.add(hint, make, KnownCall(e.op, tuple(args)))
-    by_id = {id(a): v for a, v in zip(e.args, args, strict=True)}
-    folded = evaluate_call(e, lambda a: arrays_of(by_id[id(a)]))
+    values = dict(zip(e.args, args, strict=True))
+    folded = evaluate_call(e, lambda a: arrays_of(values[a]))
     if folded is not None:
         ev.decided += 1
         return _folded(folded, scope, hint)

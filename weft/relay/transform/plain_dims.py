@@ -53,21 +53,20 @@ class _Names:
 
     def __init__(self) -> None:
         self.known: list[tuple[ir.PrimExpr, ir.Var]] = []
-        self._by_id: dict[int, tuple[ir.PrimExpr, ir.Var | None]] = {}
+        self._of: dict[ir.PrimExpr, ir.Var | None] = {}
         self._analyzer = Analyzer()
 
     def of(self, dim: ir.PrimExpr) -> ir.PrimExpr | None:
         """Return the name of a dimension, or None where it needs none."""
         if isinstance(dim, (ir.IntImm, ir.Var)):
             return None
-        found = self._by_id.get(id(dim))
-        if found is None:
-            found = self._by_id[id(dim)] = dim, self._named(dim)
-        return found[1]
+        if dim not in self._of:
+            self._of[dim] = self._named(dim)
+        return self._of[dim]
 
     def _named(self, dim: ir.PrimExpr) -> ir.Var | None:
         nodes = list(ir.walk(dim))
-        if not any(isinstance(n, ir.Max) for n in nodes) and len({id(n) for n in nodes if isinstance(n, ir.Var)}) < 2:
+        if not any(isinstance(n, ir.Max) for n in nodes) and len({n for n in nodes if isinstance(n, ir.Var)}) < 2:
             return None
         simple = self._analyzer.simplify(dim)
         for other, name in self.known:

@@ -204,7 +204,7 @@ class _Plan:
                 return self.on_device(e)
             args = tuple(self.operand(e, i, a) for i, a in enumerate(e.args))
             if isinstance(e.op, Op) and e.op.name == "vm.invoke_tvm_op":
-                args = (self.kernel(args[0], device_of(self.constraints.kernels[id(e)], 0)), *args[1:])
+                args = (self.kernel(args[0], device_of(self.constraints.kernels[e], 0)), *args[1:])
             return _with(e, args=args, attrs=self.attrs(e))
         if isinstance(e, Tuple):
             return _with(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
@@ -216,13 +216,13 @@ class _Plan:
     def attrs(self, e: Call) -> Attrs:
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "memory.alloc_storage":
-            return e.attrs.with_(device_index=device_of(self.constraints.results[id(e)][1], 0))
+            return e.attrs.with_(device_index=device_of(self.constraints.results[e], 0))
         if name == "device_copy":
             return e.attrs.with_(**{k: self.constraints.place(e.attrs[k], e) for k in ("src_device", "dst_device")})
         return e.attrs
 
     def on_device(self, e: Call) -> Any:
-        made = self.constraints.results[id(e)][1]
+        made = self.constraints.results[e]
         if not isinstance(e.args[0], Constant):
             return self.operand(e, 0, e.args[0])
         device = device_of(made, 0)
@@ -233,7 +233,7 @@ class _Plan:
     def operand(self, owner: Any, index: int, e: Any) -> Any:
         """Rewrite an operand, and copy what is in it to where its user needs it."""
         made = self.operation(e)
-        moves = self.copies.get((id(owner), index))
+        moves = self.copies.get((owner, index))
         return made if moves is None else self.copied(made, e.ty, moves, itertools.count())
 
     def copied(self, e: Any, ty: Any, moves: dict[int, tuple[int, int]], numbers: Iterator[int]) -> Any:

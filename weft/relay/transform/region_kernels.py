@@ -54,7 +54,7 @@ class Kernels(KernelTable):
         )
         named = region.assembled(outputs, atoms)
         used = _used(bindings + named)
-        return [b for b in region.before if id(b[0]) in used] + _renamed(bindings, named)
+        return [b for b in region.before if b[0] in used] + _renamed(bindings, named)
 
 
 class _Lowered(NamedTuple):
@@ -81,17 +81,17 @@ def _key(mod: IRModule) -> str:
     return " ".join([*functions, *map(str, data)])
 
 
-def _used(bindings: Bindings) -> set[int]:
-    return {id(n) for _, value in bindings for n in ir.walk(value) if isinstance(n, Var)}
+def _used(bindings: Bindings) -> set[Var]:
+    return {n for _, value in bindings for n in ir.walk(value) if isinstance(n, Var)}
 
 
 def _renamed(bindings: Bindings, named: Bindings) -> Bindings:
     """Bind the region's variables: in place of those that the lowered form made up, where they are just that."""
-    own = {id(v): i for i, (v, _) in enumerate(bindings)}
+    own = {v: i for i, (v, _) in enumerate(bindings)}
     renamed: dict[Any, Any] = {}
     rest: Bindings = []
     for v, value in named:
-        at = own.get(id(value))
+        at = own.get(value)
         if at is not None and value not in renamed:
             renamed[value] = v
             bindings[at] = v, bindings[at][1]

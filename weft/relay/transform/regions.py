@@ -52,7 +52,7 @@ class Region(RelaxBuilder):
         By ``id`` of variable, the values of bindings outside that are glue: constants and tuples are looked through.
     """
 
-    def __init__(self, outside: dict[int, Any]) -> None:
+    def __init__(self, outside: dict[Var, Any]) -> None:
         super().__init__(BlockBuilder())
         self.outside = outside
         self.members: list[tuple[Var, Any]] = []
@@ -69,7 +69,7 @@ class Region(RelaxBuilder):
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return True
         for spec, arg in zip(get(value.op).inputs, value.args, strict=False):
-            made = self.env.get(id(arg)) if spec.kind == "values" else None
+            made = self.env.get(arg) if spec.kind == "values" else None
             if made is not None and not self._is_known(made):
                 return False
         return True
@@ -98,7 +98,7 @@ class Region(RelaxBuilder):
 
     def leaves(self, outputs: list[Var]) -> list[Any]:
         """List the Relax tensors that variables are made of."""
-        return [leaf for v in outputs for leaf in _leaves(self.env[id(v)])]
+        return [leaf for v in outputs for leaf in _leaves(self.env[v])]
 
     def finish(self, outputs: list[Var]) -> ir.IRModule:
         """Return the module of the region's function ``main``, which returns the tensors of `outputs`."""
@@ -112,13 +112,13 @@ class Region(RelaxBuilder):
         """Bind variables to what expressions for the tensors of :meth:`leaves` make of them."""
         rest, made = iter(leaves), []
         for v in outputs:
-            value = _assembled(self.env[id(v)], rest, v.ty, made)
+            value = _assembled(self.env[v], rest, v.ty, made)
             made.append((v, value))
         return made
 
     def free(self, var: Any) -> Any:
         """Make a parameter of a tensor from outside; a tuple is taken apart in front of the region."""
-        glue = self.outside.get(id(var))
+        glue = self.outside.get(var)
         seen = self._looked_through(glue) if glue is not None else None
         if seen is not None:
             return self.convert(seen)
@@ -135,8 +135,8 @@ class Region(RelaxBuilder):
 
     def _looked_through(self, value: Any) -> Any:
         """Return the expression that a value outside is, where it is a constant, a tuple or a field of a tuple."""
-        while isinstance(value, Var) and id(value) in self.outside:
-            value = self.outside[id(value)]
+        while isinstance(value, Var) and value in self.outside:
+            value = self.outside[value]
         if isinstance(value, TupleGetItem):
             whole = self._looked_through(value.tuple_value)
             return whole.fields[value.index] if isinstance(whole, Tuple) else None

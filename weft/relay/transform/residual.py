@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function, Var, lets
+from weft.relay.types import TypeVar
 
 __all__ = [
     "Binding",
@@ -45,11 +46,11 @@ class Environment:
 
     __slots__ = ("outer", "types", "values")
 
-    def __init__(self, outer: Environment | None = None, types: Mapping[int, Any] | None = None) -> None:
+    def __init__(self, outer: Environment | None = None, types: Mapping[TypeVar, Any] | None = None) -> None:
         self.outer = outer
         self.values: dict[Var, Value] = {}
         around = outer.types if outer is not None else {}
-        self.types: Mapping[int, Any] = {**around, **types} if types else around
+        self.types: Mapping[TypeVar, Any] = {**around, **types} if types else around
 
     def find(self, var: Var) -> Value | None:
         """Return the value of a variable; None where it has none."""
@@ -146,5 +147,5 @@ def signature(args: list[Value]) -> tuple[Any, ...]:
 def _described(value: Value) -> Any:
     if type(value.known) is Constant:
         array: np.ndarray[Any, Any] = value.known.data.numpy()
-        return (str(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _SMALL else id(value.known)
-    return None if value.known is None else id(value.known)
+        return (str(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _SMALL else value.known
+    return value.known

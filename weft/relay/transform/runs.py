@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Op
+from weft.ir import Expr, Op
 from weft.relay.adt import Constructor
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Var, let_chain, lets
 from weft.relay.from_relax import Bindings
@@ -30,8 +30,8 @@ class Runs:
 
     def __init__(self, close: Callable[[Region, list[Var]], Bindings], *, scalars: bool) -> None:
         self.close, self.scalars = close, scalars
-        self.outside: dict[int, Any] = {}
-        self.groups: dict[int, Function] = {}
+        self.outside: dict[Var, Any] = {}
+        self.groups: dict[Expr, Function] = {}
         self.variables = VariablesIn()
 
     def body(self, expr: Any) -> Any:
@@ -56,9 +56,9 @@ class Runs:
     def _nested(self, var: Var, value: Any) -> Any:
         """Rewrite what an operation holds; a call of a variable that is a group becomes a call of the group."""
         if isinstance(value, Function) and value.attrs.get("Primitive"):
-            self.groups[id(var)] = value
-        if isinstance(value, Call) and id(value.op) in self.groups:
-            value = Call(self.groups[id(value.op)], value.args, value.attrs, span=value.span, ty=value.ty)
+            self.groups[var] = value
+        if isinstance(value, Call) and value.op in self.groups:
+            value = Call(self.groups[value.op], value.args, value.attrs, span=value.span, ty=value.ty)
         return value if is_operator(value) else with_bodies(value, self.body)
 
 
@@ -72,11 +72,11 @@ class _Run:
         self.runs = runs
         self.done: list[Any] = []
         self.region: Region | None = None
-        self.inside: set[int] = set()
+        self.inside: set[Var] = set()
         self.changed = False
-        self.uses = [set(map(id, runs.variables(value))) for _, value in bindings]
+        self.uses = [set(runs.variables(value)) for _, value in bindings]
         self.last_use = {v: i for i, used in enumerate(self.uses) for v in used}
-        self.last_use.update(dict.fromkeys(map(id, runs.variables(tail)), len(bindings)))
+        self.last_use.update(dict.fromkeys(runs.variables(tail), len(bindings)))
 
     def take(self, i: int, var: Var, value: Any) -> None:
         """Put binding `i` into the region, in front of it, or behind it."""
@@ -88,14 +88,14 @@ class _Run:
             if self.region is None:
                 self.region = Region(self.runs.outside)
             self.region.add(var, value)
-            self.inside.add(id(var))
+            self.inside.add(var)
             return
         if depends:
             self.flush(i)
         if stops:
             value, self.changed = value.args[0], True
         if is_glue(value):
-            self.runs.outside[id(var)] = value
+            self.runs.outside[var] = value
         self.done.append((var, value))
 
     def _belongs(self, value: Any, depends: bool) -> bool:
@@ -107,7 +107,7 @@ class _Run:
         """Close the region; what is used from binding `i` on comes out of it."""
         region, self.inside = self.region, set()
         if region is not None:
-            outputs = [v for v, _ in region.members if self.last_use.get(id(v), -1) >= i]
+            outputs = [v for v, _ in region.members if self.last_use.get(v, -1) >= i]
             self.done += self.runs.close(region, outputs)
             self.region, self.changed = None, True
 
@@ -118,11 +118,11 @@ def _named(value: Any) -> str:
 
 def _without_unused_glue(bindings: Bindings, tail: Any, variables: VariablesIn) -> Bindings:
     """Drop names and tuples that only regions used, which looked through them."""
-    used = set(map(id, variables(tail)))
+    used = set(variables(tail))
     kept = []
     for var, value in reversed(bindings):
         group = isinstance(value, Function) and value.attrs.get("Primitive")
-        if id(var) in used or not (is_glue(value) or group):
-            used.update(map(id, variables(value)))
+        if var in used or not (is_glue(value) or group):
+            used.update(variables(value))
             kept.append((var, value))
     return kept[::-1]

@@ -33,31 +33,31 @@ class Scope:
 class Scopes:
     """The scope of each expression below a root, and the scopes that expressions open.
 
-    ``of[id(e)]`` is where an expression is computed, ``opened[id(e)]`` are the scopes that its bodies are, and
-    ``crossing`` holds the ids of expressions that some use reads from a scope further in, ``shared`` of those that
-    are used twice or more. ``uses`` lists each use of an expression with the scope in which it stands.
+    ``of[e]`` is where an expression is computed, ``opened[e]`` are the scopes that its bodies are, and ``crossing``
+    holds the expressions that some use reads from a scope further in, ``shared`` those that are used twice or more.
+    ``uses`` lists each use of an expression with the scope in which it stands.
     """
 
     def __init__(self, root: Any) -> None:
         self.top = Scope(None)
-        self.of: dict[int, Scope] = {id(root): self.top}
-        self.opened: dict[int, list[Scope]] = {}
+        self.of: dict[ir.Node, Scope] = {root: self.top}
+        self.opened: dict[ir.Node, list[Scope]] = {}
         self.uses: list[tuple[Any, Scope]] = []
         for e in users_first(root):
-            home, first = self.of[id(e)], _FIRST_BODY.get(type(e))
+            home, first = self.of[e], _FIRST_BODY.get(type(e))
             for i, part in enumerate(parts(e)):
                 scope = home
                 if first is not None and i >= first:
                     scope = Scope(home, e)
-                    self.opened.setdefault(id(e), []).append(scope)
+                    self.opened.setdefault(e, []).append(scope)
                 if isinstance(part, _UNSCOPED):
                     continue
-                known = self.of.get(id(part))
-                self.of[id(part)] = scope if known is None else _common(known, scope)
+                known = self.of.get(part)
+                self.of[part] = scope if known is None else _common(known, scope)
                 self.uses.append((part, scope))
-        counts = Counter(id(e) for e, _ in self.uses)
-        self.shared = {i for i, n in counts.items() if n > 1}
-        self.crossing = {id(e) for e, scope in self.uses if self.of[id(e)] is not scope}
+        counts = Counter(e for e, _ in self.uses)
+        self.shared = {e for e, n in counts.items() if n > 1}
+        self.crossing = {e for e, scope in self.uses if self.of[e] is not scope}
 
 
 def users_first(root: Any, enter: Callable[[Any], bool] = lambda e: True) -> list[Any]:
@@ -69,14 +69,14 @@ def users_first(root: Any, enter: Callable[[Any], bool] = lambda e: True) -> lis
     def below(e: Any) -> Iterator[Any]:
         return iter(list(parts(e))[::-1] if enter(e) else ())
 
-    seen: set[int] = {id(root)}
+    seen: set[ir.Expr] = {root}
     done: list[Any] = []
     stack: list[tuple[Any, Iterator[Any]]] = [(root, below(root))]
     while stack:
         e, rest = stack[-1]
         for part in rest:
-            if id(part) not in seen and not isinstance(part, _UNSCOPED):
-                seen.add(id(part))
+            if part not in seen and not isinstance(part, _UNSCOPED):
+                seen.add(part)
                 stack.append((part, below(part)))
                 break
         else:

@@ -106,8 +106,8 @@ def with_scalar_buffers(func: PrimFunc, n: int, n_outputs: int) -> PrimFunc:
 
 def _without(buffer: Buffer, numbers: tuple[ir.Var, ...]) -> Buffer:
     """Return a buffer whose extents are variables of their own where they depend on `numbers`."""
-    ids = set(map(id, numbers))
-    shape = tuple(ir.Var("extent", "int64") if any(id(v) in ids for v in ir.walk(d)) else d for d in buffer.shape)
+    among = set(numbers)
+    shape = tuple(ir.Var("extent", "int64") if any(n in among for n in ir.walk(d)) else d for d in buffer.shape)
     if all(a is b for a, b in zip(shape, buffer.shape, strict=True)):
         return buffer
     fields: dict[str, Any] = {f: getattr(buffer, f) for f in buffer.__struct_fields__}

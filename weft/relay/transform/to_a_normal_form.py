@@ -89,8 +89,8 @@ class _Namer:
     def __init__(self, scopes: Scopes, named: Callable[[Any], bool]) -> None:
         self.scopes, self.named = scopes, named
         self.bindings: dict[Scope, list[tuple[Var, Any]]] = {}
-        self.done: dict[int, Any] = {}
-        self.fixed: set[int] = set()  # constants that stay arguments
+        self.done: dict[ir.Node, Any] = {}
+        self.fixed: set[ir.Expr] = set()  # constants that stay arguments
 
     def body(self, expr: Any, scope: Scope) -> Any:
         """Return the lets of a scope whose result is `expr`."""
@@ -100,31 +100,31 @@ class _Namer:
     def value(self, expr: Any, scope: Scope, var: Var | None = None) -> Any:
         """Return what stands for an expression used in a scope: its name, or itself over names; `var` if given."""
         chain: list[Any] = []
-        while type(expr) is Let and id(expr) not in self.done:
+        while type(expr) is Let and expr not in self.done:
             self.value(expr.value, scope, expr.var)
             chain.append(expr)
             expr = expr.body
-        known = self.done.get(id(expr))
+        known = self.done.get(expr)
         result = self.compute(expr, scope, var) if known is None else known
         if var is not None and result is not var:
             self.bindings[scope].append((var, result))
             result = var
         for let in chain:
-            self.done[id(let)] = result
+            self.done[let] = result
         return result
 
     def compute(self, expr: Any, scope: Scope, var: Var | None) -> Any:
         """Compute what has not been computed yet, where it belongs; `var`, if given, is its name."""
-        constant = type(expr) is Constant and id(expr) not in self.fixed
+        constant = type(expr) is Constant and expr not in self.fixed
         if isinstance(expr, ATOMS) and not constant:
             return expr
-        home = self.scopes.of[id(expr)]
+        home = self.scopes.of[expr]
         result = expr if constant else self.operation(expr, home)
         if var is not None or self.named(expr):
             name = var or Var("x", getattr(expr, "ty", None))
             self.bindings[home].append((name, result))
             result = name
-        self.done[id(expr)] = result
+        self.done[expr] = result
         return result
 
     def operation(self, expr: Any, home: Scope) -> Any:
@@ -138,12 +138,12 @@ class _Namer:
             data = self.value(expr.data, home)
             return _with_head(self.with_bodies(expr), "data", data)
         if type(expr) is Call:
-            self.fixed.update(id(a) for a in _dimensions(expr))
+            self.fixed.update(_dimensions(expr))
         return map_parts(expr, lambda e: self.value(e, home))
 
     def with_bodies(self, expr: Any) -> Any:
         """Return a function, choice or match with lets in its bodies."""
-        scopes = self.scopes.opened[id(expr)] if id(expr) in self.scopes.opened else []
+        scopes = self.scopes.opened.get(expr, [])
         return _with_bodies(expr, [self.body(b, s) for b, s in zip(_bodies(expr), scopes, strict=True)])
 
 

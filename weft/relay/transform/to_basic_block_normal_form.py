@@ -47,7 +47,7 @@ def to_basic_block_normal_form(func: Function, mod: IRModule) -> Function:
     ordered = any(isinstance(e, (RefCreate, RefRead, RefWrite)) for e in subexpressions(func))
 
     def named(e: Any) -> bool:
-        if id(e) in scopes.crossing:
+        if e in scopes.crossing:
             return type(e) is not Constant
         return ordered and isinstance(e, (RefCreate, RefRead, RefWrite, Call))
 

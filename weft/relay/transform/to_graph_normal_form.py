@@ -56,7 +56,7 @@ def _graph(func: Function, effects: Effects) -> Function:
         return effects.any(value) or (type(value) is Function and var in captures.variables(value))
 
     values: dict[Var, Any] = {}
-    functions, seen = [func], {id(func)}
+    functions, seen = [func], {func}
     while functions:
         bound: dict[Var, Any] = {}
         used: set[Var] = set()
@@ -65,8 +65,8 @@ def _graph(func: Function, effects: Effects) -> Function:
                 bound[e.var] = e.value
             elif type(e) is Var:
                 used.add(e)
-            elif type(e) is Function and id(e) not in seen:
-                seen.add(id(e))
+            elif type(e) is Function and e not in seen:
+                seen.add(e)
                 functions.append(e)
         for var, value in bound.items():
             if isinstance(value, ATOMS) or (var in used and not stays(var, value)):

@@ -20,12 +20,12 @@ class ConstantPool:
         self.values: list[Any] = []
         self.devices: list[int] = []
         self._numbers: dict[Any, int] = {}
-        self._known: dict[tuple[int, int], int] = {}  # by identity, which spares looking at the data again
+        self._known: dict[tuple[Any, int], int] = {}  # tensors by identity, which spares looking at the data again
 
     def add(self, value: Any, device: int = 0) -> int:
         """Return the number of a constant, a tensor or a text, on a device."""
-        known = self._known.get((id(value), device))
-        if known is not None and self.values[known] is value:
+        known = self._known.get((value, device))
+        if known is not None:
             return known
         key = (device, _content(value))
         number = self._numbers.get(key)
@@ -33,7 +33,7 @@ class ConstantPool:
             number = self._numbers[key] = len(self.values)
             self.values.append(value)
             self.devices.append(device)
-            self._known[id(value), device] = number
+            self._known[value, device] = number
         return number
 
     def layout(self) -> list[int]:
