@@ -59,15 +59,15 @@ class Context:
         self.facts: dict[int, tuple[Poly, ...]] = {}
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
-        self.costs: dict[int, tuple[Any, int]] = {}
+        self.costs: dict[PrimExpr, int] = {}
         self.witnesses: list[Witness] | None = None  # None: none are known
         self.untried: list[Poly] = []  # facts that the witnesses were not tried with
         self.clear_memos()
 
     def clear_memos(self) -> None:
         """Forget what was derived from facts; called whenever a fact is added or leaves."""
-        self.polys: dict[int, tuple[Any, Poly | None]] = {}
-        self.simplified: dict[int, tuple[Any, Any]] = {}
+        self.polys: dict[PrimExpr, Poly | None] = {}
+        self.simplified: dict[PrimExpr, PrimExpr] = {}
         self.bounds: dict[int, tuple[int, int]] = {}
         self.ranks: dict[int, int] = {}
         self.expanded: dict[int, Poly] = {}
@@ -90,11 +90,11 @@ class Context:
 
     def var_atom(self, var: Var) -> int:
         """Return the atom of a variable (variables are told apart by identity)."""
-        return self.intern(id(var), "var", (), var, var.dtype)
+        return self.intern(var, "var", (), var, var.dtype)
 
     def knows_var(self, var: Var) -> bool:
         """Whether anything was derived about this variable yet."""
-        return id(var) in self._index
+        return var in self._index
 
     def rank(self, atom: int) -> int:
         """How many definitions deep an atom stands: proofs eliminate the deepest first."""
@@ -129,10 +129,10 @@ class Context:
 def structural_key(value: Any) -> Hashable:
     """Return a key under which equal opaque terms meet; buffers and variables count by identity."""
     if isinstance(value, Var):
-        return id(value)
+        return value
     if isinstance(value, Node):
         if type(value).__name__ in ("Buffer", "Op"):
-            return id(value)
+            return value
         fields = value.__struct_fields__
         return (type(value), *[structural_key(getattr(value, f)) for f in fields if f != "span"])
     if type(value) is tuple:

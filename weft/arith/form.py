@@ -26,11 +26,10 @@ lift = ir.Dispatch("polynomial of an expression", (ir.PrimExpr,), default=lambda
 
 def poly_of(cx: Context, expr: ir.PrimExpr) -> Poly | None:
     """Return the polynomial of an expression, or None where its type has none."""
-    hit = cx.polys.get(id(expr))
-    if hit is not None:
-        return hit[1]
-    result = lift(expr, cx)
-    cx.polys[id(expr)] = (expr, result)
+    polys = cx.polys
+    if expr in polys:
+        return polys[expr]
+    result = cx.polys[expr] = lift(expr, cx)
     return result
 
 
@@ -166,10 +165,8 @@ def is_pure(e: ir.PrimExpr) -> bool:
 def expr_key(cx: Context, e: Any) -> Hashable:
     """Return a key that two expressions share when they are equal up to the normal form of their integer parts."""
     if ir.IS_EXPR[type(e)]:
-        if type(e) is ir.CallIntrin and not is_pure(e):
-            return id(e)
-        if ir.IS_VAR[type(e)]:
-            return id(e)
+        if ir.IS_VAR[type(e)] or (type(e) is ir.CallIntrin and not is_pure(e)):
+            return e
         if type(e) in _ARITHMETIC:
             p = poly_of(cx, e)
             if p is not None:
@@ -180,7 +177,7 @@ def expr_key(cx: Context, e: Any) -> Hashable:
         return tuple([expr_key(cx, x) for x in e])
     if isinstance(e, ir.Node) and not isinstance(e, ir.Op):
         return structural_key(e)
-    return id(e) if isinstance(e, ir.Op) else e
+    return e
 
 
 _ARITHMETIC = frozenset((ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max, ir.IntImm, ir.Select))
@@ -274,9 +271,9 @@ def cost(cx: Context, e: Any) -> int:
     kind = type(e)
     if kind is ir.Var or kind is ir.SizeVar or kind is ir.IntImm:
         return 1
-    hit = cx.costs.get(id(e))
+    hit = cx.costs.get(e)
     if hit is not None:
-        return hit[1]
+        return hit
     total = _COSTS.get(kind, 20)
     for f in e.__struct_fields__:
         child = getattr(e, f)
@@ -284,5 +281,5 @@ def cost(cx: Context, e: Any) -> int:
             total += cost(cx, child)
         elif type(child) is tuple:
             total += sum([cost(cx, x) for x in child if ir.IS_EXPR[type(x)]])
-    cx.costs[id(e)] = (e, total)
+    cx.costs[e] = total
     return total

@@ -91,7 +91,7 @@ class _Detector:
                 IterMark(var if ir.is_const_int(dom.min, 0) else var - dom.min, dom.extent),
                 dom.min,
             )
-        self.running: dict[int, tuple[ir.PrimExpr, bool]] = {}
+        self.running: dict[ir.PrimExpr, bool] = {}
         self.fused: dict[Any, IterMark] = {}
         self.limits: dict[Any, Poly] = {}
         for d in inequalities(self.cx, predicate):
@@ -134,11 +134,11 @@ class _Detector:
         raise _NoMap(f"'{e}' is not a sum of scaled iterators, quotients and remainders")
 
     def _runs(self, e: ir.PrimExpr) -> bool:
-        known = self.running.get(id(e))
+        known = self.running.get(e)
         if known is None:
             inside = any(isinstance(v, ir.Var) and self.cx.var_atom(v) in self.inputs for v in ir.walk(e))
-            known = self.running[id(e)] = (e, inside)
-        return known[1]
+            known = self.running[e] = inside
+        return known
 
     def _with_scale(self, split: IterSplitExpr, scale: ir.PrimExpr) -> IterSplitExpr:
         return IterSplitExpr(split.source, split.lower_factor, split.extent, self.an.simplify(split.scale * scale))
@@ -228,20 +228,20 @@ class _Detector:
         """Raise unless the splits use each part of each mark at most (bijective: exactly) once."""
         for total in sums:
             self._check_compact(total)
-        used: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
+        used: dict[IterMark, list[IterSplitExpr]] = {}
         pending = [s for total in sums for s in total.args]
-        seen: set[int] = set()
+        seen: set[IterMark] = set()
         while pending:
             s = pending.pop()
-            used.setdefault(id(s.source), (s.source, []))[1].append(s)
-            if isinstance(s.source.source, IterSumExpr) and id(s.source) not in seen:
-                seen.add(id(s.source))
+            used.setdefault(s.source, []).append(s)
+            if isinstance(s.source.source, IterSumExpr) and s.source not in seen:
+                seen.add(s.source)
                 pending += s.source.source.args
-        for mark, splits in used.values():
+        for mark, splits in used.items():
             self._check_mark(mark, splits, level)
         if level is IterMapLevel.BIJECTIVE:
             for mark, _ in self.inputs.values():
-                if id(mark) not in used and not ir.is_const_int(mark.extent, 1):
+                if mark not in used and not ir.is_const_int(mark.extent, 1):
                     raise _NoMap(f"iterator {mark.source} is not used")
 
     def _check_mark(self, mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
@@ -354,7 +354,7 @@ def inverse_affine_iter_map(
         One value per index.
     """
     an = Analyzer()
-    values: dict[int, tuple[IterMark, ir.PrimExpr]] = {}
+    values: dict[IterMark, ir.PrimExpr] = {}
     inputs: dict[ir.Var, ir.PrimExpr] = {}
 
     def spread(total: IterSumExpr, value: ir.PrimExpr) -> None:
@@ -363,17 +363,16 @@ def inverse_affine_iter_map(
             part = ir.floordiv(value, s.scale)
             if position:
                 part = ir.floormod(part, s.extent)
-            old = values.get(id(s.source))
+            old = values.get(s.source)
             part = part * s.lower_factor
-            values[id(s.source)] = (s.source, part if old is None else old[1] + part)
+            values[s.source] = part if old is None else old + part
 
     for total, value in zip(iter_map, outputs, strict=True):
         spread(total, value)
     while values:
-        inner = {id(s.source) for mark, _ in values.values() for s in _splits_below(mark)}
-        ready = [k for k in values if k not in inner]
-        for k in ready:
-            mark, value = values.pop(k)
+        inner = {s.source for mark in values for s in _splits_below(mark)}
+        for mark in [m for m in values if m not in inner]:
+            value = values.pop(mark)
             if isinstance(mark.source, IterSumExpr):
                 spread(mark.source, value)
             elif isinstance(mark.source, ir.Var):

@@ -25,14 +25,12 @@ rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 def simplify(an: Any, e: ir.PrimExpr) -> ir.PrimExpr:
     """Simplify one expression under the facts of an analyzer."""
     memo = an.context.simplified
-    hit = memo.get(id(e))
+    hit = memo.get(e)
     if hit is not None:
-        return hit[1]
+        return hit
     result = rules(e, an)
     memo = an.context.simplified
-    memo[id(e)] = (e, result)
-    if result is not e:
-        memo[id(result)] = (result, result)
+    memo[e] = memo[result] = result
     return result
 
 

@@ -32,12 +32,12 @@ def is_elementwise(stage: Stage) -> bool:
 
 def is_broadcast(stage: Stage) -> bool:
     """Whether each input is indexed by some of the axes, each at most once and in order."""
-    place = {id(iv.var): i for i, iv in enumerate(stage.axis)}
+    place: dict[PrimExpr, int] = {iv.var: i for i, iv in enumerate(stage.axis)}
 
     def in_order(indices: tuple[PrimExpr, ...]) -> bool:
-        if not all(isinstance(i, Var) and id(i) in place for i in indices):
+        if not all(isinstance(i, Var) and i in place for i in indices):
             return False
-        places = [place[id(i)] for i in indices]
+        places = [place[i] for i in indices]
         return places == sorted(set(places))
 
     return is_injective(stage) and all(in_order(ix) for ix in _reads(stage))

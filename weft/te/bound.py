@@ -23,7 +23,7 @@ __all__ = ["Bounds", "InferBound", "enclosing_loops", "root_values"]
 
 
 class Bounds(dict[IterVar, Range]):
-    """The range of each iteration variable (identity distinguishes variables)."""
+    """The range of each iteration variable."""
 
 
 def InferBound(sch: Schedule) -> Bounds:
@@ -83,7 +83,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
         assert axis is not None and axis.dom is not None
         row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
         return {**whole, first: Range.from_min_extent(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
-    fixed = {id(iv) for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
+    fixed = {iv for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]
     for consumer in sch.consumers(stage):
         if consumer.attach_type == "inline":
@@ -146,7 +146,7 @@ def _is_inside(consumer: Stage, stage: Stage) -> bool:
 
 
 def _region_read(
-    stage: Stage, consumer: Stage, fixed: set[int], bounds: Bounds, an: Analyzer
+    stage: Stage, consumer: Stage, fixed: set[IterVar], bounds: Bounds, an: Analyzer
 ) -> list[list[IntervalSet]]:
     """Return, per axis of `stage`, the intervals that the loads of one consumer cover."""
     if not isinstance(consumer.origin_op, ComputeOp):
@@ -154,7 +154,7 @@ def _region_read(
     running = {
         iv.var: Range.from_min_extent(const(0, iv.var.dtype), bounds[iv].extent)  # every loop counts from zero
         for iv in (*consumer.leaf_iter_vars, *[iv for _, iv in enclosing_loops(consumer)])
-        if id(iv) not in fixed
+        if iv not in fixed
     }
     values = root_values(consumer, bounds)
     mapping = {iv.var: value for iv, value in values.items()}
@@ -195,24 +195,24 @@ def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
     A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
     With `later`, a loop and a number, the values are those that many iterations of it later.
     """
-    values: dict[int, PrimExpr] = {}
+    values: dict[IterVar, PrimExpr] = {}
     for iv in stage.leaf_iter_vars:
         extent = bounds[iv].extent
-        values[id(iv)] = (
+        values[iv] = (
             const(0, iv.var.dtype)
             if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None
             else iv.var
         )
         if later is not None and later[0] is iv:
-            values[id(iv)] = values[id(iv)] + cast(iv.var.dtype, later[1])
+            values[iv] = values[iv] + cast(iv.var.dtype, later[1])
     for r in reversed(stage.relations):
         if isinstance(r, Split):
-            values[id(r.parent)] = values[id(r.outer)] * bounds[r.inner].extent + values[id(r.inner)]
+            values[r.parent] = values[r.outer] * bounds[r.inner].extent + values[r.inner]
         else:
-            fused, inner = values[id(r.fused)], cast(r.fused.var.dtype, bounds[r.inner].extent)
-            values[id(r.outer)] = cast(r.outer.var.dtype, floordiv(fused, inner))
-            values[id(r.inner)] = cast(r.inner.var.dtype, floormod(fused, inner))
+            fused, inner = values[r.fused], cast(r.fused.var.dtype, bounds[r.inner].extent)
+            values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))
+            values[r.inner] = cast(r.inner.var.dtype, floormod(fused, inner))
     result: dict[IterVar, Any] = {}
     for iv in (*stage.axis, *stage.reduce_axis):
-        result[iv] = values[id(iv)] + bounds[iv].min
+        result[iv] = values[iv] + bounds[iv].min
     return result

@@ -62,10 +62,10 @@ class _State:
     """The buffer of each tensor."""
 
     def __init__(self, args: Iterable[Any], index_dtype: str | None) -> None:
-        self.buffers: dict[int, tir.Buffer] = {}
+        self.buffers: dict[Tensor, tir.Buffer] = {}
         self.tensors: list[Tensor] = []
         self.intermediates: list[tir.Buffer] = []
-        self.arguments = {id(a) for a in args if isinstance(a, Tensor)}
+        self.arguments = {a for a in args if isinstance(a, Tensor)}
         self.names: set[str] = set()
         self.index_dtype = index_dtype
 
@@ -80,12 +80,12 @@ class _State:
 
     def buffer(self, tensor: Tensor) -> tir.Buffer:
         """Return the buffer of a tensor, allocating an intermediate where it is no argument."""
-        known = self.buffers.get(id(tensor))
+        known = self.buffers.get(tensor)
         if known is None:
             known = tir.decl_buffer(tensor.shape, tensor.dtype, self.unique(tensor.name))
-            self.buffers[id(tensor)] = known
+            self.buffers[tensor] = known
             self.tensors.append(tensor)
-            if id(tensor) not in self.arguments:
+            if tensor not in self.arguments:
                 self.intermediates.append(known)
         return known
 
@@ -102,15 +102,15 @@ class _State:
 
 def _topological(args: Sequence[Any]) -> list[Operation]:
     """List the operations behind the arguments, producers first; iterative, because graphs may be deep."""
-    done: set[int] = set()
+    done: set[Operation] = set()
     order: list[Operation] = []
     stack: list[tuple[Operation, bool]] = [(a.op, False) for a in reversed(args) if isinstance(a, Tensor)]
     while stack:
         op, ready = stack.pop()
         if ready:
             order.append(op)
-        elif id(op) not in done:
-            done.add(id(op))
+        elif op not in done:
+            done.add(op)
             stack.append((op, True))
             stack.extend((t.op, False) for t in reversed(op.input_tensors()))
     return order
@@ -121,7 +121,7 @@ _STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operati
 
 @_STAGE.on(PlaceholderOp)
 def _placeholder(op: PlaceholderOp, state: _State) -> list[tir.Stmt]:
-    if id(op.output(0)) not in state.arguments:
+    if op.output(0) not in state.arguments:
         raise InvalidArgument(
             f"placeholder '{op.name}' is used but is not among the arguments", help="pass it to create_prim_func"
         )
@@ -200,7 +200,7 @@ def _nest(
     writes = tuple(
         _region(state.buffer(op.output(i)), [tuple(env[iv.var] for iv in axis)]) for i in range(op.num_outputs)
     )
-    reads = _reads(body, {id(r.buffer) for r in writes} if init is not None else set())
+    reads = _reads(body, {r.buffer for r in writes} if init is not None else set())
     block = tir.Block(
         tuple(block_vars),
         reads,
@@ -215,13 +215,13 @@ def _nest(
     return stmt
 
 
-def _reads(body: tir.Stmt, exclude: set[int]) -> tuple[tir.BufferRegion, ...]:
+def _reads(body: tir.Stmt, exclude: set[tir.Buffer]) -> tuple[tir.BufferRegion, ...]:
     """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
-    found: dict[int, tuple[tir.Buffer, list[tuple[ir.PrimExpr, ...]]]] = {}
+    found: dict[tir.Buffer, list[tuple[ir.PrimExpr, ...]]] = {}
     for node in ir.walk(body):
-        if isinstance(node, tir.BufferLoad) and id(node.buffer) not in exclude:
-            found.setdefault(id(node.buffer), (node.buffer, []))[1].append(node.indices)
-    return tuple(_region(b, points) for b, points in found.values())
+        if isinstance(node, tir.BufferLoad) and node.buffer not in exclude:
+            found.setdefault(node.buffer, []).append(node.indices)
+    return tuple(_region(b, points) for b, points in found.items())
 
 
 def _region(buffer: tir.Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> tir.BufferRegion:

@@ -20,7 +20,7 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
     ``double_buffer_scope`` or ``buffer_dim_align`` becomes a note on the allocation.
     """
     analyzer = Analyzer()
-    regions: dict[int, tuple[tir.Buffer, tuple[Range, ...]]] = {}
+    regions: dict[tir.Buffer, tuple[tir.Buffer, tuple[Range, ...]]] = {}
 
     def collect(node: Any) -> Any:
         if isinstance(node, tir.BufferRealize):
@@ -34,7 +34,7 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
                 scope=buffer.scope,
                 data_alignment=buffer.data_alignment,
             )
-            regions[id(buffer)] = (small, node.bounds)
+            regions[buffer] = (small, node.bounds)
         return None
 
     rewrite(stmt, lambda n: n, pre=collect)
@@ -45,21 +45,21 @@ def realize_buffers(stmt: tir.Stmt) -> tir.Stmt:
         )
 
     def replace(node: Any) -> Any:
-        if isinstance(node, tir.BufferLoad) and id(node.buffer) in regions:
-            small, bounds = regions[id(node.buffer)]
+        if isinstance(node, tir.BufferLoad) and node.buffer in regions:
+            small, bounds = regions[node.buffer]
             return tir.BufferLoad(small, shift(node.indices, bounds), node.predicate)
-        if isinstance(node, tir.BufferStore) and id(node.buffer) in regions:
-            small, bounds = regions[id(node.buffer)]
+        if isinstance(node, tir.BufferStore) and node.buffer in regions:
+            small, bounds = regions[node.buffer]
             return tir.BufferStore(small, node.value, shift(node.indices, bounds), node.predicate)
-        if isinstance(node, (tir.BufferRegion, tir.Prefetch)) and id(node.buffer) in regions:
-            small, bounds = regions[id(node.buffer)]
+        if isinstance(node, (tir.BufferRegion, tir.Prefetch)) and node.buffer in regions:
+            small, bounds = regions[node.buffer]
             ranges = node.region if isinstance(node, tir.BufferRegion) else node.bounds
             moved = shift(tuple(r.min for r in ranges), bounds)
             return type(node)(
                 small, tuple(Range.from_min_extent(m, r.extent) for m, r in zip(moved, ranges, strict=True))
             )
         if isinstance(node, tir.BufferRealize):
-            return tir.AllocBuffer(regions[id(node.buffer)][0], node.body)
+            return tir.AllocBuffer(regions[node.buffer][0], node.body)
         if (
             isinstance(node, tir.AttrStmt)
             and node.attr_key in _NOTES

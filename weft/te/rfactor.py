@@ -45,7 +45,7 @@ def factor_reduction(schedule: Schedule, tensor: Any, axis: IterVar, factor_axis
     stage.body = tuple(Reduce(reduce.combiner, loads, (outer,), TRUE, i, reduce.init) for i in range(len(loads)))
     stage.reset_loops()
     stage.op = ComputeOp(name, axis=stage.axis, body=stage.body)
-    schedule.stage_map[id(stage.op)] = stage
+    schedule.stage_map[stage.op] = stage
     schedule._insert(op, "", after=before)
     return partial if several or len(partial) > 1 else partial[0]
 
@@ -57,23 +57,23 @@ def _parts(
     values, extents, guards = _reduce_loops(stage)
     leaves = [iv for iv in stage.leaf_iter_vars if iv.iter_type == "reduce"]
     part = IterVar(
-        Range.from_min_extent(const(0, axis.var.dtype), extents[id(axis)]), Var(axis.var.name + "_rf", axis.var.dtype)
+        Range.from_min_extent(const(0, axis.var.dtype), extents[axis]), Var(axis.var.name + "_rf", axis.var.dtype)
     )
     inner = {
-        id(iv): IterVar(
-            Range.from_min_extent(const(0, iv.var.dtype), extents[id(iv)]), Var(iv.var.name, iv.var.dtype), "reduce"
+        iv: IterVar(
+            Range.from_min_extent(const(0, iv.var.dtype), extents[iv]), Var(iv.var.name, iv.var.dtype), "reduce"
         )
         for iv in leaves
         if iv is not axis
     }
     spatial = [IterVar(iv.dom, Var(iv.var.name + "_rf", iv.var.dtype)) for iv in stage.axis]
     rename: dict[Any, Any] = {iv.var: new.var for iv, new in zip(stage.axis, spatial, strict=True)}
-    to_leaf = {axis.var: part.var, **{iv.var: inner[id(iv)].var for iv in leaves if iv is not axis}}
-    rename |= {iv.var: substitute(values[id(iv)], to_leaf) for iv in stage.reduce_axis}
+    to_leaf = {axis.var: part.var, **{iv.var: inner[iv].var for iv in leaves if iv is not axis}}
+    rename |= {iv.var: substitute(values[iv], to_leaf) for iv in stage.reduce_axis}
     condition = substitute(reduce.condition, rename)
     for guard in guards:
         condition = condition & substitute(guard, to_leaf)
-    axes = tuple(inner[id(iv)] for iv in leaves if iv is not axis)
+    axes = tuple(inner[iv] for iv in leaves if iv is not axis)
     source = tuple(substitute(x, rename) for x in reduce.source)
     body: tuple[PrimExpr, ...] = source
     if axes:
@@ -84,30 +84,28 @@ def _parts(
     return part, (*spatial[:position], part, *spatial[position:]), body
 
 
-def _reduce_loops(stage: Stage) -> tuple[dict[int, PrimExpr], dict[int, PrimExpr], list[PrimExpr]]:
+def _reduce_loops(stage: Stage) -> tuple[dict[IterVar, PrimExpr], dict[IterVar, PrimExpr], list[PrimExpr]]:
     """Return the values of reduction loops in terms of the leaves, all extents, and what must hold of the axes."""
-    extents: dict[int, PrimExpr] = {id(iv): iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
-    values: dict[int, PrimExpr] = {id(iv): iv.var for iv in stage.leaf_iter_vars}
+    extents: dict[IterVar, PrimExpr] = {iv: iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
+    values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.leaf_iter_vars}
     for r in stage.relations:
-        if isinstance(r, Split) and id(r.parent) in extents:
-            whole = extents[id(r.parent)]
+        if isinstance(r, Split) and r.parent in extents:
+            whole = extents[r.parent]
             amount = r.factor if r.factor is not None else r.nparts
             rest = floordiv(whole + amount - 1, amount)
-            extents[id(r.inner)], extents[id(r.outer)] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
-        elif isinstance(r, Fuse) and id(r.outer) in extents:
-            extents[id(r.fused)] = extents[id(r.outer)] * extents[id(r.inner)]
+            extents[r.inner], extents[r.outer] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
+        elif isinstance(r, Fuse) and r.outer in extents:
+            extents[r.fused] = extents[r.outer] * extents[r.inner]
     for r in reversed(stage.relations):
         if isinstance(r, Split):
-            values[id(r.parent)] = (
-                values[id(r.outer)] * extents[id(r.inner)] + values[id(r.inner)]
-                if id(r.inner) in extents
-                else r.parent.var
+            values[r.parent] = (
+                values[r.outer] * extents[r.inner] + values[r.inner] if r.inner in extents else r.parent.var
             )
         else:
-            fused = values[id(r.fused)]
-            if id(r.inner) in extents:
-                values[id(r.outer)] = floordiv(fused, extents[id(r.inner)])
-                values[id(r.inner)] = fused % extents[id(r.inner)]
-    guards = [values[id(iv)] < iv.dom.extent for iv in stage.reduce_axis]  # type: ignore[union-attr]
-    shifted = {id(iv): values[id(iv)] + iv.dom.min for iv in stage.reduce_axis}  # type: ignore[union-attr]
+            fused = values[r.fused]
+            if r.inner in extents:
+                values[r.outer] = floordiv(fused, extents[r.inner])
+                values[r.inner] = fused % extents[r.inner]
+    guards = [values[iv] < iv.dom.extent for iv in stage.reduce_axis]  # type: ignore[union-attr]
+    shifted = {iv: values[iv] + iv.dom.min for iv in stage.reduce_axis}  # type: ignore[union-attr]
     return {**values, **shifted}, extents, guards

@@ -56,11 +56,11 @@ class _Writer:
 
     def __init__(self, sch: Schedule, bounds: Bounds, keep_trivial: bool) -> None:
         self.sch, self.bounds, self.keep_trivial = sch, bounds, keep_trivial
-        self.attached: dict[tuple[int, int], list[Stage]] = {}
+        self.attached: dict[tuple[Stage | None, ir.IterVar | None], list[Stage]] = {}
         for stage in sch.stages:
             if stage.attach_type == "scope":
                 enclosing_loops(stage)  # raises where the place is gone
-                self.attached.setdefault((id(stage.attach_stage), id(stage.attach_ivar)), []).append(stage)
+                self.attached.setdefault((stage.attach_stage, stage.attach_ivar), []).append(stage)
 
     def program(self) -> tir.Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
@@ -203,15 +203,13 @@ class _Writer:
         axes = [(iv, self._covered(values[iv], running, an)) for iv in stage.axis]
         reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
-        regions: dict[int, tuple[ir.Range, ...]] = {}
+        regions: dict[Any, tuple[ir.Range, ...]] = {}
         for load in ir.walk(stage.body):
             if isinstance(load, tir.ProducerLoad):
-                regions[id(load.producer)] = tuple(
-                    self._covered(ir.substitute(i, env), running, an) for i in load.indices
-                )
+                regions[load.producer] = tuple(self._covered(ir.substitute(i, env), running, an) for i in load.indices)
         inputs = matched(intrin, name, axes, reduced, stage.body, regions, an)
-        tensors = [inputs[id(t)] for t in intrin.inputs]
-        places = [(self.sch.buffer(t), regions[id(t)]) for t in tensors]
+        tensors = [inputs[t] for t in intrin.inputs]
+        places = [(self.sch.buffer(t), regions[t]) for t in tensors]
         out = tuple(r for _, r in axes)
         places += [(self.sch.buffer(stage.origin_op.output(i)), out) for i in range(stage.origin_op.num_outputs)]
         first = next((i for i, iv in enumerate(outer) if iv.iter_type == "reduce"), None)
@@ -316,7 +314,7 @@ class _Writer:
     def _loops(self, stage: Stage, leaves: Sequence[ir.IterVar], body: tir.Stmt) -> tir.Stmt:
         """Wrap `body` in loops, each holding the stages that are computed at it."""
         for iv in reversed(leaves):
-            inside = self.attached.get((id(stage), id(iv)))
+            inside = self.attached.get((stage, iv))
             if inside:
                 body = self._sequence(inside, body)
             body = tir.seq(*self._prefetches(stage, iv), body)
@@ -388,7 +386,7 @@ def schedule_to_prim_func(
         sch.set_buffer(tensor, buffer)
     params: list[ir.Var] = []
     buffer_map: list[tuple[ir.Var, tir.Buffer]] = []
-    given: set[int] = set()
+    given: set[tir.Buffer] = set()
     for arg in args:
         if isinstance(arg, ir.Var):
             params.append(arg)
@@ -396,13 +394,13 @@ def schedule_to_prim_func(
         if not isinstance(arg, (Tensor, tir.Buffer)):
             raise InvalidArgument("a scheduled function takes tensors, buffers and variables", found=repr(arg))
         buffer = sch.buffer(arg) if isinstance(arg, Tensor) else arg
-        if id(buffer) in given:
+        if buffer in given:
             raise InvalidArgument(f"'{buffer.name}' is an argument twice")
         handle = ir.Var(f"{buffer.name}_handle", "handle")
         params.append(handle)
         buffer_map.append((handle, buffer))
-        given.add(id(buffer))
-        if isinstance(arg, Tensor) and id(arg.op) in sch.stage_map:
+        given.add(buffer)
+        if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given)
     body = realize_buffers(ScheduleOps(sch, InferBound(sch)))
@@ -418,14 +416,14 @@ def _same_shape(buffer: tir.Buffer, tensor: Tensor) -> bool:
     return all(a == b for a, b in known if a is not None and b is not None)
 
 
-def _check_arguments(sch: Schedule, given: set[int]) -> None:
+def _check_arguments(sch: Schedule, given: set[tir.Buffer]) -> None:
     for stage in sch.stages:
         if isinstance(stage.origin_op, PlaceholderOp) or any(stage.origin_op is op for op in sch.outputs):
             for i in range(stage.origin_op.num_outputs):
                 tensor = stage.origin_op.output(i)
                 if sch.state_of(tensor) is not None:
                     continue  # a state is memory of its scan
-                if id(sch.buffer(tensor)) not in given and (
+                if sch.buffer(tensor) not in given and (
                     sch.consumers(stage) or any(stage.origin_op is op for op in sch.outputs)
                 ):
                     kind = "input" if isinstance(stage.origin_op, PlaceholderOp) else "output"

@@ -96,13 +96,13 @@ class Stage:
         self.prefetches: list[tuple[Tensor, IterVar, PrimExpr]] = []
         self.tensorized: tuple[IterVar, Any] | None = None
         self.alignments: list[tuple[IterVar, int, int]] = []
-        self.iter_attrs: dict[int, IterAttr] = {}
+        self.iter_attrs: dict[IterVar, IterAttr] = {}
         self.reset_loops()
 
     def reset_loops(self) -> None:
         """Return to one loop per axis; what was said of a whole axis stays."""
         self.relations: list[Split | Fuse] = []
-        whole = {id(iv) for iv in self.axis}
+        whole = set(self.axis)
         self.iter_attrs = {key: attr for key, attr in self.iter_attrs.items() if key in whole}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]
         if isinstance(self.origin_op, ScanOp) and self.origin_op.scan_axis is not None:
@@ -139,7 +139,7 @@ class Stage:
             parent, at = stage.attach_stage, stage.attach_ivar
             assert parent is not None
             for iv in parent.leaf_iter_vars:
-                thread = parent.iter_attrs[id(iv)].bind_thread if id(iv) in parent.iter_attrs else None
+                thread = parent.iter_attrs[iv].bind_thread if iv in parent.iter_attrs else None
                 tags.append(thread.thread_tag if thread is not None else "")
                 if iv is at:
                     break
@@ -152,20 +152,16 @@ class Stage:
         """List the tensors that the stage reads, each once."""
         if not isinstance(self.origin_op, ComputeOp):
             return self.origin_op.input_tensors()
-        found: dict[int, Tensor] = {}
-        for node in walk(self.body):
-            if isinstance(node, ProducerLoad):
-                found.setdefault(id(node.producer), node.producer)
-        return list(found.values())
+        return list(dict.fromkeys(n.producer for n in walk(self.body) if isinstance(n, ProducerLoad)))
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, IterAttr]:
         """How each loop runs, of those that something was said about."""
-        return {iv: self.iter_attrs[id(iv)] for iv in self.all_iter_vars if id(iv) in self.iter_attrs}
+        return {iv: self.iter_attrs[iv] for iv in self.all_iter_vars if iv in self.iter_attrs}
 
     def attr(self, iv: IterVar) -> IterAttr:
         """Return (making it) how a loop runs."""
-        return self.iter_attrs.setdefault(id(iv), IterAttr())
+        return self.iter_attrs.setdefault(iv, IterAttr())
 
     # --- loops ---
 
@@ -223,11 +219,9 @@ class Stage:
         if isinstance(given, (float, str, bool)) or getattr(given, "dtype", "int32")[:3] not in ("int", "uin"):
             raise wrong
         amount = as_expr(given, parent.var.dtype)
-        loops = {id(iv.var) for stage in self.schedule.stages for iv in stage.all_iter_vars}
+        loops = {iv.var for stage in self.schedule.stages for iv in stage.all_iter_vars}
         known = as_int(amount)
-        if (known is not None and known <= 0) or any(
-            isinstance(n, ProducerLoad) or id(n) in loops for n in walk(amount)
-        ):
+        if (known is not None and known <= 0) or any(isinstance(n, ProducerLoad) or n in loops for n in walk(amount)):
             raise wrong
         return amount
 

@@ -21,15 +21,15 @@ class Schedule:
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.outputs = list(outputs)
         self.stages: list[Stage] = []
-        self.stage_map: dict[int, Stage] = {}
-        self._buffers: dict[int, Buffer] = {}
+        self.stage_map: dict[Operation, Stage] = {}
+        self._buffers: dict[Tensor, Buffer] = {}
         for op in _operations(self.outputs):
             stage = Stage(self, op)
             self.stages.append(stage)
-            self.stage_map[id(op)] = stage
+            self.stage_map[op] = stage
         for op in self.outputs:
-            self.stage_map[id(op)].is_output = True
-        self._states: dict[int, Tensor] = {}  # by tensor: the output of a scan whose memory it shares
+            self.stage_map[op].is_output = True
+        self._states: dict[Tensor, Tensor] = {}  # the output of a scan whose memory a tensor shares
         for stage in list(self.stages):
             if isinstance(stage.origin_op, ScanOp):
                 self._lay_out_scan(stage, stage.origin_op)
@@ -38,11 +38,11 @@ class Schedule:
         """Let states, first rows and updates share the memory of a scan; what one step computes runs in its loop."""
         for i, (state, init, update) in enumerate(zip(op.state_placeholder, op.init, op.update, strict=True)):
             out = op.output(i)
-            self._states[id(state)] = self._states[id(update)] = out
+            self._states[state] = self._states[update] = out
             first = self[init]
             alone = isinstance(init.op, ComputeOp) and not first.is_output and self.consumers(first) == [scan]
             if alone and init.op.num_outputs == 1:
-                self._states[id(init)] = out
+                self._states[init] = out
         states = [self[t] for t in op.state_placeholder]
         updates = [self[t] for t in op.update]
         for stage in self.stages:
@@ -52,11 +52,11 @@ class Schedule:
 
     def state_of(self, tensor: Tensor) -> Tensor | None:
         """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
-        return self._states.get(id(tensor))
+        return self._states.get(tensor)
 
     def __getitem__(self, key: Any) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
-        stage = self.stage_map.get(id(op))
+        stage = self.stage_map.get(op)
         if stage is None:
             raise ScheduleError(
                 f"the schedule has no stage for '{getattr(op, 'name', op)}'",
@@ -70,33 +70,33 @@ class Schedule:
 
     def buffer(self, tensor: Tensor) -> Buffer:
         """Return the buffer of a tensor in the statements of this schedule."""
-        tensor = self._states.get(id(tensor), tensor)
-        known = self._buffers.get(id(tensor))
+        tensor = self._states.get(tensor, tensor)
+        known = self._buffers.get(tensor)
         if known is None:
             taken = {b.name for b in self._buffers.values()}
             name, n = tensor.name, 0
             while name in taken:
                 n += 1
                 name = f"{tensor.name}_{n}"
-            known = self._buffers[id(tensor)] = decl_buffer(tensor.shape, tensor.dtype, name, scope=self[tensor].scope)
+            known = self._buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, name, scope=self[tensor].scope)
         return known
 
     def set_buffer(self, tensor: Tensor, buffer: Buffer) -> None:
         """Use `buffer` for a tensor in the statements of this schedule."""
-        self._buffers[id(tensor)] = buffer
+        self._buffers[tensor] = buffer
 
     def depends(self, consumer: Stage, producer: Stage) -> bool:
         """Whether a stage reads another one, directly or through others."""
-        seen: set[int] = set()
+        seen: set[Stage] = set()
         stack = [consumer]
         while stack:
             stage = stack.pop()
             for t in stage.reads():
-                other = self.stage_map.get(id(t.op))
+                other = self.stage_map.get(t.op)
                 if other is producer:
                     return True
-                if other is not None and id(other) not in seen:
-                    seen.add(id(other))
+                if other is not None and other not in seen:
+                    seen.add(other)
                     stack.append(other)
         return False
 
@@ -196,7 +196,7 @@ class Schedule:
         stage = Stage(self, op)
         stage.given_scope = scope
         self.stages.insert(0 if after is None else self.stages.index(after) + 1, stage)
-        self.stage_map[id(op)] = stage
+        self.stage_map[op] = stage
         return stage
 
     def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
@@ -221,15 +221,15 @@ class Schedule:
 
 def _operations(outputs: Iterable[Operation]) -> list[Operation]:
     """List all operations, producers first (iterative: graphs may be deep)."""
-    done: set[int] = set()
+    done: set[Operation] = set()
     order: list[Operation] = []
     stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(list(outputs))]
     while stack:
         op, ready = stack.pop()
         if ready:
             order.append(op)
-        elif id(op) not in done:
-            done.add(id(op))
+        elif op not in done:
+            done.add(op)
             stack.append((op, True))
             stack.extend((t.op, False) for t in reversed(op.input_tensors()))
     return order

@@ -19,8 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# A tensor keeps its operation alive, so the identity in the key is the operation's for as long as the entry is there.
-_OUTPUTS: WeakValueDictionary[tuple[int, int], Tensor] = WeakValueDictionary()
+_OUTPUTS: WeakValueDictionary[tuple[Operation, int], Tensor] = WeakValueDictionary()
 
 
 class Operation(ir.Node):
@@ -32,10 +31,10 @@ class Operation(ir.Node):
 
     def output(self, index: int) -> Tensor:
         """Return output `index`; the same object each time."""
-        known = _OUTPUTS.get((id(self), index))
+        known = _OUTPUTS.get((self, index))
         if known is None:
             known = Tensor(self, index, self.output_shape(index), self.output_dtype(index))
-            _OUTPUTS[id(self), index] = known
+            _OUTPUTS[self, index] = known
         return known
 
     @property
@@ -105,11 +104,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
         """The tensors read, each once."""
-        found: dict[int, Tensor] = {}
-        for node in ir.walk(self.body):
-            if isinstance(node, ProducerLoad):
-                found.setdefault(id(node.producer), node.producer)
-        return tuple(found.values())
+        return tuple(dict.fromkeys(n.producer for n in ir.walk(self.body) if isinstance(n, ProducerLoad)))
 
     def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
@@ -164,7 +159,7 @@ class ExternOp(Operation, kw_only=True):
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
         """The tensors read, each once."""
-        return tuple({id(t): t for t in self.inputs}.values())
+        return tuple(dict.fromkeys(self.inputs))
 
     def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""

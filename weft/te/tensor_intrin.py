@@ -70,10 +70,10 @@ def decl_tensor_intrin(
         raise InvalidArgument("a tensor intrinsic takes no scalars", help="let the buffers carry them")
     inputs = op.input_tensors()
     options: dict[str, Any] = {"offset_factor": 1, **(default_buffer_params or {})}
-    given = {id(t): b for t, b in (binds or {}).items()}
+    given = binds or {}
 
     def declared(tensor: Tensor) -> tir.Buffer:
-        return given.get(id(tensor)) or tir.decl_buffer(tensor.shape, tensor.dtype, tensor.name, **options)
+        return given.get(tensor) or tir.decl_buffer(tensor.shape, tensor.dtype, tensor.name, **options)
 
     ins = [declared(t) for t in inputs]
     outs = [declared(op.output(i)) for i in range(op.num_outputs)]
@@ -89,16 +89,16 @@ def matched(
     axes: Sequence[tuple[IterVar, Range]],
     reduce_axes: Sequence[tuple[IterVar, Range]],
     bodies: Sequence[PrimExpr],
-    regions: Mapping[int, tuple[Range, ...]],
+    regions: Mapping[Tensor, tuple[Range, ...]],
     an: Analyzer,
-) -> dict[int, Tensor]:
+) -> dict[Tensor, Tensor]:
     """Check that a region of a stage is what an intrinsic describes; return the tensor behind each of its inputs.
 
     Parameters
     ----------
     axes, reduce_axes : sequence of (IterVar, Range)
         The stage's axes, and which part of each the tensorized loops cover.
-    regions : mapping of ``id(tensor)`` to ranges
+    regions : mapping of Tensor to ranges
         What they read of each input.
     """
     values: dict[Any, PrimExpr] = {}
@@ -117,17 +117,17 @@ def matched(
             )
         for i, (iv, r) in enumerate(ours):
             values[iv.var] = r.min if i < lead else r.min + theirs[i - lead].var
-    tensors: dict[int, Tensor] = {}
+    tensors: dict[Any, Any] = {}
     order = iter(intrin.inputs)
 
     def rule(node: Any) -> Any:
         if not isinstance(node, tir.ProducerLoad):
             return node
-        described = next((d for d in intrin.inputs if tensors.get(id(d)) is node.producer), None) or next(order, None)
+        described = next((d for d in intrin.inputs if tensors.get(d) is node.producer), None) or next(order, None)
         if described is None:
             return node
-        tensors[id(described)] = node.producer
-        ranges = regions[id(node.producer)]
+        tensors[described] = node.producer
+        ranges = regions[node.producer]
         lead = len(ranges) - len(described.shape)
         local = [an.simplify(i - r.min) for i, r in zip(node.indices, ranges, strict=True)]
         return tir.ProducerLoad(described, tuple(local[lead:]))
@@ -164,17 +164,17 @@ def call_intrin(
     copies = [substitute(b, fresh) for b in intrin.buffers]
     fresh.update(zip(intrin.buffers, copies, strict=True))
     body = substitute(part, fresh)
-    used = {id(n) for n in walk(body)}
+    used = set(walk(body))
     matches = [
         tir.MatchBufferRegion(copy, tir.BufferRegion(buffer, ranges))
         for copy, (buffer, ranges) in zip(copies, places, strict=True)
-        if id(copy) in used or id(copy.data) in used
+        if copy in used or copy.data in used
     ]
-    outputs = {id(c) for c in copies[len(intrin.inputs) :]}
+    outputs = set(copies[len(intrin.inputs) :])
     block = tir.Block(
         (),
-        tuple(m.source for m in matches if id(m.buffer) not in outputs),
-        tuple(m.source for m in matches if id(m.buffer) in outputs),
+        tuple(m.source for m in matches if m.buffer not in outputs),
+        tuple(m.source for m in matches if m.buffer in outputs),
         intrin.name,
         body,
         match_buffers=tuple(matches),
