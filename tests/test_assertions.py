@@ -63,7 +63,8 @@ def asserts(node, module, known, seen):
 
 
 def tells_the_end_only(condition):
-    return isinstance(condition, ast.Compare) and "returncode" in ast.dump(condition.left)
+    left = condition.left if isinstance(condition, ast.Compare) else None
+    return isinstance(left, ast.Attribute) and left.attr == "returncode"
 
 
 def raises_own(exc, module, known):

@@ -194,7 +194,7 @@ def test_hot_kernels_are_made_as_their_model_was(own_cache, monkeypatch):
     with PassContext(disabled_pass=["VectorizeLoop"]):
         made = weft.relax.build(weft.frontend.onnx.from_onnx(onnx_models.add()))
     seen = []
-    monkeypatch.setattr(vm_build, "_compile_objects", lambda *_: (seen.append(PassContext.current()), ([], []))[1])
+    monkeypatch.setattr(vm_build, "_compile_objects", lambda *_: (seen.append(PassContext.current()), ([], [], {}))[1])
     kernel = next(iter(made.recompilable.values()))
     with pytest.raises(weft.error.InternalError):
         kernel.compile([5] * len(kernel.places))

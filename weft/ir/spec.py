@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from weft.error import ErrorGroup, VerifyError
@@ -194,8 +194,3 @@ _checked = threading.local()
 
 _ALWAYS = ("tir.well_formed", "relax.well_formed", "relay.well_formed")
 on_verify(_check_after_pass)
-
-
-def spec_names() -> Mapping[str, str]:
-    """Return the names of all forms with their sentences."""
-    return {name: spec.doc for name, spec in SPECS.items()}

@@ -455,10 +455,3 @@ def _tensor_of(shape: Any, dtype: Any) -> ir.Type:
         return ir.TensorType(shape.values, dtype.value, len(shape.values))
     ndim = shape.ty.ndim if isinstance(shape.ty, ir.ShapeType) else -1
     return ir.TensorType(shape.ty.values if isinstance(shape.ty, ir.ShapeType) else None, dtype.value, ndim)
-
-
-def prim_of(expr: ir.Expr) -> Any:
-    """Return the scalar expression behind a PrimValue or a value of PrimType, or None."""
-    if isinstance(expr, ir.PrimValue):
-        return expr.value
-    return expr.ty.value if isinstance(expr.ty, ir.PrimType) else None  # type: ignore[attr-defined]

@@ -74,12 +74,16 @@ class FuncKind(IntEnum):
 
 
 class MatchShapeCode(IntEnum):
-    """Codes of ``vm.builtin.match_shape``."""
+    """Codes of ``vm.builtin.match_shape``; the first four are TVM's."""
 
     ASSERT_EQUAL_TO_IMM = 0
     STORE_TO_HEAP = 1
     NO_OP = 2
     ASSERT_EQUAL_TO_LOAD = 3
+    AT_LEAST_IMM = 4
+    AT_LEAST_LOAD = 5
+    AT_MOST_IMM = 6
+    AT_MOST_LOAD = 7
 
 
 class MakeShapeCode(IntEnum):

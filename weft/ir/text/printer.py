@@ -346,16 +346,6 @@ def _head(p: Printer, show_meta: bool) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def metadata_of(node: Any) -> dict[str, list[Any]]:
-    """Return what the text of a node refers to as ``metadata[key][i]``."""
-    p = Printer()
-    if isinstance(node, IRModule):
-        _module(node, p, "Module")
-    else:
-        p.function(node, _function_name(node))
-    return p.metadata
-
-
 def _function_name(func: Any) -> str:
     name = func.attrs.get("global_symbol") if hasattr(func, "attrs") else None
     return name if isinstance(name, str) and name.isidentifier() else "main"

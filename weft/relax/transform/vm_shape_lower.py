@@ -17,12 +17,13 @@ from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
+from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
 __all__ = ["vm_shape_lower"]
 
-_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD, _AT_LEAST_IMM, _AT_MOST_IMM = 0, 1, 2, 3, 4, 6
-_USE_IMM, _LOAD = 0, 1
+_ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
+_USE_IMM, _LOAD = map(int, MakeShapeCode)
 _MOST = 1 << 48
 """No size is larger, so that sums and differences of sizes do not overflow."""
 

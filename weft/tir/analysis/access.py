@@ -9,7 +9,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from weft.tir.stmt import AllocBuffer, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
     "Interval", "access_regions", "accessed_buffers", "evaluate_interval", "loads_of", "point_region",
@@ -261,13 +261,3 @@ def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
         )
         for b, box in table.values()
     )
-
-
-def blocks_touching(realizes: Iterable[BlockRealize], buffer: Buffer, writes: bool) -> list[BlockRealize]:
-    """List the realizations whose block writes (or reads) `buffer`."""
-    return [r for r in realizes if any(x.buffer is buffer for x in (r.block.writes if writes else r.block.reads))]
-
-
-def written_buffers(block: Block) -> list[Buffer]:
-    """List the buffers that a block writes."""
-    return [r.buffer for r in block.writes]

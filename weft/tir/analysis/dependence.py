@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.ir import TRUE, IntImm, PrimExpr, Var, is_const_int
-from weft.tir.analysis.access import loads_of, stores_of
-from weft.tir.analysis.structure import child_realizes, statements, used_vars
+from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse
+from weft.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = [
     "blocks_from_to", "consumers_of", "is_complete", "is_data_parallel", "is_plain_store", "is_reduction",
@@ -112,13 +111,3 @@ def plain_indices(indices: tuple[PrimExpr, ...], block: Block) -> bool:
 def has_trivial_predicate(realize: BlockRealize) -> bool:
     """Whether the block runs for all values of its loops."""
     return realize.predicate is TRUE or (isinstance(realize.predicate, IntImm) and bool(realize.predicate.value))
-
-
-def loop_is_uniform(loop: For) -> bool:
-    """Whether the body of a loop is blocks in loops and sequences only, without conditions of its own."""
-    return not any(isinstance(s, IfThenElse) for s in statements(loop.body, into_blocks=False))
-
-
-def self_reads(block: Block) -> bool:
-    """Whether a block loads what it stores."""
-    return any(loads_of(s.value, s.buffer) for s in stores_of(block.body))

@@ -7,7 +7,7 @@ from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import reduce_vars, spatial_vars
 from weft.tir.analysis.structure import used_vars
-from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "has_vector_axis",
     "same_point",
     "stride_along",
-    "unit_stride_var",
 ]
 
 _COSTLY = {
@@ -128,17 +127,6 @@ def _without_casts(value: ir.PrimExpr) -> ir.PrimExpr:
     return value
 
 
-def unit_stride_var(access: BufferLoad | BufferStore) -> ir.Var | None:
-    """Return the variable along which an access is contiguous: the one that its last index adds with factor one."""
-    if not access.indices:
-        return None
-    last = access.indices[-1]
-    for v in sorted(used_vars(last), key=lambda v: v.name):
-        if _step(last, v, Analyzer()) == 1 and stride_along(access, v) == 1:
-            return v
-    return None
-
-
 def same_point(a: tuple[ir.PrimExpr, ...], b: tuple[ir.PrimExpr, ...]) -> bool:
     """Whether two lists of indices are the same expressions, without proof."""
     return len(a) == len(b) and all(
@@ -225,13 +213,3 @@ def _is_own(value: ir.PrimExpr, store: BufferStore) -> bool:
 def _operand(value: ir.PrimExpr) -> BufferLoad | None:
     value = _without_casts(value)
     return value if isinstance(value, BufferLoad) else None
-
-
-def loaded_buffers(block: Block) -> list[Buffer]:
-    """List the buffers that a block loads, other than those it stores."""
-    own = {id(s.buffer) for s in stores_of(block.body)}
-    seen: dict[int, Buffer] = {}
-    for load in loads_of(block.body):
-        if id(load.buffer) not in own:
-            seen.setdefault(id(load.buffer), load.buffer)
-    return list(seen.values())
