@@ -384,7 +384,7 @@ _BOTH_WAYS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": floormod,
     "and": _bitwise("and", int.__and__), "or": _bitwise("or", int.__or__), "xor": _bitwise("xor", int.__xor__),
 }  # fmt: skip
-_ONE_WAY = {
+_ONE_WAY: dict[str, Callable[..., PrimExpr]] = {
     "lshift": shift_left, "rshift": shift_right, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
     "neg": _neg, "invert": _invert,
 }  # fmt: skip

@@ -314,7 +314,7 @@ class _Lowerer:
     def sequence(self, body: SeqExpr, needed: list[ir.PrimExpr]) -> SeqExpr:
         """Lower the bindings of a sequence; collects into a fresh list when nested."""
         outer, self.out = self.out, []
-        checks: list[MatchCast] = []
+        checks: list[Any] = []
         for b in (b for block in body.blocks for b in block.bindings):
             if _is_relation(b):
                 checks.append(b)
@@ -440,7 +440,7 @@ def _new_sizes(cast: MatchCast) -> list[ir.SizeVar]:
 
 def _index_bounds(func: ir.Function) -> set[ir.Var]:
     """Collect the variables for the least and the greatest index of tensors."""
-    casts = [b for b in all_bindings(func) if isinstance(b, MatchCast) and isinstance(b.ty, ir.ShapeType)]
+    casts: list[Any] = [b for b in all_bindings(func) if isinstance(b, MatchCast) and isinstance(b.ty, ir.ShapeType)]
     calls = [b for b in all_bindings(func) if casts and is_op(b.value, "call_builtin")]
     bounds = {b.var for b in calls if b.value.args[0].global_symbol == "vm.builtin.index_bounds"}
     return {d for b in casts if b.value in bounds for d in b.ty.values if isinstance(d, ir.Var)}
