@@ -15,6 +15,7 @@ from weft import ir, tir
 from weft.error import CodegenError
 from weft.ir import int64
 from weft.target.target import Target
+from weft.tir import transform
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
 
@@ -48,9 +49,9 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     """
     kind = target.kind.name
     mod = mod.with_functions({v.name_hint: _with_bound_loops(f) for v, f in mod.items()})
-    syncs = [tir.transform.thread_sync(scope) for scope in ("shared", "shared.dyn")]
-    finishing = ir.Sequential([*syncs, tir.transform.lower_intrin(target=kind)], name=f"{kind}.lower")
-    split = tir.transform.split_host_device()(_sunk(finishing(lower_module(mod, target))))
+    syncs = [transform.thread_sync(scope) for scope in ("shared", "shared.dyn")]
+    finishing = ir.Sequential([*syncs, transform.lower_intrin(target=kind)], name=f"{kind}.lower")
+    split = transform.split_host_device()(_sunk(finishing(lower_module(mod, target))))
     host: dict[str, Any] = {}
     device: dict[str, tir.PrimFunc] = {}
     for var, func in split.items():
