@@ -1,4 +1,4 @@
-"""A code generator outside of the compiler: TIR to plain C, a kind of target that is registered here alone.
+"""A code generator outside of the compiler: TIR to plain C, a kind of target that only this file knows.
 
     import examples.c_source.backend
     weft.build(s, [A, B, C], target="csource")

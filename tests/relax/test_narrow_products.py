@@ -72,7 +72,7 @@ def test_weights_lie_in_groups(form):
     data, weight, out, group = form
     w = operand(np.random.default_rng(0), weight, (6, 40))
     mod = one_call(relax.op.matmul, (4, 6), data, w, out_dtype=out)
-    after = transform.convert_layout(dot_forms=ALL_FORMS)(mod)["main"]
+    after = transform.convert_layout(panel=32, dot_forms=ALL_FORMS)(mod)["main"]
     (call,) = (n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.matmul_packed"))
     assert [as_int(d) for d in call.args[1].ty.shape] == [2, -(-6 // group), 32 * group]
     packed = call.args[1].data.numpy()

@@ -154,9 +154,13 @@ class Target:
             return "sapphirerapids"
         return "icelake-server" if "avx512vl" in self.features else "haswell" if "avx2" in self.features else "x86-64"
 
-    @cached_property
+    @property
     def machine(self) -> Machine:
         """What it says of the machine: its options, what its features mean, this machine's own facts, or defaults."""
+        return self._machine
+
+    @cached_property
+    def _machine(self) -> Machine:
         f = self.features
         known: dict[str, Any] = {
             "vector_bits": 512 if "avx512f" in f else 256 if "avx" in f else UNKNOWN.vector_bits,

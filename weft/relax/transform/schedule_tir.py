@@ -20,7 +20,7 @@ def schedule_tir(func: PrimFunc, mod: IRModule, *, target: Target | str | None, 
     Ensures
         The same functions, scheduled for `target`; as records of `tuned`, or of the current tuning database, say.
     Example
-        With ``target="llvm -vector-width=128"``, before::
+        With ``target="llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64"``, before::
 
             @T.prim_func
             def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):

@@ -15,9 +15,9 @@ from weft import ir, tir
 from weft.error import CodegenError
 from weft.ir import int64
 from weft.target.target import Target
-from weft.tir import transform
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
+from weft.tir.transform import lower_intrin, split_host_device, thread_sync
 
 __all__ = ["SplitModule", "dynamic_bytes", "dynamic_shared", "lower_for_gpu"]
 
@@ -49,9 +49,9 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     """
     kind = target.kind.name
     mod = mod.with_functions({v.name_hint: _with_bound_loops(f) for v, f in mod.items()})
-    syncs = [transform.thread_sync(scope) for scope in ("shared", "shared.dyn")]
-    finishing = ir.Sequential([*syncs, transform.lower_intrin(target=kind)], name=f"{kind}.lower")
-    split = transform.split_host_device()(_sunk(finishing(lower_module(mod, target))))
+    syncs = [thread_sync(scope) for scope in ("shared", "shared.dyn")]
+    finishing = ir.Sequential([*syncs, lower_intrin(target=kind)], name=f"{kind}.lower")
+    split = split_host_device()(_sunk(finishing(lower_module(mod, target))))
     host: dict[str, Any] = {}
     device: dict[str, tir.PrimFunc] = {}
     for var, func in split.items():
