@@ -17,6 +17,7 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.relax.pipeline import graph_passes
 from weft.runtime import aligned
+from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tir.schedule import default_schedule
 from weft.tune import (
@@ -40,7 +41,7 @@ _ROUNDS = 3
 
 def tune_choices(
     asked: Mapping[str, Asked],
-    target: Any,
+    target: Target,
     database: Database,
     seconds: float,
     *,
@@ -106,7 +107,7 @@ def _measure(
     subject: str,
     default: Any,
     candidates: list[Any],
-    target: Any,
+    target: Target,
     measurer: Measurer,
     cold: bool,
     report: Callable[[str, Trial], None] | None,
@@ -142,7 +143,7 @@ def _work(subject: str) -> float:
     return float(np.prod(about["convolution"]) * np.prod(about["channels"]))
 
 
-def _kernel(subject: str, choice: Any, target: Any, hardware: Hardware) -> tuple[PrimFunc, Case]:
+def _kernel(subject: str, choice: Any, target: Target, hardware: Hardware) -> tuple[PrimFunc, Case]:
     """Compile a convolution by itself, with a choice, to its scheduled kernel."""
     forced = TuningRecord(workload_of_choice(subject), hardware, trials=[Trial({CHOICE: choice}, 0.0, "confirmed")])
     with Database([forced]):

@@ -46,7 +46,7 @@ def load_objects(objects: list[bytes], names: list[str]) -> Module:
 
 
 @dumped
-def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
+def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Module:
     """Compile TIR functions.
 
     Parameters
@@ -79,7 +79,7 @@ def build(mod: IRModule | PrimFunc, target: Any = None) -> Module:
     return built
 
 
-def get_source(mod: IRModule | PrimFunc, target: Any = None, fmt: str = "") -> str:
+def get_source(mod: IRModule | PrimFunc, target: Target | str | None = None, fmt: str = "") -> str:
     """Return the text of TIR functions as a target has it: LLVM IR (``"ll"``), assembly (``"asm"``), ``"c"``.
 
     Raises

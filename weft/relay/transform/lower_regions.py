@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.ir import IRModule, Pass, Sequential
 from weft.ir.deep import with_deep_stack
 from weft.relax.pipeline import graph_passes
@@ -12,17 +10,18 @@ from weft.relay.expr import Function
 from weft.relay.transform.nested import with_bodies
 from weft.relay.transform.region_kernels import Kernels
 from weft.relay.transform.runs import Runs
+from weft.target import Target
 
 __all__ = ["LowerRegions", "region_passes"]
 
 
-def region_passes(target: Any = None) -> Pass:
+def region_passes(target: Target | str | None = None) -> Pass:
     """Return the passes that take a region's Relax function to calls of kernels."""
     first, *rest = graph_passes(target, check_indices=False)
     return Sequential([first, canonicalize_bindings(), *rest], name="region")
 
 
-def LowerRegions(target: Any = None) -> Pass:
+def LowerRegions(target: Target | str | None = None) -> Pass:
     """Make the pass that replaces runs of operator calls by calls of kernels, which are put into the module.
 
     It needs Relay in A-normal form with types inferred. Afterwards calls of operators on tensors are
@@ -38,7 +37,7 @@ def LowerRegions(target: Any = None) -> Pass:
     return Pass("LowerRegions", lambda mod: _lower_regions(mod, target), 0, LowerRegions.__doc__, "relay.anf")
 
 
-def _lower_regions(mod: IRModule, target: Any) -> IRModule:
+def _lower_regions(mod: IRModule, target: Target | str | None) -> IRModule:
     out = mod.with_functions({v: f for v, f in mod.items() if not isinstance(f, Function)})
     kernels = Kernels(out, region_passes(target))
     runs = Runs(kernels.bindings, scalars=False)

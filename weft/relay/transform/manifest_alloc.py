@@ -18,11 +18,12 @@ from weft.relay.transform.kernels import KernelTable
 from weft.relay.transform.nested import with_bodies
 from weft.relay.transform.shape_func import ShapeFunction, with_scalar_buffers
 from weft.relay.types import TupleType, unit_type
+from weft.target import Target
 
 __all__ = ["ManifestAlloc"]
 
 
-def ManifestAlloc(target: Any = None) -> Pass:
+def ManifestAlloc(target: Target | str | None = None) -> Pass:
     """Make the pass that allocates the results of ``vm.call_kernel`` and computes shapes that are not constant.
 
     It needs the output of ``LowerRegions``. Afterwards kernels are called by ``vm.invoke_tvm_op`` on tensors from
@@ -36,7 +37,7 @@ def ManifestAlloc(target: Any = None) -> Pass:
     return Pass("ManifestAlloc", lambda mod: _manifest_alloc(mod, target), 0, ManifestAlloc.__doc__)
 
 
-def _manifest_alloc(mod: IRModule, target: Any) -> IRModule:
+def _manifest_alloc(mod: IRModule, target: Target | str | None) -> IRModule:
     out = mod.copy()
     state = _Manifest(KernelTable(out), target)
     for gvar, func in mod.items():
@@ -50,7 +51,7 @@ def _manifest_alloc(mod: IRModule, target: Any) -> IRModule:
 class _Manifest:
     """What is the same for all functions: kernels and constants."""
 
-    def __init__(self, kernels: KernelTable, target: Any) -> None:
+    def __init__(self, kernels: KernelTable, target: Target | str | None) -> None:
         self.kernels, self.target = kernels, target
         self.taking_tensors: dict[str, GlobalVar] = {}
         self.numbers: dict[Any, Constant] = {}

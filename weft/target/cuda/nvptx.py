@@ -50,7 +50,7 @@ class _DeviceModule(ModuleEmitter):
         return float_remainder(s, dtype, a, b)
 
 
-def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -> str:
+def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Target | str | None = None) -> str:
     """Compile device functions to PTX.
 
     Parameters
@@ -80,12 +80,12 @@ def emit_ptx(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -
     return ptx
 
 
-def emit_nvvm(functions: Mapping[str, PrimFunc] | IRModule, target: Any = None) -> str:
+def emit_nvvm(functions: Mapping[str, PrimFunc] | IRModule, target: Target | str | None = None) -> str:
     """Return the LLVM IR of device functions; parameters and errors are those of :func:`emit_ptx`."""
     return _emitted(functions, target).text()
 
 
-def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> _DeviceModule:
+def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Target | str | None) -> _DeviceModule:
     target = target if isinstance(target, Target) else Target(target or "nvptx")
     if target.kind.name != "nvptx":
         raise CodegenError("PTX is made for targets of kind nvptx", found=str(target), help="Target('nvptx')")
@@ -101,10 +101,12 @@ def _emitted(functions: Mapping[str, PrimFunc] | IRModule, target: Any) -> _Devi
     return module
 
 
-def device_functions(functions: Mapping[str, PrimFunc], target: Any = None) -> dict[str, PrimFunc]:
+def device_functions(functions: Mapping[str, PrimFunc], target: Target | str | None = None) -> dict[str, PrimFunc]:
     """Lower functions and return those of the device; a nest of thread-bound loops in a host function becomes one."""
     if not all(f.attrs.get("tir.is_global_func") for f in functions.values()):
-        functions = lower_for_gpu(IRModule(dict(functions)), target or Target("nvptx")).device
+        functions = lower_for_gpu(
+            IRModule(dict(functions)), target if isinstance(target, Target) else Target(target or "nvptx")
+        ).device
     lowered = t.lower_math(library=False)(IRModule(dict(functions)))
     return {v.name_hint: f for v, f in lowered.items() if isinstance(f, PrimFunc)}
 
