@@ -105,7 +105,13 @@ class Target:
     @property
     def _is_here(self) -> bool:
         """Whether it is this machine, with or without some features, and not another one that it describes."""
-        return self.is_host and "mcpu" not in self.attrs and not self.named_features()[0]
+        return self.is_host and self._model is None and not self.named_features()[0]
+
+    @property
+    def _model(self) -> str | None:
+        """The model of a CPU that ``-mcpu`` names."""
+        model = self.attrs.get("mcpu")
+        return None if model == "native" else model
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return what its kind decides (:meth:`TargetKind.attribute`)."""
@@ -115,8 +121,8 @@ class Target:
     def features(self) -> frozenset[str]:
         """CPU features: the host's, or those that ``-mcpu`` and ``-mattr`` name."""
         on, off = self.named_features()
-        if "mcpu" in self.attrs:
-            base = model_features(self.attrs["mcpu"])
+        if self._model is not None:
+            base = model_features(self._model)
         elif self._is_here:  # "-mattr=-avx512f" is this machine without
             base = host_features()
         else:
@@ -137,15 +143,15 @@ class Target:
             return self.kind.attributes_text(self)
         on = self.features
         off = {f for f in self.named_features()[1] if f not in BASELINE}
-        if self.is_host and "mcpu" not in self.attrs:  # the model behind `cpu` may have more than this machine
+        if self.is_host and self._model is None:  # the model behind `cpu` may have more than this machine
             off = known_host_features() - on
         return ",".join([*("+" + f for f in sorted(on)), *("-" + f for f in sorted(off))])
 
     @property
     def cpu(self) -> str:
         """The CPU model whose scheduling LLVM uses, derived from features."""
-        if "mcpu" in self.attrs:
-            return self.attrs["mcpu"]
+        if self._model is not None:
+            return self._model
         if self.kind.cpu:
             return self.kind.cpu
         if not self.triple.startswith("x86_64"):
