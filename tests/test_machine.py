@@ -17,6 +17,7 @@ from weft.relax.pipeline import graph_passes
 from weft.target import Target
 from weft.tir.schedule import default_schedule
 from weft.topi.matmul import matmul_packed
+from weft.tune.hardware import Hardware
 
 X86 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4"
 ARM = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon"
@@ -38,6 +39,13 @@ def test_every_number_has_an_option(field):
     for wrong in ("0", "-1", "much"):
         with pytest.raises(InvalidArgument, match=f"option '-{OPTION_OF[field]}' of target 'llvm' is a .*number"):
             Target(f"{X86} -{OPTION_OF[field]}={wrong}")
+
+
+def test_measurements_count_for_the_machine_where_they_were_made(monkeypatch):
+    """Also of kinds whose text has no features."""
+    here = Hardware.of(Target("c"))
+    monkeypatch.setattr(module, "_caches", lambda _: {"l2_cache_bytes": 77 << 10})
+    assert Hardware.of(Target("c")) != here and "l2-cache-bytes=78848" in here.differences(Hardware.of(Target("c")))
 
 
 def test_names_of_tvm():

@@ -77,8 +77,16 @@ class Target:
         Target._open.leave(self)
 
     def __str__(self) -> str:
+        return self._text(described="mattr" in (self.kind.options or ()))
+
+    @property
+    def described_text(self) -> str:
+        """Its text with all that this machine says of itself, also where the kind has no option for features."""
+        return self._text(described=True)
+
+    def _text(self, described: bool) -> str:
         shown = {**self.attrs}
-        if self.is_host and "mattr" in (self.kind.options or ()):
+        if self.is_host and described:
             shown["mattr"] = self.attribute_string
             facts = {f: getattr(self.machine, f) for f in host_facts()} if self._is_here else {}
             shown |= {OPTION_OF[f]: n for f, n in facts.items() if n != getattr(UNKNOWN, f)}

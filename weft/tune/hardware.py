@@ -22,7 +22,7 @@ class Hardware(NamedTuple):
     @classmethod
     def of(cls, target: Target) -> Hardware:
         """Describe this machine, and the code of a target on it."""
-        return cls(str(target), num_threads(), weft.__version__)
+        return cls(target.described_text, num_threads(), weft.__version__)
 
     @property
     def key(self) -> str:
