@@ -29,6 +29,7 @@ from tests.runtime.relay_programs import list_of
 from weft.error import InternalError, WeftError
 from weft.runtime import cache, stored_model
 from weft.runtime.relay_vm import Executable, VirtualMachine
+from weft.target import Target
 from weft.tune import Hardware, JSONDatabase, Trial, TuningRecord
 
 Change = Callable[[np.random.Generator], bytes]
@@ -279,7 +280,7 @@ def tuning_file() -> File:
     path = folder() / "tuned.json"
     database = JSONDatabase(path)
     for n in range(3):
-        record = TuningRecord(f"{n:016x}", Hardware.of("llvm"), "matmul", "f(x)", 12.5 + n)
+        record = TuningRecord(f"{n:016x}", Hardware.of(Target("llvm")), "matmul", "f(x)", 12.5 + n)
         record.add(Trial({"tile": [n, 4]}, 0.8, "confirmed", "m"))
         database.records[record.key] = record
     database.save()

@@ -15,6 +15,7 @@ from tests.runtime.test_stored_model import CONSTANTS, executable, values
 from weft.error import ExecutableError
 from weft.runtime.cache import Cache
 from weft.runtime.stored_model import read_model, write_model
+from weft.target import Target
 from weft.tune import Hardware, JSONDatabase, Trial, TuningRecord
 
 SHARE = 1.2  # of the suite's budget, each
@@ -76,7 +77,7 @@ def test_stored_models(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_tuning_files(tmp_path):
     path = tmp_path / "t.json"
-    here = Hardware.of("llvm")
+    here = Hardware.of(Target("llvm"))
     database = JSONDatabase(path)
     for i in range(5):
         trials = [Trial({"tile": [i, 4]}, 0.5, "confirmed", "m"), Trial({"tile": [1, i]}, None, "crashed")]
