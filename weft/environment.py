@@ -140,8 +140,8 @@ GUARD = _choice("WEFT_GUARD", ("0", "1", "start"), "import", "1: the page behind
                 "start: the page before it", code=True, native=True)  # fmt: skip
 JIT = _switch("WEFT_JIT", True, "run", "kernels of symbolic shapes are compiled again for shapes that stay hot")
 MATRIX_TILES = _choice("WEFT_MATRIX_TILES", ("on", "off", "emulated"), "run", "off: the processor's matrix tiles "
-                       "(AMX) are left alone; emulated: another program carries them out",
-                       code=True, native=True)  # fmt: skip
+                       "(AMX) are left alone; emulated: another program carries them out", code=True,
+                       native=True)  # fmt: skip
 MODEL_CACHE = _switch("WEFT_MODEL_CACHE", True, "compile", "whole models are kept in the cache, beside kernels")
 NUM_THREADS = _number("WEFT_NUM_THREADS", 1, 0, "the cores that the process may use", "run",
                       "how many threads a kernel uses", native=True)  # fmt: skip

@@ -10,8 +10,8 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.frontend.evaluate import evaluate
 from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
 
 onnxruntime.set_default_logger_severity(4)
 

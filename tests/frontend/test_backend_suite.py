@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.frontend.evaluate import evaluate
 from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
 
 OPERATORS = """
     Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv

@@ -12,12 +12,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
-from tests.frontend.evaluate import evaluate
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
 from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx, supported_operators
 from weft.ir import If, IntImm, SizeVar
 from weft.relax import DataflowBlock, DataflowVar
+from weft.relax.interpreter import evaluate
 
 node = helper.make_node
 RNG = np.random.default_rng(11)

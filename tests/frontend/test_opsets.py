@@ -229,8 +229,8 @@ def test_batch_normalization() -> None:
         stats,
     )
     expected = onnx.reference.ReferenceEvaluator(training).run(None, {"x": x})
-    from tests.frontend.evaluate import evaluate
     from tests.frontend.models import compare
+    from weft.relax.interpreter import evaluate
 
     compare(evaluate(from_onnx(training), x), expected)
 

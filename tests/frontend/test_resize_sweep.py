@@ -16,8 +16,8 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.frontend.evaluate import evaluate
 from weft.frontend.onnx import from_onnx
+from weft.relax.interpreter import evaluate
 
 CASES = 200
 COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")

@@ -21,10 +21,10 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto, numpy_helper
 
-from tests.frontend.evaluate import evaluate
 from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx.registry import supported_operators
+from weft.relax.interpreter import evaluate
 
 _SCALARS = (0, -1, -2, 3, 7, -9, 100)
 _MAX_OPERAND = 16

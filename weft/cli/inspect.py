@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import weft
+from weft.check import Stages
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument
-from weft.ir import Call, Function, GlobalVar, Op, PassContext, PassInstrument, walk
+from weft.ir import Call, Function, GlobalVar, Op, PassContext, walk
 from weft.runtime import VMExecutable, opcodes
 from weft.session import Session
 from weft.tir import PrimFunc
@@ -55,7 +56,7 @@ def inspect_model(
         return
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=parse_shapes(shape))
     chosen = weft.target.Target(target)
-    stages = _Stages(mod)
+    stages = Stages(mod)
     with PassContext(instruments=[stages]):
         final = weft.relax.get_pipeline("default", chosen)(mod)
     known = ["stages", *_AFTER_PASSES, *stages.programs]
@@ -77,21 +78,6 @@ def inspect_model(
         _print_executable(executable, name)
         if name == "summary":
             _print_kernel_table(final)
-
-
-class _Stages(PassInstrument):
-    """Keeps the module after each pass of the pipeline, by the pass's name."""
-
-    def __init__(self, imported: Any) -> None:
-        self.programs: dict[str, Any] = {"import": imported}
-
-    def run_after_pass(self, mod: Any, info: Any) -> None:
-        name, count = info.name, 1
-        while name in self.programs:
-            count += 1
-            name = f"{info.name}:{count}"
-        if info.name != "default":
-            self.programs[name] = mod
 
 
 def _find(stage: str, known: list[str]) -> str:

@@ -14,6 +14,7 @@ import cyclopts
 
 import weft
 from weft.cli.cache import cache
+from weft.cli.check import check
 from weft.cli.compile import compile_model
 from weft.cli.doctor import doctor
 from weft.cli.inspect import inspect_model
@@ -34,6 +35,7 @@ app.command(compile_model, name="compile")
 app.command(run, name="run")
 app.command(inspect_model, name="inspect")
 app.command(profile, name="profile")
+app.command(check, name="check")
 app.command(tune, name="tune")
 app.command(doctor, name="doctor")
 app.command(cache, name="cache")

@@ -81,7 +81,10 @@ def run(
 
 
 def random_inputs(
-    infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], given: Mapping[str, Any] | None = None
+    infos: Sequence[TensorInfo],
+    shapes: Mapping[str, Sequence[int | str]],
+    given: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Random values for inputs: normal floats, integers and booleans that are 0 or 1.
 
@@ -93,6 +96,8 @@ def random_inputs(
         Shapes by input name, where chosen; a symbolic dimension that one input fixes is the same in all.
     given : mapping of str to array, optional
         Values of other inputs; nothing is made for them.
+    seed : int
+        Decides which values.
     """
     sizes: dict[str, int] = {}
     for info in infos:
@@ -110,7 +115,7 @@ def random_inputs(
                 raise InvalidArgument(f"--shape of random input '{info.name}' needs numbers", found=str(chosen))
             if isinstance(dim, str):
                 sizes[dim] = size
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     values: dict[str, Any] = {}
     for info in infos:
         assert info.dtype is not None and info.shape is not None

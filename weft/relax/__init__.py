@@ -51,7 +51,8 @@ from weft.relax.core_ops import (
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor
 from weft.relax.infer import get_shape_of
-from weft.relax.kernel_builder import processes_ahead
+from weft.relax.interpreter import Interpreter, MachineOnly, UnscheduledKernels
+from weft.relax.kernel_builder import processes_ahead, schedule_kernel
 from weft.relax.pipeline import get_default_pipeline, get_pipeline, register_pipeline
 from weft.relax.recompile import kernels_from_json, kernels_to_json, recompilable_kernels
 from weft.relax.rename import copy_with_new_vars

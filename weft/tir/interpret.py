@@ -7,6 +7,7 @@ NumPy scalars of their data type, so integer arithmetic wraps as it does on the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from weft.tir.stmt import (
 )
 from weft.tir.tiles import TileRegisters
 
-__all__ = ["interpret"]
+__all__ = ["evaluate", "interpret"]
 
 _TILE = 64
 
@@ -85,6 +86,19 @@ def interpret(func: PrimFunc, *args: Any) -> None:
                 raise ShapeMismatch(f"'{buffer.name}' has another shape", expected=str(expected), found=str(a.shape))
         state.note_inits(func.body)
         state.stmt(func.body)
+
+
+def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
+    """Evaluate a scalar expression, given the values of its variables; a NumPy scalar.
+
+    Raises
+    ------
+    LoweringError
+        When a variable has none.
+    """
+    state = _State()
+    state.env = {id(v): ir.numpy_dtype(v.dtype).type(x) for v, x in values.items()}
+    return _EXPR(e, state)
 
 
 class _State:

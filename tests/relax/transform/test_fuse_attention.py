@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import weft
-from tests.frontend.evaluate import evaluate
 from weft import relax
 from weft.relax.analysis import check_well_formed
+from weft.relax.interpreter import evaluate
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import FuseAttention, dead_code_elimination
 from weft.script import from_source
