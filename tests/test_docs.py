@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import reference
+
 ROOT = Path(__file__).resolve().parent.parent
 HOW_TO = ("add-an-operator", "add-a-pass", "add-a-target", "add-an-opcode", "write-a-model")
 
@@ -17,8 +19,8 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
 
 
-def run(path, *args):
-    done = subprocess.run([sys.executable, str(path), *args], cwd=ROOT, capture_output=True, text=True, check=False)
+def run(path, *args, folder=ROOT):
+    done = subprocess.run([sys.executable, str(path), *args], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -31,14 +33,19 @@ def test_page_has_five_steps(page):
     assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text(), "docs/index.md does not name the page"
 
 
-@pytest.mark.parametrize("page", HOW_TO)
+@pytest.mark.parametrize("page", [*HOW_TO, "debugging"])
 def test_code_runs(page, tmp_path):
     """In a process of its own, since examples register operators, passes and targets."""
     code = blocks(page, "python")
     assert code
     script = tmp_path / f"{page.replace('-', '_')}.py"
     script.write_text("\n".join(code))
-    run(script)
+    run(script, folder=tmp_path)
+
+
+def test_debugging_lists_the_environment_variables():
+    path = ROOT / "docs" / "debugging.md"
+    assert path.read_text() == reference.environment(), "make docs writes them"
 
 
 def test_core_from_scratch():
