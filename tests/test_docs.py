@@ -43,9 +43,11 @@ def test_code_runs(page, tmp_path):
     run(script, folder=tmp_path)
 
 
-def test_debugging_lists_the_environment_variables():
-    path = ROOT / "docs" / "debugging.md"
-    assert path.read_text() == reference.environment(), "make docs writes them"
+@pytest.mark.parametrize(
+    ("page", "written"), [("debugging", reference.environment), ("architecture", reference.floors)]
+)
+def test_parts_that_are_generated_are_up_to_date(page, written):
+    assert (ROOT / "docs" / f"{page}.md").read_text() == written(), "make docs writes them"
 
 
 def test_core_from_scratch():

@@ -285,11 +285,11 @@ def test_kernels_survive_json(tmp_path):
 
 
 def test_what_nobody_waits_for_takes_idle_time_only():
-    worker = model_cache._Worker(idle=True)
+    worker = model_cache._HotKernels("", None)._worker
     try:
-        assert os.sched_getscheduler(worker._process.pid) == os.SCHED_IDLE
+        assert os.sched_getscheduler(worker.start().pid) == os.SCHED_IDLE
     finally:
-        worker.close()
+        worker.stop()
 
 
 def test_hot_kernels_begin_no_process_at_the_end():
@@ -298,4 +298,4 @@ def test_hot_kernels_begin_no_process_at_the_end():
     kernels.close()
     with pytest.raises(WeftError, match="was not compiled"):
         kernels.compiler_of("k")([1])
-    assert kernels._worker is None
+    assert not kernels._worker.is_alive

@@ -1,12 +1,14 @@
 """``make docs``: write the generated pages under ``docs/reference``.
 
 ``grammar.md`` is the grammar of the IR, from the node classes; ``operators.md`` lists the operators, from the registry;
-``relay-operators.md`` lists Relay's; ``onnx.md`` lists the ONNX operators that the importer converts. The table of environment variables in
-``docs/debugging.md`` is written, too.
+``relay-operators.md`` lists Relay's; ``onnx.md`` lists the ONNX operators that the importer converts. The table of
+environment variables in ``docs/debugging.md`` and the picture of the floors in ``docs/architecture.md`` are written,
+too.
 """
 
 from __future__ import annotations
 
+import configparser
 import inspect
 import re
 import sys
@@ -17,6 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+import grimp
 
 import weft
 from weft.environment import VARIABLES
@@ -104,8 +108,38 @@ def environment() -> str:
     """``docs/debugging.md`` with the table of the environment variables, from their declarations."""
     rows = ["| variable | values | not set | read at | what it is |", "| --- | --- | --- | --- | --- |"]
     rows += [f"| `{v.name}` | {v.values} | {v.unset} | {v.when} | {v.meaning} |" for v in VARIABLES.values()]
-    head, mark, rest = (DOCS / "debugging.md").read_text().partition("<!-- environment -->\n")
-    return head + mark + "\n".join(rows) + "\n" + rest[rest.index("<!-- end -->") :]
+    return _with_part("debugging.md", "environment", rows)
+
+
+def floors() -> str:
+    """``docs/architecture.md`` with the picture of who imports whom, from the contract and the imports themselves."""
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / ".importlinter")
+    rows = [re.findall(r"weft\.(\w+)", row) for row in contract["importlinter:contract:floors"]["layers"].splitlines()]
+    graph = grimp.build_graph("weft", cache_dir=None)
+    uses: dict[str, set[str]] = defaultdict(set)
+    for module in graph.modules:
+        for used in graph.find_modules_directly_imported_by(module):
+            uses[(module + ".").split(".")[1]].add((used + ".").split(".")[1])
+    names = [name for row in rows for name in row if f"weft.{name}" in graph.modules]
+    below = {name: (uses[name] & set(names)) - {name} for name in names}
+    reached: dict[str, set[str]] = {}  # from the lowest floor up
+    for name in reversed(names):
+        reached[name] = below[name].union(*(reached.get(b, set()) for b in below[name]))
+    edges = [
+        f"    {name} --> {used}"
+        for name in names
+        for used in names
+        if used in below[name] and not any(used in reached[b] for b in below[name])
+    ]
+    return _with_part("architecture.md", "floors", ["```mermaid", "flowchart TD", *edges, "```"])
+
+
+def _with_part(page: str, part: str, lines: list[str]) -> str:
+    """A page of ``docs`` with the part between its mark and the next ``end`` made anew."""
+    mark = f"<!-- {part} -->\n"
+    head, _, rest = (DOCS / page).read_text().partition(mark)
+    return head + mark + "\n".join(lines) + "\n" + rest[rest.index("<!-- end -->") :]
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -132,8 +166,9 @@ def main() -> None:
     for name, text in pages.items():
         (FOLDER / f"{name}.md").write_text(text)
         print(f"wrote docs/reference/{name}.md")
-    (DOCS / "debugging.md").write_text(environment())
-    print("wrote the environment variables in docs/debugging.md")
+    for name, text in {"debugging": environment(), "architecture": floors()}.items():
+        (DOCS / f"{name}.md").write_text(text)
+        print(f"wrote a part of docs/{name}.md")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,12 @@
-"""The process that compiles for another: requests are lines of JSON on standard input, answers on standard output.
+"""The process that compiles for another, as a service of ``weft.runtime.worker``.
 
 ``model`` compiles an ONNX file and writes the stored model; ``kernels`` and ``kernel`` compile kernels of symbolic
-shapes for shapes that stay hot. An answer has ``done``; one of a request that failed does not.
+shapes for shapes that stay hot.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import select
-import sys
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,36 +20,33 @@ from weft.runtime import object_code, weights_in_files
 from weft.runtime.stored_model import write_model
 from weft.target import Target
 
-__all__ = ["main"]
+__all__ = ["Service"]
 
 _UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 
-_PATIENCE = 60.0
-"""Seconds without a request after which the process ends."""
 
+class Service:
+    """Compiles; `progress` is told how far a model is."""
 
-class _Compiler:
-    def __init__(self, answer: Callable[[Mapping[str, Any]], None]) -> None:
-        self._answer = answer
+    patience = 60.0
+
+    def __init__(self, progress: Callable[[str, int, int], None]) -> None:
+        self._progress = progress
         self._module = ""
         self._kernels: dict[Any, Mapping[str, Any]] = {}
         """By target."""
 
     def model(self, path: str, options: dict[str, Any], out: str, key: str) -> dict[str, Any]:
-        """Compile a model and write it."""
-
-        def progress(what: str, done: int, total: int) -> None:
-            self._answer({"progress": [what, done, total]})
-
+        """Compile a model and write it; not ``done`` where this process had better say what there is to say."""
         with weights_in_files(Path(out).parent), warnings.catch_warnings(record=True) as said:
             mod = from_onnx(path, *(options[k] for k in ("shape_dict", "dtype_dict", "opset")))
             files = mod.attrs.get(WEIGHT_FILES, ())
             target = Target(options["target"] or "llvm")
             with processes_ahead(mod, target):
-                executable = build(mod, target, progress=progress, tuned=options["tuned"],
+                executable = build(mod, target, progress=self._progress, tuned=options["tuned"],
                                    precision=options["precision"])  # fmt: skip
             if any(not issubclass(w.category, _UNHEARD) for w in said):
-                return {}  # they are for the user's process, which compiles to say them
+                return {"done": False}  # they are for the user's process, which compiles to say them
             note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))
             return {"done": write_model(Path(out), executable, note, key)}
 
@@ -62,7 +54,7 @@ class _Compiler:
         """Take the kernels that will be asked for."""
         self._module = module
         self._kernels.clear()
-        return {"done": True}
+        return {}
 
     def kernel(self, name: str, shape: list[int], target: Any) -> dict[str, Any]:
         """Compile one of them for a shape."""
@@ -72,30 +64,4 @@ class _Compiler:
             self._kernels[key] = kernels_from_json(self._module, compile_one)
         module, _ = self._kernels[key][name].compile(shape)
         objects, names = object_code(module)
-        return {"done": True, "objects": [base64.b64encode(o).decode() for o in objects], "names": names}
-
-
-def main() -> None:
-    """Answer requests until the input ends, or none comes for a while."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
-
-    def answer(content: Mapping[str, Any]) -> None:
-        print(json.dumps(content), file=out, flush=True)
-
-    compiler = _Compiler(answer)
-    while select.select([sys.stdin], [], [], _PATIENCE)[0]:
-        line = sys.stdin.readline()
-        if not line.endswith("\n"):  # the end, perhaps in the middle of a request
-            return
-        request = json.loads(line)
-        try:
-            answer(getattr(compiler, request.pop("do"))(**request))
-        except KeyboardInterrupt:
-            return
-        except Exception:  # the other process compiles itself, and says what is wrong
-            answer({"failed": traceback.format_exc()})
-
-
-if __name__ == "__main__":
-    main()
+        return {"objects": objects, "names": names}

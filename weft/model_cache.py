@@ -9,11 +9,9 @@ or instruments), is compiled in this process, and not kept. ``WEFT_MODEL_CACHE=0
 from __future__ import annotations
 
 import atexit
-import base64
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,8 +28,8 @@ from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, WeftError
 from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
-from weft.runtime.process import command
 from weft.runtime.stored_model import read_model, write_model
+from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
 __all__ = ["Request", "compile_apart", "find", "keep", "model_note", "request_of"]
 
@@ -41,6 +39,7 @@ _LARGE = 16 << 20
 _SETTLED_NS = 2_000_000_000
 """How long ago the last change has to be for that: within a tick of the clock two changes look like one."""
 _COMPILER = "weft.relax.vm_build"
+_PROGRAM = "weft.compile_worker"
 
 Progress = Callable[[str, int, int], None]
 
@@ -184,60 +183,6 @@ def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: 
 # ---- compiling in another process ------------------------------------------------------------------------------------
 
 
-class _Worker:
-    """The process that compiles. It ends by itself when there is nothing to do for a while, or this one ends.
-
-    One that nobody waits for is `idle`: it takes the time that no other process of the machine wants.
-    """
-
-    def __init__(self, idle: bool = False) -> None:
-        self._process = subprocess.Popen(
-            command("weft.compile_worker"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        if idle:
-            _schedule(self._process, os.SCHED_IDLE)
-        self._end = weakref.finalize(self, _end, self._process)
-
-    def ask(self, request: Mapping[str, Any], progress: Progress | None = None) -> dict[str, Any] | None:
-        """Send a request and wait for its answer; None when it failed, or the process did."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            print(json.dumps(request), file=self._process.stdin, flush=True)
-            for line in self._process.stdout:
-                answer = json.loads(line)
-                if "progress" not in answer:
-                    return answer if answer.get("done") else None
-                if progress is not None:
-                    progress(*answer["progress"])
-        except (OSError, ValueError):
-            pass
-        return None
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it takes requests."""
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        """End it."""
-        self._end()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    _schedule(process, os.SCHED_OTHER)  # to end at once also where others want all cores
-    process.terminate()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):  # now: who reads would hold the pipe until an answer comes
-        with suppress(OSError):  # of a process that ended before
-            if pipe is not None:
-                pipe.close()
-
-
-def _schedule(process: subprocess.Popen[str], policy: int) -> None:
-    with suppress(OSError):  # it is gone, or the system forbids it
-        os.sched_setscheduler(process.pid, policy, os.sched_param(0))
-
-
 def compile_apart(request: Request, progress: Progress | None = None) -> VMExecutable | None:
     """Compile a model in a process of its own, and read what that leaves in the cache.
 
@@ -252,37 +197,38 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
     store = cache.default_cache()
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
         path = entry if entry is not None else Path(folder) / "model"
+        question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path),
+                    "key": cache.key_digest(request.key).hex()}  # fmt: skip
+        worker = Process(_PROGRAM)
         try:
-            worker = _Worker()
-        except OSError:
-            return None
-        try:
-            question = {"do": "model", "path": str(request.path), "options": request.options, "out": str(path),
-                        "key": cache.key_digest(request.key).hex()}  # fmt: skip
-            done = worker.ask(question, progress)
+            done = worker.ask(question, None, progress)["done"]
+        except (WorkerError, OSError):
+            done = False
         finally:
-            worker.close()
-        if done is None:
+            worker.stop()
+        if not done:
             path.unlink(missing_ok=True)  # what is half there is not kept
             return None
         return _read(path, request, None)
 
 
 class _HotKernels:
-    """Kernels of symbolic shapes of a stored model, to be compiled for shapes that stay hot by another process."""
+    """Kernels of symbolic shapes of a stored model, to be compiled for shapes that stay hot by another process.
+
+    Nobody waits for it, so it is idle: it takes the time that no other process of the machine wants.
+    """
 
     def __init__(self, module: str, target: Any) -> None:
         self._module, self._target = module, target
         self._lock = threading.Lock()
-        self._worker: _Worker | None = None
+        self._worker = Process(_PROGRAM, idle=True)
         self._closed = False
         _hot.add(self)
 
     def close(self) -> None:
         """Compile no more, not even what is being compiled."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.close()
+        self._worker.kill()
 
     def compiler_of(self, name: str) -> Callable[[Sequence[int]], tuple[Module, str]]:
         """Return what compiles one kernel for a shape."""
@@ -292,16 +238,17 @@ class _HotKernels:
         question = {"do": "kernel", "name": name, "shape": [int(n) for n in shape], "target": self._target}
         answer = None
         with self._lock:
-            for _ in range(0 if self._closed else 2):  # it may have ended since it was looked at
-                if self._worker is None or not self._worker.is_alive:
-                    self._worker = _Worker(idle=True)
-                    self._worker.ask({"do": "kernels", "module": self._module})
-                answer = self._worker.ask(question)
-                if answer is not None or self._closed or self._worker.is_alive:
+            for _ in range(2):  # it may have ended since it was looked at
+                if self._closed or answer is not None:
                     break
+                with suppress(WorkerCrashed, OSError):
+                    if not self._worker.is_alive:
+                        self._worker.stop()
+                        self._worker.ask({"do": "kernels", "module": self._module}, None)
+                    answer = self._worker.ask(question, None)
         if answer is None:
             raise WeftError(f"the kernel {name} was not compiled for {list(shape)}")
-        module = placed_module([base64.b64decode(o) for o in answer["objects"]], answer["names"])
+        module = placed_module(answer["objects"], answer["names"])
         if module is None:
             raise WeftError(f"the kernel {name} cannot be placed")
         return module, name

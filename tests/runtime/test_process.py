@@ -24,9 +24,9 @@ session = weft.Session("m.onnx")
 assert "weft.relax.vm_build" not in sys.modules, "it was compiled here"
 x = np.ones((2, 64), "float32")
 np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ np.ones((64, 64)) + 41, rtol=1e-5)
-from weft.tune import Process, WorkerError
+from weft.runtime.worker import Process, WorkerError
 for program in ("weft.tune.worker", "weft.relax.kernel_builder"):
-    process = Process(program=program)
+    process = Process(program)
     try:
         process.ask({"do": "compile"}, 60)
     except WorkerError as e:

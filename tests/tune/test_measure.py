@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from weft import te
+from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.script import tir as T
 from weft.target import Target
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
 from weft.tune.case import Argument, Case
-from weft.tune.measure import Measurer, Process, WorkerCrashed, WorkerError, WorkerHung
+from weft.tune.measure import Measurer
 from weft.tune.space import mark_of
 
 TARGET = Target("llvm")
@@ -131,7 +132,7 @@ def test_integers_scalars_cold_weights_and_several_cases(measurer):
 
 
 def test_a_process_that_was_killed_says_so():
-    process = Process()
+    process = Process("weft.tune.worker")
     process.start().kill()
     with pytest.raises(WorkerCrashed, match="signal 9"):
         process.ask({"do": "compile", "func": "", "target": "llvm"}, 30)
@@ -141,7 +142,7 @@ def test_a_process_that_was_killed_says_so():
 
 
 def test_time_limits_are_kept():
-    process = Process()
+    process = Process("weft.tune.worker")
     with pytest.raises(WorkerHung, match="no answer in 0 s"):
         process.ask({"do": "compile", "func": "", "target": "llvm"}, 0.01)
     assert process.process is None

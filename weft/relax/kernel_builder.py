@@ -14,18 +14,17 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from queue import Queue
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from weft import environment
 from weft.compile_key import is_plain, is_watched
 from weft.ir import DeepPool, IRModule, load_json, save_json, walk
 from weft.relax.transform import schedule_tir
+from weft.runtime.worker import Process, WorkerError
 from weft.target import Target, compile_func
 from weft.tir import PrimFunc
 from weft.tir.schedule import noting_schedules
-from weft.tune import Process, Tuned, WorkerError
-from weft.tune.worker import receive, send
+from weft.tune import Tuned
 
 __all__ = [
     "CompiledKernel",
@@ -159,7 +158,7 @@ _ahead: list[Process] = []
 
 
 def _new_process() -> Process:
-    return Process(program=_PROGRAM)
+    return Process(_PROGRAM)
 
 
 def _threads_here(jobs: int, cores: int, beside: int) -> int:
@@ -228,8 +227,8 @@ class _Beside:
 
     def _request(self, job: KernelJob) -> dict[str, Any]:
         return {
-            "name": job.name, "func": save_json(job.func), "linkage": job.linkage, "target": str(self.target),
-            "decisions": dict(self.records.decisions(job.func)),
+            "do": "compile", "name": job.name, "func": save_json(job.func), "linkage": job.linkage,
+            "target": str(self.target), "decisions": dict(self.records.decisions(job.func)),
         }  # fmt: skip
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
@@ -256,31 +255,16 @@ class _Given(Tuned):
         return self._given
 
 
-def _compile(name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> CompiledKernel:
-    kind = Target(target)
-    return compile_scheduled(cast(PrimFunc, load_json(func)), name, kind, linkage, _Given(kind, decisions))
+class Service:
+    """Compiles kernels, when they need nothing but what comes with the request, and nobody is to be warned."""
 
+    def __init__(self) -> None:
+        gc.set_threshold(50_000, 20, 50)  # what compilation leaves is freed without; looking for the rest takes time
 
-def _answer(requests: Queue[Any], replies: BinaryIO) -> None:
-    while (request := requests.get()) is not None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", RuntimeWarning)
-                reply: dict[str, Any] = {"made": tuple(_compile(**request))}
-        except Exception as e:
-            reply = {"error": f"{type(e).__name__}: {e}"}
-        send(replies, reply)
-
-
-def main() -> None:
-    """Compile what is asked for until there is no more."""
-    gc.set_threshold(50_000, 20, 50)  # what compilation leaves is freed without; looking for the rest takes time
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed is no reply
-    requests: Queue[Any] = Queue()
-    with DeepPool(1) as pool:
-        answering = pool.submit(_answer, requests, replies)
-        while (request := receive(sys.stdin.buffer)) is not None and not answering.done():
-            requests.put(request)
-        requests.put(None)
-        answering.result()
+    def compile(self, name: str, func: str, linkage: str, target: str, decisions: Mapping[str, Any]) -> dict[str, Any]:
+        """Schedule and compile a function, as was decided."""
+        kind = Target(target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            made = compile_scheduled(cast(PrimFunc, load_json(func)), name, kind, linkage, _Given(kind, decisions))
+            return {"made": tuple(made)}

@@ -2,137 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import selectors
-import struct
-import subprocess
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from weft.environment import JIT, NUM_THREADS
-from weft.error import WeftError
+from weft.environment import NUM_THREADS
 from weft.ir import fingerprint, save_json
-from weft.runtime.process import command
+from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
-from weft.tune.worker import send
 
-__all__ = ["Built", "Measured", "Measurer", "Process", "WorkerCrashed", "WorkerError", "WorkerHung"]
+__all__ = ["Built", "Measured", "Measurer", "WorkerError"]
 
 _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0
-_TICK = 0.25
 _KERNEL = "candidate"
 _PROGRAM = "weft.tune.worker"
-
-
-class WorkerError(WeftError):
-    """A request could not be answered; the process lives."""
-
-
-class WorkerCrashed(WorkerError):
-    """The process ended while it worked on a request."""
-
-
-class WorkerHung(WorkerError):
-    """The process did not answer in time and was ended."""
-
-
-class Process:
-    """A process that answers one request at a time; started when it is needed, again after it crashed or hung.
-
-    `program` is the module that it runs, or a file: a loop of ``receive`` and ``send``.
-    """
-
-    def __init__(self, environment: Mapping[str, str] | None = None, program: str = _PROGRAM) -> None:
-        self.environment = {**os.environ, JIT.name: "0", **(environment or {})}
-        self.program = program
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the process where there is none."""
-        if self.process is None:
-            self.process = subprocess.Popen(
-                command(self.program),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=self.environment,
-                process_group=0,  # an interrupt from the keyboard is for the tuner
-            )
-        return self.process
-
-    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for the reply.
-
-        Raises
-        ------
-        WorkerError
-            When it failed; WorkerCrashed or WorkerHung when that took the process along.
-        """
-        self.tell(request)
-        return self.reply(seconds)
-
-    def tell(self, request: Mapping[str, Any]) -> None:
-        """Send a request."""
-        stdin = self.start().stdin
-        assert stdin is not None
-        try:
-            send(stdin, dict(request))
-        except BrokenPipeError as e:
-            raise WorkerCrashed(f"the process ended, {self._end()}") from e
-
-    def reply(self, seconds: float) -> dict[str, Any]:
-        """Wait for the reply to the last request."""
-        (size,) = struct.unpack("<q", self._read(8, seconds))
-        reply = pickle.loads(self._read(size, seconds))
-        if "error" in reply:
-            raise WorkerError(reply["error"])
-        return reply
-
-    def _read(self, size: int, seconds: float) -> bytes:
-        """Read what the process writes; time in which this one was stopped too does not count."""
-        assert self.process is not None and self.process.stdout is not None
-        pipe = self.process.stdout.fileno()
-        data, left = bytearray(), seconds
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_READ)
-            while len(data) < size:
-                if not ready.select(min(left, _TICK)):
-                    left -= _TICK
-                    if left > 0:
-                        continue
-                    self.stop()
-                    raise WorkerHung(f"no answer in {seconds:.0f} s")
-                part = os.read(pipe, min(size - len(data), 1 << 20))
-                if not part:
-                    raise WorkerCrashed(f"the process ended, {self._end()}")
-                data += part
-        return bytes(data)
-
-    def _end(self) -> str:
-        assert self.process is not None
-        code = self.process.wait()
-        self.stop()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    def stop(self) -> None:
-        """End the process."""
-        process, self.process = self.process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    try:
-                        pipe.close()
-                    except BrokenPipeError:
-                        pass
 
 
 class Built(NamedTuple):
@@ -176,7 +64,7 @@ class Measurer:
     def __init__(self, target: Target, threads: int, builders: int = 2, cold_bytes: int | None = None) -> None:
         self.target, self.cold_bytes = str(target), cold_bytes or target.machine.memory_bound_bytes
         environment = {NUM_THREADS.name: str(threads)}
-        self.processes = [Process(environment) for _ in range(max(1, builders))]
+        self.processes = [Process(_PROGRAM, environment) for _ in range(max(1, builders))]
         self._prepared: dict[str, Any] | None = None
         self._ready = False
         self._defaults: dict[str, bytes] = {}

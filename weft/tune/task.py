@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.error import ScheduleError, WeftError
+from weft.runtime.worker import WorkerError
 from weft.target import Target
 from weft.tir import PrimFunc
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase, Trial, TuningRecord
 from weft.tune.hardware import Hardware
-from weft.tune.measure import Built, Measurer, WorkerError
+from weft.tune.measure import Built, Measurer
 from weft.tune.search import DrawnSearch, Search
 from weft.tune.space import DrawnSpace, RuleSpace
 from weft.tune.tuned import workload_of

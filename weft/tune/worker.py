@@ -1,7 +1,7 @@
 """What runs in the processes in which candidates are compiled and measured.
 
-It reads requests from standard input and writes replies to standard output, pickled, each behind its length. What a
-kernel does to the process, to crash it, to hang it, to print, is nothing to the tuner. Requests, by ``do``:
+What a kernel does to the process, to crash it, to hang it, to print, is nothing to the tuner. Requests of
+``weft.runtime.worker``, by ``do``:
 
 ``compile``: ``func`` (as JSON), ``target``, ``decisions`` for one that is not scheduled, ``known`` -> ``state``,
 ``mark`` (the schedule's fingerprint), ``code``
@@ -12,15 +12,10 @@ compared with
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
 import statistics
-import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +26,7 @@ from weft.target import Target, compile_func, load_objects
 from weft.tune.case import Argument, Case
 from weft.tune.space import mark_of, schedule_as_decided
 
-__all__ = ["main", "receive", "send"]
+__all__ = ["Service"]
 
 _SAMPLE_NS = 1_000_000
 """How long one sample takes at least, in calls one after another."""
@@ -40,24 +35,6 @@ _HOPELESS = 1.15
 """A candidate that takes this much longer in the first rounds is not measured on."""
 
 _FIRST_ROUNDS = 3
-
-_LONGEST = 300
-"""Seconds after which a request ends the process."""
-
-
-def send(pipe: IO[bytes], value: Any) -> None:
-    """Write a value."""
-    data = pickle.dumps(value)
-    pipe.write(struct.pack("<q", len(data)) + data)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> Any:
-    """Read a value; None at the end, also where that is in the middle of one."""
-    head = pipe.read(8)
-    size = struct.unpack("<q", head)[0] if len(head) == 8 else 0
-    data = pipe.read(size)
-    return pickle.loads(data) if data and len(data) == size else None
 
 
 class _Prepared:
@@ -98,8 +75,10 @@ class _Prepared:
         return (time.perf_counter_ns() - start) / self.calls / 1e3
 
 
-class _Worker:
+class Service:
     """What the process remembers between requests."""
+
+    longest = 300
 
     def __init__(self) -> None:
         self.cases: list[_Prepared] = []
@@ -122,6 +101,7 @@ class _Worker:
         return {"state": "built", "mark": mark, "code": compile_func(made, machine)}
 
     def prepare(self, code: bytes, name: str, cases: Sequence[Case], cold_bytes: int) -> dict[str, Any]:
+        """Run and time the kernel that others are compared with."""
         self.kernel = load_objects([code], [name])[name]
         self.cases = [_Prepared(case, cold_bytes) for case in cases]
         for case in self.cases:
@@ -174,19 +154,3 @@ def _difference(found: list[np.ndarray], expected: list[np.ndarray]) -> str:
         if error > (0.0 if exact else scale * (2e-2 if b.dtype.itemsize < 4 else 1e-4)):
             return f"output {n} differs by {error:.3g}, its largest is {scale:.3g}"
     return ""
-
-
-def main() -> None:
-    """Answer requests until there are no more."""
-    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what kernels print is no reply
-    worker = _Worker()
-    while (request := receive(requests)) is not None:
-        signal.alarm(_LONGEST)  # whatever it hangs in, when the tuner is gone
-        action = {"compile": worker.compile, "prepare": worker.prepare, "measure": worker.measure}[request.pop("do")]
-        try:
-            reply: dict[str, Any] = action(**request)
-        except Exception as e:
-            reply = {"error": f"{type(e).__name__}: {e}"}
-        signal.alarm(0)
-        send(replies, reply)

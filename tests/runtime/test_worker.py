@@ -1,0 +1,67 @@
+"""The protocol between a process and those that work for it."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from weft.runtime.worker import Process, WorkerCrashed, WorkerError
+
+SECONDS = 120.0
+
+
+@pytest.fixture
+def process():
+    made = Process("tests.runtime.worker_service")
+    yield made
+    made.stop()
+
+
+def test_requests_are_answered_in_order_by_one_service(process):
+    for by in (1, 2, 3):
+        process.tell({"do": "count", "by": by})
+    assert [process.reply(SECONDS)["calls"] for _ in range(3)] == [1, 3, 6]
+
+
+def test_progress_comes_before_the_answer(process):
+    seen = []
+    assert process.ask({"do": "steps", "n": 3}, None, lambda *now: seen.append(now)) == {}
+    assert seen == [("step", i, 3) for i in range(3)]
+
+
+def test_a_request_that_fails_leaves_the_process(process):
+    process.ask({"do": "count", "by": 1}, SECONDS)
+    for wrong, why in (({"do": "fail"}, "ValueError: on purpose"), ({"do": "nothing"}, "AttributeError"),
+                       ({"do": "count"}, "TypeError")):  # fmt: skip
+        with pytest.raises(WorkerError, match=why):
+            process.ask(wrong, SECONDS)
+    assert process.ask({"do": "count", "by": 1}, SECONDS) == {"calls": 2}
+
+
+def test_a_process_that_ends_is_told_and_started_again(process):
+    with pytest.raises(WorkerCrashed, match="exit code 3"):
+        process.ask({"do": "end", "code": 3}, SECONDS)
+    assert not process.is_alive
+    assert process.ask({"do": "count", "by": 1}, SECONDS) == {"calls": 1}
+
+
+def test_a_request_that_takes_too_long_ends_the_process(process):
+    with pytest.raises(WorkerCrashed, match="signal 14"):
+        process.ask({"do": "sleep", "seconds": 60}, SECONDS)
+
+
+def test_a_process_without_work_ends_by_itself_but_not_at_work(process):
+    process.ask({"do": "sleep", "seconds": 1.2}, SECONDS)
+    end = time.monotonic() + SECONDS
+    while process.is_alive and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not process.is_alive
+
+
+def test_nothing_of_the_compiler_is_loaded_by_the_process_that_asks():
+    program = (
+        "import sys, weft.runtime.worker; print([m for m in ('llvmlite', 'weft.ir', 'weft.tune') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
