@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from weft.check import Finding, Tolerance, check_model
+import weft  # the compiler is reached through it, so that other commands load none of it
 from weft.cli.arguments import parse_shapes, read_inputs
 from weft.cli.run import random_inputs
 from weft.error import InvalidArgument, WeftError
@@ -65,7 +65,8 @@ def check(
         missing = [i for i in infos if i.name not in values]
         return values | random_inputs(missing, shapes, values, seed)
 
-    report = check_model(model, feeds, tolerance=Tolerance(rtol, atol), target=target, each=each, precision=precision)
+    tolerance = weft.check.Tolerance(rtol, atol)
+    report = weft.check.check_model(model, feeds, tolerance=tolerance, target=target, each=each, precision=precision)
     print("\n".join(report.lines))
     for reason in report.left_out:
         print(f"not compared: {reason}")
@@ -74,7 +75,7 @@ def check(
     print("nothing differs")
 
 
-def _text(finding: Finding, model: Path) -> str:
+def _text(finding: Any, model: Path) -> str:
     lines = [f"{finding.kind} {finding.name} is wrong", f"  {finding.value}: {finding.difference}"]
     lines += [f"  {detail}" for detail in finding.details]
     if finding.files:

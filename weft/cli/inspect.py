@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import weft
-from weft.check import Stages
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument
@@ -56,7 +55,7 @@ def inspect_model(
         return
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=parse_shapes(shape))
     chosen = weft.target.Target(target)
-    stages = Stages(mod)
+    stages = weft.check.Stages(mod)
     with PassContext(instruments=[stages]):
         final = weft.relax.get_pipeline("default", chosen)(mod)
     known = ["stages", *_AFTER_PASSES, *stages.programs]

@@ -186,7 +186,8 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
-_EXPR = ir.Dispatch("interpret Relax")
+# Functions of other levels are called where they are named, and are no values.
+_EXPR = ir.Dispatch("interpret Relax", (ir.Expr,), leaves_out=(ir.ExternFunc, PrimFunc))
 
 
 @_EXPR.on(SeqExpr)
