@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import random
 
 import numpy as np
@@ -15,6 +17,12 @@ from weft import te, tir
 from weft.error import ScheduleError
 from weft.ir import as_int
 from weft.tir import Schedule
+
+
+@functools.cache
+def size(name):
+    """The variable of a dimension, the same wherever it is named."""
+    return te.size_var(name, "int64")
 
 
 def same(sch, func, seed=0):
@@ -235,3 +243,30 @@ def test_stated_and_hidden_accesses():
         sch.unsafe_hide_buffer_access("C", "both", [0])
     with pytest.raises(ScheduleError, match="annotate_buffer_access: 1 ranges for the 2 dimensions of 'C'"):
         sch.annotate_buffer_access("C", 0, "write", lambda i, j: [i])
+
+
+@pytest.mark.parametrize(
+    ("shape", "index_map", "message"),
+    [
+        ((100_000,), lambda i: (i % 70_000,), "puts several elements"),
+        (("n",), lambda i: (i % 70_000,), "puts several elements"),
+        ((9,), lambda i: (tir.min(i, 5),), "puts several elements"),
+        (("n", "m"), lambda i, j: (i * size("n") + j,), "puts several elements"),
+        ((4096, 4096), lambda i, j: (i * 5 + j,), "puts several elements"),
+        (("n",), lambda i: (i * size("s"),), "assume_injective_transform=True"),
+        (("n", "m"), lambda i, j: (i * size("m") + j,), None),
+        (("n", "m"), lambda i, j: (j // 8, i, j % 8), None),
+        ((4096, 4096), lambda i, j: (i // 32, j, i % 32), None),
+        ((0, 4), lambda i, j: (i, j), None),
+        ((), lambda: (0,), None),
+    ],
+)
+def test_a_layout_keeps_elements_apart(shape, index_map, message):
+    """In buffers of any size, whatever their symbolic dimensions are."""
+    extents = [size(d) if isinstance(d, str) else d for d in shape]
+    x = te.placeholder(extents, name="X")
+    e = te.compute(extents, lambda *i: x(*i) * 2.0, "E")
+    sch = Schedule(te.create_prim_func([x, te.compute(extents, lambda *i: e(*i) + 1.0, "Y")]))
+    refused = contextlib.nullcontext() if message is None else pytest.raises(ScheduleError, match=message)
+    with refused:
+        sch.transform_layout("E", ("write", 0), index_map)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,10 @@ def transform_layout(
     for v, d in zip(sources, old.shape, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), d))
     image = [ir.as_expr(e, "int64") for e in index_map(*sources)]
+    shape = _image_shape(image, sources, old, analyzer, name)
     if not assume_injective:
         _check_injective(image, sources, old, name)
-    new = replace_node(old, data=ir.Var(old.name, "handle"), shape=_image_shape(image, sources, old, analyzer, name))
+    new = replace_node(old, data=ir.Var(old.name, "handle"), shape=shape)
 
     def indices(point: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
         values = {v: ir.cast(v.dtype, i) for v, i in zip(sources, point, strict=True)}
@@ -114,40 +116,58 @@ def _image_shape(
 
 
 _POINTS = 1 << 16  # so many elements of a buffer are looked at one by one
+_SIZES = (7, 11, 5, 13, 3), (11, 7, 13, 3, 5), (1 << 20, 6)
+"""What symbolic dimensions are: one greater than the next and less, so that a wrong stride shows, and very many."""
 _ARITHMETIC: dict[type, np.ufunc] = {
     ir.Add: np.add,
     ir.Sub: np.subtract,
     ir.Mul: np.multiply,
     ir.FloorDiv: np.floor_divide,
     ir.FloorMod: np.mod,
+    ir.Min: np.minimum,
+    ir.Max: np.maximum,
 }
 
 
 def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, name: str) -> None:
-    """Refuse a map that puts two elements in one place, as far as a corner of the buffer shows it."""
-    lost = [
-        v for v, d in zip(sources, old.shape, strict=True) if not ir.is_const_int(d, 1) and v not in used_vars(*image)
-    ]
-    extents = [d.value if isinstance(d, ir.IntImm) else _POINTS for d in old.shape]
-    while math.prod(extents) > _POINTS:
-        widest = extents.index(max(extents))
-        extents[widest] //= 2
-    if not lost and 0 not in extents and extents:
-        points = np.indices(extents).reshape(len(extents), -1)
-        places = [_values(e, dict(zip(sources, points, strict=True))) for e in image]
-        if any(p is None for p in places):
-            return
-        numbers = np.sort(_numbered([p for p in places if p is not None], points.shape[1]))
-        if (numbers[1:] != numbers[:-1]).all():
-            return
-    elif not lost:
-        return
-    raise refuse(
-        "transform_layout",
-        f"the map ({', '.join(map(str, image))}) puts several elements of '{old.name}' in one place",
-        block=name,
-        help="each index must be found again from the new indices, as i is from (i // 4, i % 4)",
-    )
+    """Refuse a map that puts two elements in one place, as far as a corner of the buffer and a sample of it show."""
+    mapped = f"the map ({', '.join(map(str, image))})"
+    symbols = sorted(used_vars(*old.shape), key=lambda v: v.name)
+    for sizes in _SIZES if symbols else _SIZES[:1]:
+        values = {v: np.asarray(n) for v, n in zip(symbols, itertools.cycle(sizes), strict=False)}
+        extents = [_values(d, values) for d in old.shape]
+        for points in _looks([_POINTS if e is None else int(e) for e in extents]):
+            places = [_values(e, values | dict(zip(sources, points, strict=True))) for e in image]
+            known = [p for p in places if p is not None]
+            if len(known) < len(places):
+                raise refuse("transform_layout", f"{mapped} has more than sums, products, quotients and remainders of "
+                             f"the indices and dimensions of '{old.name}', so that it is not known whether elements "
+                             "stay apart", block=name, help="assume_injective_transform=True says they do")  # fmt: skip
+            numbers = np.sort(_numbered(known, points.shape[1]))
+            if not (numbers[1:] != numbers[:-1]).all():
+                raise refuse("transform_layout", f"{mapped} puts several elements of '{old.name}' in one place",
+                             block=name, help="each index must be found again from the new indices, as i is from "
+                             "(i // 4, i % 4)")  # fmt: skip
+
+
+def _looks(extents: list[int]) -> Iterator[np.ndarray]:
+    """Indices of all elements, or of those in a corner, then of some anywhere: ``(rank, count)`` int64."""
+    corner = _corner(extents, _POINTS)
+    if 0 not in corner:
+        yield np.indices(corner).reshape(len(corner), math.prod(corner))
+    if corner != extents:
+        wide = _corner(extents, 1 << 62)
+        some = np.unique(np.random.default_rng(0).integers(0, math.prod(wide), _POINTS))
+        yield np.array(np.unravel_index(some, wide))
+
+
+def _corner(extents: list[int], most: int) -> list[int]:
+    """Extents of a corner that has `most` elements at most."""
+    corner = list(extents)
+    while math.prod(corner) > most:
+        widest = corner.index(max(corner))
+        corner[widest] //= 2
+    return corner
 
 
 def _numbered(places: list[np.ndarray], count: int) -> np.ndarray:
