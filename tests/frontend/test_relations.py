@@ -127,7 +127,8 @@ CASES: tuple[Case, ...] = (
          (1, f(4, 1, 3), SHAPE)), {"group": 2, "kernel_shape": [2]}),
     Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3), f(3)), ((0, f(1, 1, 4), SHAPE), (2, f(2), SHAPE)),
          {"auto_pad": "SAME_UPPER", "strides": [2]}, weights=(1,)),
-    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 1, 4), SHAPE),), {"output_shape": [9], "strides": [2]},
+    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 2, 0), VALUE),), {"auto_pad": "SAME_UPPER"}, weights=(1,)),
+    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 1, 4), SHAPE), (0, f(1, 2, 3), VALUE)), {"output_shape": [9], "strides": [2]},
          weights=(1,)),
     # --- normalization ---
     Case("BatchNormalization", (f(2, 3, 2), f(3), f(3), f(3), f(3)), ((1, f(2), SHAPE), (4, f(1), SHAPE))),
@@ -166,6 +167,9 @@ CASES: tuple[Case, ...] = (
     Case("QLinearConv", (f(1, 2, 3, dtype="uint8"), f(), n(1, "uint8"), f(2, 2, 2, dtype="uint8"), f(2),
          f(2, dtype="uint8"), f(), n(0, "uint8"), f(2, dtype="int32")), ((4, f(1), SHAPE),
          (5, f(1, dtype="uint8"), SHAPE), (8, f(1, dtype="int32"), SHAPE)), {"kernel_shape": [2]}, named=(8,)),
+    Case("LinearAttention", (f(2, 3, 8), f(2, 3, 4), f(2, 3, 6)), ((0, f(2, 3, 6), SHAPE), (1, f(2, 3, 6), SHAPE),
+         (2, f(2, 3, 5), SHAPE), (2, f(1, 3, 6), SHAPE)),
+         {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}, outputs=2, opset=27),
     # --- recurrent ---
     Case("LSTM", (f(3, 2, 2), f(1, 12, 2), f(1, 12, 3), f(1, 24), i(3, 2, dtype="int32"), f(1, 2, 3), f(1, 2, 3),
          f(1, 9)), ((4, i(4, 2, dtype="int32"), INDEX),

@@ -31,11 +31,13 @@ _HEADS = {
     "value_size": integer(0, at_least=0), "offsets": integers((0, 0, 0), 3),
 }  # fmt: skip
 _FILL = number().or_none()
+_UNSEEN = word("zero", "zero", "nan")
+"""What a query that sees no key gives: 0 as in PyTorch's and ONNX's attention, NaN as where a softmax is written out."""
 
 
 def _infer(
     query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
-    window_size: int | None,
+    window_size: int | None, unseen: str,
 ) -> TensorType:  # fmt: skip
     types = [
         tensor_arg("nn.attention", n, a, ndim=4, kind="float")
@@ -72,7 +74,7 @@ def _demand_bias(name: str, bias: Expr | None, scores: tuple[Any, ...]) -> None:
 
 def _ref(
     query: Any, key: Any, value: Any, bias: Any = None, *, scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None,
+    window_size: int | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     q, k, v = (np.moveaxis(a.astype(np.float64), 2, 1) for a in (query, key, value))
     k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
@@ -85,13 +87,15 @@ def _ref(
         j > i + offset - window_size if window_size is not None else j >= 0
     )
     scores = np.where(seen, scores, -np.inf)
-    e = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
-    return np.ascontiguousarray(np.moveaxis((e / e.sum(-1, keepdims=True)) @ v, 1, 2)).astype(query.dtype)
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    e = np.exp(scores - top)
+    weights = np.where((top == -np.inf) & (unseen == "zero"), 0, e / e.sum(-1, keepdims=True))
+    return np.ascontiguousarray(np.moveaxis(weights @ v, 1, 2)).astype(query.dtype)
 
 
 def _decompose(
     query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
-    window_size: int | None,
+    window_size: int | None, unseen: str,
 ) -> Any:  # fmt: skip
     """Products over (batch, heads, sequence, size), whose kernels are tiled, around one softmax."""
     types = [a.ty for a in (query, key, value)]  # type: ignore[attr-defined]
@@ -109,21 +113,27 @@ def _decompose(
     scores = make_call("multiply")(make_call("matmul")(heads_first[0], turned), constant(np.asarray(factor, dtype)))
     if bias is not None:
         scores = make_call("add")(scores, bias)
+    low = constant(np.asarray(-np.inf, dtype))
     if causal_mask is not None:
         offset = simplify(k[1] - q[1]) if causal_mask == "BottomRight" else int64(0)
         seen = make_call("tril")(make_call("ones")(shape_expr((q[1], k[1])), dtype="bool"), k=offset)
         if window_size is not None:
             seen = make_call("triu")(seen, k=simplify(offset - const(window_size - 1, "int64")))
-        scores = make_call("where")(seen, scores, constant(np.asarray(-np.inf, dtype)))
-    out = make_call("matmul")(make_call("nn.softmax")(scores, axis=-1), heads_first[2])
+        scores = make_call("where")(seen, scores, low)
+    weights = make_call("nn.softmax")(scores, axis=-1)
+    if unseen == "zero" and (bias is not None or causal_mask == "BottomRight" or window_size is not None):
+        nothing = make_call("equal")(make_call("max")(scores, axis=-1, keepdims=True), low)
+        weights = make_call("where")(nothing, constant(np.asarray(0, dtype)), weights)
+    out = make_call("matmul")(weights, heads_first[2])
     return make_call("permute_dims")(out, axes=(0, 2, 1, 3))
 
 
 declare(
-    "nn.attention", "query key value bias?", _MASKED, infer=_infer,
+    "nn.attention", "query key value bias?", {**_MASKED, "unseen": _UNSEEN}, infer=_infer,
     lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
-    "(batch, heads, queries, keys), a causal mask and a window of past keys.",
+    "(batch, heads, queries, keys), a causal mask and a window of past keys. Queries that see no key give 0, or "
+    "NaN where `unseen` is 'nan'.",
 )  # fmt: skip
 
 
@@ -169,7 +179,7 @@ def _heads_infer(
 def _heads_ref(
     query: Any, key: Any, value: Any, bias: Any = None, *, num_heads: int, num_key_heads: int, size: int,
     value_size: int, offsets: Any, scale: float | None, causal_mask: str | None = None, window_size: int | None = None,
-    fill: float | None,
+    fill: float | None, unseen: str,
 ) -> Any:  # fmt: skip
     def heads(x: Any, n: int, wide: int, begin: int) -> Any:
         rows = x[..., begin : begin + n * wide]
@@ -179,12 +189,12 @@ def _heads_ref(
     q, k, v = (heads(x, *s, o) for x, s, o in zip((query, key, value), shapes, offsets, strict=True))
     if bias is not None and bias.dtype == np.bool_:
         bias = np.where(bias, 0.0, -np.inf if fill is None else fill)
-    return _ref(q, k, v, bias, scale=scale, causal_mask=causal_mask, window_size=window_size)
+    return _ref(q, k, v, bias, scale=scale, causal_mask=causal_mask, window_size=window_size, unseen=unseen)
 
 
 declare(
     "nn.attention_heads", "query key value bias?",
-    {**_HEADS, **_MASKED, "fill": _FILL},
+    {**_HEADS, **_MASKED, "fill": _FILL, "unseen": _UNSEEN},
     infer=_heads_infer, lower=attention_heads, reference=_heads_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
     "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
@@ -216,6 +226,7 @@ def _past_infer(
 def _past_ref(
     query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, *, num_heads: int,
     num_key_heads: int, size: int, value_size: int, offsets: Any, scale: float | None, fill: float | None,
+    unseen: str,
 ) -> Any:  # fmt: skip
     def joined(past: Any, x: Any, wide: int, begin: int) -> Any:
         if x.ndim == 3:
@@ -225,13 +236,13 @@ def _past_ref(
     return _heads_ref(
         query, joined(past_key, key, size, offsets[1]), joined(past_value, value, value_size, offsets[2]), bias,
         num_heads=num_heads, num_key_heads=num_key_heads, size=size, value_size=value_size, offsets=(offsets[0], 0, 0),
-        scale=scale, fill=fill,
+        scale=scale, fill=fill, unseen=unseen,
     )  # fmt: skip
 
 
 declare(
     "nn.attention_past", "query key value past_key past_value bias?",
-    {**_HEADS, "scale": _MASKED["scale"], "fill": _FILL},
+    {**_HEADS, "scale": _MASKED["scale"], "fill": _FILL, "unseen": _UNSEEN},
     infer=_past_infer, lower=attention_past, reference=_past_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
     "of `key` and `value`: a cache is read where it lies.",

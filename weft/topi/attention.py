@@ -35,9 +35,12 @@ def visible(i: Any, j: Any, n_queries: Any, n_keys: Any, causal_mask: str | None
 
 def attention(
     query: Any, key: Any, value: Any, bias: Any = None, scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None
+    window_size: int | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
-    """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head."""
+    """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
+
+    Queries that see no key give 0, or NaN if `unseen` is ``"nan"``.
+    """
     b, n_queries, heads, size = query.shape
     n_keys = key.shape[1]
     shared = simplify(floordiv(heads, key.shape[2]))
@@ -45,7 +48,7 @@ def attention(
     weights = _weights(
         (b, heads, n_queries, n_keys), size, query.dtype,
         lambda n, h, i, k: query(n, i, h, k), lambda n, h, j, k: key(n, j, head(h), k), bias, scale, causal_mask,
-        window_size,
+        window_size, unseen=unseen,
     )  # fmt: skip
     j = te.reduce_axis((int64(0), n_keys), "j")
     wide = accumulator(query.dtype)
@@ -60,7 +63,7 @@ def attention(
 def attention_heads(
     query: Any, key: Any, value: Any, bias: Any = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0,
     value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None, fill: float | None = None,
+    window_size: int | None = None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """Attention whose operands are read in place, into rows of all heads.
 
@@ -70,14 +73,14 @@ def attention_heads(
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
     return _heads(
         query, q, k, v, _positions(key), bias, num_heads, num_key_heads, (size, value_size), scale, causal_mask,
-        window_size, fill,
+        window_size, fill, unseen,
     )  # fmt: skip
 
 
 def attention_past(
     query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, num_heads: int = 1,
     num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Any = (0, 0, 0), scale: float | None = None,
-    fill: float | None = None,
+    fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 
@@ -92,7 +95,7 @@ def attention_past(
 
     return _heads(
         query, q, after(past_key, k), after(past_value, v), simplify(begin + _positions(key)), bias, num_heads,
-        num_key_heads, (size, value_size), scale, None, None, fill,
+        num_key_heads, (size, value_size), scale, None, None, fill, unseen,
     )  # fmt: skip
 
 
@@ -104,6 +107,7 @@ def _positions(x: Any) -> Any:
 def _heads(
     query: Any, q: Reader, k: Reader, v: Reader, n_keys: Any, bias: Any, num_heads: int, num_key_heads: int,
     sizes: tuple[int, int], scale: Any, causal_mask: str | None, window_size: int | None, fill: float | None,
+    unseen: str,
 ) -> Any:  # fmt: skip
     """Attention of operands that are read by functions."""
     batch, wide, n_queries = query.shape[0], accumulator(query.dtype), _positions(query)
@@ -113,6 +117,7 @@ def _heads(
     weights = _weights(
         (batch, int64(num_heads), n_queries, n_keys), int64(size), query.dtype,
         q, lambda n, h, j, d: k(n, head(h), j, d), bias, scale, causal_mask, window_size, fill,
+        unseen,
     )  # fmt: skip
     j = te.reduce_axis((int64(0), n_keys), "j")
     out = te.compute(
@@ -132,7 +137,7 @@ def _reader(x: Any, size: int, offset: int) -> Reader:
 
 def _weights(
     shape: Any, size: Any, dtype: str, query: Reader, key: Reader, bias: Any, scale: Any, causal_mask: str | None,
-    window_size: int | None, fill: float | None = None,
+    window_size: int | None, fill: float | None = None, unseen: str = "zero",
 ) -> Any:  # fmt: skip
     """The softmax of scaled and masked scores; `shape` is (batch, heads, queries, keys)."""
     wide = accumulator(dtype)
@@ -155,4 +160,4 @@ def _weights(
         seen = visible(i, j, shape[2], shape[3], causal_mask, window_size)
         return if_then_else(seen, score, const(-math.inf, wide))
 
-    return softmax(te.compute(scores.shape, masked, name="T_masked"), -1)
+    return softmax(te.compute(scores.shape, masked, name="T_masked"), -1, unseen)

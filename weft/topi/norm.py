@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft import te, tir
 from weft.ir import IntImm, cast, const, floordiv, int64, select
 from weft.topi.precision import narrowed, widened
@@ -18,13 +20,13 @@ def _at(i: Any, axes: Any) -> list[Any]:
     return [const(0, v.dtype) if d in axes else v for d, v in enumerate(i)]
 
 
-def _top(x: Any, axes: Any) -> Any:
+def _top(x: Any, axes: Any, identity: Any = te.lowest) -> Any:
     """The greatest element along axes, which stay as extents of 1.
 
     NaN need not win: it comes back through the exponentials, and so through their sum.
     """
     k = te.reduce_axis((int64(0), x.shape[axes[0]]), f"k{axes[0]}")
-    greatest = te.comm_reducer(lambda a, b: select(a > b, a, b), te.lowest, name="greatest")
+    greatest = te.comm_reducer(lambda a, b: select(a > b, a, b), identity, name="greatest")
     shape = [int64(1) if d in axes else n for d, n in enumerate(x.shape)]
     return te.compute(
         shape,
@@ -33,16 +35,29 @@ def _top(x: Any, axes: Any) -> Any:
     )
 
 
-def softmax(x: Any, axis: int = -1) -> Any:
-    """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum."""
+def softmax(x: Any, axis: int = -1, unseen: str = "nan") -> Any:
+    """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum.
+
+    Where there is nothing but minus infinity, it is NaN, or 0 if `unseen` is ``"zero"``.
+    """
     axes = (normalize_axis("nn.softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
-    top = _top(x, axes)
+    zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
+    top = _top(x, axes, te.lowest if unseen == "nan" else _least_finite)
     e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
+
+    def inverse_of(*i: Any) -> Any:
+        return one / total(*i) if unseen == "nan" else select(total(*i).equal(zero), zero, one / total(*i))
+
     # one division a row: a vector division costs as much as a dozen products
-    inverse = te.compute(total.shape, lambda *i: const(1.0, x.dtype) / total(*i), name="T_softmax_inverse")
+    inverse = te.compute(total.shape, inverse_of, name="T_softmax_inverse")
     return narrowed(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
+
+
+def _least_finite(dtype: str) -> Any:
+    """A maximum from which minus infinity can be subtracted."""
+    return const(float(np.finfo(dtype).min), dtype)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:

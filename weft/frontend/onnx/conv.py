@@ -94,6 +94,8 @@ def _conv_transpose(node: Node) -> Any:
             expected="less than the stride or the dilation",
             found=str(extra),
         )
+    for i, size in enumerate(node.shape()[2:]):  # ONNX's reference refuses nothing, ONNX Runtime most of it
+        node.require_between(f"size of input 0 in spatial dimension {i}", size, 1, None)
     before, after = _transpose_pads(node, kernel, strides, dilations, extra)
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     out = node.op(
@@ -135,6 +137,9 @@ def _transpose_pads(
         target = s.multiply(size, strides[i]) if shape is None else shape[i]
         full = s.add(s.multiply(s.subtract(size, 1), strides[i]), (kernel[i] - 1) * dilations[i] + 1 + extra[i])
         total = s.subtract(full, target)
+        if shape is not None:
+            reached = s.subtract(s.add(full, strides[i]), 1)
+            node.require_between(f"'output_shape' in spatial dimension {i}", target, None, reached)
         if s.is_known(total):
             total = max(total, 0) if shape is None else total
             small, large = total // 2, total - total // 2

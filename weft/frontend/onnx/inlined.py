@@ -104,6 +104,24 @@ def _attention(node: Node) -> Any:
     return inline_schema(node, convert_nodes)
 
 
+@converter("LinearAttention")
+def _linear_attention(node: Node) -> Any:
+    heads, kv_heads = node.attr("q_num_heads"), node.attr("kv_num_heads")
+    shapes = [node.shape(i) for i in range(3)]
+    for i, (shape, n) in enumerate(zip(shapes, (heads, kv_heads, kv_heads), strict=True)):
+        node.require_shape(i, [*shapes[0][:2], *shape[2:]][:3])
+        _require_divisible(node, f"size of the last dimension of input {i}", shape[2], n)
+    _require_divisible(node, "attribute 'q_num_heads'", heads, kv_heads)
+    size, value_size = s.divide(shapes[1][2], kv_heads), s.divide(shapes[2][2], kv_heads)
+    node.require_equal("size of a head of input 1", size, s.divide(shapes[0][2], heads))
+    if node.has(3):
+        node.require_shape(3, [shapes[0][0], kv_heads, size, value_size])
+    for i in (4, 5):
+        if node.has(i):
+            node.require_shape(i, [*shapes[0][:2], *node.shape(i)[2:]][:3])
+    return inline_schema(node, convert_nodes)
+
+
 def _past_length(node: Node, leading: list[Dim], size: Dim, value_size: Dim) -> Dim:
     """Return how many keys and values there are from before, whose shapes fit those of the inputs."""
     if not node.has(4) or node.ndim(4) != 4:

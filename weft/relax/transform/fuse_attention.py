@@ -58,7 +58,7 @@ def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
                     s: R.Tensor((1, 2, 3, 5), "float32") = R.matmul(q, kt)
                     w: R.Tensor((1, 2, 3, 5), "float32") = R.nn.softmax(s, axis=-1)
                     lv: R.Tensor((1, 3, 2, 4), "float32") = R.nn.attention_heads(
-                        q, k, v, num_heads=2, num_key_heads=2, size=4, value_size=4, scale=1.0
+                        q, k, v, num_heads=2, num_key_heads=2, size=4, value_size=4, scale=1.0, unseen="nan"
                     )
                     o: R.Tensor((1, 2, 3, 4), "float32") = R.permute_dims(lv, axes=(0, 2, 1, 3))
                     R.output(o)
@@ -167,7 +167,7 @@ class _Fusion:
         out = bb.emit(make_call("nn.attention_past" if past else "nn.attention_heads")(
             q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
             num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
-            scale=scores.scale * by, fill=fill,
+            scale=scores.scale * by, fill=fill, unseen="nan",
         ))  # fmt: skip
         if len(ty.shape) == 3:
             return make_call("reshape")(out, ir.shape_expr(ty.shape))

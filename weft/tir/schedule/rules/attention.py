@@ -42,6 +42,8 @@ class AttentionParts:
         ``f``: what the softmax is taken of.
     store : BufferStore
         The last sum's store, for its buffer and indices.
+    unseen : bool
+        Whether queries that see no key give 0; else they give NaN.
     past : (PrimExpr, BufferLoad, BufferLoad) or None
         How many keys come before those of `k` and `v`, and the operands in their place for these.
     """
@@ -57,6 +59,7 @@ class AttentionParts:
     score: BufferLoad
     masked: ir.PrimExpr
     store: BufferStore
+    unseen: bool
     past: tuple[ir.PrimExpr, BufferLoad, BufferLoad] | None = None
 
 
@@ -110,23 +113,25 @@ def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None
     found = _softmax(last.a, makers)
     if found is None:
         return None
-    masked, used = found
+    masked, used, unseen = found
     first = _scores(masked, makers)
     if first is None or used + 1 + (first[0].block is not masked) != len(blocks) - 1:
         return None
-    parts = _assemble(last, masked, *first)
+    parts = _assemble(last, masked, *first, unseen)
     keys = [i for i in _variables(first[0].output) if isinstance(i, ir.Var)]
     return None if parts is None or not keys else (parts, (keys[-1], parts.key[0]))
 
 
-def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int] | None:
-    """Find the block whose values the softmax is taken of, and the number of blocks that the softmax is."""
+def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int, bool] | None:
+    """Find the block whose values the softmax is taken of, the number of its blocks, and whether it may be all 0."""
     norm = _value(makers.get(id(weights.buffer)))
     if not isinstance(norm, ir.Mul) or not isinstance(norm.a, BufferLoad) or not isinstance(norm.b, BufferLoad):
         return None
     block = makers[id(weights.buffer)]
     inverse, e = makers.get(id(norm.b.buffer)), makers.get(id(norm.a.buffer))
     by, power = _value(inverse), _value(e)
+    guarded = _unless_zero(by)
+    by = by if guarded is None else guarded
     if (
         not isinstance(by, ir.Div)
         or not isinstance(by.a, ir.FloatImm)
@@ -151,7 +156,16 @@ def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int]
         and _reduces(total, norm.a.buffer, ir.Add)
         and _reduces(highest, x.buffer, ir.Max, numeric_max)
     )
-    return (masked, 5) if right else None
+    return (masked, 5, guarded is not None) if right else None
+
+
+def _unless_zero(value: Any) -> ir.Div | None:
+    """Return the quotient of ``0 if total == 0 else 1 / total``."""
+    test, quotient = getattr(value, "condition", None), getattr(value, "false_value", None)
+    if not isinstance(test, ir.EQ) or not isinstance(quotient, ir.Div):
+        return None
+    zeros = all(isinstance(x, ir.FloatImm) and x.value == 0 for x in (test.b, value.true_value))
+    return quotient if zeros and ir.structural_equal(test.a, quotient.b) else None
 
 
 def _value(block: Block | None) -> ir.PrimExpr | None:
@@ -207,7 +221,9 @@ def _scores(masked: Block, makers: dict[int, Block]) -> tuple[Contraction, Buffe
     return None if first is None else (first, loads[0])
 
 
-def _assemble(last: Contraction, masked: Block, first: Contraction, score: BufferLoad) -> AttentionParts | None:
+def _assemble(
+    last: Contraction, masked: Block, first: Contraction, score: BufferLoad, unseen: bool
+) -> AttentionParts | None:
     """Write everything in the variables of the last sum."""
     extents = {iv.var: iv.dom.extent for iv in last.block.iter_vars if iv.dom is not None}
     weights = [_plain(i) for i in last.a.indices]
@@ -242,7 +258,7 @@ def _assemble(last: Contraction, masked: Block, first: Contraction, score: Buffe
     outer = tuple((v, extents[v]) for v in own[:-2])
     return AttentionParts(
         outer, (i, extents[i]), (j, extents[j]), (depth, extents[depth]), (column, extents[column]),
-        q, k, last.b, score, value, last.output,
+        q, k, last.b, score, value, last.output, unseen,
     )  # fmt: skip
 
 

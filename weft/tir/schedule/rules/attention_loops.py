@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from weft.ir import Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
+from weft.ir import NE, Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
 from weft.machine import Machine
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.attention import AttentionParts
@@ -90,6 +90,12 @@ class AttentionLoops:
             return node
 
         return self.at(rewrite(self.parts.masked, put_in), query=query, key=key)
+
+    def inverse(self, total: PrimExpr) -> PrimExpr:
+        """The factor of weights whose sum is `total`: without keys, or without one that is seen, it may be 0."""
+        zero = const(0.0, "float32")
+        some = NE(total, zero) if self.parts.unseen else self.n_keys > self.number(0)
+        return Select(some, const(1.0, "float32") / total, zero)
 
     def tasks(self, blocks: PrimExpr, width: int, body: Stmt, work: int | None) -> Stmt:
         """Run `body` for all batches, heads and blocks of queries, in parallel.

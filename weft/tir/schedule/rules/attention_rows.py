@@ -192,9 +192,7 @@ class _Row:
     def write(self) -> Stmt:
         """Add up the parts and divide by the sum of weights."""
         k = self.k
-        zero = k.number(0)
         out = k.parts.store
-        by = Select(k.n_keys > zero, const(1.0, "float32") / self.all[zero], const(0.0, "float32"))
 
         def place(d: PrimExpr) -> Stmt:
             value = self.sums[d]
@@ -204,4 +202,4 @@ class _Row:
             return BufferStore(out.buffer, value * factor, indices)
 
         factor = Var("factor", "float32")
-        return LetStmt(factor, by, self.vectors(k.columns, place))
+        return LetStmt(factor, k.inverse(self.all[k.number(0)]), self.vectors(k.columns, place))

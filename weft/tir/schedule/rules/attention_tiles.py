@@ -370,9 +370,7 @@ class _Block:
         out = k.parts.store
 
         def inverse(x: PrimExpr) -> Stmt:
-            value = const(1.0, "float32") / self.total[zero, x]  # without keys the result is zero
-            safe = Select(k.n_keys > zero, value, const(0.0, "float32"))
-            return BufferStore(self.total, safe, (zero, x))
+            return BufferStore(self.total, k.inverse(self.total[zero, x]), (zero, x))
 
         def place(x: PrimExpr, d: PrimExpr) -> Stmt:
             value = self.sums[d, x] * self.total[zero, x]
