@@ -127,8 +127,10 @@ CASES: tuple[Case, ...] = (
          (1, f(4, 1, 3), SHAPE)), {"group": 2, "kernel_shape": [2]}),
     Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3), f(3)), ((0, f(1, 1, 4), SHAPE), (2, f(2), SHAPE)),
          {"auto_pad": "SAME_UPPER", "strides": [2]}, weights=(1,)),
-    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 2, 0), VALUE),), {"auto_pad": "SAME_UPPER"}, weights=(1,)),
-    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 1, 4), SHAPE), (0, f(1, 2, 3), VALUE)), {"output_shape": [9], "strides": [2]},
+    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 2, 0), VALUE),), {"auto_pad": "SAME_UPPER"},
+         weights=(1,)),
+    Case("ConvTranspose", (f(1, 2, 4), f(2, 3, 3)), ((0, f(1, 1, 4), SHAPE), (0, f(1, 2, 3), VALUE)),
+         {"output_shape": [9], "strides": [2]},
          weights=(1,)),
     # --- normalization ---
     Case("BatchNormalization", (f(2, 3, 2), f(3), f(3), f(3), f(3)), ((1, f(2), SHAPE), (4, f(1), SHAPE))),

@@ -32,7 +32,7 @@ _HEADS = {
 }  # fmt: skip
 _FILL = number().or_none()
 _UNSEEN = word("zero", "zero", "nan")
-"""What a query that sees no key gives: 0 as in PyTorch's and ONNX's attention, NaN as where a softmax is written out."""
+"""What a query that sees no key gives: 0 as in PyTorch's and ONNX's, NaN as where a softmax is written out."""
 
 
 def _infer(

@@ -30,6 +30,11 @@ def _require_divisible(node: Node, what: str, found: Dim, divisor: int) -> None:
 
 @converter("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 def _loss(node: Node) -> Any:
+    """Losses; the mean of none, of an empty batch or where all are ignored, is 0 / 0: NaN.
+
+    PyTorch gives NaN, too; ONNX Runtime does where all are ignored, but 0 for an empty batch, and ONNX's reference the
+    other way round.
+    """
     batch, classes, *space = node.shape()
     node.require_shape(1, [batch, *space])
     if node.has(2):

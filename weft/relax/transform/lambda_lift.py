@@ -11,6 +11,7 @@ from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
+from weft.relax.transform.vm_shape_lower import type_dims
 from weft.relax.unused import remove_all_unused
 
 __all__ = ["lambda_lift"]
@@ -118,7 +119,10 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IR
     params = [Var(v.name_hint, v.ty, span=v.span) for v in captured]
     values: list[Expr] = [*captured]
     known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
-    used = {id(n): n for n in walk(func) if isinstance(n, ScalarVar) and id(n) not in known}
+    dims = [d for p in (*func.params, *params) for d in type_dims(p.ty)]
+    parts = {id(n): n for d in dims for n in walk(d) if isinstance(n, ScalarVar)}  # 2 * n does not say what n is
+    known -= parts.keys() - {id(d) for d in dims}
+    used = {id(n): n for n in (*walk(func), *parts.values()) if isinstance(n, ScalarVar) and id(n) not in known}
     casts = [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
     made_inside = {id(n) for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
     sizes = [n for key, n in used.items() if key in symbols or (isinstance(n, SizeVar) and key not in made_inside)]

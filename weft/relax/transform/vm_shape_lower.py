@@ -20,7 +20,7 @@ from weft.relax.rewriter import all_bindings
 from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
 from weft.tir import BufferStore, PrimFunc, decl_buffer, seq
 
-__all__ = ["vm_shape_lower"]
+__all__ = ["type_dims", "vm_shape_lower"]
 
 _ASSERT_IMM, _STORE, _NO_OP, _ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
@@ -428,7 +428,7 @@ def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
 
 def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]:
     """List the symbolic expressions that run-time values, parameter checks and casts need, in order."""
-    dims = [d for p in func.params for d in _type_dims(p.ty)]
+    dims = [d for p in func.params for d in type_dims(p.ty)]
     dims.extend(_value_dims(func.body, indices))
     return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
 
@@ -469,7 +469,7 @@ def _nearest_size(size: ir.SizeVar) -> ir.PrimExpr:
     return ir.Max(ir.Min(size, int64(_MOST)), int64(0))
 
 
-def _type_dims(ty: Any) -> list[Any]:
+def type_dims(ty: Any) -> list[Any]:
     """List the dimensions of a type, in order."""
     if isinstance(ty, ir.TensorType):
         return list(ty.shape or ())
@@ -477,7 +477,7 @@ def _type_dims(ty: Any) -> list[Any]:
         return list(ty.values or ())
     if isinstance(ty, ir.PrimType):
         return [ty.value]
-    return [d for f in ty.fields for d in _type_dims(f)] if isinstance(ty, ir.TupleType) else []
+    return [d for f in ty.fields for d in type_dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
 def _value_dims(root: Any, indices: set[ir.Var]) -> Iterator[Any]:
@@ -492,7 +492,7 @@ def _value_dims(root: Any, indices: set[ir.Var]) -> Iterator[Any]:
         elif _is_relation(value):
             yield from _comparison(value, indices)[1:]
         elif isinstance(value, MatchCast):
-            yield from _type_dims(value.ty)
+            yield from type_dims(value.ty)
             yield from map(_nearest_size, _new_sizes(value))
             stack.append(value.value)
         else:

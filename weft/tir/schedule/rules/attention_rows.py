@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Max, Min, PrimExpr, Select, Var, as_int, const, substitute
+from weft.ir import Max, Min, PrimExpr, Var, as_int, const, substitute
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import exp
 from weft.tir.schedule.rules.attention_loops import LOWEST, AttentionLoops, Stretch

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Max, Min, PrimExpr, Select, Var, as_int, const, structural_equal
+from weft.ir import Max, Min, PrimExpr, Var, as_int, const, structural_equal
 from weft.machine import Machine
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.pattern import stride_along
