@@ -10,8 +10,10 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <string>
 
 #include "error.h"
 #include "module.h"
@@ -730,10 +732,49 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("weft.pool_trim", pool_trim);
 }
 
+// CRC-32 (ISO 3309) of the next `n` bytes of a file.
+static uint32_t checksum(std::FILE* file, int64_t n) {
+  uint32_t table[256];
+  for (uint32_t i = 0; i < 256; ++i) {
+    table[i] = i;
+    for (int k = 0; k < 8; ++k) table[i] = (table[i] >> 1) ^ (table[i] & 1 ? 0xEDB88320u : 0);
+  }
+  uint32_t crc = ~0u;
+  std::string piece(1 << 16, 0);
+  for (size_t got; n > 0; n -= got) {
+    got = std::fread(&piece[0], 1, std::min<int64_t>(n, piece.size()), file);
+    if (got == 0) return 0;
+    for (size_t i = 0; i < got; ++i) crc = table[(crc ^ piece[i]) & 255] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+// Refuses a library whose bytes are not those that were sealed (weft/runtime/seal.py), before its code is mapped.
+static void check_seal(const char* path) {
+  constexpr char kMagic[16] = "WEFTSEAL\1";
+  constexpr size_t kFooter = 96, kSum = 32, kEnd = 80;
+  std::FILE* file = std::fopen(path, "rb");
+  if (file == nullptr) return;  // the system's loader says why, or looks in other places
+  std::string footer(kFooter, 0);
+  bool read = std::fseek(file, -static_cast<long>(kFooter), SEEK_END) == 0;
+  int64_t size = std::ftell(file);
+  read = read && std::fread(&footer[0], 1, kFooter, file) == kFooter;
+  bool sealed = read && footer.find("WEFTSEAL") != std::string::npos, right = false;
+  if (sealed && std::memcmp(&footer[0], kMagic, 16) == 0 && std::memcmp(&footer[kEnd], kMagic, 16) == 0) {
+    uint64_t sum;
+    std::memcpy(&sum, &footer[kSum], sizeof sum);
+    std::rewind(file);
+    right = sum == 0 || static_cast<uint32_t>(sum) == checksum(file, size);  // 0: sealed before there were sums
+  }
+  std::fclose(file);
+  if (sealed && !right) raise("ExecutableError", std::string("this library is damaged: ") + path);
+}
+
 }  // namespace weft
 
 extern "C" int32_t weft_load_module(const char* path, TVMFFIObjectHandle* out) {
   TVM_FFI_SAFE_CALL_BEGIN();
+  weft::check_seal(path);
   weft::Any module = weft::load_library(weft::String(path));
   *out = weft::raw(&module)->v_obj;
   *weft::raw(&module) = TVMFFIAny{};

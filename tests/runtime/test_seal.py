@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import weft
 from tests.runtime.programs import add_twice
 from weft.error import ExecutableError
+from weft.ffi.native import find_library
 from weft.runtime import seal
 from weft.runtime.elf import find_section
 from weft.runtime.link import CONTAINER_MAGIC, UNSEALED_MAGIC
@@ -32,7 +34,7 @@ def test_damage_anywhere_is_refused(exported, tmp_path):
         data[at] ^= 1 << rng.randrange(8)
         path = tmp_path / f"{at}.so"
         path.write_bytes(data)
-        if at in range(len(exported) - 64, len(exported) - 48):  # zeros that mean nothing
+        if at in range(len(exported) - 56, len(exported) - 48):  # zeros that mean nothing
             continue
         with pytest.raises(ExecutableError, match="damaged"):
             weft.runtime.load_module(path)
@@ -56,7 +58,7 @@ def test_a_library_without_a_digest_is_loaded(exported, tmp_path):
     assert weft.runtime.load_module(path) is not None
 
 
-def test_the_digest_leaves_large_weights_out(tmp_path, monkeypatch):
+def test_large_weights_are_summed_up(tmp_path, monkeypatch):
     monkeypatch.setattr(seal, "_LARGE", 1000)
     path = tmp_path / "model.so"
     weights = np.arange(5000, dtype=np.float32)
@@ -65,14 +67,33 @@ def test_the_digest_leaves_large_weights_out(tmp_path, monkeypatch):
     data, pattern = bytearray(path.read_bytes()), weights[1000:1100].tobytes()
     at = bytes(data).index(pattern)
     assert start <= at < start + length
+    sums = len(data) - 64
+    for place in (at, start - 1, sums):
+        data[place] ^= 1
+        os.remove(path)
+        path.write_bytes(data)
+        with pytest.raises(ExecutableError, match="damaged"):
+            weft.runtime.load_module(path)
+        data[place] ^= 1
+    data[sums : sums + 8] = bytes(8)  # as early versions wrote it: weights are not looked at
     data[at] ^= 1
-    path.write_bytes(data)
-    weft.runtime.load_module(path)
-    data[start - 1] ^= 1
     os.remove(path)
     path.write_bytes(data)
-    with pytest.raises(ExecutableError, match="damaged"):
-        weft.runtime.load_module(path)
+    weft.runtime.load_module(path)
+
+
+def test_the_c_entry_refuses_what_is_damaged(tmp_path):
+    path = tmp_path / "model.so"
+    add_twice(2).export_library(path)
+    library, out = ctypes.CDLL(str(find_library())), ctypes.c_void_p()
+    assert library.weft_load_module(os.fsencode(path), ctypes.byref(out)) == 0
+    sound = path.read_bytes()
+    for at in (len(sound) // 2, len(sound) - 64, len(sound) - 1, len(sound) - 200):
+        data = bytearray(sound)
+        data[at] ^= 4
+        other = tmp_path / f"{at}.so"
+        other.write_bytes(data)
+        assert library.weft_load_module(os.fsencode(other), ctypes.byref(out)) != 0, at
 
 
 def model_with(weights):
