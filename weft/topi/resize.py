@@ -26,6 +26,7 @@ class _Axis:
     def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any) -> None:
         self.size, self.out, self.mode, self.roi = size, out, mode, roi
         n_in, n_out = as_int(size), as_int(out)
+        self.may_keep = (n_in is None or n_out is None) and (scale is None or scale == 1.0)
         if scale is not None and not (isinstance(scale, (int, float)) and scale <= 0):
             self.scale: Any = scale
         elif n_in is not None and n_out is not None:
@@ -50,8 +51,9 @@ class _Axis:
             if n_out is not None and as_int(self.size) is not None:
                 return x * _f((as_int(self.size) - 1) / (n_out - 1)) if n_out > 1 else _f(0.0) * x  # type: ignore[operator]
             return x * (_f(self.size) - _f(1.0)) / tir.max(_f(self.out) - _f(1.0), _f(1.0))
-        if self.mode == "tf_half_pixel_for_nn":
-            return over(x + _f(0.5))
+        if self.mode == "tf_half_pixel_for_nn":  # the one that would move elements of an axis that keeps its size
+            moved = over(x + _f(0.5))
+            return tir.Select(self.size.equal(self.out), x, moved) if self.may_keep else moved
         if self.mode == "tf_crop_and_resize":
             return self._crop(x)
         half = over(x + _f(0.5)) - _f(0.5)
