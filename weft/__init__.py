@@ -10,7 +10,7 @@ from typing import Any
 
 from weft._aliases import MODULES
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name -> module that has it; "" is the module itself.
 _LAZY: dict[str, str] = {
