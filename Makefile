@@ -115,6 +115,7 @@ kernels-diff: venv ## compare all kernels of the model zoo with those at commit 
 
 docs: venv ## write the generated pages under docs/reference
 	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/public_surface.py
 
 gallery: venv ## run the pages of docs/gallery and write what they print into them
 	$(BIN)/python tools/gallery.py

@@ -49,6 +49,7 @@ from weft.ir.passes import (
     function_pass,
     module_pass,
     on_verify,
+    passes_inside,
     passes_named,
     show_text,
 )
@@ -88,8 +89,8 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "TupleGetItem", "TupleType", "Type", "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children",
     "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
     "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
-    "passes_named", "post_order", "prim_value", "rebuild", "register_config_option", "rewrite", "save_json",
-    "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
+    "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option", "rewrite",
+    "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
     "tensor_type", "walk", "with_deep_stack", "with_lanes",
     *_scalar_names, *_constructors,
 ]  # fmt: skip

@@ -33,6 +33,7 @@ __all__ = [
     "TimePasses",
     "function_pass",
     "module_pass",
+    "passes_inside",
     "passes_named",
     "show_text",
 ]
@@ -324,3 +325,15 @@ def passes_named(name: str) -> Callable[..., Pass]:
     if name not in _PASSES:
         raise InvalidArgument(f"no pass is called '{name}'", help=near_names(name, _PASSES))
     return _PASSES[name]
+
+
+def passes_inside(package: str) -> Callable[[str], Callable[..., Pass]]:
+    """Make the ``__getattr__`` of a package of passes: those of its modules, by their registered names."""
+
+    def __getattr__(name: str) -> Callable[..., Pass]:
+        for key in (name, f"relay.{name}"):
+            if key in _PASSES and _PASSES[key].__module__.startswith(f"{package}."):
+                return _PASSES[key]
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return __getattr__

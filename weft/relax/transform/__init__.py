@@ -1,5 +1,6 @@
 """Relax passes, in the order of the default pipeline (``weft.relax.pipeline``)."""
 
+from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass
 from weft.relax.transform.annotate_pattern import annotate_tir_op_pattern
 from weft.relax.transform.attach_extern import EXTERNAL_MODULES, AttachExternModules
@@ -95,3 +96,5 @@ UpdateParamStructInfo = UpdateParamType
 VMBuiltinLower = lower_runtime_builtin
 VMShapeLower = vm_shape_lower
 WidenConv1d = widen_conv1d
+
+__getattr__ = passes_inside("weft.relax.transform")  # those that nothing above names

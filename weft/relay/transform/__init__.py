@@ -4,6 +4,7 @@ The language: ``scopes``, ``effects``, ``to_a_normal_form``, ``lambda_lift``, ``
 """
 
 from weft.ir import Pass as FunctionPass
+from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over, module_pass
 from weft.relay.expr import Function
 from weft.relay.infer import inferred_type
@@ -55,3 +56,5 @@ SimplifyInference = simplify_inference
 CanonicalizeOps = canonicalize_ops
 CanonicalizeCast = canonicalize_cast
 SimplifyExpr = simplify_expr
+
+__getattr__ = passes_inside("weft.relay.transform")  # those that nothing above names

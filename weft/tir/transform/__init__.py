@@ -1,5 +1,6 @@
 """TIR passes, in the order of the lowering pipeline (``weft.tir.pipeline``)."""
 
+from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass_over
 from weft.tir.function import PrimFunc as _PrimFunc
 from weft.tir.transform.bound_checkers import instrument_bound_checkers
@@ -56,3 +57,5 @@ VectorizeLoop = vectorize_loop
 
 prim_func_pass = function_pass_over(_PrimFunc)
 """``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""
+
+__getattr__ = passes_inside("weft.tir.transform")  # those that nothing above names

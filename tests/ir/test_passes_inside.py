@@ -1,0 +1,31 @@
+"""Passes are found in the package that they are declared in, without being named there again."""
+
+import pytest
+
+from weft import relax, relay, tir
+from weft.ir import module_pass
+from weft.ir.passes import _PASSES
+
+
+def test_every_pass_is_found_where_it_is_declared():
+    packages = {p.__name__: p for p in (relax.transform, relay.transform, tir.transform)}
+    found = 0
+    for key, make in _PASSES.items():
+        package = packages.get(make.__module__.rpartition(".")[0])
+        if package is not None:
+            assert package.__getattr__(key.removeprefix("relay.")) is make
+            found += 1
+    assert found > 80
+
+
+def test_a_pass_of_another_package_is_not():
+    @module_pass
+    def nowhere_else(mod):
+        return mod
+
+    for package in (relax.transform, relay.transform, tir.transform):
+        with pytest.raises(AttributeError, match="NowhereElse"):
+            _ = package.NowhereElse
+    with pytest.raises(AttributeError):
+        _ = tir.transform.LambdaLift
+    del _PASSES["NowhereElse"]
