@@ -12,8 +12,8 @@ from weft import relax
 from weft.error import CodegenError
 from weft.ir import IRModule
 from weft.relax import kernel_builder
-from weft.relax.kernel_builder import KernelJob, compile_kernel_jobs, schedule_kernel
-from weft.target import Target, compile_func
+from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled
+from weft.target import Target
 from weft.te import compute, create_prim_func, placeholder
 from weft.tir import PrimFunc
 from weft.tune import Tuned
@@ -31,8 +31,8 @@ def jobs(n: int) -> list[KernelJob]:
     return [KernelJob(f"k{i}", scaled(i), "internal") for i in range(n)]
 
 
-def here(job: KernelJob) -> bytes:
-    return compile_func(schedule_kernel(job.func, job.name, TARGET, RECORDS), TARGET, job.linkage)
+def here(job: KernelJob) -> CompiledKernel:
+    return compile_scheduled(job.func, job.name, TARGET, job.linkage, RECORDS)
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def two_processes(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def compiled(todo: list[KernelJob], compile_here=here) -> tuple[dict[str, bytes], list[str]]:
-    made: dict[str, bytes] = {}
+def compiled(todo: list[KernelJob], compile_here=here) -> tuple[dict[str, CompiledKernel], list[str]]:
+    made: dict[str, CompiledKernel] = {}
     by_this_process: list[str] = []
 
-    def counted(job: KernelJob) -> bytes:
+    def counted(job: KernelJob) -> CompiledKernel:
         by_this_process.append(job.name)
         return compile_here(job)
 
@@ -58,7 +58,7 @@ def waiting_for_it(monkeypatch):
     monkeypatch.setattr(kernel_builder, "_threads_here", lambda jobs, cores, beside: 0)
 
 
-def test_a_process_beside_makes_the_same_code(two_processes, monkeypatch):
+def test_a_process_beside_makes_the_same_code_and_record(two_processes, monkeypatch):
     waiting_for_it(monkeypatch)
     todo = jobs(9)
     made, by_this_process = compiled(todo)

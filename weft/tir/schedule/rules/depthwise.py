@@ -20,7 +20,7 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block
 
-__all__ = ["schedule_depthwise"]
+__all__ = ["order_sum", "row_stretches", "schedule_depthwise"]
 
 _ROWS_TOGETHER = 8
 """Output rows a task: their padded input rows are copied once."""
@@ -68,7 +68,7 @@ class _Depthwise:
         for anchor, (_, place, row_inner, lane) in zip(anchors, tiles, strict=True):
             sch.compute_at(anchor, place)
             sch.set_scope(anchor, 0, "local")
-            _sum(ctx, anchor, place, c)
+            order_sum(ctx, anchor, place, c)
             if guarded:
                 sch.skip_zeros(anchor)
             sch.vectorize(lane)
@@ -103,7 +103,7 @@ class _Depthwise:
         Returns, for each stretch of a row, its block, the loop around a tile, the loop over its pixels and the lanes.
         """
         sch, ctx = self.sch, self.ctx
-        lengths = _stretches(ctx.extent(row), _pixel_tile(ctx, row), guarded)
+        lengths = row_stretches(ctx.extent(row), _pixel_tile(ctx, row), guarded)
         sch.reorder(*rest, row, column)
         pieces = sch.loop_partition(row, [x for x, _ in lengths]) if len(lengths) > 1 else [row]
         result: list[tuple[BlockRV, LoopRV, LoopRV | None, LoopRV]] = []
@@ -155,7 +155,7 @@ class _Depthwise:
         return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
 
 
-def _stretches(extent: PrimExpr, tile: int, guarded: bool) -> list[tuple[PrimExpr | int | None, int]]:
+def row_stretches(extent: PrimExpr, tile: int, guarded: bool) -> list[tuple[PrimExpr | int | None, int]]:
     """Cut a row into (length, pixels a tile): whole tiles, and what is left.
 
     Where tiles at the ends touch padding, they are stretches of their own.
@@ -201,7 +201,8 @@ def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:
     return ctx.choose("pixels", [t for t in (2, 3, 4, 5, 6, 7, 8, 10, 14) if n is None or t <= n], best)
 
 
-def _sum(ctx: RuleContext, rv: BlockRV, place: LoopRV, c: Contraction) -> None:
+def order_sum(ctx: RuleContext, rv: BlockRV, place: LoopRV, c: Contraction) -> None:
+    """Order the sum of a tile, below loop `place`: taps outside, then pixels, written out, and the lanes."""
     sch = ctx.sch
     block = ctx.block(rv)
     realize = sch.state.realize(rv.name)
