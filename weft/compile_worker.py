@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft.error import ScheduleWarning
 from weft.frontend.onnx import WEIGHT_FILES, from_onnx
 from weft.model_cache import model_note
 from weft.relax import build, compile_kernels, kernels_from_json, kernels_to_json, processes_ahead
@@ -22,7 +23,8 @@ from weft.target import Target
 
 __all__ = ["Service"]
 
-_UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+_UNHEARD = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, ScheduleWarning)
+"""Warnings that are not for users; the last ones are in the stored model, and whoever takes it says them."""
 
 
 class Service:
@@ -47,7 +49,9 @@ class Service:
                                    precision=options["precision"])  # fmt: skip
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {"done": False}  # they are for the user's process, which compiles to say them
-            note = model_note(Path(path).parent, files, kernels_to_json(executable.recompilable))
+            note = model_note(
+                Path(path).parent, files, kernels_to_json(executable.recompilable), executable.slow_kernels
+            )
             return {"done": write_model(Path(out), executable, note, key)}
 
     def kernels(self, module: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ __all__ = [
     "OutOfMemory",
     "ParseError",
     "ScheduleError",
+    "ScheduleWarning",
     "ShapeMismatch",
     "TVMError",
     "TypeInferenceError",
@@ -115,6 +116,10 @@ class VerifyError(WeftError):
 
 class ScheduleError(WeftError):
     """A schedule primitive is refused, because it would change the result or cannot be applied."""
+
+
+class ScheduleWarning(UserWarning):
+    """A kernel that no schedule rule suits is estimated to take a good part of a model's time."""
 
 
 class LoweringError(WeftError):

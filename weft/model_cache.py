@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from weft import environment
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
-from weft.error import ExecutableError, WeftError
+from weft.error import ExecutableError, ScheduleWarning, WeftError
 from weft.runtime import Module, VMExecutable, cache, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
@@ -138,6 +139,9 @@ def _read(
         return None
     if found is None:
         return None
+    for message in found.note["slow"]:  # whoever compiled it may have been another process
+        warnings.warn(message, ScheduleWarning, stacklevel=5)
+    found.executable.slow_kernels = tuple(found.note["slow"])
     hot = found.note["hot"]
     if hot is not None:
         kernels = _HotKernels(hot["module"], request.options["target"])
@@ -155,7 +159,7 @@ def _is_current(files: Mapping[str, str], folder: Path) -> bool:
     return False
 
 
-def model_note(folder: Path, files: Sequence[str], hot: Any) -> dict[str, Any]:
+def model_note(folder: Path, files: Sequence[str], hot: Any, slow: Sequence[str]) -> dict[str, Any]:
     """Describe a compiled model beside its code.
 
     Parameters
@@ -166,8 +170,10 @@ def model_note(folder: Path, files: Sequence[str], hot: Any) -> dict[str, Any]:
         Names of the files there that it has weights in.
     hot : object
         Its kernels of symbolic shapes, as ``relax.kernels_to_json`` writes them, or None.
+    slow : sequence of str
+        What was warned of when it was compiled, and is whenever it is taken from the cache.
     """
-    return {"files": {name: _content(folder / name) for name in files}, "hot": hot}
+    return {"files": {name: _content(folder / name) for name in files}, "hot": hot, "slow": list(slow)}
 
 
 def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: Any) -> None:
@@ -176,7 +182,9 @@ def keep(request: Request, executable: VMExecutable, files: Sequence[str], hot: 
         if path is None:
             return
         name = cache.key_digest(request.key).hex()
-        if not write_model(path, executable, model_note(request.path.parent, files, hot), name):
+        if not write_model(
+            path, executable, model_note(request.path.parent, files, hot, executable.slow_kernels), name
+        ):
             path.unlink()
 
 

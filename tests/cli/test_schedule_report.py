@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +11,8 @@ from onnx import TensorProto, helper
 
 import weft
 from weft.cli import main
+from weft.error import ScheduleError, ScheduleWarning
+from weft.tir.schedule.rules import select
 
 
 def best_of_each():
@@ -58,3 +62,64 @@ def test_records_come_from_the_cache_and_from_other_processes(tmp_path, monkeypa
     fresh = weft.Session(best_of_each()).schedule
     assert fresh and "refused" in fresh
     assert weft.Session(best_of_each()).schedule == fresh
+
+
+def convolution(channels, groups, size, **attributes):
+    """A model of a convolution and an ArgMax over its rows."""
+    weights = np.ones((channels, channels // groups, 3, 3), np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="mix", group=groups, pads=[1] * 4, **attributes)
+    best = helper.make_node("ArgMax", ["y"], ["z"], name="best", axis=-1, keepdims=0)
+    graph = helper.make_graph(
+        [node, best],
+        "grouped",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, size, size])],
+        [helper.make_tensor_value_info("z", TensorProto.INT64, None)],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def said(action):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return [str(w.message) for w in caught if issubclass(w.category, ScheduleWarning)]
+
+
+def test_a_kernel_without_a_rule_that_costs_a_tenth_of_the_model_is_warned_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    model = convolution(4, 1, 256)
+    (first,) = said(lambda: weft.Session(model))
+    for part in (
+        "'argmax'",
+        '"best" (ArgMax)',
+        "% of the model's time",
+        "rows: a reduction is not of the form",
+        "help:",
+    ):
+        assert part in first
+    assert said(lambda: weft.Session(model)) == [first], "kernels come from the cache now"
+
+
+def test_a_model_from_the_cache_of_models_is_warned_of_each_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("WEFT_MODEL_CACHE", "1")
+    onnx.save(convolution(4, 1, 256), str(tmp_path / "m.onnx"))
+    messages = [said(lambda: weft.Session(tmp_path / "m.onnx")) for _ in range(2)]
+    assert messages[0] == messages[1] and len(messages[0]) == 1
+
+
+def test_what_costs_little_or_suits_a_rule_is_not_warned_of():
+    assert said(lambda: weft.Session(best_of_each())) == []
+    assert said(lambda: weft.Session(convolution(32, 8, 24))) == []
+
+
+def test_a_refused_rule_is_warned_of_with_its_reason(monkeypatch, tmp_path):
+    def refusing(ctx, name):
+        raise ScheduleError("grouped: not today")
+
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(select, "schedule_grouped", refusing)
+    (message,) = said(lambda: weft.Session(convolution(128, 32, 28)))
+    for part in ('"mix" (Conv)', "grouped: not today", "groups of 4 columns are not whole vectors"):
+        assert part in message

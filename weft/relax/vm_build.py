@@ -22,7 +22,7 @@ from weft.relax.kernel_builder import (
 )
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
-from weft.relax.schedule_report import schedule_report
+from weft.relax.schedule_report import schedule_report, slow_kernels, warn_of_slow_kernels
 from weft.relax.spec import VM_READY
 from weft.relax.transform import (
     EXTERNAL_MODULES,
@@ -114,9 +114,12 @@ def build(
         objects, names, noted = _compile_objects(kernels, target, tir_pipeline, progress, direct, records)
     elif (whole := _build_whole(kernels, target, tir_pipeline, records)) is not None:
         modules.append(whole)
+    report = schedule_report(kernels, noted, target)
+    slow = slow_kernels(mod, report)
+    warn_of_slow_kernels(slow)
     if metadata is not None:
         with builder.function(METADATA_FUNCTION):
-            about = json.dumps({**json.loads(metadata), "schedule": str(schedule_report(kernels, noted, target))})
+            about = json.dumps({**json.loads(metadata), "schedule": str(report)})
             builder.emit_call("vm.builtin.copy", [builder.convert_constant(about)], builder.r(0))
             builder.emit_ret(builder.r(0))
     if len(functions.functions):
@@ -124,6 +127,7 @@ def build(
         names += [v.name_hint for v, _ in functions.items()]
     modules += [load_objects(objects, names)] if objects else []
     made = builder.get([*modules, *external])
+    made.slow_kernels = slow
     show_text("", "bytecode.txt", made.as_text)
     if target.kind.compile is not None:
         here = copy_context()  # hot kernels are made later, by another thread, as these were

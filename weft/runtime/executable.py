@@ -66,6 +66,8 @@ class VMExecutable:
     ----------
     recompilable : dict of str to Recompilable
         Kernels that can be compiled for a shape. The compiler sets it; it is not saved.
+    slow_kernels : tuple of str
+        What the compiler warned of: kernels that no schedule rule suits and that cost much. Libraries do not hold it.
     places : mapping of str to sequence of (int, str)
         By function, the instructions from which on others come from another place of the program, and that place. The
         compiler sets it; it is not saved in libraries.
@@ -76,6 +78,7 @@ class VMExecutable:
             raise InvalidArgument("not an executable", expected="a module of kind 'weft.Executable'", found=mod.kind)
         self.mod = mod
         self.recompilable: dict[str, Recompilable] = {}
+        self.slow_kernels: tuple[str, ...] = ()
         self.places: Mapping[str, Sequence[tuple[int, str]]] = {}
 
     def name_place(self, error: WeftError) -> None:

@@ -133,7 +133,7 @@ def _is_slow(func: PrimFunc, record: ScheduleRecord, name: str) -> bool:
     """
     block = _blocks(func).get(name)
     if name in record.unfit():
-        return block is None or bool(block.iter_vars)
+        return block is not None and bool(block.iter_vars)
     return (
         block is not None and record.taken[name] == "rows" and bool(record.reasons(name)) and not has_vector_axis(block)
     )
