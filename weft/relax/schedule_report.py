@@ -1,4 +1,4 @@
-"""What the schedule rules decided about the kernels of a model, wherever those were compiled, and what is slow of it."""
+"""What the schedule rules decided about the kernels of a model, wherever those were compiled, and which are slow."""
 
 from __future__ import annotations
 
