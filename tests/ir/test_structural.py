@@ -145,3 +145,21 @@ def test_ranges_take_both_ends():
     assert ir.Range(0, n).extent is n and ir.Range(n, n + 4).extent.value == 4 and ir.Range(1, n).min.dtype == "int64"
     with pytest.raises(InvalidArgument, match="a range needs its ends"):
         ir.Range()
+
+
+def test_a_node_is_a_key_that_only_it_finds():
+    """Equal nodes are keys of their own, and `==` of scalars, which makes a node, is never asked."""
+    n = ir.Var("n", "int64")
+    nodes = [
+        n,
+        ir.Var("n", "int64"),
+        ir.IntImm("int64", 1),
+        ir.IntImm("int64", 1),
+        n + 1,
+        n + 1,
+        ir.ExprVar("x"),
+        ir.ExprVar("x"),
+    ]
+    places = {node: i for i, node in enumerate(nodes)}
+    assert [places[node] for node in nodes] == list(range(len(nodes)))
+    assert ir.Var("n", "int64") not in places

@@ -156,9 +156,9 @@ def _place(function: str, node: Any) -> str:
 
 def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
     """Render a function with messages under its statements; of a long one, the neighbourhoods of messages."""
-    notes: dict[int, list[str]] = {}
+    notes: dict[Any, list[str]] = {}
     for v in bad:
-        notes.setdefault(id(v.node), []).append(v.message)
+        notes.setdefault(v.node, []).append(v.message)
     lines = _PRINTER[0](func, notes=notes).splitlines()
     shown = [f"in function '{name}':"]
     if len(lines) <= _WHOLE_FUNCTION_LINES:

@@ -177,8 +177,8 @@ class _Equal:
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
-        self.forward: dict[int, Any] = {}
-        self.backward: dict[int, Any] = {}
+        self.forward: dict[Any, Any] = {}
+        self.backward: dict[Any, Any] = {}
         self.stack: list[tuple[Any, Any, Any, int]] = []
 
     def check(self, lhs: Any, rhs: Any, path: Any) -> None:
@@ -239,13 +239,13 @@ class _Equal:
             self.stack.append((getattr(a, f), getattr(b, f), (where, "." + f), how))
 
     def _variables(self, plan: _Plan, a: Any, b: Any, where: Any, defining: int) -> None:
-        if defining < _BIND and (id(a) in self.forward or id(b) in self.backward):
-            if self.forward.get(id(a)) is not b or self.backward.get(id(b)) is not a:
+        if defining < _BIND and (a in self.forward or b in self.backward):
+            if self.forward.get(a) is not b or self.backward.get(b) is not a:
                 raise _Mismatch(where, a, b)
             return
         if a is not b and not (defining or self.map_free_vars or plan.tag in _DESCRIBED):
             raise _Mismatch(where, a, b, " (a variable that neither side defines)")
-        self.forward[id(a)], self.backward[id(b)] = b, a
+        self.forward[a], self.backward[b] = b, a
         self._push(plan, a, b, where, defining or _SIGHT)
 
     @staticmethod
@@ -350,7 +350,7 @@ class _New:
 
 def _encode(root: Any, out: list[bytes]) -> None:
     """Append the canonical encoding of a value. Prefix form: the class and the lengths say how many values follow."""
-    numbers: dict[int, int] = {}
+    numbers: dict[Any, int] = {}
     count = 0
     stack: list[Any] = [root]
     pop, push, write, plans = stack.pop, stack.append, out.append, _PLANS
@@ -379,12 +379,12 @@ def _encode(root: Any, out: list[bytes]) -> None:
             write(b"%d:" % len(v))
             stack.extend(reversed(v))
         elif kind == _NUMBERED:
-            known = numbers.get(id(v))
+            known = numbers.get(v)
             if known is not None and not how:
                 write(b"#%d;" % known)
                 continue
             write(b"@" + plan.tag)
-            numbers[id(v)] = count
+            numbers[v] = count
             count += 1
             bind_data = how == _MEMORY
             for f in reversed(plan.fields):

@@ -1,7 +1,8 @@
 """Walking and rewriting, generic over node fields.
 
 ``rebuild`` returns the node itself when no child changed, so untouched subtrees keep identity; ``rewrite`` maps every
-shared subtree once, so that a DAG stays a DAG and a buffer that many loads share stays one buffer.
+shared subtree once, so that a DAG stays a DAG and a buffer that many loads share stays one buffer. What was visited is
+known by ``id``, since any node may come: ``==`` of some dialects' types compares structure.
 """
 
 from __future__ import annotations

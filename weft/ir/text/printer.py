@@ -27,6 +27,7 @@ from weft.ir.node import Attrs, Node, plain_text
 from weft.ir.scalar import (
     IntImm,
     PrimExpr,
+    Var,
 )
 from weft.ir.serialize import save_json
 from weft.ir.text.doc import TERNARY, UNARY, Doc, Lines, Seq, attribute, call, flat, index, mapping, tuple_doc
@@ -82,11 +83,11 @@ class _Frame:
 
     def __init__(self, place: list[Any] | None) -> None:
         self.place = place
-        self.defined: set[int] = set()
-        self.order: list[int] = []  # of `defined`, so that what a scope introduced can be forgotten
-        self.sizes: set[int] = set()  # variables that the signature shows to be dimensions
-        self.loops: dict[int, Any] = {}  # loops under way, by variable
-        self.places: dict[int, list[Any]] = {}  # by pointer: where views of the memory are declared
+        self.defined: set[Any] = set()
+        self.order: list[Any] = []  # of `defined`, so that what a scope introduced can be forgotten
+        self.sizes: set[Var] = set()  # those that the signature shows to be dimensions
+        self.loops: dict[Var, Any] = {}  # loops under way
+        self.places: dict[Any, list[Any]] = {}  # by pointer, 0 for any: where views of the memory are declared
 
 
 class Printer:
@@ -96,11 +97,11 @@ class Printer:
     ----------
     width : int
         Columns after which lines are broken.
-    notes : mapping of id to messages
-        Messages to be written as comments under the statements with these ids.
+    notes : mapping of node to messages
+        Messages to be written as comments under these statements.
     """
 
-    def __init__(self, width: int = 120, notes: Mapping[int, Sequence[str]] | None = None) -> None:
+    def __init__(self, width: int = 120, notes: Mapping[Node, Sequence[str]] | None = None) -> None:
         self.lines = Lines(width)
         self.notes = dict(notes or {})
         self.metadata: dict[str, list[Any]] = {}
@@ -108,9 +109,8 @@ class Printer:
         self.quote_dims = False  # in a signature, where symbolic dimensions are written as strings
         self.dialects: set[str] = set()
         self._metadata_at: dict[int, Doc] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[Node, str] = {}
         self._used: dict[str, int] = {}
-        self._keep: list[Any] = []
         self.frames: list[_Frame] = [_Frame(None)]
 
     # --- names ---
@@ -144,9 +144,9 @@ class Printer:
 
     def _introduced(self, node: Any) -> None:
         frame = self.frames[-1]
-        if id(node) not in frame.defined:
-            frame.defined.add(id(node))
-            frame.order.append(id(node))
+        if node not in frame.defined:
+            frame.defined.add(node)
+            frame.order.append(node)
 
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
@@ -160,25 +160,23 @@ class Printer:
 
     def name_of(self, node: Any, hint: str) -> str:
         """Return the name of `node`, giving it one like `hint` at first."""
-        name = self._names.get(id(node))
+        name = self._names.get(node)
         if name is None:
-            name = self._names[id(node)] = self.fresh(hint)
-            self._keep.append(node)
+            name = self._names[node] = self.fresh(hint)
         return name
 
     def alias(self, node: Any, text: str) -> None:
         """Let `node` be written as `text` (such as ``A.data``) in the function under way."""
-        self._names[id(node)] = text
-        self._keep.append(node)
+        self._names[node] = text
         self._introduced(node)
 
     def is_defined(self, node: Any) -> bool:
         """Whether `node` has been introduced in this function or one around it."""
-        return any(id(node) in f.defined for f in self.frames)
+        return any(node in f.defined for f in self.frames)
 
     def open_views(self, pointer: Any) -> None:
         """Let views of what `pointer` points to be declared here."""
-        self.frames[-1].places[id(pointer)] = self.lines.mark()
+        self.frames[-1].places[pointer] = self.lines.mark()
 
     def declare(self, node: Any, hint: str, value: Any, pointer: Any = None) -> str:
         """Return the name of `node`.
@@ -186,13 +184,13 @@ class Printer:
         What nothing has introduced is declared as ``value()`` at the top, or where its memory is made.
         """
         if self.is_defined(node):
-            return self._names[id(node)]
+            return self._names[node]
         frame = self.frames[-1]
         name = self.name_of(node, hint)
-        frame.defined.add(id(node))
-        if id(pointer) in frame.places:
-            frame.order.append(id(node))
-        place = frame.place if pointer is None else frame.places.get(id(pointer), frame.places.get(0, frame.place))
+        frame.defined.add(node)
+        if pointer in frame.places:
+            frame.order.append(node)
+        place = frame.place if pointer is None else frame.places.get(pointer, frame.places.get(0, frame.place))
         if place is not None:
             place.append(Seq(TERNARY, (name, " = ", value())))
         return name
@@ -218,7 +216,7 @@ class Printer:
 
     def note(self, node: Any) -> None:
         """Write the messages about `node` as comments, once."""
-        for message in self.notes.pop(id(node), ()):
+        for message in self.notes.pop(node, ()):
             first, *rest = message.splitlines()
             self.lines.add(f"# ^ {first}")
             for line in rest:
@@ -243,7 +241,6 @@ class Printer:
             entries = self.metadata.setdefault(key, [])
             known = self._metadata_at[id(node)] = index(index("metadata", [quote(key)]), [str(len(entries))])
             entries.append(node)
-            self._keep.append(node)
         return known
 
 
@@ -290,7 +287,7 @@ def script(
     show_meta: bool = False,
     width: int = 120,
     name: str = "Module",
-    notes: Mapping[int, Sequence[str]] | None = None,
+    notes: Mapping[Node, Sequence[str]] | None = None,
     **_: Any,
 ) -> str:
     """Render a node or a module as TVMScript.
@@ -305,7 +302,7 @@ def script(
         Columns.
     name : str
         The name of a module's class.
-    notes : mapping of id(node) to messages
+    notes : mapping of node to messages
         Comments to stand under statements.
     """
     try:
@@ -314,7 +311,7 @@ def script(
         return plain_text(node) if isinstance(node, Node) else object.__repr__(node)
 
 
-def _script(node: Any, show_meta: bool, width: int, name: str, notes: Mapping[int, Sequence[str]] | None) -> str:
+def _script(node: Any, show_meta: bool, width: int, name: str, notes: Mapping[Node, Sequence[str]] | None) -> str:
     p = Printer(width, notes)
     if isinstance(node, IRModule):
         _module(node, p, name)

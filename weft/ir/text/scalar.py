@@ -149,7 +149,7 @@ def var_declaration(var: s.Var, p: Printer) -> Doc:
     One that is at least zero says so, unless a tensor type implies it.
     """
     size = isinstance(var, s.SizeVar)
-    expected = any(id(var) in f.sizes for f in p.frames)
+    expected = any(var in f.sizes for f in p.frames)
     kwargs = [("is_size_var", str(size))] if size != expected else []
     if DataType(var.dtype).lanes > 1:
         return call("T.Var", ['""', quote(var.dtype)], kwargs)

@@ -93,7 +93,7 @@ class Scopes:
     """The blocks of an expression.
 
     ``uses`` counts how often a node is an operand, ``home`` is the block that it is named in, and ``inner`` lists the
-    blocks of a node that opens some, in order; all by ``id``.
+    blocks of a node that opens some, in order.
 
     Parameters
     ----------

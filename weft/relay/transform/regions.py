@@ -49,7 +49,7 @@ class Region(RelaxBuilder):
     Parameters
     ----------
     outside : dict
-        By ``id`` of variable, the values of bindings outside that are glue: constants and tuples are looked through.
+        By variable, the values of bindings outside that are glue: constants and tuples are looked through.
     """
 
     def __init__(self, outside: dict[Var, Any]) -> None:
