@@ -106,7 +106,7 @@ def test_effects_are_found_through_calls_and_names(mod):
     found = {}  # what a function returns may be any of its arguments
     for name in ("direct", "inplace", "through", "packed", "checks"):
         f = mod[name]
-        found[name] = {v.name_hint for v in f.params if id(v) in mutable_variables(f, mod)}
+        found[name] = {v.name_hint for v in f.params if v in mutable_variables(f, mod)}
     assert found == {"direct": {"y"}, "inplace": {"x"}, "through": {"x", "y"}, "packed": {"x"}, "checks": set()}
     calls = {b.var.name_hint: b.value for b in all_bindings(mod["direct"])}
     assert [v.name_hint for v in written_arguments(calls["_"], mod)] == ["y"]

@@ -40,7 +40,7 @@ class _Frame:
     def __init__(self, dataflow: bool) -> None:
         self.bindings: list[Any] = []
         self.dataflow = dataflow
-        self.outputs: set[int] = set()
+        self.outputs: set[ir.Expr] = set()
 
 
 class _Scope:
@@ -369,7 +369,7 @@ def _branch(expr: ir.Expr, bb: BlockBuilder) -> SeqExpr:
     with bb.scope() as inner:
         if not isinstance(expr, SeqExpr):
             return bb.finish(inner, bb.normalize(expr))
-        renamed: dict[int, ir.Expr] = {}
+        renamed: dict[ir.Expr, ir.Expr] = {}
         for block in expr.blocks:
             bb.open_block(inner, isinstance(block, DataflowBlock))
             for b in block.bindings:
@@ -389,14 +389,14 @@ def _inline_seq(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     """Emit the bindings of a sequence into the current block and return its result as an atom."""
     if not isinstance(expr, SeqExpr):
         return bb.normalize(expr)
-    renamed: dict[int, ir.Expr] = {}
+    renamed: dict[ir.Expr, ir.Expr] = {}
     for block in expr.blocks:
         for b in block.bindings:
             _emit_binding(b, bb, renamed)
     return bb.normalize(rename_vars(expr.body, renamed))
 
 
-def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, ir.Expr]) -> None:
+def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[ir.Expr, ir.Expr]) -> None:
     value = rename_vars(binding.value, renamed)
     new = bb.normalize(value, atom=isinstance(binding, MatchCast))
     var = binding.var
@@ -404,7 +404,7 @@ def _emit_binding(binding: Any, bb: BlockBuilder, renamed: dict[int, ir.Expr]) -
     if var.ty is None or (local and not bb.in_dataflow):
         kind = DataflowVar if local and bb.in_dataflow else Var
         typed = kind(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
-        renamed[id(var)] = typed
+        renamed[var] = typed
         var = typed
     if new is binding.value and var is binding.var:
         bb.emit_normalized(binding)

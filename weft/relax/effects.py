@@ -49,13 +49,15 @@ def is_pure_call(call: ir.Call, mod: ir.IRModule | None = None) -> bool:
     return ty.purity if isinstance(ty, ir.FuncType) else isinstance(call.op, (ir.GlobalVar, ir.ExprVar))
 
 
-def written_arguments(call: Any, mod: ir.IRModule | None = None, active: tuple[int, ...] = ()) -> tuple[ir.Expr, ...]:
+def written_arguments(
+    call: Any, mod: ir.IRModule | None = None, active: tuple[ir.Function, ...] = ()
+) -> tuple[ir.Expr, ...]:
     """List the arguments whose memory a call changes, or may change where what it calls is not known.
 
     Parameters
     ----------
-    active : tuple of int
-        The functions, by ``id``, that are being looked into: recursive calls change what their bodies do.
+    active : tuple of Function
+        Those that are being looked into: recursive calls change what their bodies do.
     """
     if not isinstance(call, ir.Call):
         return ()
@@ -76,10 +78,10 @@ def written_arguments(call: Any, mod: ir.IRModule | None = None, active: tuple[i
         stored, given_away = _written_places(callee)
         return tuple(a for i, a in enumerate(call.args) if i in stored or i in given_away)
     if isinstance(callee, ir.Function):
-        if id(callee) in active:
+        if callee in active:
             return ()
-        mutable = mutable_variables(callee, mod, (*active, id(callee)))
-        return tuple(a for p, a in zip(callee.params, call.args, strict=False) if id(p) in mutable)
+        mutable = mutable_variables(callee, mod, (*active, callee))
+        return tuple(a for p, a in zip(callee.params, call.args, strict=False) if p in mutable)
     ty = getattr(call.op, "ty", None)
     known = isinstance(ty, ir.FuncType) and ty.params is not None and ty.purity
     return () if known else _tensors(call.args)
@@ -103,30 +105,32 @@ def is_removable(value: Any, mod: ir.IRModule | None = None) -> bool:
     return True
 
 
-def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[int], mod: ir.IRModule | None = None) -> bool:
+def is_mergeable(value: Any, var: ir.ExprVar, mutable: AbstractSet[ir.ExprVar], mod: ir.IRModule | None = None) -> bool:
     """Whether a value may be computed earlier, later, or once for two: nothing changes it or what it is made of.
 
     Parameters
     ----------
     var : ExprVar
         What the value is bound to.
-    mutable : set of int
+    mutable : set of ExprVar
         The function's :func:`mutable_variables`.
     """
-    return is_removable(value, mod) and id(var) not in mutable and not any(id(v) in mutable for v in variables(value))
+    return is_removable(value, mod) and var not in mutable and not any(v in mutable for v in variables(value))
 
 
-def mutable_variables(func: ir.Function, mod: ir.IRModule | None = None, active: tuple[int, ...] = ()) -> set[int]:
-    """Collect, by ``id``, the variables whose memory a call in a function changes, through whatever name."""
+def mutable_variables(
+    func: ir.Function, mod: ir.IRModule | None = None, active: tuple[ir.Function, ...] = ()
+) -> set[ir.ExprVar]:
+    """Collect the variables whose memory a call in a function changes, through whatever name."""
     bindings = list(_bindings(func))
-    written = {id(v) for b in bindings for a in written_arguments(b.value, mod, active) for v in variables(a)}
+    written = {v for b in bindings for a in written_arguments(b.value, mod, active) for v in variables(a)}
     if not written:
         return written
-    related: dict[int, set[int]] = {}
+    related: dict[ir.ExprVar, set[ir.ExprVar]] = {}
     for b in bindings:
         for v in _aliased(b, mod):
-            related.setdefault(id(b.var), set()).add(id(v))
-            related.setdefault(id(v), set()).add(id(b.var))
+            related.setdefault(b.var, set()).add(v)
+            related.setdefault(v, set()).add(b.var)
     waiting = list(written)
     while waiting:
         new = related.get(waiting.pop(), set()) - written
@@ -151,16 +155,15 @@ def _written_places(func: PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
     """Say which parameters a kernel stores to, and which it gives away by address, so that others may."""
     if func not in _WRITTEN:
         nodes: list[Any] = list(ir.walk(func.body))
-        stored = {id(n.buffer.data) for n in nodes if isinstance(n, BufferStore)}
-        given: set[int] = set()
+        stored = {n.buffer.data for n in nodes if isinstance(n, BufferStore)}
+        given: set[ir.Var] = set()
         for n in nodes:
             for r in getattr(n, "match_buffers", ()):
-                stored |= {id(r.source.buffer.data)} if id(r.buffer.data) in stored else set()
+                stored |= {r.source.buffer.data} if r.buffer.data in stored else set()
             for a in n.args if isinstance(n, ir.CallIntrin) else ():
-                given |= {id(a)} if isinstance(a, ir.Var) and a.dtype == "handle" else set()
-                given |= {id(a.buffer.data)} if isinstance(a, BufferLoad) and n.op.name == "tir.address_of" else set()
-        memory = {id(p): id(b.data) for p, b in func.buffer_map}
-        places = [memory.get(id(p), id(p)) for p in func.params]
+                given |= {a} if isinstance(a, ir.Var) and a.dtype == "handle" else set()
+                given |= {a.buffer.data} if isinstance(a, BufferLoad) and n.op.name == "tir.address_of" else set()
+        places = [b.data if (b := func.buffer_of(p)) is not None else p for p in func.params]
         _WRITTEN[func] = (frozenset(i for i, m in enumerate(places) if m in stored),
                           frozenset(i for i, m in enumerate(places) if m in given))  # fmt: skip
     return _WRITTEN[func]
@@ -171,14 +174,14 @@ _WRITTEN: WeakKeyDictionary[PrimFunc, tuple[frozenset[int], frozenset[int]]] = W
 
 def _checks(func: ir.Function, mod: ir.IRModule | None) -> bool:
     """Whether a function, or one that it calls, checks something at run time or is impure."""
-    seen, waiting = {id(func)}, [func]
+    seen, waiting = {func}, [func]
     while waiting:
         f = waiting.pop()
         for b in _bindings(f):
             value = b.value
             callee = _callee(value.op, mod) if isinstance(value, ir.Call) else None
-            if isinstance(callee, ir.Function) and id(callee) not in seen:
-                seen.add(id(callee))
+            if isinstance(callee, ir.Function) and callee not in seen:
+                seen.add(callee)
                 waiting.append(callee)
             impure = isinstance(value, ir.Call) and not is_pure_call(value, mod) and not (
                 isinstance(value.op, ir.Op) and _name(value) in _ALLOCATIONS)  # fmt: skip

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.ir import ExprVar, walk
 from weft.ir import Var as ScalarVar
-from weft.ir import walk
 from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
 from weft.relax.rename import variables
@@ -22,16 +22,16 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     A ``match_cast`` defines the symbols that no binding before it has; others it compares, so what mentions them stays
     on its side. What reads memory that a call changes stays on its side of that call, and checks stay in order.
     """
-    index = {id(b.var): i for i, b in enumerate(bindings)}
-    checked: dict[int, int] = {}  # the last match_cast that names a symbol
+    index = {b.var: i for i, b in enumerate(bindings)}
+    checked: dict[ScalarVar, int] = {}  # the last match_cast that names a symbol
     check = -1
-    touched: dict[int, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
+    touched: dict[ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
     casts = any(isinstance(b, MatchCast) for b in bindings)
     defined = _definers(bindings) if casts else {}
     needs: list[set[int]] = []
     for i, b in enumerate(bindings):
-        uses = {id(v) for v in variables(b.value)}
-        written = {id(v) for a in written_arguments(b.value) for v in variables(a)}
+        uses = set(variables(b.value))
+        written = {v for a in written_arguments(b.value) for v in variables(a)}
         needed = {index[v] for v in uses if v in index}
         for v in uses:
             before = touched.setdefault(v, [-1])
@@ -48,21 +48,21 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     return needs
 
 
-def _definers(bindings: Sequence[Any]) -> dict[int, int]:
+def _definers(bindings: Sequence[Any]) -> dict[ScalarVar, int]:
     """Map symbols to the ``match_cast`` that defines each, wherever it stands."""
-    out: dict[int, int] = {}
-    seen: set[int] = set()
+    out: dict[ScalarVar, int] = {}
+    seen: set[ScalarVar] = set()
     for i, b in enumerate(bindings):
         if isinstance(b, MatchCast):
-            out |= {id(n): i for n in walk(b.ty) if isinstance(n, ScalarVar) and id(n) not in seen}
+            out |= {n: i for n in walk(b.ty) if isinstance(n, ScalarVar) and n not in seen}
         seen |= _symbols(b)
     return out
 
 
-def _symbols(binding: Any) -> set[int]:
-    """The ids of the scalar variables in a binding's value and type."""
+def _symbols(binding: Any) -> set[ScalarVar]:
+    """The scalar variables in a binding's value and type."""
     roots = (binding.value, binding.var.ty, getattr(binding, "ty", None))
-    return {id(n) for root in roots if root is not None for n in walk(root) if isinstance(n, ScalarVar)}
+    return {n for root in roots if root is not None for n in walk(root) if isinstance(n, ScalarVar)}
 
 
 def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = None) -> list[Any]:

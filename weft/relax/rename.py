@@ -10,12 +10,12 @@ from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 __all__ = ["copy_with_new_vars", "rename_vars", "variables"]
 
 
-def rename_vars(expr: Any, renamed: dict[int, Expr]) -> Any:
-    """Replace graph-level variables by identity; scalar expressions and types are left alone."""
+def rename_vars(expr: Any, renamed: dict[Expr, Expr]) -> Any:
+    """Replace graph-level variables; scalar expressions and types are left alone."""
     return _RENAME(expr, renamed)
 
 
-def _rename_default(expr: Any, renamed: dict[int, Expr]) -> Any:
+def _rename_default(expr: Any, renamed: dict[Expr, Expr]) -> Any:
     return expr
 
 
@@ -23,12 +23,12 @@ _RENAME = Dispatch("rename variables", (Expr,), default=_rename_default)
 
 
 @_RENAME.on(ExprVar)
-def _rename_var(expr: ExprVar, renamed: dict[int, Expr]) -> Any:
-    return renamed.get(id(expr), expr)
+def _rename_var(expr: ExprVar, renamed: dict[Expr, Expr]) -> Any:
+    return renamed.get(expr, expr)
 
 
 @_RENAME.on(Call)
-def _rename_call(expr: Call, renamed: dict[int, Expr]) -> Any:
+def _rename_call(expr: Call, renamed: dict[Expr, Expr]) -> Any:
     op = _RENAME(expr.op, renamed)
     args = tuple([_RENAME(a, renamed) for a in expr.args])
     if op is expr.op and all(a is b for a, b in zip(args, expr.args, strict=True)):
@@ -37,7 +37,7 @@ def _rename_call(expr: Call, renamed: dict[int, Expr]) -> Any:
 
 
 @_RENAME.on(Tuple)
-def _rename_tuple(expr: Tuple, renamed: dict[int, Expr]) -> Any:
+def _rename_tuple(expr: Tuple, renamed: dict[Expr, Expr]) -> Any:
     fields = tuple([_RENAME(f, renamed) for f in expr.fields])
     if all(a is b for a, b in zip(fields, expr.fields, strict=True)):
         return expr
@@ -45,13 +45,13 @@ def _rename_tuple(expr: Tuple, renamed: dict[int, Expr]) -> Any:
 
 
 @_RENAME.on(TupleGetItem)
-def _rename_get_item(expr: TupleGetItem, renamed: dict[int, Expr]) -> Any:
+def _rename_get_item(expr: TupleGetItem, renamed: dict[Expr, Expr]) -> Any:
     value = _RENAME(expr.tuple_value, renamed)
     return expr if value is expr.tuple_value else TupleGetItem(value, expr.index, span=expr.span, ty=expr.ty)
 
 
 @_RENAME.on(If)
-def _rename_if(expr: If, renamed: dict[int, Expr]) -> Any:
+def _rename_if(expr: If, renamed: dict[Expr, Expr]) -> Any:
     parts = (_RENAME(expr.cond, renamed), _RENAME(expr.true_branch, renamed), _RENAME(expr.false_branch, renamed))
     if parts[0] is expr.cond and parts[1] is expr.true_branch and parts[2] is expr.false_branch:
         return expr
@@ -59,7 +59,7 @@ def _rename_if(expr: If, renamed: dict[int, Expr]) -> Any:
 
 
 @_RENAME.on(SeqExpr)
-def _rename_seq(expr: SeqExpr, renamed: dict[int, Expr]) -> Any:
+def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
     blocks = tuple([_rename_block(b, renamed) for b in expr.blocks])
     body = _RENAME(expr.body, renamed)
     if body is expr.body and all(a is b for a, b in zip(blocks, expr.blocks, strict=True)):
@@ -67,7 +67,7 @@ def _rename_seq(expr: SeqExpr, renamed: dict[int, Expr]) -> Any:
     return SeqExpr(blocks, body, span=expr.span, ty=expr.ty)
 
 
-def _rename_block(block: BindingBlock, renamed: dict[int, Expr]) -> BindingBlock:
+def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
     return (
         block
@@ -76,7 +76,7 @@ def _rename_block(block: BindingBlock, renamed: dict[int, Expr]) -> BindingBlock
     )
 
 
-def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:
+def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
     value = _RENAME(b.value, renamed)
     if value is b.value:
         return b
@@ -86,17 +86,17 @@ def _rename_binding(b: Any, renamed: dict[int, Expr]) -> Any:
 
 
 @_RENAME.on(Function)
-def _rename_function(expr: Function, renamed: dict[int, Expr]) -> Any:
+def _rename_function(expr: Function, renamed: dict[Expr, Expr]) -> Any:
     body = _RENAME(expr.body, renamed)
     return expr if body is expr.body else expr.replace(body=body)
 
 
 def copy_with_new_vars(func: Function) -> Function:
     """Return a function with variables of its own: parameters, bindings, those of branches and inner functions."""
-    renamed: dict[int, Expr] = {}
+    renamed: dict[Expr, Expr] = {}
 
     def fresh(var: Any) -> Any:
-        renamed[id(var)] = new = type(var)(var.name_hint, var.ty, span=var.span)
+        renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
         return new
 
     def value_of(expr: Any) -> Any:

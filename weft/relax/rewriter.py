@@ -46,8 +46,7 @@ class _State:
 
     def __init__(self, rule: Rule, bb: BlockBuilder) -> None:
         self.rule, self.bb = rule, bb
-        self.renamed: dict[int, Expr] = {}
-        self.keep_alive: list[Any] = []
+        self.renamed: dict[Expr, Expr] = {}
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
         """Rewrite a sequence; the same object if nothing changed."""
@@ -100,16 +99,14 @@ class _State:
         new = self.bb.normalize(replaced, atom=False)
         escapes = not isinstance(var, DataflowVar)
         if isinstance(new, _RESULT_ATOMS) and not (escapes and isinstance(new, DataflowVar)):
-            self.renamed[id(var)] = new
-            self.keep_alive.append(var)
+            self.renamed[var] = new
         else:
             ty = new.ty  # type: ignore[attr-defined]
             if ty is var.ty or structural_equal(ty, var.ty):
                 target = var
             else:
                 target = type(var)(var.name_hint, ty, span=var.span)
-                self.renamed[id(var)] = target
-                self.keep_alive.append(var)
+                self.renamed[var] = target
             self.bb.emit_normalized(VarBinding(target, new, span=binding.span))
         self.bb.span = outer_span
 
@@ -144,6 +141,6 @@ def all_bindings(func: Function) -> list[Any]:
     return out
 
 
-def use_counts(func: Function) -> dict[int, int]:
-    """Count, by ``id``, how often each variable is used."""
-    return dict(Counter(id(v) for v in variables(func.body)))
+def use_counts(func: Function) -> dict[Expr, int]:
+    """Count how often each variable is used."""
+    return dict(Counter(variables(func.body)))

@@ -70,23 +70,22 @@ def undefined_vars(func: PrimFunc) -> list[Var]:
     variables count as
     defined.
     """
-    defined: set[int] = {id(p) for p in func.params}
+    defined: set[Node] = set(func.params)
     for _, buffer in func.buffer_map:
-        defined.update(id(d) for d in buffer.shape)
+        defined.update(buffer.shape)
     used: list[Var] = []
     for node in walk(func.body):
         if isinstance(node, For):
-            defined.add(id(node.loop_var))
+            defined.add(node.loop_var)
         elif isinstance(node, (IterVar, LetStmt, Let)):
-            defined.add(id(node.var))
+            defined.add(node.var)
         elif isinstance(node, Buffer):
-            defined.add(id(node.data))
+            defined.add(node.data)
         elif isinstance(node, Var):
             used.append(node)
     for _, buffer in func.buffer_map:
         used.extend(v for d in buffer.shape for v in _vars(d))
-    seen: set[int] = set()
-    return [v for v in used if id(v) not in defined and not (id(v) in seen or seen.add(id(v)))]
+    return [v for v in dict.fromkeys(used) if v not in defined]
 
 
 def _vars(node: Node) -> list[Var]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.error import InvalidArgument
-from weft.ir import Constant, Function, IRModule, Pass, PassContext, PassInstrument
+from weft.ir import Constant, Expr, Function, IRModule, Pass, PassContext, PassInstrument
 from weft.relax.core_ops import is_op
 from weft.relax.pipeline import get_pipeline
 from weft.relax.transform import BindParams
@@ -264,7 +264,7 @@ class _Constants(PassInstrument):
         if info.name not in ("LegalizeOps", "ConcatInPlace"):
             return
         self.bytes = 0
-        seen: set[int] = set()
+        seen: set[Expr] = set()
         blocks = [block for _, f in mod.items() if isinstance(f, Function) for block in getattr(f.body, "blocks", ())]
         for call in (b.value for block in blocks for b in block.bindings):
             if not is_op(call, "call_tir") and not is_op(call, "call_tir_inplace"):
@@ -273,8 +273,8 @@ class _Constants(PassInstrument):
             for i, a in enumerate(getattr(call.args[1], "fields", (call.args[1],))):
                 if isinstance(a, Constant):
                     self.positions[kernel.name_hint].add(i)
-                    self.bytes += 0 if id(a) in seen else a.data.numpy().nbytes
-                    seen.add(id(a))
+                    self.bytes += 0 if a in seen else a.data.numpy().nbytes
+                    seen.add(a)
 
 
 class _Calls:

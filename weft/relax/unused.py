@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Function, If, IRModule
+from weft.ir import Expr, Function, If, IRModule
 from weft.relax.effects import is_removable
 from weft.relax.expr import MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import variables
@@ -32,14 +32,14 @@ def remove_all_unused(func: Function, mod: IRModule | None = None) -> Function:
     return func if body is func.body else func.replace(body=body)
 
 
-def _prune(seq: SeqExpr, counts: dict[int, int], mod: IRModule | None) -> SeqExpr:
+def _prune(seq: SeqExpr, counts: dict[Expr, int], mod: IRModule | None) -> SeqExpr:
     blocks: list[Any] = []
     for block in reversed(seq.blocks):
         kept: list[Any] = []
         for b in reversed(block.bindings):
-            if not counts.get(id(b.var)) and not isinstance(b, MatchCast) and is_removable(b.value, mod):
+            if not counts.get(b.var) and not isinstance(b, MatchCast) and is_removable(b.value, mod):
                 for v in variables(b.value):
-                    counts[id(v)] -= 1
+                    counts[v] -= 1
             else:
                 kept.append(_inside(b, counts, mod))
         kept.reverse()
@@ -53,7 +53,7 @@ def _prune(seq: SeqExpr, counts: dict[int, int], mod: IRModule | None) -> SeqExp
     return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty)
 
 
-def _inside(binding: Any, counts: dict[int, int], mod: IRModule | None) -> Any:
+def _inside(binding: Any, counts: dict[Expr, int], mod: IRModule | None) -> Any:
     value = binding.value
     if isinstance(value, If):
         old = (value.true_branch, value.false_branch)

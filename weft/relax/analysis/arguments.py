@@ -91,9 +91,9 @@ def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
         parts = f"{len(args.fields)} inputs and {len(outs)} outputs" + (f" and {scalars} scalars" if scalars else "")
         yield f"'{target.name_hint}' takes {len(func.params)} arguments ({names}), call_tir gives {parts}"
         return
-    buffers = {id(p): b for p, b in func.buffer_map}
+    buffers = dict(func.buffer_map)
     for param, ty in zip(func.params, types, strict=False):
-        buffer = buffers.get(id(param))
+        buffer = buffers.get(param)
         if buffer is None or not isinstance(ty, ir.TensorType):
             continue
         wanted = ir.tensor_type([d.value if isinstance(d, ir.IntImm) else d for d in buffer.shape], buffer.dtype)

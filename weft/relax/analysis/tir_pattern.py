@@ -35,10 +35,10 @@ def tir_op_pattern(func: PrimFunc) -> Fusion:
 
 def _block_pattern(block: Block) -> Fusion:
     stores: list[BufferStore] = stores_of(block.body)
-    reduced = {id(iv.var) for iv in block.iter_vars if iv.iter_type == "reduce"}
+    reduced = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
     if block.init is not None or reduced:
         return _reduction_pattern(stores, reduced)
-    spatial = {id(iv.var) for iv in block.iter_vars}
+    spatial = {iv.var for iv in block.iter_vars}
     if len(stores) != 1 or not _distinct_vars(stores[0].indices, spatial):
         return Fusion.OPAQUE
     written: list[Any] = list(stores[0].indices)
@@ -48,8 +48,8 @@ def _block_pattern(block: Block) -> Fusion:
     return max(kinds, default=Fusion.ELEMENTWISE)
 
 
-def _distinct_vars(indices: Any, allowed: set[int]) -> bool:
-    names = [id(i) for i in indices if isinstance(i, Var)]
+def _distinct_vars(indices: Any, allowed: set[Var]) -> bool:
+    names = [i for i in indices if isinstance(i, Var)]
     fixed = [i for i in indices if not isinstance(i, Var)]
     return len(set(names)) == len(names) and set(names) <= allowed and all(_is_zero(i) for i in fixed)
 
@@ -58,7 +58,7 @@ def _is_zero(e: PrimExpr) -> bool:
     return getattr(e, "value", None) == 0
 
 
-def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[int]) -> Fusion:
+def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[Var]) -> Fusion:
     read: list[Any] = list(load.indices)
     same = [a is b or (_is_zero(a) and _is_zero(b)) for a, b in zip(read, written, strict=False)]
     if len(read) == len(written) and all(same):
@@ -72,15 +72,15 @@ def _load_pattern(load: BufferLoad, written: list[Any], spatial: set[int]) -> Fu
     return Fusion.INJECTIVE
 
 
-def _reduction_pattern(stores: list[BufferStore], reduced: set[int]) -> Fusion:
+def _reduction_pattern(stores: list[BufferStore], reduced: set[Var]) -> Fusion:
     """Classify a reduction: plain if each load has its own indices as they are, over one accumulator."""
     if len(stores) != 1:
         return Fusion.ANCHOR
     own = stores[0].buffer
     loads = [load for load in loads_of(stores[0].value) if load.buffer is not own]
-    buffers = {id(load.buffer) for load in loads}
+    buffers = {load.buffer for load in loads}
     plain = all(isinstance(i, Var) or _is_zero(i) for load in loads for i in load.indices)
-    over = [load for load in loads if any(id(i) in reduced for i in load.indices)]
+    over = [load for load in loads if any(i in reduced for i in load.indices)]
     return Fusion.REDUCTION if len(buffers) == 1 and len(over) == len(loads) and plain else Fusion.ANCHOR
 
 

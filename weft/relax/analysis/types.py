@@ -19,12 +19,12 @@ __all__ = [
 
 def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
     """List the variables that an expression uses, each once."""
-    return list({id(v): v for v in reversed(variables(expr))}.values())
+    return list(dict.fromkeys(reversed(variables(expr))))
 
 
 def tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables in a type, each once."""
-    return list({id(n): n for n in ir.walk(ty) if isinstance(n, ir.Var)}.values())
+    return list(dict.fromkeys(n for n in ir.walk(ty) if isinstance(n, ir.Var)))
 
 
 def definable_tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
@@ -34,7 +34,7 @@ def definable_tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     else:
         dims: Any = ty.shape if isinstance(ty, ir.TensorType) else ty.values if isinstance(ty, ir.ShapeType) else ()
         found = [d for d in ((ty.value,) if isinstance(ty, ir.PrimType) else dims or ()) if isinstance(d, ir.Var)]
-    return list({id(v): v for v in found}.values())
+    return list(dict.fromkeys(found))
 
 
 def type_lca(lhs: ir.Type, rhs: ir.Type) -> ir.Type:
@@ -82,10 +82,10 @@ def erase_to_well_defined(ty: ir.Type, keep: Iterable[ir.Var] = (), *, every: bo
     every : bool
         Whether to leave out constant dimensions as well.
     """
-    known = {id(v) for v in keep}
+    known = set(keep)
 
     def drops(dims: Any) -> bool:
-        return every or any(isinstance(n, ir.Var) and id(n) not in known for d in dims or () for n in ir.walk(d))
+        return every or any(isinstance(n, ir.Var) and n not in known for d in dims or () for n in ir.walk(d))
 
     def visit(t: Any) -> Any:
         if isinstance(t, ir.TensorType):

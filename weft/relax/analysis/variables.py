@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _distinct(nodes: Any) -> list[Any]:
-    return list({id(n): n for n in nodes}.values())
+    return list(dict.fromkeys(nodes))
 
 
 def _functions(expr: Any) -> list[Function]:
@@ -39,8 +39,8 @@ def bound_vars(expr: Expr) -> list[ExprVar]:
 
 def free_vars(expr: Expr) -> list[ExprVar]:
     """List the variables that an expression uses and does not introduce, each once."""
-    bound = {id(v) for v in bound_vars(expr)}
-    return _distinct(v for v in reversed(variables(expr)) if id(v) not in bound)
+    bound = set(bound_vars(expr))
+    return _distinct(v for v in reversed(variables(expr)) if v not in bound)
 
 
 def all_vars(expr: Expr) -> list[ExprVar]:
@@ -61,8 +61,8 @@ def defined_symbolic_vars(func: Function) -> list[Var]:
 
 def free_symbolic_vars(func: Function) -> list[Var]:
     """List the symbolic variables that a function uses and does not introduce."""
-    known = {id(v) for v in defined_symbolic_vars(func)}
-    return [n for n in walk(func) if isinstance(n, Var) and id(n) not in known]
+    known = set(defined_symbolic_vars(func))
+    return [n for n in walk(func) if isinstance(n, Var) and n not in known]
 
 
 def post_order_visit(expr: Expr, visit: Callable[[Any], Any]) -> None:
@@ -144,13 +144,13 @@ def _reachable(start: str, calls: dict[Any, list[GlobalVar]], by_name: dict[str,
 def computable_at_compile_time(func: Function) -> list[ExprVar]:
     """List the variables whose values follow from the parameters that ``num_input`` says are known: the weights."""
     count = func.attrs.get("num_input")
-    known = {id(p) for p in (func.params[int(count) :] if count is not None else ())}
+    known = set(func.params[int(count) :] if count is not None else ())
     out: list[ExprVar] = []
     mutable = mutable_variables(func)
     for b in all_bindings(func):
         uses = variables(b.value)
         pure = is_mergeable(b.value, b.var, mutable) and not isinstance(b, MatchCast) and type(b.value) is not Function
-        if pure and all(id(v) in known for v in uses) and (uses or isinstance(b.value, (Call, Constant))):
-            known.add(id(b.var))
+        if pure and all(v in known for v in uses) and (uses or isinstance(b.value, (Call, Constant))):
+            known.add(b.var)
             out.append(b.var)
     return out

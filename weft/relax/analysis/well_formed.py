@@ -63,9 +63,9 @@ class _Checker:
     def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
         self.found: list[tuple[Any, str]] = []
-        self.bound: set[int] = set()
-        self.ever: set[int] = set()  # bound anywhere, to find second bindings
-        self.symbols: set[int] = set()
+        self.bound: set[ir.Expr] = set()
+        self.ever: set[ir.Expr] = set()  # bound anywhere, to find second bindings
+        self.symbols: set[ir.Var] = set()
         self.statement: Any = None
         self.pure = True
         self.dataflow = False
@@ -88,7 +88,7 @@ class _Checker:
             self.bind(param)
         if func.ret_ty is not None:
             # dimensions of the result may be known inside only
-            self.symbols |= {id(n) for n in ir.walk(func.ret_ty) if isinstance(n, ir.Var)}
+            self.symbols |= {n for n in ir.walk(func.ret_ty) if isinstance(n, ir.Var)}
         self.value(func.body)
         found = getattr(func.body, "ty", None)
         if contradict(found, func.ret_ty):
@@ -98,7 +98,7 @@ class _Checker:
     def _symbols_of_param(self, ty: ir.Type | None) -> None:
         """Take the variables that stand alone as a dimension; expressions of them follow."""
         if ty is not None:
-            self.symbols |= {id(n) for n in ir.walk(ty) if isinstance(n, ir.Var)}
+            self.symbols |= {n for n in ir.walk(ty) if isinstance(n, ir.Var)}
 
     def sequence(self, seq: SeqExpr) -> None:
         """Check the blocks, then the result."""
@@ -109,7 +109,7 @@ class _Checker:
     def block(self, block: BindingBlock) -> None:
         """Check the bindings of a block, in order."""
         outer, self.dataflow = self.dataflow, isinstance(block, DataflowBlock)
-        local: set[int] = set()
+        local: set[ir.Expr] = set()
         for b in block.bindings:
             saved, self.statement = self.statement, b
             if isinstance(b.value, ir.Function):  # type: ignore[attr-defined]
@@ -122,10 +122,10 @@ class _Checker:
                     wanted = b.ty if isinstance(b, MatchCast) else b.var.ty
                     self.say(f"variable '{b.var.name_hint}' is said to be {wanted}, its value is {found}")
                 if isinstance(b, MatchCast):
-                    self.symbols |= {id(n) for n in ir.walk(b.ty) if isinstance(n, ir.Var)}
+                    self.symbols |= {n for n in ir.walk(b.ty) if isinstance(n, ir.Var)}
                 self.bind(b.var)
             if isinstance(b.var, DataflowVar):
-                local.add(id(b.var))
+                local.add(b.var)
                 if not self.dataflow:
                     self.say(f"the dataflow variable '{b.var.name_hint}' is bound outside of a dataflow block")
             self.statement = saved
@@ -134,12 +134,12 @@ class _Checker:
 
     def bind(self, var: ir.ExprVar) -> None:
         """Introduce a variable."""
-        if id(var) in self.ever:
+        if var in self.ever:
             self.say(f"variable '{var.name_hint}' is bound twice")
-        self.ever.add(id(var))
-        self.bound.add(id(var))
+        self.ever.add(var)
+        self.bound.add(var)
         if var.ty is not None:
-            self.symbols |= {id(n) for n in ir.walk(var.ty) if isinstance(n, ir.Var)}
+            self.symbols |= {n for n in ir.walk(var.ty) if isinstance(n, ir.Var)}
 
     # --- values ---
 
@@ -172,12 +172,12 @@ class _Checker:
                 stack.extend(_parts(e))
 
     def _use(self, var: ir.ExprVar) -> None:
-        if id(var) not in self.bound:
-            if id(var) in self.ever and isinstance(var, DataflowVar):
+        if var not in self.bound:
+            if var in self.ever and isinstance(var, DataflowVar):
                 self.say(f"the dataflow variable '{var.name_hint}' is used outside of its block")
             else:
                 self.say(f"variable '{var.name_hint}' is not bound here")
-            self.bound.add(id(var))  # say it once
+            self.bound.add(var)  # say it once
 
     def _global(self, var: ir.GlobalVar) -> None:
         if var not in self.mod:
@@ -185,12 +185,12 @@ class _Checker:
 
     def _symbols(self, node: Any) -> None:
         own = {  # the sizes that the type of a function names stand for those of its arguments
-            id(v) for f in ir.walk(node) if isinstance(f, ir.FuncType) for p in f.params or () for v in ir.walk(p)
+            v for f in ir.walk(node) if isinstance(f, ir.FuncType) for p in f.params or () for v in ir.walk(p)
         }
         for n in ir.walk(node):
-            if isinstance(n, ir.Var) and id(n) not in self.symbols and id(n) not in own:
+            if isinstance(n, ir.Var) and n not in self.symbols and n not in own:
                 self.say(f"the symbolic variable '{n.name}' is not introduced here")
-                self.symbols.add(id(n))
+                self.symbols.add(n)
 
     def _if(self, node: ir.If) -> None:
         ty = getattr(node.cond, "ty", None)

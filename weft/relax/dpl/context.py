@@ -64,15 +64,15 @@ class PatternContext:
 
     def nodes(self) -> list[DFPattern]:
         """List the patterns that must occur at a binding of their own, connected ones in a row."""
-        parts = {id(c) for p in self.patterns for c in _parts(p)}
+        parts = {c for p in self.patterns for c in _parts(p)}
         ends = [p for edge in self.edges for p in edge[:2]]
-        roots = [p for p in self.patterns if id(p) not in parts and not isinstance(p, _LEAVES)]
-        waiting = list({id(p): p for p in [*roots, *ends]}.values())
+        roots = [p for p in self.patterns if p not in parts and not isinstance(p, _LEAVES)]
+        waiting = list(dict.fromkeys([*roots, *ends]))
         waiting.sort(key=lambda p: isinstance(p, _LEAVES))  # the specific first
         out: list[DFPattern] = []
         while waiting:
-            near = {id(q) for edge in self.edges for q in edge[:2] if any(e in out for e in edge[:2])}
-            out.append(next((p for p in waiting if id(p) in near), waiting[0]))
+            near = {q for edge in self.edges for q in edge[:2] if any(e in out for e in edge[:2])}
+            out.append(next((p for p in waiting if p in near), waiting[0]))
             waiting.remove(out[-1])
         return out
 
@@ -92,7 +92,7 @@ class _Search:
     def __init__(self, ctx: PatternContext, block: DataflowBlock) -> None:
         self.ctx, self.nodes = ctx, ctx.nodes()
         self.values = {b.var: b.value for b in block.bindings}
-        self.var_of = {id(b.value): b.var for b in block.bindings}
+        self.var_of = {b.value: b.var for b in block.bindings}
         self.users: dict[Any, list[Any]] = {v: [] for v in self.values}
         for b in block.bindings:
             for v in dict.fromkeys(variables(b.value)):
@@ -109,7 +109,7 @@ class _Search:
 
     def variable(self, expr: Any) -> Any:
         """Return the variable of an expression that was matched."""
-        return expr if isinstance(expr, ExprVar) else self.var_of.get(id(expr))
+        return expr if isinstance(expr, ExprVar) else self.var_of.get(expr)
 
     def extend(self, i: int) -> bool:
         """Find variables for the patterns from the i-th on."""

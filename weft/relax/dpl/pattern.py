@@ -124,14 +124,14 @@ class DFPattern(Node, abstract=True):
         return _copy(self, {})
 
 
-def _copy(value: Any, done: dict[int, Any]) -> Any:
+def _copy(value: Any, done: dict[DFPattern, Any]) -> Any:
     if isinstance(value, tuple):
         return tuple(_copy(v, done) for v in value)
     if not isinstance(value, DFPattern):
         return value
-    if id(value) not in done:
-        done[id(value)] = type(value)(*(_copy(getattr(value, f), done) for f in value.__struct_fields__ if f != "span"))
-    return done[id(value)]
+    if value not in done:
+        done[value] = type(value)(*(_copy(getattr(value, f), done) for f in value.__struct_fields__ if f != "span"))
+    return done[value]
 
 
 OPERATIONS: dict[str, Any] = {}  # what `match` defines: patterns know their methods, matching knows the patterns

@@ -131,7 +131,7 @@ def rewrite_bindings(
     if not isinstance(func.body, SeqExpr):
         return func
     bb = BlockBuilder(mod or IRModule())
-    renamed: dict[int, Expr] = {}
+    renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
         old = block
@@ -152,7 +152,7 @@ def rewrite_bindings(
 
 
 def _rewrite_block(
-    ctx: PatternContext, rewriter: Any, block: DataflowBlock, bb: BlockBuilder, renamed: dict[int, Expr]
+    ctx: PatternContext, rewriter: Any, block: DataflowBlock, bb: BlockBuilder, renamed: dict[Expr, Expr]
 ) -> DataflowBlock:
     for _ in range(_ROUNDS + len(block.bindings)):
         matches = ctx.match_dfb(block)
@@ -170,16 +170,14 @@ def _rewrite_block(
 
 
 def replace_bindings(
-    block: DataflowBlock, new: dict[ExprVar, Expr], bb: BlockBuilder, renamed: dict[int, Expr]
+    block: DataflowBlock, new: dict[ExprVar, Expr], bb: BlockBuilder, renamed: dict[Expr, Expr]
 ) -> DataflowBlock:
     """Give variables new values, with shared parts bound once, and put everything in an order that works."""
     bindings: list[Any] = []
-    done: dict[int, Expr] = {}
-    keep: list[Expr] = []  # ids in `done` stay theirs
+    done: dict[Expr, Expr] = {}
 
     def flat(expr: Expr) -> Expr:
         """Bind the operations among the operands of an expression."""
-        keep.append(expr)
         parts = expr.args if isinstance(expr, Call) else expr.fields if isinstance(expr, Tuple) else ()
         parts = (expr.tuple_value,) if isinstance(expr, TupleGetItem) else parts
         bound = tuple(operand(p) for p in parts)
@@ -191,39 +189,39 @@ def replace_bindings(
 
     def operand(expr: Expr) -> Expr:
         """Return a variable or atom for an operand."""
-        if id(expr) in done or not isinstance(expr, (Call, Tuple, TupleGetItem)):
-            return done.get(id(expr), expr)
+        if expr in done or not isinstance(expr, (Call, Tuple, TupleGetItem)):
+            return done.get(expr, expr)
         value = flat(expr)
         if isinstance(expr, Tuple):
-            return done.setdefault(id(expr), value)
-        done[id(expr)] = DataflowVar(bb.fresh_name("lv"), None)
-        bindings.append(VarBinding(done[id(expr)], value))  # type: ignore[arg-type]
-        return done[id(expr)]
+            return done.setdefault(expr, value)
+        done[expr] = DataflowVar(bb.fresh_name("lv"), None)
+        bindings.append(VarBinding(done[expr], value))  # type: ignore[arg-type]
+        return done[expr]
 
     for b in block.bindings:
         bindings.append(VarBinding(b.var, flat(new[b.var]), span=b.span) if b.var in new else b)
     return _typed(sort_bindings(bindings), bb, renamed)
 
 
-def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[int, Expr]) -> DataflowBlock:
+def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[Expr, Expr]) -> DataflowBlock:
     """Infer the types of what is new; `renamed` learns the variables that get another type, or are other names."""
     with bb.scope(dataflow=True):
         for b in bindings:
             value = rename_vars(b.value, renamed)
             if isinstance(b, VarBinding) and isinstance(value, (ExprVar, Constant)) and isinstance(b.var, DataflowVar):
-                renamed[id(b.var)] = value
+                renamed[b.var] = value
                 continue
             if value is b.value and b.var.ty is not None and getattr(value, "ty", None) is not None:
                 bb.emit_normalized(b)
                 continue
             if not isinstance(b, MatchCast):
-                if any(renamed.get(id(v), v).ty is not v.ty for v in variables(b.value)):  # type: ignore[attr-defined]
+                if any(renamed.get(v, v).ty is not v.ty for v in variables(b.value)):  # type: ignore[attr-defined]
                     value = _untyped(value)
                 value = bb.normalize(value, atom=False)
             var, ty = b.var, getattr(value, "ty", None)
             if not isinstance(b, MatchCast) and (var.ty is None or not structural_equal(ty, var.ty)):
                 var = type(var)(var.name_hint, ty, span=var.span)
-                renamed[id(b.var)] = var
+                renamed[b.var] = var
             bb.emit_normalized(replace_value(b, value, var))
         return DataflowBlock(tuple(bb.bindings()))
 

@@ -95,8 +95,8 @@ def _is_unknown(ty: ir.Type | None, p: Parser) -> bool:
     """Whether inference found nothing, or a type in terms of symbols that this function does not know."""
     if ty is None or isinstance(ty, ir.AnyType):
         return True
-    known = {id(v) for v in p.state.symbols.values()}
-    return any(isinstance(n, ir.Var) and id(n) not in known for n in ir.walk(ty))
+    known = set(p.state.symbols.values())
+    return any(isinstance(n, ir.Var) and n not in known for n in ir.walk(ty))
 
 
 def _contradicts(a: ir.Type, b: ir.Type) -> bool:

@@ -309,12 +309,12 @@ def _function(func: ir.Function, name: str, p: Printer, *, nested: bool = False)
     p.close_function()
 
 
-def _sizes(func: ir.Function) -> set[int]:
+def _sizes(func: ir.Function) -> set[ir.Var]:
     """Return the variables that stand alone as a dimension of a parameter."""
     types = [
         t for param in func.params if param.ty is not None for t in ir.walk(param.ty) if isinstance(t, ir.TensorType)
     ]
-    return {id(d) for t in types for d in t.shape or () if isinstance(d, ir.Var)}
+    return {d for t in types for d in t.shape or () if isinstance(d, ir.Var)}
 
 
 def _signature(func: ir.Function, p: Printer) -> tuple[list[Doc], list[Any]]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Constant, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
+from weft.ir import Constant, Expr, ExprVar, Function, IRModule, Pass, TensorType, constant, substitute
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars
 
@@ -46,7 +46,7 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
 
 
 def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
-    renamed: dict[int, Any] = {}
+    renamed: dict[Expr, Any] = {}
     symbols: dict[Any, Any] = {}
     for key, value in params.items():
         param = _parameter(name, func, key)
@@ -61,10 +61,10 @@ def _bind(name: str, func: Function, params: Mapping[Any, Any]) -> Function:
                 )
             if want.shape is not None and found.shape is not None:
                 _unify(f"parameter '{param.name_hint}' of '{name}'", want, found, symbols)
-        renamed[id(param)] = data
+        renamed[param] = data
     if not renamed:
         return func
-    kept = tuple(p for p in func.params if id(p) not in renamed)
+    kept = tuple(p for p in func.params if p not in renamed)
     new = func.replace(params=kept, body=rename_vars(func.body, renamed), ty=None)
     if symbols:
         new = substitute(new, symbols)

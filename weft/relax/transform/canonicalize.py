@@ -62,8 +62,8 @@ class _Canonical:
     """What variables stand for, in the order of execution."""
 
     def __init__(self) -> None:
-        self.renamed: dict[int, ir.Expr] = {}
-        self.values: dict[int, Any] = {}
+        self.renamed: dict[ir.Expr, ir.Expr] = {}
+        self.values: dict[ir.Expr, Any] = {}
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """Rewrite the blocks of a sequence; the sequence itself if nothing changed."""
@@ -87,11 +87,11 @@ class _Canonical:
             if isinstance(b, MatchCast) and not ir.structural_equal(getattr(plain, "ty", None), b.ty):
                 kept.append(replace_value(b, value))
             elif self.is_name(b.var, plain):
-                self.renamed[id(b.var)] = plain
+                self.renamed[b.var] = plain
             elif isinstance(plain, DataflowVar) and self.give_name(plain, b.var, kept):
                 continue
             else:
-                self.values[id(b.var)] = plain
+                self.values[b.var] = plain
                 new = replace_value(b, plain)
                 kept.append(VarBinding(new.var, new.value, span=b.span) if isinstance(new, MatchCast) else new)
         if len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True)):
@@ -110,7 +110,7 @@ class _Canonical:
         place = next((i for i, b in enumerate(kept) if b.var is old), None)
         if place is None or not ir.structural_equal(old.ty, new.ty):
             return False
-        change: dict[int, ir.Expr] = {id(old): new}
+        change: dict[ir.Expr, ir.Expr] = {old: new}
         kept[place] = replace_value(kept[place], kept[place].value, new)
         kept[place + 1 :] = [replace_value(b, rename_vars(b.value, change)) for b in kept[place + 1 :]]
         self.values = {k: rename_vars(v, change) for k, v in self.values.items()}
@@ -120,10 +120,10 @@ class _Canonical:
     def shorter(self, value: Any) -> Any:
         """Return the element that an index takes from a tuple, or the tuple that elements make up again."""
         if isinstance(value, ir.TupleGetItem):
-            whole = self.values.get(id(value.tuple_value), value.tuple_value)
+            whole = self.values.get(value.tuple_value, value.tuple_value)
             return whole.fields[value.index] if isinstance(whole, ir.Tuple) else value
         if isinstance(value, ir.Tuple) and value.fields:
-            items = [self.values.get(id(f), f) for f in value.fields]
+            items = [self.values.get(f, f) for f in value.fields]
             whole = items[0].tuple_value if isinstance(items[0], ir.TupleGetItem) else None
             if (
                 isinstance(whole, ir.ExprVar)

@@ -130,7 +130,7 @@ class _Checker:
             found = list(value.values)
         for v in (d for d in wanted if isinstance(d, ir.Var) and isinstance(binding.ty, ir.TensorType)):
             self._is_size(v)
-        if id(binding.var) not in self.inside and len(found) == len(wanted):
+        if binding.var not in self.inside and len(found) == len(wanted):
             for f, w in zip(found, wanted, strict=True):
                 self._assume(f, w)
 
@@ -144,7 +144,7 @@ class _Checker:
         found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
         if self.analyzer.can_prove(ir.equal(found, expected)):
             return
-        inside = id(binding.var) in self.inside
+        inside = binding.var in self.inside
         if not inside and (
             self.analyzer.can_prove_less(found, expected) or self.analyzer.can_prove_less(expected, found)
         ):
@@ -166,7 +166,7 @@ class _Checker:
     def _indices(self, r: IndexRange, binding: Any, place: str, bb: Any) -> None:
         if any(self._same(r, other) for other in self.ranges):
             return
-        inside, n = id(binding.var) in self.inside, len(r.ranges)
+        inside, n = binding.var in self.inside, len(r.ranges)
         if not inside:
             self.ranges.append(r)
         if isinstance(r.indices, ir.Constant):
@@ -220,15 +220,15 @@ def _dims(ty: Any) -> list[ir.PrimExpr]:
     return [d for f in ty.fields for d in _dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
-def _inside_branches(func: ir.Function) -> set[int]:
-    """Collect the variables that are bound inside of branches and nested functions, by ``id``."""
-    out: set[int] = set()
+def _inside_branches(func: ir.Function) -> set[ir.Expr]:
+    """Collect the variables that are bound inside of branches and nested functions."""
+    out: set[ir.Expr] = set()
 
     def visit(seq: Any, inner: bool) -> None:
         for block in seq.blocks if isinstance(seq, SeqExpr) else ():
             for b in block.bindings:
                 if inner:
-                    out.add(id(b.var))
+                    out.add(b.var)
                 if isinstance(b.value, ir.If):
                     visit(b.value.true_branch, True)
                     visit(b.value.false_branch, True)

@@ -73,7 +73,7 @@ def combine_parallel_matmul(
     if not isinstance(func.body, SeqExpr):
         return func
     bb, uses = BlockBuilder(mod), use_counts(func)
-    renamed: dict[int, Expr] = {}
+    renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
         if renamed:
@@ -92,22 +92,22 @@ def combine_parallel_matmul(
 def _combine(
     block: DataflowBlock,
     bb: BlockBuilder,
-    renamed: dict[int, Expr],
+    renamed: dict[Expr, Expr],
     check: Check | None,
-    uses: Mapping[int, int],
-    only: set[int] | None,
+    uses: Mapping[Expr, int],
+    only: set[Expr] | None,
 ) -> DataflowBlock:
-    """Join products of a block; `only` holds the ids of variables that may come from a joint product."""
+    """Join products of a block; `only` holds the variables that may come from a joint product."""
     values = {b.var: b.value for b in block.bindings}
     sums = _sums(block, uses)
     new: dict[ExprVar, Expr] = {}
     for members in _groups(block):
-        ends = [sums.get(id(b.var)) for b in members]
+        ends = [sums.get(b.var) for b in members]
         biases = [bias for _, bias in ends if bias is not None] if None not in ends else []  # type: ignore[misc]
         results = [end[0] for end in ends] if biases else [b.var for b in members]  # type: ignore[index]
         calls: list[Any] = [b.value for b in members]
         weights = [c.args[1] for c in calls]
-        if only is not None and not all(id(v) in only for v in results):
+        if only is not None and not all(v in only for v in results):
             continue
         if only is not None and not all(isinstance(v, Constant) for v in (*weights, *biases)):
             continue
@@ -123,22 +123,22 @@ def _combine(
     return replace_bindings(block, new, bb, renamed) if new else block
 
 
-def _sums(block: DataflowBlock, uses: Mapping[int, int]) -> dict[int, tuple[ExprVar, Expr]]:
-    """By the ids of products whose only use is to add a vector to their rows: the sum, and the vector."""
-    inside = {id(b.var) for b in block.bindings}
-    found: dict[int, tuple[ExprVar, Expr]] = {}
+def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, Expr]]:
+    """Of products whose only use is to add a vector to their rows: the sum, and the vector."""
+    inside = {b.var for b in block.bindings}
+    found: dict[Expr, tuple[ExprVar, Expr]] = {}
     for b in block.bindings:
         if not is_op(b.value, "add"):
             continue
         args: Any = b.value.args  # type: ignore[attr-defined]
         for product, bias in (args, args[::-1]):
-            if id(product) not in inside or uses.get(id(product)) != 1 or id(bias) in inside:
+            if product not in inside or uses.get(product) != 1 or bias in inside:
                 continue
             wide, narrow = _shape(product), _shape(bias)
             if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
             if isinstance(narrow[0], IntImm) and isinstance(wide[-1], IntImm) and narrow[0].value == wide[-1].value:
-                found[id(product)] = (b.var, bias)
+                found[product] = (b.var, bias)
     return found
 
 
@@ -146,15 +146,15 @@ def _shape(expr: Any) -> tuple[Any, ...] | None:
     return expr.ty.shape if isinstance(expr.ty, TensorType) else None
 
 
-def _heads(block: DataflowBlock, uses: Mapping[int, int]) -> set[int]:
-    """The ids of rows of features whose only use is a reshape to heads."""
+def _heads(block: DataflowBlock, uses: Mapping[Expr, int]) -> set[Expr]:
+    """The rows of features whose only use is a reshape to heads."""
     found = set()
     for b in block.bindings:
         if is_op(b.value, "reshape"):
             source: Any = b.value.args[0]  # type: ignore[attr-defined]
             ranks = [len(s) for s in (_shape(source), _shape(b.var)) if s is not None]
-            if ranks == [3, 4] and uses.get(id(source)) == 1:
-                found.add(id(source))
+            if ranks == [3, 4] and uses.get(source) == 1:
+                found.add(source)
     return found
 
 
@@ -183,7 +183,7 @@ def _key(value: Any) -> Any:
     rows, columns = ty.shape
     if not isinstance(rows, IntImm) or not isinstance(columns, IntImm):
         return None
-    return id(x), rows.value, ty.dtype, str(value.attrs.get("out_dtype"))
+    return x, rows.value, ty.dtype, str(value.attrs.get("out_dtype"))
 
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:

@@ -137,9 +137,9 @@ def concat_in_place(mod: IRModule) -> IRModule:
 
 def _without_unused(mod: IRModule, before: IRModule) -> IRModule:
     """Remove the kernels that operators became (``op_pattern``) and that nothing calls any more."""
-    called = {id(n) for _, f in mod.items() for n in walk(f) if isinstance(n, GlobalVar)}
+    called = {n for _, f in mod.items() for n in walk(f) if isinstance(n, GlobalVar)}
     for gvar, func in before.items():
-        if isinstance(func, PrimFunc) and "op_pattern" in func.attrs and id(gvar) not in called:
+        if isinstance(func, PrimFunc) and "op_pattern" in func.attrs and gvar not in called:
             del mod[gvar]
     return mod
 
@@ -149,28 +149,28 @@ class _Join:
     """A concatenation: its parts with where each begins, those of them that are written in place, and the result."""
 
     axis: int
-    begins: dict[int, int]  # by id of a part's variable
-    placed: set[int]
+    begins: dict[Expr, int]  # by a part's variable
+    placed: set[Expr]
     ty: TensorType
     value: Expr | None = None  # the result, as far as it is written
 
 
-def _find(func: Function, mod: IRModule) -> tuple[dict[int, _Join], dict[int, _Join]]:
-    """Find the concatenations to rewrite, by ``id`` of their own variable and by those of the parts in place."""
-    joins: dict[int, _Join] = {}
-    parts: dict[int, _Join] = {}
+def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, _Join]]:
+    """Find the concatenations to rewrite, by their own variable and by those of the parts in place."""
+    joins: dict[Expr, _Join] = {}
+    parts: dict[Expr, _Join] = {}
     assert isinstance(func.body, SeqExpr)
     uses = use_counts(func)
     for block in func.body.blocks:
-        kernels = {id(b.var) for b in block.bindings if _is_placeable(b.value, mod)}
+        kernels = {b.var for b in block.bindings if _is_placeable(b.value, mod)}
         for b in block.bindings:
             join = _join_of(b.value, mod)
             if join is None:
                 continue
-            sizes = {id(v): _size(v.ty) for v in b.value.args[1].fields}
+            sizes = {v: _size(v.ty) for v in b.value.args[1].fields}
             join.placed = {v for v in sizes if v in kernels and uses[v] == 1 and v not in joins}
             if 2 * sum(sizes[v] for v in join.placed) > sum(sizes.values()):
-                joins[id(b.var)] = join
+                joins[b.var] = join
                 parts.update(dict.fromkeys(join.placed, join))
     return joins, parts
 
@@ -194,23 +194,23 @@ def _join_of(value: Any, mod: IRModule) -> _Join | None:
         return None
     func, fields = mod[value.args[0]], value.args[1].fields
     found = concatenated(func, len(fields)) if isinstance(func, PrimFunc) else None
-    if found is None or len({id(v) for v in fields}) != len(fields):
+    if found is None or len(set(fields)) != len(fields):
         return None
-    return _Join(found[0], dict(zip(map(id, fields), found[1], strict=True)), set(), value.ty)
+    return _Join(found[0], dict(zip(fields, found[1], strict=True)), set(), value.ty)
 
 
 @dataclass
 class _Writer:
     """Rewrites the bindings of a function: kernels of parts, and what is left to do where they were concatenated."""
 
-    joins: dict[int, _Join]
-    parts: dict[int, _Join]
+    joins: dict[Expr, _Join]
+    parts: dict[Expr, _Join]
     bb: BlockBuilder
     made: dict[str, GlobalVar] = field(default_factory=dict)
 
     def rule(self, binding: Any, value: Any, bb: BlockBuilder) -> Expr | None:
         """Rewrite one binding."""
-        var, join = id(binding.var), self.parts.get(id(binding.var))
+        var, join = binding.var, self.parts.get(binding.var)
         if join is not None:
             gvar, args, *scalars = value.args
             return self.write(join, join.begins[var], self.bb.module[gvar], gvar.name_hint, list(args.fields), scalars)
@@ -218,12 +218,12 @@ class _Writer:
         if join is None:
             return None
         for part, now in zip(binding.value.args[1].fields, value.args[1].fields, strict=True):
-            if id(part) not in join.placed:
+            if part not in join.placed:
                 source = placeholder(part.ty.shape, part.ty.dtype, name="p0")
                 copy = create_prim_func([source, compute(source.shape, lambda *i, s=source: s(*i), name="copy")])
                 free = undefined_vars(copy)
                 copy = copy.replace(params=(*copy.params, *free))
-                join.value = self.write(join, join.begins[id(part)], copy, "copy", [now], [free] if free else [])
+                join.value = self.write(join, join.begins[part], copy, "copy", [now], [free] if free else [])
         return join.value
 
     def write(self, join: _Join, begin: int, func: Any, name: str, args: list[Expr], scalars: list[Any]) -> Expr:

@@ -64,14 +64,14 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
             runs.append((flow, []))
         runs[-1][1].append(i)
     blocks: list[Any] = []
-    renamed: dict[int, Expr] = {}
+    renamed: dict[Expr, Expr] = {}
     for flow, run in runs:
-        was = {id(homes[i]): homes[i] for i in run}
-        flow = flow and (len(run) >= min_size or any(isinstance(h, DataflowBlock) for h in was.values()))
+        was = dict.fromkeys(homes[i] for i in run)
+        flow = flow and (len(run) >= min_size or any(isinstance(h, DataflowBlock) for h in was))
         kept = [replace_value(bindings[i], rename_vars(bindings[i].value, renamed)) for i in run]
         if flow and (len(was) > 1 or not isinstance(homes[run[0]], DataflowBlock)):
             kept = _localize(kept, [b.value for b in bindings[run[-1] + 1 :]] + [seq.body], renamed)
-        only = next(iter(was.values()))
+        only = next(iter(was))
         same = len(was) == 1 and len(kept) == len(only.bindings) and flow == isinstance(only, DataflowBlock)
         if same and all(a is b for a, b in zip(kept, only.bindings, strict=True)):
             blocks.append(only)
@@ -79,21 +79,21 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
             blocks[-1] = BindingBlock(blocks[-1].bindings + tuple(kept))
         else:
             blocks.append((DataflowBlock if flow else BindingBlock)(tuple(kept)))
-    known = {tuple(map(id, block.bindings)): block for block in seq.blocks}
-    blocks = [old if type(old := known.get(tuple(map(id, b.bindings)))) is type(b) else b for b in blocks]
+    known = {tuple(block.bindings): block for block in seq.blocks}
+    blocks = [old if type(old := known.get(tuple(b.bindings))) is type(b) else b for b in blocks]
     if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
         return seq
     return SeqExpr(tuple(blocks), rename_vars(seq.body, renamed), span=seq.span, ty=seq.ty)
 
 
-def _localize(bindings: list[Any], later: list[Any], renamed: dict[int, Expr]) -> list[Any]:
+def _localize(bindings: list[Any], later: list[Any], renamed: dict[Expr, Expr]) -> list[Any]:
     """Make the variables that nothing later uses dataflow variables."""
-    outside = {id(v) for value in later for v in variables(value)}
+    outside = {v for value in later for v in variables(value)}
     out: list[Any] = []
     for b in bindings:
         var = b.var
-        if id(var) not in outside and not isinstance(var, DataflowVar):
-            var = renamed[id(b.var)] = DataflowVar(var.name_hint, var.ty, span=var.span)
+        if var not in outside and not isinstance(var, DataflowVar):
+            var = renamed[b.var] = DataflowVar(var.name_hint, var.ty, span=var.span)
         out.append(replace_value(b, rename_vars(b.value, renamed), var))
     return out
 

@@ -80,7 +80,7 @@ def eliminate_common_subexpr(func: ir.Function, mod: ir.IRModule, call_only: boo
 def _key(expr: Any) -> Any:
     """A hashable key, equal for equal operations on identical variables."""
     if isinstance(expr, ir.Call):
-        return ("call", id(expr.op), tuple(_key(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
+        return ("call", expr.op, tuple(_key(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
     if isinstance(expr, ir.TupleGetItem):
         return ("item", _key(expr.tuple_value), expr.index)
     if isinstance(expr, ir.Tuple):
@@ -88,15 +88,15 @@ def _key(expr: Any) -> Any:
     if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
         return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
     if isinstance(expr, ir.Constant):
-        return ("constant", id(expr.data))
-    return id(expr)
+        return ("constant", expr.data)
+    return expr
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_plain(v) for v in value)
     if isinstance(value, ir.Var):
-        return ("variable", id(value))
+        return ("variable", value)
     if isinstance(value, ir.Node):
         return (type(value), *(_plain(getattr(value, f)) for f in value.__struct_fields__ if f != "span"))
     return value

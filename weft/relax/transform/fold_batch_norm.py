@@ -64,25 +64,25 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
     Source
         The algebra of Ioffe and Szegedy, 2015, section 3.1; TVM's ``FoldBatchnormToConv2D``.
     """
-    values = {id(b.var): b.value for b in all_bindings(func)}
-    firsts = {id(v.tuple_value) for v in values.values() if isinstance(v, TupleGetItem) and v.index == 0}
+    values = {b.var: b.value for b in all_bindings(func)}
+    firsts = {v.tuple_value for v in values.values() if isinstance(v, TupleGetItem) and v.index == 0}
     uses = use_counts(func)
-    normalised: dict[int, Expr] = {}
+    normalised: dict[Expr, Expr] = {}
 
     def definition(var: Any) -> Any:
-        return values.get(id(var))
+        return values.get(var)
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
         if isinstance(value, Call) and is_op(value, "nn.batch_norm"):
             alone = isinstance(value.ty, type(value.args[0].ty))
-            new = _fold(value, definition, uses, bb) if alone or id(binding.var) in firsts else None
+            new = _fold(value, definition, uses, bb) if alone or binding.var in firsts else None
             if new is None or alone:
                 return new
-            normalised[id(binding.var)] = bb.emit(new)
+            normalised[binding.var] = bb.emit(new)
             return None
-        if isinstance(value, TupleGetItem) and value.index == 0 and id(value.tuple_value) in normalised:
-            return normalised[id(value.tuple_value)]
-        values[id(binding.var)] = value
+        if isinstance(value, TupleGetItem) and value.index == 0 and value.tuple_value in normalised:
+            return normalised[value.tuple_value]
+        values[binding.var] = value
         return None
 
     return rewrite_bindings(func, mod, rule)
@@ -92,7 +92,7 @@ def _array(expr: Expr) -> np.ndarray | None:
     return expr.data.numpy() if isinstance(expr, Constant) else None
 
 
-def _fold(call: Call, definition: Any, uses: dict[int, int], bb: Any) -> Expr | None:
+def _fold(call: Call, definition: Any, uses: dict[Expr, int], bb: Any) -> Expr | None:
     """Return the replacement of a batch_norm call, or None when its parameters are not constant."""
     params = [_array(a) for a in call.args[1:5]]
     if any(p is None for p in params) or call.args[0].ty.ndim < 2:
@@ -123,17 +123,17 @@ def _broadcast_op(name: str, data: Expr, values: np.ndarray, dtype: str, ndim: i
     return Call(Op.get("relax." + name), (data, constant(values.reshape(shape), dtype)), Attrs.of())
 
 
-def _convolution_before(data: Any, definition: Any, uses: dict[int, int]) -> tuple[Call | None, np.ndarray | None]:
+def _convolution_before(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Call | None, np.ndarray | None]:
     """Find ``conv(x, constant)`` or ``conv(x, constant) + constant per channel`` behind `data`, used only here."""
     value = definition(data)
     bias = None
-    if is_op(value, "add") and uses.get(id(data)) == 1:
+    if is_op(value, "add") and uses.get(data) == 1:
         bias = _array(value.args[1])
         if bias is None or bias.size not in (1, bias.shape[-data.ty.ndim + 1] if bias.ndim >= data.ty.ndim - 1 else -1):
             return None, None
         data, bias = value.args[0], bias.reshape(-1).astype(np.float64)
         value = definition(data)
-    if not any(is_op(value, c) for c in _CONVS) or uses.get(id(data)) != 1 or _array(value.args[1]) is None:
+    if not any(is_op(value, c) for c in _CONVS) or uses.get(data) != 1 or _array(value.args[1]) is None:
         return None, None
     if value.attrs.get("kernel_layout", "OIHW")[:2] != "OI" or value.attrs.get("data_layout", "NCHW")[:2] != "NC":
         return None, None

@@ -113,19 +113,17 @@ class _Folding:
     """What is known of the values met so far."""
 
     def __init__(self) -> None:
-        self.values: dict[int, _Quantized] = {}  # variables of real numbers
-        self.weights: dict[int, _Weights] = {}
-        self.sums: dict[int, _Affine] = {}
-        self.unsigned: dict[int, Any] = {}  # int8 variables to their uint8 forms, which are 128 larger
-        self.channels: dict[int, tuple[int, int]] = {}  # of integers that come from products
-        self.keep: list[Any] = []
+        self.values: dict[Expr, _Quantized] = {}  # variables of real numbers
+        self.weights: dict[Expr, _Weights] = {}
+        self.sums: dict[Expr, _Affine] = {}
+        self.unsigned: dict[Expr, Any] = {}  # int8 variables to their uint8 forms, which are 128 larger
+        self.channels: dict[Expr, tuple[int, int]] = {}  # of integers that come from products
 
     def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name.removeprefix("relax.")
-        self.keep.append(binding.var)
         if name in CORE_OPS or not isinstance(value.ty, TensorType):
             return None
         own = {"dequantize": self.dequantize, "quantize": self.quantize, "add": self.follow, "nn.relu": self.follow}
@@ -133,7 +131,7 @@ class _Folding:
             return own[name](binding, value, bb)
         if name in VIEWS:
             return self.move(binding, value, bb)
-        if name in _COLUMNS and id(value.args[0]) in self.values and id(value.args[1]) in self.weights:
+        if name in _COLUMNS and value.args[0] in self.values and value.args[1] in self.weights:
             return self.product(binding, value, _COLUMNS[name], bb)
         return None
 
@@ -142,9 +140,9 @@ class _Folding:
         source = value.args[0]
         if isinstance(source, Constant):
             return evaluate(value)
-        if id(source) in self.weights and value.op.name == "relax.permute_dims":  # type: ignore[union-attr]
-            self.weights[id(binding.var)] = _permuted(self.weights[id(source)], value.attrs.get("axes"))
-        data = self.values.get(id(source))
+        if source in self.weights and value.op.name == "relax.permute_dims":  # type: ignore[union-attr]
+            self.weights[binding.var] = _permuted(self.weights[source], value.attrs.get("axes"))
+        data = self.values.get(source)
         if data is None:
             return None
         moved = bb.emit(Call(value.op, (data.data, *value.args[1:]), value.attrs, span=value.span))
@@ -152,9 +150,9 @@ class _Folding:
 
     def affine(self, e: Any) -> _Affine | None:
         """Return what is known of a value as a sum of integers."""
-        if id(e) in self.sums:
-            return self.sums[id(e)]
-        q = self.values.get(id(e))
+        if e in self.sums:
+            return self.sums[e]
+        q = self.values.get(e)
         if q is None:
             return None
         scale = np.float64(q.scale)
@@ -166,18 +164,18 @@ class _Folding:
         if first is None or first.positive:
             return
         if value.op.name == "relax.nn.relu":  # type: ignore[union-attr]
-            self.sums[id(binding.var)] = first._replace(positive=True)
+            self.sums[binding.var] = first._replace(positive=True)
             return
         other = value.args[1]
         second = self.affine(other)
         if isinstance(other, Constant):
             offset = _by_channel(other.data.numpy(), first.channels, value.ty.ndim)  # type: ignore[attr-defined]
             if offset is not None:
-                self.sums[id(binding.var)] = first._replace(offset=first.offset + offset)
+                self.sums[binding.var] = first._replace(offset=first.offset + offset)
         elif second is not None and not second.positive and len(first.terms) == len(second.terms) == 1:
             channels = first.channels or second.channels
             if _same_dims(value.args[0], other) and second.channels in (None, channels):
-                self.sums[id(binding.var)] = _Affine(first.terms + second.terms, first.offset + second.offset, channels)
+                self.sums[binding.var] = _Affine(first.terms + second.terms, first.offset + second.offset, channels)
 
     def product(self, binding: Any, value: Call, columns: int, bb: Any) -> Expr | None:
         """Sum products of integers, and scale the sums.
@@ -187,7 +185,7 @@ class _Folding:
         columns : int
             The axis of the weights that becomes channels or columns of the result.
         """
-        x, w = self.values[id(value.args[0])], self.weights[id(value.args[1])]
+        x, w = self.values[value.args[0]], self.weights[value.args[1]]
         plain = value.args[0].ty.ndim > 1 and w.data.ndim == 2 if columns else value.attrs.get("groups", 1) == 1  # type: ignore[attr-defined]
         if not plain or (w.scale.size != 1 and w.axis != columns):
             return None
@@ -200,8 +198,7 @@ class _Folding:
         scale = w.scale.astype(np.float64) * x.scale
         by_column = w.data.sum(axis=tuple(i for i in range(w.data.ndim) if i != columns), dtype=np.int64)
         factor, offset = scale.reshape(()) if scale.size == 1 else scale, -(x.zero * by_column) * scale
-        self.sums[id(binding.var)] = _Affine(((sums, factor),), offset, channels)
-        self.keep.append(sums)
+        self.sums[binding.var] = _Affine(((sums, factor),), offset, channels)
         wide = bb.emit(make_call("astype")(sums, dtype="float32"), "wide")
         scaled = make_call("multiply")(wide, _along(factor, channels if factor.ndim else None, rank))
         if not x.zero:
@@ -210,8 +207,7 @@ class _Folding:
 
     def known(self, binding: Any, value: _Quantized) -> Expr:
         """Remember what a variable is, and return its real numbers."""
-        self.values[id(binding.var)] = value
-        self.keep.append(value.data)
+        self.values[binding.var] = value
         zero = constant(np.uint8(value.zero))
         return make_call("dequantize")(value.data, constant(np.float32(value.scale)), zero, axis=0)
 
@@ -229,7 +225,7 @@ class _Folding:
             return None
         offset = 0 if data.ty.dtype == "uint8" else 128  # type: ignore[attr-defined]
         unsigned = self.as_unsigned(data, bb)
-        channels = self.channels.get(id(unsigned))
+        channels = self.channels.get(unsigned)
         return self.known(binding, _Quantized(unsigned, float(scales.item()), int(zeros.item()) + offset, channels))
 
     def constant_weights(
@@ -238,18 +234,17 @@ class _Folding:
         if data.dtype == np.uint8:
             data, zeros = (data.astype(np.int16) - 128).astype(np.int8), zeros.astype(np.int32) - 128
         if data.dtype == np.int8 and data.ndim >= 2 and not zeros.any():
-            self.weights[id(binding.var)] = _Weights(data, scales.reshape(-1), axis % data.ndim)
+            self.weights[binding.var] = _Weights(data, scales.reshape(-1), axis % data.ndim)
 
     def as_unsigned(self, data: Any, bb: Any) -> Any:
         """Return integers as uint8, converting those that are int8 once."""
         if data.ty.dtype == "uint8":
             return data
-        if id(data) not in self.unsigned:
+        if data not in self.unsigned:
             wide = bb.emit(make_call("astype")(data, dtype="int16"))
             moved = bb.emit(make_call("add")(wide, constant(np.int16(128))))
-            self.unsigned[id(data)] = bb.emit(make_call("astype")(moved, dtype="uint8"))
-            self.keep.append(data)
-        return self.unsigned[id(data)]
+            self.unsigned[data] = bb.emit(make_call("astype")(moved, dtype="uint8"))
+        return self.unsigned[data]
 
     def quantize(self, binding: Any, value: Call, bb: Any) -> Expr | None:
         data, scale, zero = value.args
@@ -260,22 +255,21 @@ class _Folding:
         if scales.size != 1 or zeros.size != 1:
             return None
         point = int(zeros.item()) + (0 if dtype == "uint8" else 128)
-        before, sums = self.values.get(id(data)), self.affine(data)
+        before, sums = self.values.get(data), self.affine(data)
         if before is not None and (before.scale, before.zero) == (float(scales.item()), point):
             unsigned = before.data
         elif sums is not None:
             unsigned = bb.emit(_requantized(sums, scales.item(), point, data.ty.ndim))  # type: ignore[attr-defined]
             if sums.channels is not None:
-                self.channels[id(unsigned)] = sums.channels
+                self.channels[unsigned] = sums.channels
         elif dtype == "uint8":
             return None
         else:
             attrs = value.attrs.with_(out_dtype="uint8")
             unsigned = bb.emit(Call(value.op, (data, scale, constant(np.uint8(point))), attrs, span=value.span))
-        self.keep.append(unsigned)
         if dtype == "uint8":
             return unsigned
-        self.unsigned[id(binding.var)] = unsigned
+        self.unsigned[binding.var] = unsigned
         wide = bb.emit(make_call("astype")(unsigned, dtype="int16"))
         return make_call("astype")(bb.emit(make_call("subtract")(wide, constant(np.int16(128)))), dtype="int8")
 

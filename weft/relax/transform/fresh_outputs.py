@@ -112,7 +112,7 @@ def _last_call(seq: SeqExpr) -> ir.Call | None:
 def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
     memory = _Memory(fresh)
     for p in func.params:
-        memory.of_var[id(p)] = _FOREIGN
+        memory.of_var[p] = _FOREIGN
     memory.of_seq(func.body)
     body = _copied_at_ends(func.body, memory)
     return func if body is func.body else func.replace(body=body)
@@ -143,7 +143,7 @@ class _Memory:
 
     def __init__(self, fresh: Collection[str]) -> None:
         self.fresh = fresh
-        self.of_var: dict[int, Memory] = {}
+        self.of_var: dict[ir.Expr, Memory] = {}
         self._numbers = count(1)
 
     def of_seq(self, seq: Any) -> Memory:
@@ -151,13 +151,13 @@ class _Memory:
         if not isinstance(seq, SeqExpr):
             return self.of(seq)
         for binding in (b for block in seq.blocks for b in block.bindings):
-            self.of_var[id(binding.var)] = self.of(binding.value)
+            self.of_var[binding.var] = self.of(binding.value)
         return self.of(seq.body)
 
     def of(self, value: Any) -> Memory:
         """Return where a value may lie."""
         if isinstance(value, (ir.ExprVar, ir.Constant)):
-            return self.of_var.get(id(value), _FOREIGN)
+            return self.of_var.get(value, _FOREIGN)
         if isinstance(value, ir.Tuple):
             return tuple(self.of(f) for f in value.fields)
         if isinstance(value, ir.TupleGetItem):

@@ -110,33 +110,31 @@ class _Fusion:
     """The values of a function by their variables, how often each is used, and the results that are heads-last."""
 
     func: ir.Function
-    values: dict[int, ir.Expr] = field(default_factory=dict)
-    uses: dict[int, int] = field(default_factory=dict)
-    heads_last: dict[int, ir.Expr] = field(default_factory=dict)
+    values: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
+    uses: dict[ir.Expr, int] = field(default_factory=dict)
+    heads_last: dict[ir.Expr, ir.Expr] = field(default_factory=dict)
     analyzer: Analyzer = field(default_factory=Analyzer)
-    alive: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.values = {id(b.var): b.value for b in all_bindings(self.func)}
+        self.values = {b.var: b.value for b in all_bindings(self.func)}
         self.uses = dict(use_counts(self.func))
 
     def rule(self, binding: Any, value: Any, bb: Any) -> ir.Expr | None:
         """Rewrite one binding."""
-        self.values[id(binding.var)] = value
-        self.alive += [binding, value]
+        self.values[binding.var] = value
         if is_op(value, "permute_dims") and tuple(value.attrs.get("axes") or ()) == _HEADS_LAST:
-            return self.heads_last.get(id(value.args[0]))
+            return self.heads_last.get(value.args[0])
         if not is_op(value, "matmul") or value.attrs.get("out_dtype"):
             return None
         return self.fused(binding.var, value, bb)
 
     def value_of(self, expr: Any) -> Any:
         """What a variable is bound to; any other expression is itself."""
-        return self.values.get(id(expr))
+        return self.values.get(expr)
 
     def alone(self, expr: Any) -> bool:
         """Whether an expression is used once."""
-        return self.uses.get(id(expr), 0) == 1
+        return self.uses.get(expr, 0) == 1
 
     # --- the whole ---
 
@@ -175,8 +173,7 @@ class _Fusion:
         if not isinstance(var, DataflowVar):
             return turned
         first = bb.emit(turned)
-        self.heads_last[id(first)] = out
-        self.alive += [first, out]
+        self.heads_last[first] = out
         return first
 
     def agree(self, q: _Operand, k: _Operand, v: _Operand) -> bool:

@@ -168,8 +168,8 @@ class _Partition:
         if matches is None:
             return None
         here = {b.var for b in block.bindings}
-        operations = {id(e) for e in matches.values() if isinstance(e, (ir.Call, ir.Tuple, ir.TupleGetItem))}
-        members = [v for v, e in self.values.items() if v in here and id(e) in operations]
+        operations = {e for e in matches.values() if isinstance(e, (ir.Call, ir.Tuple, ir.TupleGetItem))}
+        members = [v for v, e in self.values.items() if v in here and e in operations]
         inside = set(members)
         escapes = any(
             v is not binding.var and (not isinstance(v, DataflowVar) or set(self.users[v]) - inside) for v in members
@@ -187,7 +187,7 @@ class _Partition:
 
     def outline(self, root: Any, members: list[Any], annotated: dict[str, ir.Expr]) -> VarBinding:
         """Make a function of a group, and the binding that calls it."""
-        renamed: dict[int, Any] = {}
+        renamed: dict[ir.Expr, Any] = {}
         params: list[Any] = []
         args: list[Any] = []
 
@@ -196,11 +196,11 @@ class _Partition:
             if isinstance(e, ir.Tuple):
                 return ir.Tuple(tuple(inside(f) for f in e.fields), span=e.span, ty=e.ty)
             variable = isinstance(e, ir.ExprVar) and not isinstance(e, ir.GlobalVar)
-            if id(e) in renamed or not (variable or (isinstance(e, ir.Constant) and not self.bind_constants)):
-                return renamed.get(id(e), e)
+            if e in renamed or not (variable or (isinstance(e, ir.Constant) and not self.bind_constants)):
+                return renamed.get(e, e)
             params.append(Var(getattr(e, "name_hint", f"param_{len(params)}"), e.ty))
             args.append(e)
-            renamed[id(e)] = params[-1]
+            renamed[e] = params[-1]
             return params[-1]
 
         bindings: list[Any] = []
@@ -212,8 +212,8 @@ class _Partition:
                 value = (
                     inside(e) if isinstance(e, ir.Tuple) else ir.TupleGetItem(inside(e.tuple_value), e.index, ty=e.ty)
                 )
-            renamed[id(v)] = (Var if v is root.var else DataflowVar)(v.name_hint, v.ty, span=v.span)
-            bindings.append(VarBinding(renamed[id(v)], value))
+            renamed[v] = (Var if v is root.var else DataflowVar)(v.name_hint, v.ty, span=v.span)
+            bindings.append(VarBinding(renamed[v], value))
         out = bindings[-1].var
         body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
         names = [self.values[v].op.name for v in members if _is_operator(self.values[v])]

@@ -87,7 +87,7 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -
     return mod.with_functions(out.functions)
 
 
-def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[int]) -> SeqExpr:
+def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[ir.ExprVar]) -> SeqExpr:
     used_outside = _uses_by_block(seq)
     blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i], mutable) for i, block in enumerate(seq.blocks))
     if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
@@ -114,10 +114,10 @@ class _Graph:
         block: BindingBlock,
         used_outside: set[ir.ExprVar],
         mod: ir.IRModule | None = None,
-        mutable: AbstractSet[int] = frozenset(),
+        mutable: AbstractSet[ir.ExprVar] = frozenset(),
     ) -> None:
         self.bindings = block.bindings
-        self.index = {id(b.var): i for i, b in enumerate(block.bindings)}
+        self.index = {b.var: i for i, b in enumerate(block.bindings)}
         n = len(block.bindings)
         self.kind = [
             fusion_kind(b, mod) if not mutable or is_mergeable(b.value, b.var, mutable, mod) else int(Fusion.OPAQUE)
@@ -132,7 +132,7 @@ class _Graph:
         self.analyzer = Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
         for i, b in enumerate(block.bindings):
-            for v in dict.fromkeys(map(id, variables(b.value))):
+            for v in dict.fromkeys(variables(b.value)):
                 if v in self.index:
                     self.users[self.index[v]].append(i)
         self.parent, self.depth, self.edge_kind = self._post_dominators()
@@ -242,7 +242,7 @@ def _equal_shapes(a: Any, b: Any, analyzer: Analyzer) -> bool:
 
 
 def _fuse_block(
-    block: BindingBlock, mod: ir.IRModule, max_ops: int, used_outside: set[ir.ExprVar], mutable: set[int]
+    block: BindingBlock, mod: ir.IRModule, max_ops: int, used_outside: set[ir.ExprVar], mutable: set[ir.ExprVar]
 ) -> BindingBlock:
     graph = _Graph(block, used_outside, mod, mutable)
     groups = _grouped(graph, max_ops)
@@ -317,10 +317,10 @@ def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
 
 def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     """Whether the group of `i` reaches a reduction only through its first argument."""
-    members = {id(g.bindings[m].var) for m in [i, *inner]}
+    members = {g.bindings[m].var for m in [i, *inner]}
     value = g.bindings[sink].value
     args = value.args[1].fields if is_op(value, "call_tir") else value.args
-    return id(args[0]) in members and not any(id(a) in members for a in args[1:])
+    return args[0] in members and not any(a in members for a in args[1:])
 
 
 def _permutes(value: Any) -> bool:
@@ -329,10 +329,10 @@ def _permutes(value: Any) -> bool:
 
 def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[ir.ExprVar]) -> VarBinding:
     """Make a primitive function of a group and the binding that calls it."""
-    inside = {id(g.bindings[m].var) for m in members}
+    inside = {g.bindings[m].var for m in members}
     params: list[Var] = []
     args: list[ir.Expr] = []
-    renamed: dict[int, ir.Expr] = {}
+    renamed: dict[ir.Expr, ir.Expr] = {}
     bindings: list[VarBinding] = []
 
     def parameter(expr: ir.Expr, hint: str) -> ir.Expr:
@@ -355,7 +355,7 @@ def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[
                 span=binding.span,
             )
         )
-        renamed[id(binding.var)] = var
+        renamed[binding.var] = var
     out = bindings[-1].var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)
     func = ir.Function(tuple(params), body, out.ty, True, ir.Attrs.of(Primitive=1))
@@ -366,9 +366,9 @@ def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[
     return VarBinding(sink.var, ir.Call(gvar, tuple(args), span=sink.value.span, ty=sink.var.ty), span=sink.span)
 
 
-def _outline_arg(arg: ir.Expr, inside: set[int], renamed: dict[int, ir.Expr], parameter: Any) -> ir.Expr:
-    if id(arg) in inside:
-        return renamed[id(arg)]
+def _outline_arg(arg: ir.Expr, inside: AbstractSet[Any], renamed: dict[ir.Expr, ir.Expr], parameter: Any) -> ir.Expr:
+    if arg in inside:
+        return renamed[arg]
     if isinstance(arg, ir.Constant):
         return arg if not arg.data.shape or all(d == 1 for d in arg.data.shape) else parameter(arg, "")
     if isinstance(arg, ir.ExprVar) and not isinstance(arg, ir.GlobalVar):

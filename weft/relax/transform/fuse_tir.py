@@ -117,7 +117,7 @@ class _Kernel:
 class _Merging:
     """The kernels merged so far."""
 
-    buffers: dict[int, Buffer] = field(default_factory=dict)  # by id of a variable, or of a constant
+    buffers: dict[ir.Expr, Buffer] = field(default_factory=dict)  # of variables and constants
     inputs: list[ir.Expr] = field(default_factory=list)
     nests: list[Any] = field(default_factory=list)
     allocated: list[Buffer] = field(default_factory=list)
@@ -138,12 +138,12 @@ class _Merging:
             return False
         for b, e in zip(own, [*args.fields, var], strict=True):
             assert b is not None
-            if id(e) not in self.buffers:
+            if e not in self.buffers:
                 name = self.unique(getattr(e, "name_hint", b.name))
-                self.buffers[id(e)] = _like(b, name, mapping)
+                self.buffers[e] = _like(b, name, mapping)
                 if e is not var:
                     self.inputs.append(e)
-            mapping[b] = self.buffers[id(e)]
+            mapping[b] = self.buffers[e]
             mapping[b.data] = mapping[b].data
         root = kernel.root
         for n in list(ir.walk(root)):
@@ -217,12 +217,12 @@ def _merge(func: ir.Function, mod: ir.IRModule) -> _Kernel | None:
             return None
     result = func.body.body
     results = list(result.fields) if isinstance(result, ir.Tuple) else [result]
-    made = [id(b.var) for b in bindings]
-    if len({id(r) for r in results}) != len(results) or not all(id(r) in made for r in results):
+    made = dict.fromkeys(b.var for b in bindings)
+    if len(set(results)) != len(results) or not all(r in made for r in results):
         return None
-    outputs = [state.buffers[id(r)] for r in results]
+    outputs = [state.buffers[r] for r in results]
     inner = [state.buffers[v] for v in made if all(state.buffers[v] is not o for o in outputs)]
-    args = [*(state.buffers[id(e)] for e in state.inputs), *outputs]
+    args = [*(state.buffers[e] for e in state.inputs), *outputs]
     handles = [ir.Var(f"var_{b.name}", "handle") for b in args]
     root = Block((), (), (), "root", seq(*state.nests), None, (*inner, *state.allocated))
     attrs = ir.Attrs.of({"tir.noalias": True})
@@ -239,8 +239,8 @@ def _call(func: ir.Function, kernel: _Kernel, call: ir.Call, mod: ir.IRModule, n
     for p, a in zip(func.params, call.args, strict=True):
         if p.ty is not None and a.ty is not None:  # type: ignore[attr-defined]
             bind_type(p.ty, a.ty, symbols, call)  # type: ignore[attr-defined]
-    env = {id(p): a for p, a in zip(func.params, call.args, strict=True)}
-    inputs = [env.get(id(e), e) for e in kernel.inputs]
+    env: dict[ir.Expr, ir.Expr] = dict(zip(func.params, call.args, strict=True))
+    inputs = [env.get(e, e) for e in kernel.inputs]
     ty: Any = call.ty
     types = list(getattr(ty, "fields", ())) or [ty]
     extra = [ir.substitute(v, symbols) for v in kernel.extra]

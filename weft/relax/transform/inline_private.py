@@ -106,20 +106,20 @@ def _expand(func: Function, call: Call, bb: Any) -> Expr:
     for p, a in zip(func.params, call.args, strict=True):
         if p.ty is not None:
             bind_type(p.ty, type_of(a), symbols, call)
-    known = set(map(id, symbols))
+    known = set(symbols)
     for b in all_bindings(func):
         for n in walk(b.ty) if isinstance(b, MatchCast) else ():
-            if isinstance(n, Var) and id(n) not in known:
-                known.add(id(n))
+            if isinstance(n, Var) and n not in known:
+                known.add(n)
                 symbols[n] = type(n)(n.name, n.dtype)
     copy = substitute(copy_with_new_vars(func), symbols)
-    renamed: dict[int, Expr] = {id(p): a for p, a in zip(copy.params, call.args, strict=True)}
+    renamed: dict[Expr, Expr] = dict(zip(copy.params, call.args, strict=True))
     seq: Any = copy.body
     for block in seq.blocks:
         for b in block.bindings:
             value = rename_vars(b.value, renamed)
             if isinstance(b, MatchCast):
-                renamed[id(b.var)] = bb.match_cast(value, b.ty, b.var.name_hint)
+                renamed[b.var] = bb.match_cast(value, b.ty, b.var.name_hint)
             else:
-                renamed[id(b.var)] = bb.emit(value, b.var.name_hint)
+                renamed[b.var] = bb.emit(value, b.var.name_hint)
     return rename_vars(seq.body, renamed)

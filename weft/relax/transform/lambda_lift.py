@@ -71,18 +71,18 @@ def lambda_lift(mod: IRModule) -> IRModule:
 
 def _call_directly(func: Function, mod: IRModule) -> Function:
     """Call functions of the module where the closures that are called are known: loops by recursion make none."""
-    closures: dict[int, tuple[Expr, ...]] = {}
+    closures: dict[Expr, tuple[Expr, ...]] = {}
 
     def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
         if not isinstance(value, Call):
             return None
         if is_op(value, "call_pure_packed") and getattr(value.args[0], "global_symbol", "") == _MAKE_CLOSURE:
             if isinstance(value.args[1], GlobalVar):
-                closures[id(binding.var)] = value.args[1:]
+                closures[binding.var] = value.args[1:]
             return None
-        if id(value.op) not in closures:
+        if value.op not in closures:
             return None
-        target, *captured = closures[id(value.op)]
+        target, *captured = closures[value.op]
         return Call(target, (*value.args, *captured), span=value.span, ty=value.ty)
 
     return remove_all_unused(rewrite_bindings(func, mod, rule))
@@ -100,40 +100,40 @@ def _lift(name: str, func: Function, mod: IRModule) -> Function:
     return rewrite_bindings(func, mod, rule)
 
 
-def _symbols_outside(func: Function, inner: Function) -> set[int]:
-    """Collect the symbolic variables that a function names outside of one of its inner functions, by ``id``."""
-    own = {id(b) for b in all_bindings(inner)}
+def _symbols_outside(func: Function, inner: Function) -> set[ScalarVar]:
+    """Collect the symbolic variables that a function names outside of one of its inner functions."""
+    own = set(all_bindings(inner))
     found = [p.ty for p in func.params]
     for b in all_bindings(func):
         if isinstance(b.value, Function) and b.value is not inner:
             found.extend(p.ty for p in b.value.params)
-        elif id(b) not in own and b.value is not inner:
+        elif b not in own and b.value is not inner:
             found.append(b.ty if isinstance(b, MatchCast) else b.var.ty)
-    return {id(n) for ty in found if ty is not None for n in walk(ty) if isinstance(n, ScalarVar)}
+    return {n for ty in found if ty is not None for n in walk(ty) if isinstance(n, ScalarVar)}
 
 
-def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IRModule) -> Expr:
+def _closure(name: str, var: ExprVar, func: Function, symbols: set[ScalarVar], mod: IRModule) -> Expr:
     """Add a function to the module, and return what its variable stands for."""
-    bound = {id(p) for p in func.params} | {id(b.var) for b in all_bindings(func)} | {id(var)}
-    captured = list({id(v): v for v in variables(func.body) if id(v) not in bound}.values())
+    bound = set(func.params) | {b.var for b in all_bindings(func)} | {var}
+    captured = list(dict.fromkeys(v for v in variables(func.body) if v not in bound))
     params = [Var(v.name_hint, v.ty, span=v.span) for v in captured]
     values: list[Expr] = [*captured]
-    known = {id(n) for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
+    known = {n for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
     dims = [d for p in (*func.params, *params) for d in type_dims(p.ty)]
-    parts = {id(n): n for d in dims for n in walk(d) if isinstance(n, ScalarVar)}  # 2 * n does not say what n is
-    known -= parts.keys() - {id(d) for d in dims}
-    used = {id(n): n for n in (*walk(func), *parts.values()) if isinstance(n, ScalarVar) and id(n) not in known}
+    parts = dict.fromkeys(n for d in dims for n in walk(d) if isinstance(n, ScalarVar))  # 2 * n does not say what n is
+    known -= parts.keys() - set(dims)
+    used = dict.fromkeys(n for n in (*walk(func), *parts) if isinstance(n, ScalarVar) and n not in known)
     casts = [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
-    made_inside = {id(n) for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
-    sizes = [n for key, n in used.items() if key in symbols or (isinstance(n, SizeVar) and key not in made_inside)]
+    made_inside = {n for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
+    sizes = [n for n in used if n in symbols or (isinstance(n, SizeVar) and n not in made_inside)]
     if sizes:
         values.append(shape_expr(tuple(sizes)))
         params.append(Var("sizes", values[-1].ty))  # type: ignore[attr-defined]
     symbol = mod.fresh_name(name)
-    renamed: dict[int, Expr] = {id(v): p for v, p in zip(captured, params, strict=False)}
+    renamed: dict[Expr, Expr] = dict(zip(captured, params, strict=False))
     again = Var(var.name_hint, var.ty, span=var.span)
     recursive = any(v is var for v in variables(func.body))
-    body: Any = rename_vars(func.body, {**renamed, id(var): again})
+    body: Any = rename_vars(func.body, {**renamed, var: again})
     lifted = func.replace(params=(*func.params, *params), body=body)
     lifted = lifted.replace(ty=function_type(lifted))
     mod[symbol] = lifted
@@ -144,7 +144,7 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[int], mod: IR
         return Call(call.op, call.args, call.attrs, call.ty_args, span=func.span, ty=func.ty)
 
     if recursive:
-        inner: list[Expr] = [renamed.get(id(v), v) for v in values]
+        inner: list[Expr] = [renamed.get(v, v) for v in values]
         block = BindingBlock((VarBinding(again, made(inner)),))
         mod[symbol] = lifted.replace(body=SeqExpr((block, *body.blocks), body.body, span=body.span, ty=body.ty))
     return made(values)

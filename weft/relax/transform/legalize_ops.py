@@ -205,7 +205,7 @@ class _Legalizer:
     ) -> None:
         self.bb, self.mod = bb, mod
         self.custom, self.stay, self.groups_only = custom, stay, groups_only
-        self.mutable: set[int] = set()
+        self.mutable: set[ir.ExprVar] = set()
         self.mutable_only = False
         self.names: dict[str, ir.GlobalVar] = {}
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
@@ -214,7 +214,7 @@ class _Legalizer:
     def rule(self, binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
         if not isinstance(value, ir.Call):
             return None
-        touched = id(binding.var) in self.mutable or any(id(v) in self.mutable for v in variables(binding.value))
+        touched = binding.var in self.mutable or any(v in self.mutable for v in variables(binding.value))
         if self.mutable_only and not touched:
             return None
         if isinstance(value.op, ir.GlobalVar) and value.op in self.mod:
@@ -222,7 +222,7 @@ class _Legalizer:
             if value.op.name_hint in self.kernels:
                 assert isinstance(func, ir.Function) and isinstance(func.body, SeqExpr)
                 calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
-                env = {id(p): a for p, a in zip(func.params, value.args, strict=True)}
+                env: dict[ir.Expr, ir.Expr] = dict(zip(func.params, value.args, strict=True))
                 return self.lower(calls, env, value, value.op.name_hint)
             return None
         name = value.op.name if isinstance(value.op, ir.Op) else ""
@@ -246,10 +246,12 @@ class _Legalizer:
         name = value.op.name.removeprefix("relax.").replace(".", "_")
         return self.lower([(binding.var, value)], {}, value, name)
 
-    def lower(self, calls: list[tuple[Any, ir.Call]], env: dict[int, ir.Expr], origin: ir.Call, name: str) -> ir.Expr:
+    def lower(
+        self, calls: list[tuple[Any, ir.Call]], env: dict[ir.Expr, ir.Expr], origin: ir.Call, name: str
+    ) -> ir.Expr:
         """Lower calls, the last of which is the result, to one ``call_tir``."""
         inputs = _Inputs(env)
-        produced: dict[int, Any] = {}
+        produced: dict[ir.Expr, Any] = {}
         result: Any = None
         patterns: list[int] = []
         for var, call in calls:
@@ -258,7 +260,7 @@ class _Legalizer:
             assert definition.lower is not None
             args = [inputs.to_te(a, produced) for a in call.args]
             result = definition.lower(*args, **dict(call.attrs.items))
-            produced[id(var)] = result
+            produced[var] = result
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
             patterns.append(int(fusion))
         outs = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -312,16 +314,16 @@ class _Legalizer:
 class _Inputs:
     """The tensor arguments met so far, as te placeholders."""
 
-    def __init__(self, env: dict[int, ir.Expr]) -> None:
+    def __init__(self, env: dict[ir.Expr, ir.Expr]) -> None:
         self.env = env
         self.exprs: list[ir.Expr] = []
         self.tensors: list[TETensor] = []
 
-    def to_te(self, arg: Any, produced: dict[int, Any]) -> Any:
+    def to_te(self, arg: Any, produced: dict[ir.Expr, Any]) -> Any:
         """Convert an argument to what an operator's ``lower`` takes."""
-        if id(arg) in produced:
-            return produced[id(arg)]
-        arg = self.env.get(id(arg), arg)
+        if arg in produced:
+            return produced[arg]
+        arg = self.env.get(arg, arg)
         if isinstance(arg, ir.ShapeExpr):
             return arg.values
         if isinstance(arg, ir.PrimValue):

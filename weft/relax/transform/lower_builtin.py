@@ -101,17 +101,17 @@ def kill_after_last_use(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     if not isinstance(func.body, SeqExpr) or len(func.body.blocks) != 1:
         return func
     bindings = func.body.blocks[0].bindings
-    last: dict[int, int] = {}
+    last: dict[ir.Expr, int] = {}
     for i, b in enumerate(bindings):
         for v in variables(b.value):
-            last[id(v)] = i
-    keep = {id(v) for v in variables(func.body.body)}
-    keep.update(id(b.value.args[0]) for b in bindings if is_op(b.value, "vm.kill_object"))  # those that end already
+            last[v] = i
+    keep = set(variables(func.body.body))
+    keep.update(b.value.args[0] for b in bindings if is_op(b.value, "vm.kill_object"))  # those that end already
     ends: dict[int, list[Any]] = {}
     for b in bindings:
         holds = is_op(b.value, "memory.alloc_tensor") or is_op(b.value, "memory.alloc_storage")
-        if (holds or _opaque_result(b)) and id(b.var) in last and id(b.var) not in keep:
-            ends.setdefault(last[id(b.var)], []).append(b.var)
+        if (holds or _opaque_result(b)) and b.var in last and b.var not in keep:
+            ends.setdefault(last[b.var], []).append(b.var)
     if not ends:
         return func
     out: list[Any] = []

@@ -75,9 +75,9 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
     out = mod.copy()
     for gvar, func in mod.items():
         if isinstance(func, ir.Function) and isinstance(func.body, SeqExpr) and not func.attrs.get("Codegen"):
-            later = [set(map(id, variables(func.body.body)))]
+            later = [set(variables(func.body.body))]
             for block in reversed(func.body.blocks):
-                later.append(later[-1] | {id(v) for b in block.bindings for v in variables(b.value)})  # type: ignore[attr-defined]
+                later.append(later[-1] | {v for b in block.bindings for v in variables(b.value)})  # type: ignore[attr-defined]
             after = reversed(later[:-1])
             mutable = mutable_variables(func, mod)
             blocks = tuple(
@@ -103,8 +103,8 @@ class _Merge:
         block: DataflowBlock,
         composite: dict[str, ir.Function],
         mod: ir.IRModule,
-        used: set[int],
-        mutable: set[int],
+        used: set[ir.ExprVar],
+        mutable: set[ir.ExprVar],
     ) -> None:
         self.block, self.composite, self.mod, self.used_later = block, composite, mod, used
         self.needs = dependencies(block.bindings)
@@ -164,10 +164,10 @@ class _Merge:
     def outline(self, members: list[int]) -> list[Any]:
         """Make a function of a group; return the bindings that call it."""
         old: list[Any] = [self.block.bindings[i] for i in members]
-        inside = {id(b.var) for b in old}
-        args = list({id(v): v for b in old for v in reversed(variables(b.value)) if id(v) not in inside}.values())
+        inside = {b.var for b in old}
+        args = list(dict.fromkeys(v for b in old for v in reversed(variables(b.value)) if v not in inside))
         params = [Var(v.name_hint, v.ty) for v in args]
-        renamed: dict[int, ir.Expr] = {id(v): p for v, p in zip(args, params, strict=True)}
+        renamed: dict[ir.Expr, ir.Expr] = dict(zip(args, params, strict=True))
         local: dict[str, Any] = {}
         body: list[Any] = []
         for b in old:
@@ -179,11 +179,11 @@ class _Merge:
             value: Any = rename_vars(b.value, renamed)
             var = Var(b.var.name_hint, b.var.ty)
             body.append(VarBinding(var, ir.Call(local[name], value.args, value.attrs, span=value.span, ty=value.ty)))
-            renamed[id(b.var)] = var
+            renamed[b.var] = var
         group = set(members)
-        outs = [b for i, b in zip(members, old, strict=True) if self.users[i] - group or id(b.var) in self.used_later]
+        outs = [b for i, b in zip(members, old, strict=True) if self.users[i] - group or b.var in self.used_later]
         outs = outs or old[-1:]
-        results = tuple(renamed[id(b.var)] for b in outs)
+        results = tuple(renamed[b.var] for b in outs)
         ty: Any = outs[0].var.ty if len(outs) == 1 else ir.TupleType(tuple(b.var.ty for b in outs))
         seq = SeqExpr((BindingBlock(tuple(body)),), results[0] if len(outs) == 1 else ir.Tuple(results, ty=ty), ty=ty)
         generator = self.generator(members[0])

@@ -98,7 +98,7 @@ def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Functio
         params.append(half)
         cast: Any = make_call("astype")(half, dtype=_FULL)
         casts.append(VarBinding(p, Call(cast.op, cast.args, cast.attrs, ty=ty)))
-        state.half[id(p)] = half
+        state.half[p] = half
     seq: Any = func.body
     if not casts or not isinstance(seq, SeqExpr):
         return func
@@ -116,10 +116,10 @@ class _Mixed:
 
     def __init__(self, out_dtype: str) -> None:
         self.out_dtype = out_dtype
-        self.half: dict[int, Any] = {}  # the variable of a float32 value to that of its float16 form
-        self.products: set[int] = set()  # variables whose values are no worse in float16
-        self.casts: dict[tuple[int, int], Any] = {}  # variable and block to its float16 form
-        self.keep: list[Any] = []
+        self.half: dict[Expr, Any] = {}  # the variable of a float32 value to that of its float16 form
+        self.products: set[Expr] = set()  # variables whose values are no worse in float16
+        self.casts: dict[tuple[Expr, int], Any] = {}  # variable and block to its float16 form
+        self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
     def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
         """Replace one value; its type stays."""
@@ -132,7 +132,7 @@ class _Mixed:
         floats = [t for t in tensors if t.ty.dtype in (_FULL, _HALF)]  # type: ignore[union-attr]
         if name in _ALWAYS and floats and all(map(_is_float32, floats)):
             return self.product(binding, value, bb)
-        cheap = [id(t) in self.half or id(t) in self.products for t in floats if not isinstance(t, Constant)]
+        cheap = [t in self.half or t in self.products for t in floats if not isinstance(t, Constant)]
         if name in _FOLLOW and cheap and all(cheap):
             out = bb.emit(self.on_halves(value, value.attrs, bb), f"{binding.var.name_hint}16")
             return self.widened(binding, out)
@@ -144,15 +144,13 @@ class _Mixed:
         attrs = value.attrs.with_(out_dtype=self.out_dtype) if takes else value.attrs
         new = self.on_halves(value, attrs, bb)
         if takes and self.out_dtype == _FULL:
-            self.products.add(id(binding.var))
-            self.keep.append(binding.var)
+            self.products.add(binding.var)
             return new
         return self.widened(binding, bb.emit(new, f"{binding.var.name_hint}16"))
 
     def widened(self, binding: Any, half: Any) -> Expr:
         """Return the float32 form of a result, and remember its float16 form."""
-        self.half[id(binding.var)] = half
-        self.keep.append(binding.var)
+        self.half[binding.var] = half
         return make_call("astype")(half, dtype=_FULL)
 
     def on_halves(self, value: Call, attrs: Any, bb: Any) -> Call:
@@ -165,11 +163,11 @@ class _Mixed:
                 return e
             if isinstance(e, Constant):
                 return constant(e.data.numpy().astype(_HALF))
-            if id(e) in self.half:
-                return self.half[id(e)]
-            key = (id(e), id(bb.bindings()))
+            if e in self.half:
+                return self.half[e]
+            key = (e, id(bb.bindings()))
             if key not in self.casts:
-                self.keep += [e, bb.bindings()]
+                self.blocks.append(bb.bindings())
                 self.casts[key] = bb.emit(make_call("astype")(e, dtype=_HALF), f"{_name(e)}16")
             return self.casts[key]
 

@@ -28,14 +28,14 @@ def _weights(func: ir.Function) -> int | None:
 
 
 def _items(
-    bundle: Any, weights: tuple[Any, ...], used: set[int], kind: Any = DataflowVar
-) -> tuple[list[Any], dict[int, ir.Expr]]:
+    bundle: Any, weights: tuple[Any, ...], used: set[ir.ExprVar], kind: Any = DataflowVar
+) -> tuple[list[Any], dict[ir.Expr, ir.Expr]]:
     """Bind the weights that are used to elements of a tuple."""
     bindings: list[Any] = []
-    renamed: dict[int, ir.Expr] = {}
+    renamed: dict[ir.Expr, ir.Expr] = {}
     for i, p in enumerate(weights):
-        if id(p) in used:
-            renamed[id(p)] = var = kind(p.name_hint, p.ty, span=p.span)
+        if p in used:
+            renamed[p] = var = kind(p.name_hint, p.ty, span=p.span)
             bindings.append(VarBinding(var, ir.TupleGetItem(bundle, i, ty=p.ty)))
     return bindings, renamed
 
@@ -89,7 +89,7 @@ def bundle_model_params(func: ir.Function, mod: ir.IRModule, param_tuple_name: s
         return func
     types: Any = tuple(p.ty for p in weights)
     bundle = RelaxVar(param_tuple_name or "model_params", ir.TupleType(types))
-    taken, renamed = _items(bundle, weights, {id(v) for v in variables(func.body)}, RelaxVar)
+    taken, renamed = _items(bundle, weights, set(variables(func.body)), RelaxVar)
     seq = rename_vars(func.body, renamed)
     blocks = (*([DataflowBlock(tuple(taken))] if taken else []), *seq.blocks)
     body = SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
@@ -167,8 +167,8 @@ def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> i
 def _lifted(func: Any, mod: ir.IRModule) -> list[Any] | None:
     """List the bindings that follow from weights alone; None where there are none."""
     weights = func.params[_weights(func) :]
-    known = {id(p) for p in weights}
-    sizes = {id(n) for p in weights for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
+    known = set(weights)
+    sizes = {n for p in weights for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
     out: list[Any] = []
     mutable = mutable_variables(func, mod)
     for b in (b for block in func.body.blocks for b in block.bindings):
@@ -176,11 +176,11 @@ def _lifted(func: Any, mod: ir.IRModule) -> list[Any] | None:
         pure = isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem, ir.Constant)) and is_mergeable(
             value, b.var, mutable, mod
         )
-        inside = all(id(v) in known for v in variables(value))
+        inside = all(v in known for v in variables(value))
         if isinstance(b, MatchCast) or not pure or not inside:
             continue
-        if all(id(n) in sizes for root in (value, b.var.ty) for n in ir.walk(root) if isinstance(n, ir.Var)):
-            known.add(id(b.var))
+        if all(n in sizes for root in (value, b.var.ty) for n in ir.walk(root) if isinstance(n, ir.Var)):
+            known.add(b.var)
             out.append(b)
     return out or None
 
@@ -189,26 +189,25 @@ def _lift(func: Any, lifted: list[Any], name: str) -> tuple[ir.Function, ir.Func
     """Return what is left of a function, and the function that prepares its weights."""
     count = _weights(func) or 0
     weights = func.params[count:]
-    gone = {id(b) for b in lifted}
+    gone = set(lifted)
     blocks = [
-        type(block)(tuple(b for b in block.bindings if id(b) not in gone), span=block.span)
-        for block in func.body.blocks
+        type(block)(tuple(b for b in block.bindings if b not in gone), span=block.span) for block in func.body.blocks
     ]
     rest = SeqExpr(tuple(b for b in blocks if b.bindings), func.body.body, span=func.body.span, ty=func.body.ty)
-    used = {id(v) for v in variables(rest)}
-    outputs = [v for v in (*weights, *(b.var for b in lifted)) if id(v) in used]
+    used = set(variables(rest))
+    outputs = [v for v in (*weights, *(b.var for b in lifted)) if v in used]
     params = [RelaxVar(v.name_hint, v.ty, span=v.span) for v in outputs]
-    renamed: dict[int, ir.Expr] = {id(v): p for v, p in zip(outputs, params, strict=True)}
+    renamed: dict[ir.Expr, ir.Expr] = dict(zip(outputs, params, strict=True))
     left = func.replace(params=(*func.params[:count], *params), body=rename_vars(rest, renamed))
 
     bundle = RelaxVar("model_params", ir.TupleType(tuple(p.ty for p in weights)))
-    inside = {id(v) for b in lifted for v in variables(b.value)} | {id(v) for v in outputs}
+    inside = {v for b in lifted for v in variables(b.value)} | set(outputs)
     bindings, names = _items(bundle, weights, inside)
     for b in lifted:
         var = DataflowVar(b.var.name_hint, b.var.ty, span=b.var.span)
         bindings.append(replace_value(b, rename_vars(b.value, names), var))
-        names[id(b.var)] = var
-    fields = tuple(names[id(v)] for v in outputs)
+        names[b.var] = var
+    fields = tuple(names[v] for v in outputs)
     result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
     bindings.append(VarBinding(result, ir.Tuple(fields, ty=result.ty)))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
@@ -262,17 +261,17 @@ def lazy_transform_params(
         return func
     bundle = func.params[0]
     bindings = [b for block in seq.blocks for b in block.bindings]
-    values = {id(b.var): b.value for b in bindings}
-    result = values.get(id(seq.body), seq.body)
+    values = {b.var: b.value for b in bindings}
+    result = values.get(seq.body, seq.body)
     if not isinstance(bundle.ty, ir.TupleType) or not isinstance(result, ir.Tuple):
         return func
-    places: dict[int, list[int]] = {}
+    places: dict[ir.Expr, list[int]] = {}
     for i, f in enumerate(result.fields):
-        places.setdefault(id(f), []).append(i)
+        places.setdefault(f, []).append(i)
     out: list[Any] = []
-    renamed: dict[int, ir.Expr] = {}
+    renamed: dict[ir.Expr, ir.Expr] = {}
 
-    def hand_over(value: Any, key: int) -> None:
+    def hand_over(value: Any, key: ir.Expr) -> None:
         for i in places.pop(key, ()):
             call = call_packed(fset_item, ir.prim_value(i), value, ty_args=ir.AnyType())
             out.append(VarBinding(RelaxVar("_", ir.AnyType()), _with(call, ir.AnyType())))
@@ -290,10 +289,10 @@ def lazy_transform_params(
             out.append(MatchCast(var, item, wanted))
         else:
             out.append(replace_value(b, value, var))
-        renamed[id(b.var)] = var
-        hand_over(var, id(b.var))
+        renamed[b.var] = var
+        hand_over(var, b.var)
     for f in result.fields:
-        hand_over(f, id(f))  # constants
+        hand_over(f, f)  # constants
     empty = ir.TupleType(())
     body = SeqExpr((BindingBlock(tuple(out)),), ir.Tuple((), ty=empty), ty=empty)
     return _typed(func.replace(params=(), body=body, ret_ty=empty, is_pure=False))

@@ -129,24 +129,24 @@ class _Plan:
         self.seq, self.mod = seq, mod
         self.bindings = seq.blocks[0].bindings
         self.analyzer = Analyzer()
-        self.roots: dict[int, tuple[int, ...]] = {}
-        self.allocs: dict[int, ir.Call] = {
-            id(b.var): b.value
+        self.roots: dict[ir.Expr, tuple[ir.Expr, ...]] = {}
+        self.allocs: dict[ir.Expr, ir.Call] = {
+            b.var: b.value
             for b in self.bindings
             if is_op(b.value, "builtin.alloc_tensor") and isinstance(b.value.args[0], ir.ShapeExpr)
         }
         self.last_use, escaping = self._liveness()
         self.planned = {v for v in self.allocs if v not in escaping}
-        self.token_of: dict[int, _Token] = {}
+        self.token_of: dict[ir.Expr, _Token] = {}
         self._assign()
 
-    def _root(self, var: Any) -> tuple[int, ...]:
+    def _root(self, var: Any) -> tuple[ir.Expr, ...]:
         """The allocations that a variable may alias."""
-        return self.roots.get(id(var), (id(var),) if id(var) in self.allocs else ())
+        return self.roots.get(var, (var,) if var in self.allocs else ())
 
-    def _liveness(self) -> tuple[dict[int, int], set[int]]:
-        last: dict[int, int] = {}
-        escaping: set[int] = set()
+    def _liveness(self) -> tuple[dict[ir.Expr, int], set[ir.Expr]]:
+        last: dict[ir.Expr, int] = {}
+        escaping: set[ir.Expr] = set()
         for i, b in enumerate(self.bindings):
             used = [r for v in variables(b.value) for r in self._root(v)]
             for r in used:
@@ -156,7 +156,7 @@ class _Plan:
                 or is_op(b.value, "reshape")
                 or isinstance(b.value, (ir.ExprVar, ir.Tuple, ir.TupleGetItem))
             ):
-                self.roots[id(b.var)] = tuple(dict.fromkeys(used))
+                self.roots[b.var] = tuple(dict.fromkeys(used))
             elif not self._is_kernel(b.value):
                 escaping.update(used)
         for v in variables(self.seq.body):
@@ -179,12 +179,12 @@ class _Plan:
         free: list[_Token] = []
         dying: dict[int, list[_Token]] = {}
         for i, b in enumerate(self.bindings):
-            if id(b.var) in self.planned:
-                alloc = self.allocs[id(b.var)]
+            if b.var in self.planned:
+                alloc = self.allocs[b.var]
                 size = size_in_bytes(alloc.args[0], alloc.args[1].value)  # type: ignore[attr-defined]
-                end = self.last_use.get(id(b.var), i)
+                end = self.last_use.get(b.var, i)
                 token = self._take_over(i, b.var, size, dying) or self._pick(free, size, device_of(alloc))
-                self.token_of[id(b.var)] = token
+                self.token_of[b.var] = token
                 dying.setdefault(end, []).append(token)
             free.extend(dying.pop(i, ()))
 
@@ -199,7 +199,7 @@ class _Plan:
                     if len(roots) != 1 or self.last_use.get(roots[0]) != j or roots[0] not in self.token_of:
                         continue
                     token = self.token_of[roots[0]]
-                    same = token.device == device_of(self.allocs[id(out)])
+                    same = token.device == device_of(self.allocs[out])
                     if same and token in dying.get(j, ()) and self._fits(token.size, size):
                         dying[j].remove(token)
                         return token
@@ -236,7 +236,7 @@ class _Plan:
         """Emit a storage block at its first use and each planned tensor inside its block."""
         out: list[Any] = []
         for b in self.bindings:
-            token = self.token_of.get(id(b.var))
+            token = self.token_of.get(b.var)
             if token is None:
                 out.append(b)
                 continue
@@ -244,7 +244,7 @@ class _Plan:
                 call = _typed(alloc_storage(ir.shape_expr((token.size,)), token.device))
                 token.var = Var("storage", call.ty)
                 out.append(VarBinding(token.var, call))
-            alloc = self.allocs[id(b.var)]
+            alloc = self.allocs[b.var]
             tensor = _typed(storage_tensor(token.var, 0, alloc.args[0], alloc.args[1].value))  # type: ignore[attr-defined]
             out.append(VarBinding(b.var, tensor, span=b.span))
         return SeqExpr((BindingBlock(tuple(out)),), self.seq.body, span=self.seq.span, ty=self.seq.ty)

@@ -109,38 +109,38 @@ def _moves(value: Any) -> bool:
     return _name(value) in SELECTIONS and _is_wide(value) and all(map(_is_wide, _operands(value)))
 
 
-def _computed_wide(func: Function) -> set[int]:
+def _computed_wide(func: Function) -> set[Expr]:
     """List the variables of operations that move what is computed for them alone: they come before its rounding."""
     assert isinstance(func.body, SeqExpr)
     bindings = all_bindings(func)
-    uses = Counter(id(x) for value in [*(b.value for b in bindings), func.body.body] for x in walk(value))
-    computed = {id(b.var) for b in bindings if isinstance(b.value, Call) and not _moves(b.value)}
+    uses = Counter(x for value in [*(b.value for b in bindings), func.body.body] for x in walk(value))
+    computed = {b.var for b in bindings if isinstance(b.value, Call) and not _moves(b.value)}
     return {
-        id(b.var)
+        b.var
         for b in bindings
-        if _name(b.value) == "nn.relu" and id(b.value.args[0]) in computed and uses[id(b.value.args[0])] == 1
+        if _name(b.value) == "nn.relu" and b.value.args[0] in computed and uses[b.value.args[0]] == 1
     }
 
 
-def _stored_narrow(func: Function, late: set[int]) -> set[int]:
+def _stored_narrow(func: Function, late: set[Expr]) -> set[Expr]:
     """Choose the variables that are stored as bfloat16: what products read, and what that is moved from."""
-    chosen: set[int] = set()
+    chosen: set[Expr] = set()
     for b in reversed(all_bindings(func)):
         if _is_product(b.value):
-            chosen.add(id(b.value.args[0]))
-        elif id(b.var) in chosen and id(b.var) not in late and not isinstance(b, MatchCast) and _moves(b.value):
-            chosen.update(id(x) for x in _operands(b.value) if not isinstance(x, Constant))
+            chosen.add(b.value.args[0])
+        elif b.var in chosen and b.var not in late and not isinstance(b, MatchCast) and _moves(b.value):
+            chosen.update(x for x in _operands(b.value) if not isinstance(x, Constant))
     return chosen
 
 
 class _Narrowed:
     """The bfloat16 forms of float32 values."""
 
-    def __init__(self, chosen: set[int], late: set[int]) -> None:
+    def __init__(self, chosen: set[Expr], late: set[Expr]) -> None:
         self.chosen, self.late = chosen, late
-        self.narrow: dict[int, Any] = {}  # a variable to its bfloat16 form
-        self.casts: dict[tuple[int, int], Any] = {}  # a variable and a block to the bfloat16 form made there
-        self.keep: list[Any] = []
+        self.narrow: dict[Expr, Any] = {}  # a variable to its bfloat16 form
+        self.casts: dict[tuple[Expr, int], Any] = {}  # a variable and a block to the bfloat16 form made there
+        self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
     def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
         """Replace one value; its type stays."""
@@ -149,11 +149,11 @@ class _Narrowed:
         if _is_product(value):
             args = (self.narrowed(value.args[0], bb), self.narrowed(value.args[1], bb), *value.args[2:])
             value = Call(value.op, args, value.attrs.with_(out_dtype=_WIDE), value.ty_args, span=value.span)
-            if id(binding.var) not in self.chosen:
+            if binding.var not in self.chosen:
                 return value
-        elif id(binding.var) not in self.chosen or not _is_wide(value) or not isinstance(value, Call):
+        elif binding.var not in self.chosen or not _is_wide(value) or not isinstance(value, Call):
             return None
-        elif _moves(value) and id(binding.var) not in self.late:
+        elif _moves(value) and binding.var not in self.late:
             data: list[Any] = [self.narrowed(x, bb) for x in _operands(value)]
             first = Tuple(tuple(data)) if isinstance(value.args[0], Tuple) else data[0]
             return self.widened(binding, bb.emit(self.moved(value, first), f"{binding.var.name_hint}16"))
@@ -168,18 +168,17 @@ class _Narrowed:
 
     def widened(self, binding: Any, narrow: Any) -> Expr:
         """Remember the bfloat16 form of a variable, and return its float32 value."""
-        self.narrow[id(binding.var)] = narrow
-        self.keep.append(binding.var)
+        self.narrow[binding.var] = narrow
         return make_call("astype")(narrow, dtype=_WIDE)
 
     def narrowed(self, e: Any, bb: Any) -> Any:
         """Return the bfloat16 form of an expression."""
         if isinstance(e, Constant):
             return constant(aligned(e.data.numpy().astype(numpy_dtype(_NARROW))))
-        if id(e) in self.narrow:
-            return self.narrow[id(e)]
-        key = (id(e), id(bb.bindings()))
+        if e in self.narrow:
+            return self.narrow[e]
+        key = (e, id(bb.bindings()))
         if key not in self.casts:
-            self.keep += [e, bb.bindings()]
+            self.blocks.append(bb.bindings())
             self.casts[key] = bb.emit(make_call("astype")(e, dtype=_NARROW), f"{e.name_hint}16")
         return self.casts[key]

@@ -52,25 +52,25 @@ def reshape_before_slice(func: Function, mod: IRModule) -> Function:
     Source
         None.
     """
-    slices = {id(b.var): b.value for b in all_bindings(func) if is_op(b.value, "strided_slice")}
+    slices = {b.var: b.value for b in all_bindings(func) if is_op(b.value, "strided_slice")}
     if not slices:
         return func
     uses = use_counts(func)
-    shaped: dict[tuple[int, int], Expr] = {}
+    shaped: dict[tuple[Expr, int], Expr] = {}
 
     def rule(_binding: Any, value: Expr, bb: Any) -> Expr | None:
         if not is_op(value, "reshape"):
             return None
         call: Any = value
-        part = slices.get(id(call.args[0]))
-        if part is None or uses.get(id(call.args[0])) != 1:
+        part = slices.get(call.args[0])
+        if part is None or uses.get(call.args[0]) != 1:
             return None
         places = _rows_of(part, call)
         if places is None:
             return None
         begin, end, size = places
         source = part.args[0]
-        key = (id(source), size)
+        key = (source, size)
         if key not in shaped:
             *outer, width = source.ty.shape
             shaped[key] = bb.emit(

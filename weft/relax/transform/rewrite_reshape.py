@@ -50,7 +50,7 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     Source
         TVM's ``RewriteDataflowReshape``.
     """
-    source: dict[int, ir.Expr] = {}
+    source: dict[ir.Expr, ir.Expr] = {}
     mutable = mutable_variables(func, mod)
 
     def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
@@ -66,10 +66,10 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
         if mutable and not is_mergeable(value, binding.var, mutable, mod):
             return None  # a view would show what is written later
         base = value.args[0]
-        base = source.get(id(base), base)
+        base = source.get(base, base)
         if isinstance(base.ty, ir.TensorType) and _same_shape(base.ty, value.ty) and isinstance(base, ir.ExprVar):  # type: ignore[attr-defined]
             return base
-        source[id(binding.var)] = base
+        source[binding.var] = base
         if is_op(value, "reshape") and base is value.args[0] and len(value.args) == 2:
             return None
         return ir.Call(

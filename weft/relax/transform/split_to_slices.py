@@ -59,27 +59,27 @@ def split_to_slices(func: Function, mod: IRModule) -> Function:
         return func
 
     def rule(binding: Any, value: Expr, _: Any) -> Expr | None:
-        if not isinstance(value, TupleGetItem) or id(value.tuple_value) not in places:
+        if not isinstance(value, TupleGetItem) or value.tuple_value not in places:
             return None
-        x, axis, ends = places[id(value.tuple_value)]
+        x, axis, ends = places[value.tuple_value]
         begin = ends[value.index - 1] if value.index else 0
         return make_call("strided_slice")(x, axes=(axis,), begin=(begin,), end=(ends[value.index],))
 
     return rewrite_bindings(func, mod, rule)
 
 
-def _replaceable(func: Function) -> dict[int, tuple[Expr, int, list[int]]]:
-    """Find the splits, by ``id`` of their variable: what is split, the axis, and where each part ends."""
-    found: dict[int, tuple[Expr, int, list[int]]] = {}
-    parts: dict[int, int] = {}  # a part's variable -> the split's
+def _replaceable(func: Function) -> dict[Expr, tuple[Expr, int, list[int]]]:
+    """Find the splits, by their variable: what is split, the axis, and where each part ends."""
+    found: dict[Expr, tuple[Expr, int, list[int]]] = {}
+    parts: dict[Expr, Expr] = {}  # a part's variable -> the split's
     for b in all_bindings(func):
         value = b.value
         if is_op(value, "split"):
             ends = _ends(value)
             if ends is not None:
-                found[id(b.var)] = (value.args[0], value.attrs["axis"] % value.args[0].ty.ndim, ends)
-        elif isinstance(value, TupleGetItem) and id(value.tuple_value) in found:
-            parts[id(b.var)] = id(value.tuple_value)
+                found[b.var] = (value.args[0], value.attrs["axis"] % value.args[0].ty.ndim, ends)
+        elif isinstance(value, TupleGetItem) and value.tuple_value in found:
+            parts[b.var] = value.tuple_value
         elif fusion_kind(b) > Fusion.BROADCAST:
             _drop(value, parts, found)
     body: Any = func.body
@@ -87,10 +87,10 @@ def _replaceable(func: Function) -> dict[int, tuple[Expr, int, list[int]]]:
     return found
 
 
-def _drop(value: Any, parts: dict[int, int], found: dict[int, Any]) -> None:
+def _drop(value: Any, parts: dict[Expr, Expr], found: dict[Expr, Any]) -> None:
     """Forget the splits that `value` reads itself, or a part of."""
     for v in variables(value):
-        found.pop(parts.get(id(v), id(v)), None)
+        found.pop(parts.get(v, v), None)
 
 
 def _ends(call: Call) -> list[int] | None:

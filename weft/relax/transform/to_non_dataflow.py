@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Function, If, IRModule, Op, function_pass
+from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass
 from weft.relax.core_ops import is_op
 from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars
@@ -57,7 +57,7 @@ def to_non_dataflow(func: Function, mod: IRModule) -> Function:
     return func if body is func.body else func.replace(body=body)
 
 
-def _plain(seq: Any, renamed: dict[int, Any]) -> Any:
+def _plain(seq: Any, renamed: dict[Expr, Any]) -> Any:
     if not isinstance(seq, SeqExpr):
         return rename_vars(seq, renamed)
     bindings = [_plain_binding(b, renamed) for block in seq.blocks for b in block.bindings]
@@ -69,7 +69,7 @@ def _plain(seq: Any, renamed: dict[int, Any]) -> Any:
     return SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body, span=seq.span, ty=seq.ty)
 
 
-def _plain_binding(b: Any, renamed: dict[int, Any]) -> Any:
+def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
     value = b.value
     if isinstance(value, If):
         branches = _plain(value.true_branch, renamed), _plain(value.false_branch, renamed)
@@ -82,7 +82,7 @@ def _plain_binding(b: Any, renamed: dict[int, Any]) -> Any:
         value = rename_vars(value, renamed)
     var = b.var
     if isinstance(var, DataflowVar):
-        var = renamed[id(b.var)] = Var(var.name_hint, var.ty, span=var.span)
+        var = renamed[b.var] = Var(var.name_hint, var.ty, span=var.span)
     if var is b.var and value is b.value:
         return b
     if isinstance(b, MatchCast):

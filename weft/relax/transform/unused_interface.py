@@ -67,12 +67,12 @@ def remove_unused_parameters(mod: ir.IRModule) -> ir.IRModule:
 
 def _needed(func: ir.Function) -> list[int]:
     """Number the parameters that a function cannot do without."""
-    used = {id(v) for v in variables(func.body)}
-    kept = {i for i, p in enumerate(func.params) if id(p) in used}
+    used = set(variables(func.body))
+    kept = {i for i, p in enumerate(func.params) if p in used}
     inside = {
-        id(n) for root in (func.body, func.ret_ty) if root is not None for n in ir.walk(root) if isinstance(n, ir.Var)
+        n for root in (func.body, func.ret_ty) if root is not None for n in ir.walk(root) if isinstance(n, ir.Var)
     }
-    inside |= {id(n) for i in kept for n in ir.walk(func.params[i].ty) if isinstance(n, ir.Var)}
+    inside |= {n for i in kept for n in ir.walk(func.params[i].ty) if isinstance(n, ir.Var)}
     known = {s for i in kept for s in _introduced(func.params[i].ty)}
     for i, p in enumerate(func.params):
         if i not in kept and (_introduced(p.ty) & inside) - known:
@@ -81,14 +81,14 @@ def _needed(func: ir.Function) -> list[int]:
     return sorted(kept)
 
 
-def _introduced(ty: ir.Type | None) -> set[int]:
-    """Collect, by ``id``, the symbolic variables that a parameter of a type gives a value."""
+def _introduced(ty: ir.Type | None) -> set[ir.Var]:
+    """Collect the symbolic variables that a parameter of a type gives a value."""
     if isinstance(ty, ir.TupleType):
         return {s for f in ty.fields for s in _introduced(f)}
     dims: Any = ty.shape if isinstance(ty, ir.TensorType) else ty.values if isinstance(ty, ir.ShapeType) else ()
     if isinstance(ty, ir.PrimType):
         dims = (ty.value,)
-    return {id(d) for d in dims or () if isinstance(d, ir.Var)}
+    return {d for d in dims or () if isinstance(d, ir.Var)}
 
 
 @ir.module_pass
@@ -152,20 +152,20 @@ def _callee(value: Any) -> str | None:
 
 def _collect(func: ir.Function, taken: dict[str, set[int]]) -> None:
     """Note which elements of results a caller takes; all where a result is used as a whole."""
-    source = {id(b.var): name for b in all_bindings(func) if (name := _callee(b.value)) in taken}
+    source = {b.var: name for b in all_bindings(func) if (name := _callee(b.value)) in taken}
     whole: list[Any] = [func.body.body] if isinstance(func.body, SeqExpr) else [func.body]
     for b in all_bindings(func):
         for seq in (getattr(b.value, f, None) for f in ("true_branch", "false_branch", "body")):
             whole += [seq.body] if isinstance(seq, SeqExpr) else []
-        if isinstance(b.value, ir.TupleGetItem) and id(b.value.tuple_value) in source:
-            taken[source[id(b.value.tuple_value)]].add(b.value.index)
+        if isinstance(b.value, ir.TupleGetItem) and b.value.tuple_value in source:
+            taken[source[b.value.tuple_value]].add(b.value.index)
         elif not hasattr(b.value, "body") and not hasattr(b.value, "true_branch"):
             whole.append(b.value)
         else:
             whole.append(getattr(b.value, "cond", None))
     for v in (v for e in whole if e is not None for v in variables(e)):
-        if id(v) in source:
-            taken[source[id(v)]] |= set(range(len(v.ty.fields)))  # type: ignore[union-attr]
+        if v in source:
+            taken[source[v]] |= set(range(len(v.ty.fields)))  # type: ignore[union-attr]
 
 
 def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
@@ -186,16 +186,16 @@ def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
 
 
 def _take_again(func: ir.Function, mod: ir.IRModule, kept: dict[str, list[int]]) -> ir.Function:
-    source: dict[int, str] = {}
+    source: dict[ir.Expr, str] = {}
 
     def rule(binding: Any, value: Any, bb: Any) -> Any:
         name = _callee(value)
         if name in kept:
-            source[id(binding.var)] = name
+            source[binding.var] = name
             return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span)
         before = binding.value
         if isinstance(before, ir.TupleGetItem) and isinstance(before.tuple_value, ir.ExprVar):
-            places = kept.get(source.get(id(before.tuple_value), ""))
+            places = kept.get(source.get(before.tuple_value, ""))
             if places is not None and len(places) == 1:
                 return value.tuple_value
             if places is not None:

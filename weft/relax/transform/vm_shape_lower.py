@@ -89,12 +89,12 @@ def vm_shape_lower(mod: ir.IRModule, *, emit_err_ctx: bool = True) -> ir.IRModul
 def _is_lowered(func: ir.Function) -> bool:
     """Whether a function checks its parameters by calls, and holds no symbolic value."""
     bindings = all_bindings(func)
-    params = {id(p) for p in func.params}
+    params = set(func.params)
     values = [n for b in bindings for n in _value_dims(b, set())]
     checks = any(
         is_op(b.value, "call_builtin")
         and b.value.args[0].global_symbol.startswith(("vm.builtin.check_", "vm.builtin.match_"))
-        and id(b.value.args[1].fields[0]) in params
+        and b.value.args[1].fields[0] in params
         for b in bindings
     )
     return (
@@ -110,9 +110,8 @@ class _Lowerer:
     def __init__(self, name: str, func: ir.Function, mod: ir.IRModule) -> None:
         self.name, self.func, self.mod = name, func, mod
         self.slots: dict[Any, int] = {}
-        self.exprs: dict[int, ir.PrimExpr] = {}
-        self.keys: dict[int, Any] = {}
-        self.known: set[int] = set()
+        self.keys: dict[ir.PrimExpr, Any] = {}
+        self.known: set[ir.Var] = set()
         self.computed: set[int] = set()
         self.heap = RelaxVar("shape_heap", ir.AnyType())
         self.out: list[Any] = []
@@ -128,16 +127,15 @@ class _Lowerer:
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
         if isinstance(expr, ir.Var):
-            return id(expr)
+            return expr
         if isinstance(expr, ir.PrimExpr):
-            cached = self.keys.get(id(expr))
+            cached = self.keys.get(expr)
             if cached is None:
                 cached = (
                     type(expr),
                     *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"),
                 )
-                self.keys[id(expr)] = cached
-                self.exprs[id(expr)] = expr
+                self.keys[expr] = cached
             return cached
         return expr
 
@@ -151,7 +149,6 @@ class _Lowerer:
         key = self.key(expr)
         if key not in self.slots:
             self.slots[key] = len(self.slots)
-            self.exprs[self.slots[key]] = expr
         return self.slots[key]
 
     def run(self) -> ir.Function:
@@ -209,8 +206,8 @@ class _Lowerer:
         """Check a scalar against its symbolic value, or store it."""
         if isinstance(dim, ir.IntImm):
             code, arg = _ASSERT_IMM, dim.value
-        elif isinstance(dim, ir.Var) and id(dim) not in self.known:
-            self.known.add(id(dim))
+        elif isinstance(dim, ir.Var) and dim not in self.known:
+            self.known.add(dim)
             code, arg = _STORE, self.slot(dim)
         else:
             code, arg = _ASSERT_LOAD, self.slot(dim)
@@ -223,8 +220,8 @@ class _Lowerer:
             if isinstance(d, ir.IntImm):
                 codes += [_ASSERT_IMM, d.value]
             elif isinstance(d, ir.Var):
-                codes += [_ASSERT_LOAD if id(d) in self.known else _STORE, self.slot(d)]
-                self.known.add(id(d))
+                codes += [_ASSERT_LOAD if d in self.known else _STORE, self.slot(d)]
+                self.known.add(d)
             else:
                 codes += [_NO_OP, 0]
         self._emit_match(value, dims, codes, context)
@@ -259,7 +256,7 @@ class _Lowerer:
         for expr in needed:
             if isinstance(expr, ir.Var) or self.slot(expr) in self.computed:
                 continue
-            if all(id(v) in self.known for v in ir.walk(expr) if isinstance(v, ir.Var)):
+            if all(v in self.known for v in ir.walk(expr) if isinstance(v, ir.Var)):
                 self.computed.add(self.slot(expr))
                 todo.append(expr)
         if not todo:
@@ -356,7 +353,7 @@ class _Lowerer:
         if isinstance(b, MatchCast):
             value = self.value(b.value)
             late: list[Any] = []
-            sizes = [d for d in _new_sizes(b) if id(d) not in self.known]
+            sizes = [d for d in _new_sizes(b) if d not in self.known]
             origin = b.span.origin if b.span is not None else None
             self.check_param(value, b.ty, origin or f"{self.name}: match_cast of '{b.var.name_hint}'", late)
             for v, dims, context in late:

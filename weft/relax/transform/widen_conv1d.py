@@ -68,16 +68,15 @@ class _Wide:
     """Which values have a twin with a row of height 1."""
 
     def __init__(self) -> None:
-        self.twins: dict[int, ir.Expr] = {}
-        self.parts: dict[int, ir.Expr] = {}
-        self.alive: list[Any] = []
+        self.twins: dict[ir.Expr, ir.Expr] = {}
+        self.parts: dict[ir.Expr, ir.Expr] = {}
 
     def rule(self, binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
         """Compute on twins where an operand has one, and bind the value to a reshape of its twin."""
-        if isinstance(value, ir.TupleGetItem) and id(value.tuple_value) in self.parts:
-            return self._bind(ir.TupleGetItem(self.parts[id(value.tuple_value)], value.index), value.ty, bb)
+        if isinstance(value, ir.TupleGetItem) and value.tuple_value in self.parts:
+            return self._bind(ir.TupleGetItem(self.parts[value.tuple_value], value.index), value.ty, bb)
         if is_op(value, "split") and self.has(value.args[0]):  # type: ignore[attr-defined]
-            self.parts[id(binding.var)] = bb.emit(_along_axes(self, value, bb))  # type: ignore[arg-type]
+            self.parts[binding.var] = bb.emit(_along_axes(self, value, bb))  # type: ignore[arg-type]
             return None
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or not isinstance(value.ty, ir.TensorType):
             return None
@@ -95,18 +94,17 @@ class _Wide:
         """Bind a twin, and what it is the twin of."""
         twin = bb.emit(made)
         original = bb.emit(make_call("reshape")(twin, ir.shape_expr(ty.shape)))
-        self.twins[id(original)] = twin
-        self.alive += [original, twin]
+        self.twins[original] = twin
         return original
 
     def has(self, expr: Any) -> bool:
         """Whether there is a twin already."""
-        return id(expr) in self.twins
+        return expr in self.twins
 
     def of(self, expr: Any, bb: Any) -> Any:
         """Return the twin of a value of three dimensions or fewer, None where there cannot be one."""
         if self.has(expr):
-            return self.twins[id(expr)]
+            return self.twins[expr]
         ty = expr.ty
         if not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim > 3:
             return None
@@ -120,8 +118,7 @@ class _Wide:
         sizes = (one,) * (3 - ty.ndim) + tuple(ty.shape)
         twin = bb.emit(make_call("reshape")(expr, ir.shape_expr((*sizes[:2], one, sizes[2]))))
         if ty.ndim == 3:
-            self.twins[id(expr)] = twin
-            self.alive += [expr, twin]
+            self.twins[expr] = twin
         return twin
 
 

@@ -51,14 +51,14 @@ class _FunctionCodegen:
 
     def __init__(self, builder: ExecBuilder, mod: ir.IRModule) -> None:
         self.builder, self.mod = builder, mod
-        self.registers: dict[int, int] = {}
+        self.registers: dict[ir.Expr, int] = {}
         self.n_registers = 0
 
     def run(self, name: str, func: ir.Function) -> None:
         """Emit one function."""
         with self.builder.function(name, len(func.params), [p.name_hint for p in func.params]):
             for p in func.params:
-                self.registers[id(p)] = self.fresh()
+                self.registers[p] = self.fresh()
             self.builder.emit_ret(self.to_register(self.sequence(func.body)))
 
     def fresh(self) -> int:
@@ -80,14 +80,14 @@ class _FunctionCodegen:
         value = b.value
         self.builder.span = b.span
         if isinstance(value, ir.If):
-            self.registers[id(b.var)] = self.branch(value)
+            self.registers[b.var] = self.branch(value)
         elif isinstance(value, ir.Call):
             self.call(value, b.var)
         else:
             # a register of its own even for an alias: killing one of two names must not take the other's value
             register = self.fresh()
             self.builder.emit_call("vm.builtin.copy", [self.operand(value)], register)
-            self.registers[id(b.var)] = register
+            self.registers[b.var] = register
 
     def branch(self, value: ir.If) -> int:
         """Emit both branches, each copying its result to the same register."""
@@ -126,7 +126,7 @@ class _FunctionCodegen:
             name = op.global_symbol if isinstance(op, ir.ExternFunc) else self.callee(op)
         dst = None
         if not _is_unit(call):
-            dst = self.registers[id(var)] = self.fresh()
+            dst = self.registers[var] = self.fresh()
         self.builder.emit_call(name, args, dst)
 
     def callee(self, op: Any) -> str:
@@ -166,16 +166,16 @@ _OPERAND = ir.Dispatch(
 
 @_OPERAND.on(ir.ExprVar)
 def _var(expr: ir.ExprVar, s: _FunctionCodegen) -> int:
-    if id(expr) not in s.registers:
+    if expr not in s.registers:
         raise CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
-    return s.registers[id(expr)]
+    return s.registers[expr]
 
 
 @_OPERAND.on(ir.Constant)
 def _constant(expr: ir.Constant, s: _FunctionCodegen) -> int:
     device = getattr(expr.ty, "vdevice", None)
     scope = device.memory_scope if device is not None and device.memory_scope != "global" else None
-    return s.builder.convert_constant(expr.data, ("tensor", id(expr.data)), scope)
+    return s.builder.convert_constant(expr.data, ("tensor", expr.data), scope)
 
 
 @_OPERAND.on(ir.ShapeExpr)
