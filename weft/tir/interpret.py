@@ -63,13 +63,13 @@ def interpret(func: PrimFunc, *args: Any) -> None:
     if len(args) != len(func.params):
         raise InvalidArgument("wrong number of arguments", expected=str(len(func.params)), found=str(len(args)))
     state = _State()
-    buffers = {id(p): b for p, b in func.buffer_map}
+    buffers = dict(func.buffer_map)
     late: list[tuple[Buffer, np.ndarray]] = []
     with np.errstate(all="ignore"):
         for p, a in zip(func.params, args, strict=True):
-            buffer = buffers.get(id(p))
+            buffer = buffers.get(p)
             if buffer is None:
-                state.env[id(p)] = ir.numpy_dtype(p.dtype).type(a)
+                state.env[p] = ir.numpy_dtype(p.dtype).type(a)
                 continue
             if not isinstance(a, np.ndarray) or not a.flags.c_contiguous or len(a.shape) != len(buffer.shape):
                 raise InvalidArgument(
@@ -77,8 +77,8 @@ def interpret(func: PrimFunc, *args: Any) -> None:
                 )
             for d, n in zip(buffer.shape, a.shape, strict=True):
                 if isinstance(d, ir.Var):
-                    state.env.setdefault(id(d), ir.numpy_dtype(d.dtype).type(n))
-            state.memory[id(buffer.data)] = a.reshape(-1)
+                    state.env.setdefault(d, ir.numpy_dtype(d.dtype).type(n))
+            state.memory[buffer.data] = a.reshape(-1)
             late.append((buffer, a))
         for buffer, a in late:
             expected = tuple(int(state.expr(d)) for d in buffer.shape)
@@ -105,16 +105,16 @@ class _State:
     """Values of variables and the memory behind buffers."""
 
     def __init__(self) -> None:
-        self.env: dict[int, Any] = {}
-        self.memory: dict[int, np.ndarray] = {}
-        self.padded: dict[int, list[int]] = {}
-        self.inits: dict[int, list[tuple[list[ir.PrimExpr], Stmt]]] = {}
+        self.env: dict[ir.Var, Any] = {}
+        self.memory: dict[ir.Var, np.ndarray] = {}
+        self.padded: dict[Buffer, list[int]] = {}
+        self.inits: dict[For, list[tuple[list[ir.PrimExpr], Stmt]]] = {}
         self.tiles = TileRegisters()
 
     def note_inits(self, body: Stmt) -> None:
         """Note by loop which reductions below it may be empty, and what stores their identities before it."""
         for extents, loop, nest in empty_inits(body):
-            self.inits.setdefault(id(loop), []).append((extents, nest))
+            self.inits.setdefault(loop, []).append((extents, nest))
 
     def expr(self, e: Any) -> Any:
         """Evaluate an expression."""
@@ -128,10 +128,10 @@ class _State:
         """Give a buffer fresh memory, filled with a value that no computation expects."""
         dims = [int(self.expr(d)) for d in buffer.shape]
         if buffer.scope == "local":  # has room for whole tiles, which may end behind the tensor
-            dims = self.padded[id(buffer)] = [d + _TILE for d in dims]
+            dims = self.padded[buffer] = [d + _TILE for d in dims]
         size = int(np.prod(dims, dtype=np.int64))
         dtype = ir.numpy_dtype(buffer.dtype)
-        self.memory[id(buffer.data)] = np.full(
+        self.memory[buffer.data] = np.full(
             max(size, 1), 77 if dtype.kind in "iu" else (True if dtype.kind == "b" else np.nan), dtype
         )
 
@@ -143,7 +143,7 @@ class _State:
             for v, s in zip(values, buffer.strides, strict=True):
                 total = total + np.asarray(v, np.int64) * int(self.expr(s))
             return total
-        dims = self.padded.get(id(buffer)) or [int(self.expr(d)) for d in buffer.shape]
+        dims = self.padded.get(buffer) or [int(self.expr(d)) for d in buffer.shape]
         for v, d in zip(values, dims, strict=True):
             total = total * d + np.asarray(v, np.int64)
         return total
@@ -166,9 +166,9 @@ def _string(e: ir.StringImm, s: _State) -> Any:
 
 @_EXPR.on(ir.Var)
 def _var(e: ir.Var, s: _State) -> Any:
-    if id(e) not in s.env:
+    if e not in s.env:
         raise LoweringError(f"variable '{e.name}' has no value")
-    return s.env[id(e)]
+    return s.env[e]
 
 
 def _divide(a: Any, b: Any, fn: Any) -> Any:
@@ -257,7 +257,7 @@ def _cast(e: ir.Cast, s: _State) -> Any:
 
 @_EXPR.on(ir.Let)
 def _let(e: ir.Let, s: _State) -> Any:
-    s.env[id(e.var)] = s.expr(e.value)
+    s.env[e.var] = s.expr(e.value)
     return s.expr(e.body)
 
 
@@ -280,7 +280,7 @@ def _shuffle(e: ir.Shuffle, s: _State) -> Any:
 
 @_EXPR.on(BufferLoad)
 def _load(e: BufferLoad, s: _State) -> Any:
-    memory, offset = s.memory[id(e.buffer.data)], s.offset(e.buffer, e.indices)
+    memory, offset = s.memory[e.buffer.data], s.offset(e.buffer, e.indices)
     if e.predicate is not None:
         mask = np.broadcast_to(s.expr(e.predicate), np.shape(offset))
         out = np.zeros(np.shape(offset), memory.dtype)
@@ -338,7 +338,7 @@ def _tile(name: str, e: ir.CallIntrin, s: _State) -> int:
     place = e.args[1].args[0] if isinstance(e.args[1], ir.CallIntrin) else None
     if not isinstance(place, BufferLoad):
         raise LoweringError(f"tile_{name} needs the address of an element", where=e.span, found=str(e.args[1]))
-    memory = s.memory[id(place.buffer.data)]
+    memory = s.memory[place.buffer.data]
     start = int(s.offset(place.buffer, place.indices)) * memory.itemsize
     getattr(s.tiles, name)(int(s.expr(e.args[0])), memory.view(np.uint8), start, int(s.expr(e.args[2])))
     return 0
@@ -357,7 +357,7 @@ def _seq(node: SeqStmt, s: _State) -> None:
 
 @_STMT.on(BufferStore)
 def _store(node: BufferStore, s: _State) -> None:
-    memory, offset, value = s.memory[id(node.buffer.data)], s.offset(node.buffer, node.indices), s.expr(node.value)
+    memory, offset, value = s.memory[node.buffer.data], s.offset(node.buffer, node.indices), s.expr(node.value)
     if node.predicate is not None:
         mask = np.broadcast_to(s.expr(node.predicate), np.shape(offset))
         offset, value = offset[mask], np.broadcast_to(value, mask.shape)[mask]
@@ -368,11 +368,11 @@ def _store(node: BufferStore, s: _State) -> None:
 @_STMT.on(For)
 def _for(node: For, s: _State) -> None:
     low, dtype = int(s.expr(node.min)), ir.numpy_dtype(node.loop_var.dtype).type
-    for extents, init in s.inits.get(id(node), ()):
+    for extents, init in s.inits.get(node, ()):
         if any(s.expr(e) == 0 for e in extents):
             s.stmt(init)
     for i in range(low, low + int(s.expr(node.extent))):
-        s.env[id(node.loop_var)] = dtype(i)
+        s.env[node.loop_var] = dtype(i)
         s.stmt(node.body)
 
 
@@ -392,7 +392,7 @@ def _if(node: IfThenElse, s: _State) -> None:
 
 @_STMT.on(LetStmt)
 def _let_stmt(node: LetStmt, s: _State) -> None:
-    s.env[id(node.var)] = s.expr(node.value)
+    s.env[node.var] = s.expr(node.value)
     s.stmt(node.body)
 
 
@@ -430,7 +430,7 @@ def _block(node: BlockRealize, s: _State) -> None:
         s.note_inits(body)  # type: ignore[arg-type]
     values = [s.expr(v) for v in node.iter_values]
     for iv, v in zip(block.iter_vars, values, strict=True):
-        s.env[id(iv.var)] = v
+        s.env[iv.var] = v
     if not s.expr(node.predicate):
         return
     for buffer in block.alloc_buffers:

@@ -45,7 +45,7 @@ DEVICE = Spec("tir.device", PrimFunc, [LOWERED], doc="runs on a GPU: no parallel
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-_NONE = frozenset[int]()
+_NONE = frozenset[Any]()
 
 
 class _Learn:
@@ -71,12 +71,12 @@ class _Names:
     """Walks a function with what is introduced where."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.known = {id(v) for v in func.params}
+        self.known: set[Any] = set(func.params)
         self.found: list[tuple[Any, str]] = []
         self.statement: Any = func
-        self.done: set[int] = set()
+        self.done: set[Any] = set()
         for _, b in func.buffer_map:
-            self.known |= {id(b), id(b.data), *_free_of(b)}
+            self.known |= {b, b.data, *_free_of(b)}
 
     def walk(self, root: Any) -> None:
         """Visit a tree."""
@@ -92,12 +92,12 @@ class _Names:
                 if value.names:  # what was well-formed with them may not be without
                     self.known -= value.names
                     self.done.clear()
-            elif CHILD_FIELDS[type(value)] is not None and id(value) not in self.done:
+            elif CHILD_FIELDS[type(value)] is not None and value not in self.done:
                 self._visit(value, stack)
 
     def _visit(self, node: Any, stack: list[Any]) -> None:
         if isinstance(node, Var):
-            if id(node) not in self.known:
+            if node not in self.known:
                 self._missing(node, f"variable '{node.name}' is not introduced here")
             return
         if isinstance(node, Buffer):
@@ -107,7 +107,7 @@ class _Names:
         if isinstance(node, Stmt):
             self.statement = node
         else:
-            self.done.add(id(node))
+            self.done.add(node)
         rule = _INTRODUCES.get(type(node))
         if rule is None:
             if self.statement is not outer:
@@ -122,52 +122,52 @@ class _Names:
 
     def _buffer(self, b: Buffer, stack: list[Any]) -> None:
         """Check a use: the buffer, or the memory that it is a view of, is introduced."""
-        if id(b) in self.known:
+        if b in self.known:
             return
-        if id(b.data) not in self.known:
+        if b.data not in self.known:
             self._missing(b, f"buffer '{b.name}' is not allocated or declared here")
         stack.extend((b.shape, b.strides, b.elem_offset))
 
     def _missing(self, node: Any, message: str) -> None:
-        self.known.add(id(node))  # say it once
+        self.known.add(node)  # say it once
         self.found.append((self.statement, message))
 
 
-def _free_of(b: Buffer) -> set[int]:
+def _free_of(b: Buffer) -> set[Var]:
     """Return the variables that a matched buffer takes from what it is matched with, solving expressions."""
-    return {id(x) for x in walk((b.shape, b.strides, b.elem_offset)) if isinstance(x, Var)}
+    return {x for x in walk((b.shape, b.strides, b.elem_offset)) if isinstance(x, Var)}
 
 
 def _layout(b: Buffer) -> tuple[Any, ...]:
     return (b.shape, b.strides, b.elem_offset)
 
 
-def _block_names(node: Block) -> tuple[Any, set[int], Any]:
-    new = {id(iv.var) for iv in node.iter_vars}
+def _block_names(node: Block) -> tuple[Any, set[Any], Any]:
+    new = {iv.var for iv in node.iter_vars}
     for b in node.alloc_buffers:
-        new |= {id(b), id(b.data)}
+        new |= {b, b.data}
     for m in node.match_buffers:
-        new |= {id(m.buffer), id(m.buffer.data), *_free_of(m.buffer)}
+        new |= {m.buffer, m.buffer.data, *_free_of(m.buffer)}
     doms = tuple(iv.dom for iv in node.iter_vars)
     layouts = tuple(_layout(b) for b in (*node.alloc_buffers, *(m.buffer for m in node.match_buffers)))
     sources = tuple(m.source for m in node.match_buffers)
     return doms, new, (layouts, sources, node.reads, node.writes, node.init, node.body, node.annotations)
 
 
-def _attr_names(node: AttrStmt) -> tuple[Any, set[int], Any]:
+def _attr_names(node: AttrStmt) -> tuple[Any, set[Any], Any]:
     is_axis = isinstance(node.node, IterVar)
-    new = {id(node.node.var)} if is_axis and node.attr_key in ("thread_extent", "virtual_thread") else set[int]()
+    new = {node.node.var} if is_axis and node.attr_key in ("thread_extent", "virtual_thread") else set[Any]()
     return (node.value, node.node if not is_axis else node.node.dom), new, node.body
 
 
 # Node class → what is seen before its names are, the names, what is seen with them.
 _INTRODUCES: dict[type, Any] = {
-    For: lambda n: ((n.min, n.extent, n.annotations), {id(n.loop_var)}, n.body),
-    LetStmt: lambda n: (n.value, {id(n.var)}, n.body),
-    Let: lambda n: (n.value, {id(n.var)}, n.body),
-    AllocBuffer: lambda n: (_layout(n.buffer), {id(n.buffer), id(n.buffer.data)}, n.body),
-    DeclBuffer: lambda n: ((n.buffer.data, _layout(n.buffer)), {id(n.buffer)}, n.body),
-    BufferRealize: lambda n: ((n.bounds, n.condition), {id(n.buffer), id(n.buffer.data)}, n.body),
+    For: lambda n: ((n.min, n.extent, n.annotations), {n.loop_var}, n.body),
+    LetStmt: lambda n: (n.value, {n.var}, n.body),
+    Let: lambda n: (n.value, {n.var}, n.body),
+    AllocBuffer: lambda n: (_layout(n.buffer), {n.buffer, n.buffer.data}, n.body),
+    DeclBuffer: lambda n: ((n.buffer.data, _layout(n.buffer)), {n.buffer}, n.body),
+    BufferRealize: lambda n: ((n.bounds, n.condition), {n.buffer, n.buffer.data}, n.body),
     Block: _block_names,
     AttrStmt: _attr_names,
 }
@@ -175,11 +175,11 @@ _INTRODUCES: dict[type, Any] = {
 
 @WELL_FORMED.on_function
 def _names(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
-    if len({id(v) for v in func.params}) != len(func.params):
+    if len(set(func.params)) != len(func.params):
         yield func, "a parameter stands twice"
-    params = {id(v) for v in func.params}
+    params = set(func.params)
     for v, _ in func.buffer_map:
-        if id(v) not in params:
+        if v not in params:
             yield func, f"the buffer of '{v.name}', which is no parameter"
     names = _Names(func)
     names.walk(func.body)

@@ -21,17 +21,17 @@ def dimension_places(func: PrimFunc) -> list[tuple[Var, int, int]] | None:
         Dimension -1: the argument itself, an integer. None when a dimension appears only inside an expression.
     """
     places: dict[Any, tuple[Var, int, int]] = {}
-    needed: dict[int, Var] = {}
+    needed: set[Var] = set()
     for i, p in enumerate(func.params):
         buffer = func.buffer_of(p)
         if buffer is None:
             if str(p.dtype) in ("int32", "int64"):
-                places.setdefault(id(p), (p, i, -1))
+                places.setdefault(p, (p, i, -1))
             continue
         for k, d in enumerate(buffer.shape):
             if isinstance(d, Var):
-                places.setdefault(id(d), (d, i, k))
-            needed.update((id(v), v) for v in _variables(d))
+                places.setdefault(d, (d, i, k))
+            needed.update(_variables(d))
     return None if any(v not in places for v in needed) else list(places.values())
 
 
@@ -51,7 +51,7 @@ def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
     values : mapping of Var to int
         Dimensions of parameters, or parameters that are integers.
     """
-    known = {id(v): IntImm(v.dtype, value) for v, value in values.items()}
+    known: dict[Any, IntImm] = {v: IntImm(v.dtype, value) for v, value in values.items()}
     analyzer = Analyzer()
 
     def fold(node: Any) -> Any:
@@ -61,6 +61,6 @@ def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
                 return analyzer.simplify(node)
         return node
 
-    made = rewrite(func.replace(params=()), fold, pre=lambda n: known.get(id(n)))
+    made = rewrite(func.replace(params=()), fold, pre=known.get)
     pairs = tuple((p, b) for (p, _), (_, b) in zip(func.buffer_map, made.buffer_map, strict=True))
     return made.replace(params=func.params, buffer_map=pairs)

@@ -62,6 +62,6 @@ class Case(NamedTuple):
 
 def written_arguments(func: PrimFunc) -> set[int]:
     """The positions of the arguments that a function stores into."""
-    stored = {id(n.buffer) for n in walk(func.body) if isinstance(n, BufferStore)}
-    stored |= {id(w.buffer) for n in walk(func.body) if isinstance(n, Block) for w in n.writes}
-    return {i for i, p in enumerate(func.params) if id(func.buffer_of(p)) in stored}
+    stored = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
+    stored |= {w.buffer for n in walk(func.body) if isinstance(n, Block) for w in n.writes}
+    return {i for i, p in enumerate(func.params) if func.buffer_of(p) in stored}

@@ -32,11 +32,8 @@ def stores_of(node: Any, buffer: Buffer | None = None) -> list[BufferStore]:
 
 def accessed_buffers(node: Any) -> list[Buffer]:
     """List the buffers that are loaded, stored or named in regions below `node`, each once, in order."""
-    seen: dict[int, Buffer] = {}
-    for n in ir.walk(node):
-        if isinstance(n, (BufferLoad, BufferStore, BufferRegion)):
-            seen.setdefault(id(n.buffer), n.buffer)
-    return list(seen.values())
+    accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore, BufferRegion)))
+    return list(dict.fromkeys(n.buffer for n in accesses))
 
 
 def point_region(buffer: Buffer, indices: Iterable[ir.PrimExpr]) -> BufferRegion:
@@ -178,7 +175,7 @@ def access_regions(
     skip : iterable of Buffer
         Buffers allocated inside, which do not count.
     """
-    found = _Accesses(analyzer, {id(b) for b in skip})
+    found = _Accesses(analyzer, set(skip))
     for s in stmts:
         found.visit(s, {})
     return _boxes(found.reads), _boxes(found.writes)
@@ -190,11 +187,11 @@ _Box = tuple[ir.Range | None, ...]
 class _Accesses:
     """Collects one box per buffer read, and one per buffer written."""
 
-    def __init__(self, analyzer: Analyzer, hidden: set[int]) -> None:
+    def __init__(self, analyzer: Analyzer, hidden: set[Buffer]) -> None:
         self.analyzer, self.hidden = analyzer, hidden
         self.inner: set[ir.Var] = set()
-        self.reads: dict[int, tuple[Buffer, _Box]] = {}
-        self.writes: dict[int, tuple[Buffer, _Box]] = {}
+        self.reads: dict[Buffer, _Box] = {}
+        self.writes: dict[Buffer, _Box] = {}
 
     def visit(self, s: ir.Node, domain: dict[ir.Var, ir.Range]) -> None:
         """Note what a statement or an expression touches while the loops of `domain` run."""
@@ -222,7 +219,7 @@ class _Accesses:
     def introduce(self, s: AllocBuffer | LetStmt, domain: dict[ir.Var, ir.Range]) -> None:
         """Visit a statement that names memory or a value for those inside."""
         if isinstance(s, AllocBuffer):
-            self.hidden.add(id(s.buffer))
+            self.hidden.add(s.buffer)
         else:
             self.visit(s.value, domain)
             self.inner.add(s.var)
@@ -230,19 +227,19 @@ class _Accesses:
 
     def note(
         self,
-        table: dict[int, tuple[Buffer, _Box]],
+        table: dict[Buffer, _Box],
         buffer: Buffer,
         ranges: tuple[ir.Range, ...],
         domain: dict[ir.Var, ir.Range],
     ) -> None:
         """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
-        if id(buffer) in self.hidden:
+        if buffer in self.hidden:
             return
         box = relax_region(ranges, domain, self.analyzer)
         if self.inner:  # what is named only inside bounds nothing outside
             box = tuple(r if r is None or self.inner.isdisjoint(used_vars((r.min, r.extent))) else None for r in box)
-        old = table.get(id(buffer))
-        table[id(buffer)] = (buffer, box if old is None else union_regions(old[1], box, self.analyzer))
+        old = table.get(buffer)
+        table[buffer] = box if old is None else union_regions(old, box, self.analyzer)
 
 
 def substitute_ranges(ranges: tuple[ir.Range, ...], mapping: Mapping[ir.Var, ir.PrimExpr]) -> tuple[ir.Range, ...]:
@@ -250,7 +247,7 @@ def substitute_ranges(ranges: tuple[ir.Range, ...], mapping: Mapping[ir.Var, ir.
     return ir.substitute(ranges, mapping)
 
 
-def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
+def _boxes(table: dict[Buffer, _Box]) -> tuple[BufferRegion, ...]:
     return tuple(
         BufferRegion(
             b,
@@ -259,5 +256,5 @@ def _boxes(table: dict[int, tuple[Buffer, _Box]]) -> tuple[BufferRegion, ...]:
                 for r, d in zip(box, b.shape, strict=True)
             ),
         )
-        for b, box in table.values()
+        for b, box in table.items()
     )

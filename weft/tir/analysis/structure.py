@@ -67,7 +67,7 @@ def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """Replace the statement `old` (by identity) below `root`."""
+    """Replace the statement `old`, that very node, below `root`."""
     path = path_to(root, lambda s: s is old)
     assert path is not None, "the statement to replace is not in the tree"
     return _rebuild_path(path, new)
@@ -166,21 +166,18 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir
             names[s.name_hint] = rename(s.name_hint)
             for iv in s.iter_vars:
                 variables[iv.var] = replace_node(iv.var)
-    by_id = {id(k): v for k, v in variables.items()}
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = dict(variables)
 
     def go(node: Any) -> Any:
         if not isinstance(node, ir.Node):
             return node
-        if id(node) in by_id:
-            return by_id[id(node)]
-        hit = memo.get(id(node))
+        hit = memo.get(node)
         if hit is None:
-            new = ir.rebuild(node, go)
-            if isinstance(new, Block):
-                new = replace_node(new, name_hint=names[new.name_hint])
-            memo[id(node)] = hit = (node, new)
-        return hit[1]
+            hit = ir.rebuild(node, go)
+            if isinstance(hit, Block):
+                hit = replace_node(hit, name_hint=names[hit.name_hint])
+            memo[node] = hit
+        return hit
 
     return go(stmt), variables, names
 

@@ -14,15 +14,15 @@ __all__ = ["undefined_vars", "verify_well_formed"]
 
 def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:
     """List the variables that are used below `node` and that neither it nor `defs` define, in order of first use."""
-    known = {id(v) for v in defs} | {id(v) for v in getattr(node, "params", ())}
+    known = set(defs) | set(getattr(node, "params", ()))
     for n in walk(node):
         if isinstance(n, For):
-            known.add(id(n.loop_var))
+            known.add(n.loop_var)
         elif isinstance(n, (LetStmt, Let, IterVar)):
-            known.add(id(n.var))
+            known.add(n.var)
         elif isinstance(n, (AllocBuffer, DeclBuffer)):
-            known.add(id(n.buffer.data))
-    return [n for n in walk(node) if isinstance(n, Var) and id(n) not in known]
+            known.add(n.buffer.data)
+    return [n for n in walk(node) if isinstance(n, Var) and n not in known]
 
 
 def verify_well_formed(obj: IRModule | BaseFunc, assert_mode: bool = True) -> bool:

@@ -16,8 +16,8 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
     """Return a buffer of a block, given in any of its forms, as ``("read" or "write", index)``."""
     if isinstance(buffer, (tuple, list)):
         return buffer[0], buffer[1]
-    own = {id(w.buffer) for w in block.writes}
-    reads = [r.buffer for r in block.reads if id(r.buffer) not in own]
+    own = {w.buffer for w in block.writes}
+    reads = [r.buffer for r in block.reads if r.buffer not in own]
     for kind, buffers in (("write", [w.buffer for w in block.writes]), ("read", reads)):
         for i, b in enumerate(buffers):
             if b is buffer or b.name == buffer:
@@ -45,10 +45,10 @@ def index_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str
 def buffer_at(block: Block, where: BufferName, primitive: str) -> Buffer:
     """Return a buffer of a block, given in any of its forms."""
     kind, index = place_of(block, where, primitive)
-    own = {id(w.buffer) for w in block.writes}
+    own = {w.buffer for w in block.writes}
     if kind not in ("read", "write"):
         raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
-    regions = block.writes if kind == "write" else tuple(r for r in block.reads if id(r.buffer) not in own)
+    regions = block.writes if kind == "write" else tuple(r for r in block.reads if r.buffer not in own)
     if not 0 <= index < len(regions):
         raise refuse(primitive, f"buffer index {index} is out of range", block=block.name_hint,
                      help="the buffers are " + ", ".join(r.buffer.name for r in regions))  # fmt: skip

@@ -40,8 +40,8 @@ def cache_write(
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
         raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
     top = top_child(scope, path)
-    inside = {id(r) for r in child_realizes(top)}
-    if any(id(c) in inside for c in consumers_of(block, scope)):
+    inside = set(child_realizes(top))
+    if any(c in inside for c in consumers_of(block, scope)):
         raise refuse("cache_write", f"a consumer of '{old.name}' stands in the same loop nest", block=name)
     if block.init is None and loads_of(block.body, old):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
@@ -85,9 +85,9 @@ def cache_read(
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
     block = realize.block
-    own = {id(w.buffer) for w in block.writes}
+    own = {w.buffer for w in block.writes}
     index = index_of(block, "read", read_index, "cache_read")
-    region = _region(tuple(r for r in block.reads if id(r.buffer) not in own), index, name, "cache_read")
+    region = _region(tuple(r for r in block.reads if r.buffer not in own), index, name, "cache_read")
     old = region.buffer
     cache = _cache_of(old, storage_scope)
     users = consumers if consumers else [name]

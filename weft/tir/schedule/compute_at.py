@@ -59,7 +59,7 @@ def compute_at(
         )
     _check_later(realize, inside, scope, loop)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
-    regions: dict[int, tuple[ir.Range | None, ...]] = {}
+    regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
     for c in consumers:
         for r in c.block.reads:
             if any(w.buffer is r.buffer for w in block.writes):
@@ -87,7 +87,7 @@ def reverse_compute_at(
     if not under:
         raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
-    regions: dict[int, tuple[ir.Range | None, ...]] = {}
+    regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
     for p in under:
         if any(
             iv.iter_type == "reduce" and not used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
@@ -132,7 +132,7 @@ def _check_made(
     state: ScheduleState,
     block: Block,
     domain: dict[ir.Var, ir.Range],
-    regions: dict[int, tuple[ir.Range | None, ...]],
+    regions: dict[Buffer, tuple[ir.Range | None, ...]],
     loop: For,
     analyzer: Analyzer,
 ) -> None:
@@ -140,7 +140,7 @@ def _check_made(
     around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
     ranges = {iv.var: domain.get(iv.var, iv.dom) for iv in block.iter_vars if iv.dom is not None}
     for access in block.reads:
-        made = regions.get(id(access.buffer))
+        made = regions.get(access.buffer)
         if made is None:
             continue
         for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
@@ -215,7 +215,7 @@ def _check_earlier(
     first, last = order.index(inside[0]), order.index(inside[-1])
     if order.index(realize) < first:
         raise refuse("reverse_compute_at", "the loop runs after the block", loops=loop, block=name)
-    made = {id(w.buffer) for r in inside for w in r.block.writes}
+    made = {w.buffer for r in inside for w in r.block.writes}
     outputs = [w.buffer for w in realize.block.writes]
     for p in others:
         if order.index(p) > last:
@@ -226,7 +226,7 @@ def _check_earlier(
                 block=name,
                 help=f"choose a loop around '{p.block.name_hint}', or move that block under this loop first",
             )
-        if any(id(w.buffer) in made for w in p.block.writes):
+        if any(w.buffer in made for w in p.block.writes):
             raise refuse("reverse_compute_at", f"the block also reads what '{p.block.name_hint}' makes outside of the "
                          "loop", loops=loop, block=name)  # fmt: skip
     for r in (*inside, *order[last + 1 : order.index(realize)]):
@@ -249,14 +249,14 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
     A part of a partitioned nest does. What consumers need of it, it may make beyond that part too: nobody else writes
     the buffer of a complete block.
     """
-    loops = {id(f.loop_var): f for f in path if isinstance(f, For)}
+    loops: dict[ir.PrimExpr, For] = {f.loop_var: f for f in path if isinstance(f, For)}
     every = frozenset(loops)
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         parts = _summands(value)
-        walked = [loops[id(v)] for v in parts if id(v) in loops]
-        if len(walked) != 1 or sum(id(v) in every for part in parts for v in used_vars(part)) != 1:
+        walked = [loops[v] for v in parts if v in loops]
+        if len(walked) != 1 or sum(v in every for part in parts for v in used_vars(part)) != 1:
             return False
-        loop = loops.pop(id(walked[0].loop_var))
+        loop = loops.pop(walked[0].loop_var)
         if iv.iter_type not in ("data_par", "spatial") and not (
             iv.dom is not None
             and isinstance(value, ir.Var)
@@ -297,7 +297,7 @@ def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) 
 
 
 def _add_region(
-    table: dict[int, tuple[ir.Range | None, ...]],
+    table: dict[Buffer, tuple[ir.Range | None, ...]],
     region: BufferRegion,
     realize: BlockRealize,
     loop: For,
@@ -310,14 +310,14 @@ def _add_region(
     for v, r in inner.items():
         analyzer.bind(v, r)
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)
-    old = table.get(id(region.buffer))
-    table[id(region.buffer)] = box if old is None else union_regions(old, box, analyzer)
+    old = table.get(region.buffer)
+    table[region.buffer] = box if old is None else union_regions(old, box, analyzer)
 
 
 def _solve_domain(
     block: Block,
     accesses: tuple[BufferRegion, ...],
-    regions: dict[int, tuple[ir.Range | None, ...]],
+    regions: dict[Buffer, tuple[ir.Range | None, ...]],
     analyzer: Analyzer,
 ) -> dict[ir.Var, ir.Range]:
     """Find for block variables the values with which `accesses` cover `regions`.
@@ -327,7 +327,7 @@ def _solve_domain(
     own = {iv.var for iv in block.iter_vars}
     domain: dict[ir.Var, ir.Range] = {}
     for access in accesses:
-        box = regions.get(id(access.buffer))
+        box = regions.get(access.buffer)
         if box is None:
             continue
         for r, needed in zip(access.region, box, strict=True):
@@ -341,7 +341,7 @@ def _solve_domain(
             domain[r.min] = needed
     # a variable that also appears in a compound index must keep its whole domain
     for access in accesses:
-        if id(access.buffer) in regions:
+        if access.buffer in regions:
             for r in access.region:
                 if not isinstance(r.min, ir.Var):
                     for v in used_vars(r.min, r.extent) & own:

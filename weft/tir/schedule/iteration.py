@@ -67,8 +67,8 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
 def _with_regions(state: ScheduleState, block: Block, name: str) -> Block:
     """Compute what the block reads and writes in the new variables; what a reduction adds to is no read."""
     new = refresh_accesses(state, block, name)
-    own = {id(w.buffer) for w in new.writes} if block.init is not None else set()
-    return replace_node(new, reads=tuple(r for r in new.reads if id(r.buffer) not in own))
+    own = {w.buffer for w in new.writes} if block.init is not None else set()
+    return replace_node(new, reads=tuple(r for r in new.reads if r.buffer not in own))
 
 
 def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[IterVar], dict[Var, PrimExpr]]:

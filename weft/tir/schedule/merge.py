@@ -42,8 +42,8 @@ def merge(state: ScheduleState, loops: Sequence[Var]) -> Var:
     body = seq(*bodies)
     for loop in reversed(first):
         body = replace_node(loop, body=body)
-    gone = {id(parent.seq[p]) for p in places[1:]}
-    items = [body if i == places[0] else s for i, s in enumerate(parent.seq) if id(s) not in gone]
+    gone = {parent.seq[p] for p in places[1:]}
+    items = [body if i == places[0] else s for i, s in enumerate(parent.seq) if s not in gone]
     state.replace(parent, seq(*items))
     return first[-1].loop_var
 
@@ -76,14 +76,14 @@ def _check(state: ScheduleState, around: list[For], earlier: Stmt, later: Stmt, 
     """Refuse where an iteration of `later` uses what another iteration of `earlier` makes, or changes its inputs."""
     analyzer = state.analyzer_at(state.path_to_loop(around[-1].loop_var), inside=True)
     before, after = access_regions([earlier], analyzer), access_regions([later], analyzer)
-    touched = {id(r.buffer) for r in (*before[0], *before[1])}
+    touched = {r.buffer for r in (*before[0], *before[1])}
     for w in after[1]:
-        if id(w.buffer) in touched:
+        if w.buffer in touched:
             raise refuse("merge", f"both nests use '{w.buffer.name}', which the later one writes", loops=loop)
-    made = {id(w.buffer): w for w in before[1]}
+    made = {w.buffer: w for w in before[1]}
     for r in after[0]:
-        if id(r.buffer) in made:
-            _check_made(state, around, made[id(r.buffer)], r, earlier, loop, analyzer)
+        if r.buffer in made:
+            _check_made(state, around, made[r.buffer], r, earlier, loop, analyzer)
 
 
 def _check_made(

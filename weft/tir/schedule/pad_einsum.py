@@ -45,25 +45,25 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     grown = {v for v in old if not analyzer.can_prove_equal(old[v], new[v])}
     _check_grown(realize, scope, grown, loads)
     before, after, swap = [], [], {}
-    own = {id(w.buffer) for w in block.writes}
+    own = {w.buffer for w in block.writes}
     for load in loads:
         axes = [i for i in load.indices if isinstance(i, ir.Var)]
-        if id(load.buffer) in swap or grown.isdisjoint(axes):
+        if load.buffer in swap or grown.isdisjoint(axes):
             continue
         shape = tuple(
             new[i] if isinstance(i, ir.Var) else d for i, d in zip(load.indices, load.buffer.shape, strict=True)
         )
         padded = Buffer(ir.Var(f"{load.buffer.name}_pad", "handle"), load.buffer.dtype, shape,
                         name=f"{load.buffer.name}_pad", scope=load.buffer.scope)  # fmt: skip
-        swap[id(load.buffer)] = padded
-        if id(load.buffer) in own:
+        swap[load.buffer] = padded
+        if load.buffer in own:
             after.append(_copy(state, padded, load.buffer, load.buffer.shape, None))
         else:
             before.append(_copy(state, load.buffer, padded, shape, load.buffer.shape))
 
     def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and id(node.buffer) in swap:
-            return replace_node(node, buffer=swap[id(node.buffer)])
+        if isinstance(node, (BufferLoad, BufferStore, BufferRegion)) and node.buffer in swap:
+            return replace_node(node, buffer=swap[node.buffer])
         return node
 
     iters = tuple(

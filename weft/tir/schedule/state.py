@@ -83,8 +83,8 @@ class ScheduleState:
                 reads, writes = access_regions(
                     [x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers
                 )
-                own = {id(w.buffer) for w in writes} if s.init is not None else set()
-                s = replace_node(s, reads=tuple(r for r in reads if id(r.buffer) not in own), writes=writes)
+                own = {w.buffer for w in writes} if s.init is not None else set()
+                s = replace_node(s, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
             return map_children(s, exact)
 
         self.rewrite_body(exact)
@@ -276,7 +276,7 @@ def _widened(expr: ir.PrimExpr) -> ir.PrimExpr | None:
 def make_unique(func: PrimFunc) -> PrimFunc:
     """Give each block its own name, and each loop and block its own variables, where two share one."""
     names: set[str] = set()
-    seen: set[int] = set()
+    seen: set[ir.Var] = set()
 
     def unique_name(hint: str) -> str:
         name, n = hint, 0
@@ -288,15 +288,15 @@ def make_unique(func: PrimFunc) -> PrimFunc:
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
-            if id(s.loop_var) in seen:
+            if s.loop_var in seen:
                 var = replace_node(s.loop_var)
                 s = replace_node(s, loop_var=var, body=subst_stmt(s.body, {s.loop_var: var}))
-            seen.add(id(s.loop_var))
+            seen.add(s.loop_var)
         elif isinstance(s, Block):
-            repeated = {iv.var: replace_node(iv.var) for iv in s.iter_vars if id(iv.var) in seen}
+            repeated = {iv.var: replace_node(iv.var) for iv in s.iter_vars if iv.var in seen}
             s = subst_stmt(s, repeated)
             assert isinstance(s, Block)
-            seen.update(id(iv.var) for iv in s.iter_vars)
+            seen.update(iv.var for iv in s.iter_vars)
             name = unique_name(s.name_hint)
             s = s if name == s.name_hint else replace_node(s, name_hint=name)
         return map_children(s, go)

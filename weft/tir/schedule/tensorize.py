@@ -76,10 +76,10 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
     realize = state.realize(name)
     block = realize.block
     described, used = _buffers(found.desc.root.body), _buffers(block.body)
-    regions = {id(r.buffer): r for r in (*block.reads, *block.writes)}
+    regions = {r.buffer: r for r in (*block.reads, *block.writes)}
     if len(described) != len(used):
         raise refuse("tensorize", f"the block uses {len(used)} buffers, '{found.name}' {len(described)}", block=name)
-    views = {id(b): _view(regions[id(b)], d, name, found.name) for b, d in zip(used, described, strict=True)}
+    views = {b: _view(regions[b], d, name, found.name) for b, d in zip(used, described, strict=True)}
     ours = _form(_local(block.body, regions, views))
     theirs = _form(found.desc.root.body)
     if not ir.structural_equal(ours, theirs):
@@ -90,17 +90,17 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
             help=f"it describes\n{theirs.body}\nthe block is\n{ours.body}\n"
             "where only the init differs, call decompose_reduction first",
         )
-    place = {id(d): u for d, u in zip(described, used, strict=True)}
+    place: dict[Buffer | None, Buffer] = dict(zip(described, used, strict=True))
     matches, fresh = [], {}
     for param, other in zip(found.desc.params, found.impl.params, strict=True):
-        buffer, original = found.impl.buffer_of(other), place.get(id(found.desc.buffer_of(param)))
+        buffer, original = found.impl.buffer_of(other), place.get(found.desc.buffer_of(param))
         assert buffer is not None
         if original is None:
             raise refuse("tensorize", f"'{found.name}' does not use its parameter '{param.name}'", block=name)
         fresh |= {v: replace_node(v) for v in _symbols(buffer)}
         copy = ir.substitute(buffer, fresh)
         fresh[buffer] = copy
-        matches.append(MatchBufferRegion(copy, regions[id(original)]))
+        matches.append(MatchBufferRegion(copy, regions[original]))
     impl = found.impl.root
     body, _, _ = clone_fresh(ir.substitute(impl.body, fresh), state.fresh_name)
     new = replace_node(
@@ -115,7 +115,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
 def _buffers(node: Any) -> list[Buffer]:
     """List the buffers that are loaded and stored, in order of their first use."""
     accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore)))
-    return list({id(n.buffer): n.buffer for n in accesses}.values())
+    return list(dict.fromkeys(n.buffer for n in accesses))
 
 
 def _symbols(buffer: Buffer) -> list[ir.Var]:
@@ -145,7 +145,7 @@ def _number(extent: ir.PrimExpr) -> Any:
     return extent.value if isinstance(extent, ir.IntImm) else extent
 
 
-def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]) -> Any:
+def _local(body: Any, regions: dict[Buffer, BufferRegion], views: dict[Buffer, Buffer]) -> Any:
     """Address each buffer from the start of its region."""
     analyzer = Analyzer()
     for n in ir.walk(body):
@@ -155,8 +155,8 @@ def _local(body: Any, regions: dict[int, BufferRegion], views: dict[int, Buffer]
                     analyzer.bind(iv.var, iv.dom)
 
     def rule(node: Any) -> Any:
-        if isinstance(node, (BufferLoad, BufferStore)) and id(node.buffer) in views:
-            view, ranges = views[id(node.buffer)], regions[id(node.buffer)].region
+        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in views:
+            view, ranges = views[node.buffer], regions[node.buffer].region
             lead = len(ranges) - len(view.shape)
             indices = [analyzer.simplify(i - r.min) for i, r in zip(node.indices, ranges, strict=True)]
             return replace_node(node, buffer=view, indices=tuple(indices[lead:]))

@@ -89,7 +89,7 @@ class Trace:
 
     def as_python(self) -> list[str]:
         """Return one line of Python a primitive."""
-        names: dict[int, str] = {}
+        names: dict[Any, str] = {}
         lines, count = [], 0
         for inst in self.insts:
             parts = [_text(a, names) for a in inst.args] + [f"{k}={_text(v, names)}" for k, v in inst.kwargs.items()]
@@ -98,10 +98,10 @@ class Trace:
             results = []
             for h in inst.handles:
                 prefix = "b" if isinstance(h, BlockRV) else "l"
-                names[id(h)] = f"{prefix}{count}"
+                names[h] = f"{prefix}{count}"
                 if isinstance(h, LoopRV):
-                    names[id(h.var)] = f"{names[id(h)]}.var"
-                results.append(names[id(h)])
+                    names[h.var] = f"{names[h]}.var"
+                results.append(names[h])
                 count += 1
             alone = "," if len(results) == 1 and isinstance(inst.outputs, (list, tuple)) else ""
             left = f"{', '.join(results)}{alone} = " if results else ""
@@ -116,16 +116,16 @@ class Trace:
         ScheduleError
             When an argument is a function, which JSON cannot hold.
         """
-        numbers: dict[int, int] = {}
+        numbers: dict[Any, int] = {}
         result: list[Any] = []
         count = 0
         for inst in self.insts:
             args = [_pack(a, numbers) for a in inst.args]
             kwargs = {k: _pack(v, numbers) for k, v in inst.kwargs.items()}
             for h in inst.handles:
-                numbers[id(h)] = count
+                numbers[h] = count
                 if isinstance(h, LoopRV):
-                    numbers[id(h.var)] = count
+                    numbers[h.var] = count
                 count += 1
             result.append([inst.kind, args, kwargs, len(inst.handles), inst.decision])
         return result
@@ -152,16 +152,16 @@ class Trace:
     def simplified(self, remove_postproc: bool = False) -> Trace:
         """Return the trace without look-ups whose results nothing uses."""
         kept: list[Instruction] = []
-        used: set[int] = set()
+        used: set[BlockRV | LoopRV] = set()
         for inst in reversed(self.without_postproc().insts if remove_postproc else self.insts):
-            if inst.kind not in _LOOK_UPS or any(id(h) in used for h in inst.handles):
+            if inst.kind not in _LOOK_UPS or any(h in used for h in inst.handles):
                 kept.append(inst)
-                used |= {id(h) for h in _flat([*inst.args, *inst.kwargs.values()])}
+                used |= set(_flat([*inst.args, *inst.kwargs.values()]))
         return Trace(kept[::-1])
 
     def apply_to_schedule(self, sch: Any, remove_postproc: bool = False) -> None:
         """Run the same primitives on another schedule, without those behind ``enter_postproc`` if asked."""
-        table: dict[int, Any] = {}
+        table: dict[Any, Any] = {}
         for inst in self.insts:
             if remove_postproc and inst.kind == "enter_postproc":
                 return
@@ -174,9 +174,9 @@ class Trace:
             new = _flat(out)
             _check_count(inst.kind, len(inst.handles), new)
             for old, n in zip(inst.handles, new, strict=True):
-                table[id(old)] = n
+                table[old] = n
                 if isinstance(old, LoopRV):
-                    table[id(old.var)] = n.var
+                    table[old.var] = n.var
 
 
 def _check_count(kind: str, expected: int, found: list[Any]) -> None:
@@ -197,9 +197,9 @@ def _flat(value: Any) -> list[Any]:
     return []
 
 
-def _text(value: Any, names: dict[int, str]) -> str:
+def _text(value: Any, names: dict[Any, str]) -> str:
     if isinstance(value, (BlockRV, LoopRV)):
-        return names.get(id(value), repr(value))
+        return names.get(value, repr(value))
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_text(v, names) for v in value) + "]"
     if isinstance(value, IndexMap):
@@ -211,9 +211,9 @@ def _text(value: Any, names: dict[int, str]) -> str:
     return f"{value.name!r}" if isinstance(value, (Buffer, TensorIntrin)) else repr(value)
 
 
-def _expression_text(value: PrimExpr, names: dict[int, str]) -> str:
+def _expression_text(value: PrimExpr, names: dict[Any, str]) -> str:
     """Print an expression of loop variables with the handles' names: ``l3.var < 2``."""
-    found = {v: names[id(v)] for v in _variables(value) if id(v) in names}
+    found = {v: names[v] for v in _variables(value) if v in names}
     text = str(substitute(value, {v: Var(n.removesuffix(".var"), v.dtype) for v, n in found.items()}))
     for n in found.values():
         text = re.sub(rf"\b{n.removesuffix('.var')}\b", n, text)
@@ -224,17 +224,17 @@ def _variables(value: PrimExpr) -> list[Var]:
     return list(dict.fromkeys(n for n in walk(value) if isinstance(n, Var)))
 
 
-def _translate(value: Any, table: dict[int, Any]) -> Any:
+def _translate(value: Any, table: dict[Any, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_translate(v, table) for v in value)
     if isinstance(value, PrimExpr):
-        return substitute(value, {v: table[id(v)] for v in _variables(value) if id(v) in table})
-    return table.get(id(value), value) if isinstance(value, (BlockRV, LoopRV)) else value
+        return substitute(value, {v: table[v] for v in _variables(value) if v in table})
+    return table.get(value, value) if isinstance(value, (BlockRV, LoopRV)) else value
 
 
-def _pack(value: Any, numbers: dict[int, int]) -> Any:
+def _pack(value: Any, numbers: dict[Any, int]) -> Any:
     if isinstance(value, (BlockRV, LoopRV)):
-        return {"rv": numbers[id(value)]}
+        return {"rv": numbers[value]}
     if isinstance(value, (list, tuple)):
         return [_pack(v, numbers) for v in value]
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -244,8 +244,8 @@ def _pack(value: Any, numbers: dict[int, int]) -> Any:
     if isinstance(value, (Buffer, TensorIntrin)):
         return value.name
     if isinstance(value, PrimExpr):
-        loops = [v for v in _variables(value) if id(v) in numbers]
-        return {"node": save_json((value, *loops)), "loops": [numbers[id(v)] for v in loops]}
+        loops = [v for v in _variables(value) if v in numbers]
+        return {"node": save_json((value, *loops)), "loops": [numbers[v] for v in loops]}
     if isinstance(value, Node):
         return {"node": save_json(value)}
     raise ScheduleError("the trace holds an argument that JSON cannot", found=repr(value))

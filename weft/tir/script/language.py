@@ -486,7 +486,7 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
     var = thread if isinstance(thread, Var) else Var("", e.dtype)
 
     def make(value: Any, body: Stmt, p: Any) -> Stmt:
-        tag = thread if isinstance(thread, str) else p.state.threads[id(thread)]
+        tag = thread if isinstance(thread, str) else p.state.threads[thread]
         return AttrStmt(
             ir.IterVar(Range.from_min_extent(const(0, e.dtype), e), value, "thread", tag), "thread_extent", e, body
         )

@@ -39,10 +39,10 @@ class FunctionUnderWay:
     def __init__(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
         self.node, self.options = node, options
         self.params: list[ir.Var] = []
-        self.buffers: dict[int, tuple[ir.Var, Buffer]] = {}
+        self.buffers: dict[ir.Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
-        self.loops: dict[int, ir.Range] = {}
-        self.threads: dict[int, str] = {}
+        self.loops: dict[ir.Var, ir.Range] = {}
+        self.threads: dict[ir.Var, str] = {}
         self.depth = 0
         self.blocks: list[BlockUnderWay] = [BlockUnderWay()]
         self.sequences: list[list[Any]] = []
@@ -98,7 +98,7 @@ def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
 
 
 def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
-    dom = p.state.loops.get(id(value))
+    dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
         raise p.fail(
             node,
@@ -202,9 +202,9 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
     if isinstance(command.source, BufferRegion):
         state.blocks[-1].matches.append(MatchBufferRegion(buffer, command.source))
     elif any(command.source is v for v in state.params):
-        if id(command.source) in state.buffers:
+        if command.source in state.buffers:
             raise p.fail(target, f"parameter '{command.source.name}' is matched twice")
-        state.buffers[id(command.source)] = (command.source, buffer)
+        state.buffers[command.source] = buffer
     else:
         raise p.fail(
             target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source)
@@ -216,8 +216,7 @@ def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:
     if iv.iter_type != "thread" or iv.var.name:
         return iv
     var = ir.Var(target.id, iv.var.dtype)
-    p.state.threads[id(var)] = iv.thread_tag
-    p.state.threads.setdefault(-id(var), iv.thread_tag)
+    p.state.threads[var] = iv.thread_tag
     return var
 
 

@@ -91,7 +91,7 @@ def _param(p: Parser, arg: ast.arg) -> None:
     if isinstance(note, Buffer):
         param = ir.Var(arg.arg + "_handle", ir.DataType("handle"), span=p.span(arg))
         buffer = named_buffer(note, arg.arg)
-        state.buffers[id(param)] = (param, buffer)
+        state.buffers[param] = buffer
         p.define(arg.arg, buffer)
     elif isinstance(note, DTypeMaker):
         param = ir.Var(arg.arg, note.dtype, span=p.span(arg))
@@ -140,7 +140,7 @@ def _body(p: Parser, state: FunctionUnderWay) -> PrimFunc:
     if not options.get("private") and "global_symbol" not in attrs:
         attrs["global_symbol"] = options.get("name", node.name)
     ret_type = None if node.returns is None else p.evaluate(node.returns)
-    buffer_map = tuple(state.buffers[id(v)] for v in state.params if id(v) in state.buffers)
+    buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
     return PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
 
 
@@ -368,7 +368,7 @@ def _for(p: Parser, node: ast.For) -> None:
         )
         variables.append(var)
         if loops.step == 1:
-            p.state.loops[id(var)] = r
+            p.state.loops[var] = r
         p.define(t.id, var if loops.step == 1 else r.min + var * ir.const(loops.step, var.dtype))
     body = _sequence(p, node.body)
     p.scopes.pop()

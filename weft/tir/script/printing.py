@@ -6,6 +6,7 @@ that rest is all that follows, and with ``with`` otherwise, so that scopes read 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from weft import ir
@@ -241,7 +242,7 @@ def _for(node: For, p: Printer) -> None:
         extents = [argument(f.extent, p) for f in nest]
         names = [p.define(f.loop_var, f.loop_var.name) for f in nest]
         p.lines.add("for ", ", ".join(names), " in ", call("range" if len(nest) == 1 else "T.grid", extents), ":")
-        loops.update((id(f.loop_var), f) for f in nest)
+        loops.update((f.loop_var, f) for f in nest)
         with p.lines.indented():
             for f in nest:
                 p.note(f)
@@ -250,7 +251,7 @@ def _for(node: For, p: Printer) -> None:
     args, kwargs = _loop_args(node, p)
     name = p.define(node.loop_var, node.loop_var.name)
     p.lines.add("for ", name, " in ", call(f"T.{LOOP_KINDS[node.kind]}", args, kwargs), ":")
-    loops[id(node.loop_var)] = node
+    loops[node.loop_var] = node
     _suite(node.body, p, node)
 
 
@@ -263,7 +264,7 @@ def _starts_at_zero(node: For) -> bool:
 def _plain_nest(node: Stmt) -> list[For]:
     """Return the loops from `node` inwards that one ``T.grid`` writes."""
     nest: list[For] = []
-    inner: set[int] = set()
+    inner: set[Any] = set()
     while (
         type(node) is For
         and node.kind == ForKind.SERIAL
@@ -271,10 +272,10 @@ def _plain_nest(node: Stmt) -> list[For]:
         and not node.annotations
         and _starts_at_zero(node)
     ):
-        if any(id(n) in inner for n in walk(node.extent)):
+        if any(n in inner for n in walk(node.extent)):
             break
         nest.append(node)
-        inner.add(id(node.loop_var))
+        inner.add(node.loop_var)
         node = node.body
     return nest
 
@@ -352,7 +353,7 @@ def _axes(block: Block, values: tuple[Any, ...], p: Printer) -> None:
         run.clear()
 
     for iv, value in zip(block.iter_vars, values, strict=False):
-        loop = loops.get(id(value))
+        loop = loops.get(value)
         if loop is not None and _is_remap(iv, value, loop):
             run.append((iv, value))
         else:
@@ -406,8 +407,8 @@ def _domain(dom: ir.Range, value: Any, p: Printer) -> Doc:
 
 
 def _block_content(block: Block, p: Printer, *, signature: bool) -> None:
-    own = {id(b) for b in block.alloc_buffers} | {id(m.buffer) for m in block.match_buffers}
-    if any(id(r.buffer) in own for r in (*block.reads, *block.writes)):
+    own = set(block.alloc_buffers) | {m.buffer for m in block.match_buffers}
+    if any(r.buffer in own for r in (*block.reads, *block.writes)):
         _block_buffers(block, p)
         own.clear()
     if signature:
@@ -445,7 +446,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     inline = _inline_params(func)
     params: list[Doc] = []
     for param in func.params:
-        buffer = inline.get(id(param))
+        buffer = inline.get(param)
         if buffer is not None:
             args, kwargs = buffer_args(buffer, p)
             params.append(Seq(TERNARY, (introduce(buffer, p), ": ", call("T.Buffer", args, kwargs))))
@@ -472,7 +473,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
             p.lines.add(call("T.func_attr", [mapping([(quote(k), any_literal(v, p)) for k, v in attrs.items()])]))
         p.lines.mark(place)
         for param, buffer in func.buffer_map:
-            if id(param) not in inline:
+            if param not in inline:
                 buffer_name, value = new_buffer("T.match_buffer", buffer, p, p.expr(param))
                 p.lines.add(_assign(buffer_name, value))
         p.frames[-1].places[0] = p.lines.mark()
@@ -484,26 +485,20 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     p.close_function()
 
 
-def _inline_params(func: PrimFunc) -> dict[int, Buffer]:
+def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:
     """Return, by parameter, the buffers that a signature can hold.
 
     Of constant shape, on a pointer that nothing else names.
     """
-    used = {id(n) for n in walk(func.body) if isinstance(n, Var) and n.dtype == "handle"}
-    pointers = [id(b.data) for _, b in func.buffer_map]
-    matched = [id(v) for v, _ in func.buffer_map]
+    used = {n for n in walk(func.body) if isinstance(n, Var) and n.dtype == "handle"}
+    pointers = Counter(b.data for _, b in func.buffer_map)
+    matched = Counter(v for v, _ in func.buffer_map)
     inline = {}
     for param, b in func.buffer_map:
         parts = (*b.shape, *b.strides, *((b.elem_offset,) if b.elem_offset is not None else ()))
         constant = all(isinstance(x, ir.IntImm) for x in parts) and type(param) is Var and param.dtype == "handle"
-        if (
-            constant
-            and id(param) not in used
-            and matched.count(id(param)) == 1
-            and pointers.count(id(b.data)) == 1
-            and b.data is not param
-        ):
-            inline[id(param)] = b
+        if constant and param not in used and matched[param] == 1 and pointers[b.data] == 1 and b.data is not param:
+            inline[param] = b
     return inline
 
 

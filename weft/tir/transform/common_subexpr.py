@@ -71,11 +71,11 @@ class _Eliminator:
     def _candidate(self, node: Stmt) -> ir.PrimExpr | None:
         """Return the largest expression that can be computed before a statement and that more than one part has."""
         leaf = isinstance(node, (BufferStore, Evaluate))
-        bound = {id(v) for v in _bound(node)}
+        bound = set(_bound(node))
         seen: dict[int, list[tuple[ir.PrimExpr, set[int]]]] = {}
         for place, part in enumerate(_parts(node)):
             for e in _expressions(part, leaf):
-                if any(id(n) in bound for n in ir.walk(e)):
+                if any(n in bound for n in ir.walk(e)):
                     continue
                 bucket = seen.setdefault(ir.structural_hash(e), [])
                 known = next((x for x in bucket if ir.structural_equal(x[0], e)), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, PrimExpr, Range, as_int, const, function_pass, rebuild, rewrite, walk
+from weft.ir import IntImm, IRModule, PrimExpr, Range, Var, as_int, const, function_pass, rebuild, rewrite, walk
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
@@ -70,10 +70,8 @@ def _walk(node: Any, analyzer: Analyzer) -> Any:
 def _compact(alloc: AllocBuffer, analyzer: Analyzer) -> AllocBuffer:
     buffer = alloc.buffer
     loops = [n for n in walk(alloc.body) if isinstance(n, For)]
-    domains: dict[int, tuple[PrimExpr, PrimExpr] | None] = {
-        id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops
-    }
-    domains |= {id(n.var): None for n in walk(alloc.body) if isinstance(n, LetStmt)}
+    domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
+    domains |= {n.var: None for n in walk(alloc.body) if isinstance(n, LetStmt)}
     uses = [n.indices for n in walk(alloc.body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer]
     if not uses:
         return alloc

@@ -162,10 +162,10 @@ class _Found:
 def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
     """Return the nest for one thread, which accumulates in memory of its own."""
     zero = ir.const(0, "int32")
-    threads = {id(t) for t in plan.threads}
+    threads = set(plan.threads)
 
     def visit(n: Any) -> Any:
-        if id(n) in threads:
+        if n in threads:
             return visit(n.body)
         if n is plan.update:
             value = plan.update.value
@@ -230,9 +230,9 @@ def _plan(node: For) -> _Plan | None:
         inner = inner.body
     if not threads:
         return None
-    variables = {id(loop.loop_var) for loop in chain}
-    inside = {id(n.buffer.data) for n in ir.walk(node) if isinstance(n, AllocBuffer)}
-    found = [u for u in _updates(chain[-1].body, (), variables) if id(u[0].buffer.data) not in inside]
+    variables = {loop.loop_var for loop in chain}
+    inside = {n.buffer.data for n in ir.walk(node) if isinstance(n, AllocBuffer)}
+    found = [u for u in _updates(chain[-1].body, (), variables) if u[0].buffer.data not in inside]
     if len(found) != 1:
         return None
     update, conditions = found[0]
@@ -243,7 +243,7 @@ def _plan(node: For) -> _Plan | None:
     return _Plan(update, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
 
 
-def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[int]) -> list[tuple[BufferStore, Any]]:
+def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[ir.Var]) -> list[tuple[BufferStore, Any]]:
     """List the accumulating stores to one element for all values of some variables, and the conditions around each."""
     if isinstance(node, BufferStore):
         value = node.value
@@ -251,13 +251,13 @@ def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[int]) ->
             type(value) in _IDENTITY
             and node.predicate is None
             and (_is_load(value.a, node) != _is_load(value.b, node))  # type: ignore[attr-defined]
-            and not any(id(v) in bound for v in ir.walk(node.indices))
+            and not any(v in bound for v in ir.walk(node.indices))
         )
         return [(node, conditions)] if fits else []
     if isinstance(node, For):
-        return _updates(node.body, conditions, bound | {id(node.loop_var)})
+        return _updates(node.body, conditions, bound | {node.loop_var})
     if isinstance(node, LetStmt):
-        return _updates(node.body, conditions, bound | {id(node.var)})
+        return _updates(node.body, conditions, bound | {node.var})
     if isinstance(node, IfThenElse):
         return _updates(node.then_case, (*conditions, *conjuncts(node.condition)), bound)
     if isinstance(node, SeqStmt):
@@ -281,9 +281,9 @@ def _is_one(condition: ir.PrimExpr, thread: ir.Var) -> bool:
 
 def _uses(condition: ir.PrimExpr, nest: For) -> bool:
     """Whether a condition depends on what a nest defines."""
-    own = {id(n.loop_var) for n in ir.walk(nest) if isinstance(n, For)}
-    own |= {id(n.var) for n in ir.walk(nest) if isinstance(n, (LetStmt, ir.Let))}
-    return any(isinstance(n, BufferLoad) or id(n) in own for n in ir.walk(condition))
+    own = {n.loop_var for n in ir.walk(nest) if isinstance(n, For)}
+    own |= {n.var for n in ir.walk(nest) if isinstance(n, (LetStmt, ir.Let))}
+    return any(isinstance(n, BufferLoad) or n in own for n in ir.walk(condition))
 
 
 def _is_load(e: Any, store: BufferStore) -> bool:

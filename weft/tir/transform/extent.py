@@ -9,7 +9,7 @@ from weft.tir.buffer import BufferLoad
 
 __all__ = ["bound_over"]
 
-Domains = Mapping[int, tuple[ir.PrimExpr, ir.PrimExpr] | None]
+Domains = Mapping[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None]
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 
 
@@ -18,7 +18,7 @@ def bound_over(expr: ir.PrimExpr, domains: Domains) -> Interval | None:
 
     Parameters
     ----------
-    domains : mapping of ``id(variable)`` to (least, greatest), or to None where no bound is known
+    domains : mapping of variable to (least, greatest), or to None where no bound is known
         The bounds may use variables outside of the mapping. What is read from memory has no bound.
 
     Returns
@@ -26,7 +26,7 @@ def bound_over(expr: ir.PrimExpr, domains: Domains) -> Interval | None:
     pair of PrimExpr or None
         None where no bound is known.
     """
-    if not any(isinstance(v, BufferLoad) or (isinstance(v, ir.Var) and id(v) in domains) for v in ir.walk(expr)):
+    if not any(isinstance(v, BufferLoad) or (isinstance(v, ir.Var) and v in domains) for v in ir.walk(expr)):
         return expr, expr
     return _BOUND(expr, domains)
 
@@ -36,7 +36,7 @@ _BOUND = ir.Dispatch("bound of an index", (ir.PrimExpr,), default=lambda e, d: N
 
 @_BOUND.on(ir.Var)
 def _var(e: ir.Var, d: Domains) -> Interval | None:
-    domain = d[id(e)]
+    domain = d[e]
     if domain is None:
         return None
     low, high = domain

@@ -65,12 +65,11 @@ class _Flatten:
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self.flat: dict[int, Buffer] = {}
-        self.keep: list[Buffer] = []
+        self.flat: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer, allocated: bool = False) -> Buffer:
         """Return the one-dimensional twin of a buffer; one that is allocated holds all that its strides reach."""
-        twin = self.flat.get(id(buffer))
+        twin = self.flat.get(buffer)
         if twin is None:
             size: ir.PrimExpr = int64(1)
             if allocated and buffer.strides:
@@ -89,8 +88,7 @@ class _Flatten:
                 buffer.scope,
                 buffer.data_alignment,
             )
-            self.flat[id(buffer)] = twin
-            self.keep.append(buffer)
+            self.flat[buffer] = twin
         return twin
 
     def offset(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> ir.PrimExpr:

@@ -28,26 +28,26 @@ def in_place(stmt: Stmt, old: Buffer, new: Buffer) -> bool:
     half = len(inner) // 2
     if len(old.shape) != len(new.shape) or not structural_equal(tuple(inner[:half]), tuple(inner[half:])):
         return False  # the same indices are another place
-    both = {id(old.data), id(new.data)}
-    stores = [n for n in walk(stmt) if isinstance(n, BufferStore) and id(n.buffer.data) in both]
+    both = {old.data, new.data}
+    stores = [n for n in walk(stmt) if isinstance(n, BufferStore) and n.buffer.data in both]
     if len(stores) != 1 or stores[0].buffer is not new or stores[0].predicate is not None:
         return False
     (store,) = stores
     if any(DataType(i.dtype).lanes > 1 for i in store.indices):
         return False
-    reads = [n for n in walk(stmt) if isinstance(n, BufferLoad) and id(n.buffer.data) in both]
-    own = {id(n) for n in walk(store.value)}
-    if not all(id(n) in own and n.buffer is old and n.predicate is None for n in reads) or not all(
+    reads = [n for n in walk(stmt) if isinstance(n, BufferLoad) and n.buffer.data in both]
+    own = set(walk(store.value))
+    if not all(n in own and n.buffer is old and n.predicate is None for n in reads) or not all(
         structural_equal(n.indices, store.indices) for n in reads
     ):
         return False
     return not _by_pointer(stmt, both) and _once_each(stmt, store)
 
 
-def _by_pointer(stmt: Stmt, data: set[int]) -> bool:
+def _by_pointer(stmt: Stmt, data: set[Var]) -> bool:
     """Whether a call gets one of the pointers."""
     return any(isinstance(n, CallIntrin) and (n.op.name == "tir.address_of" or not is_pure(n))
-               and any(id(v) in data for v in walk(n)) for n in walk(stmt))  # fmt: skip
+               and any(v in data for v in walk(n)) for n in walk(stmt))  # fmt: skip
 
 
 def _once_each(stmt: Stmt, store: BufferStore) -> bool:

@@ -124,14 +124,14 @@ def _doubled(
     """Return a buffer of two halves, the statements that fill the first, and those of each iteration; or None."""
     fills = [p for p in parts if _writes(p, buffer)]
     rest = [p for p in parts if not _writes(p, buffer)]
-    read = {id(n.buffer.data) for p in fills for n in ir.walk(p) if isinstance(n, BufferLoad)} - {id(buffer.data)}
-    written = {id(n.buffer.data) for p in parts for n in ir.walk(p) if isinstance(n, BufferStore)} - {id(buffer.data)}
-    written |= {id(v) for p in rest for v in _handed(p)} | {id(a.buffer.data) for a in allocs} - {id(buffer.data)}
+    read = {n.buffer.data for p in fills for n in ir.walk(p) if isinstance(n, BufferLoad)} - {buffer.data}
+    written = {n.buffer.data for p in parts for n in ir.walk(p) if isinstance(n, BufferStore)} - {buffer.data}
+    written |= {v for p in rest for v in _handed(p)} | {a.buffer.data for a in allocs} - {buffer.data}
     last = max((i for i, p in enumerate(parts) if _writes(p, buffer)), default=-1)
     before = [p for p in parts[: last + 1] if not _writes(p, buffer)]
     first = not any(n is buffer.data for n in ir.walk(tuple(before)))
     alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
-    if not fills or not rest or not first or read & written or id(buffer.data) in written or not alone:
+    if not fills or not rest or not first or read & written or buffer.data in written or not alone:
         return None
     double = replace_node(buffer, data=ir.Var(buffer.data.name, buffer.data.dtype),
                           shape=(ir.const(2, "int32"), *buffer.shape), strides=())  # fmt: skip

@@ -107,10 +107,10 @@ def _opaque(loop: For) -> bool:
     inside = [n.buffer for n in walk(loop.body) if isinstance(n, AllocBuffer)]
     if any(b.strides for b in inside):
         return True
-    mine = {id(x) for b in inside for x in (b, b.data)}
+    mine = {x for b in inside for x in (b, b.data)}
     calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
     views = [n.buffer.data for n in walk(loop.body) if isinstance(n, DeclBuffer)]
-    return any(id(n) in mine for n in walk((tuple(calls), tuple(views)))) or any(
+    return any(n in mine for n in walk((tuple(calls), tuple(views)))) or any(
         isinstance(n, LetStmt) and n.var.dtype == "handle" for n in walk(loop.body))  # fmt: skip
 
 
@@ -119,8 +119,8 @@ class _Injector:
 
     def __init__(self, loop: For) -> None:
         self.loop, self.thread = loop, loop.loop_var
-        self.inside = {id(n.buffer) for n in walk(loop.body) if isinstance(n, AllocBuffer)}
-        self.differs: set[int] = {id(self.thread)}  # variables and buffers that are not the same for all threads
+        self.inside = {n.buffer for n in walk(loop.body) if isinstance(n, AllocBuffer)}
+        self.differs: set[Any] = {self.thread}  # variables and buffers that are not the same for all threads
 
     def run(self) -> Stmt:
         """Find what differs, and place the loops."""
@@ -128,21 +128,21 @@ class _Injector:
         while before != len(self.differs):
             before = len(self.differs)
             self.search(self.loop.body, False)
-        copies = {id(n.buffer): self.copied(n.buffer) for n in walk(self.loop.body)
-                  if isinstance(n, AllocBuffer) and id(n.buffer) in self.differs}  # fmt: skip
+        copies = {n.buffer: self.copied(n.buffer) for n in walk(self.loop.body)
+                  if isinstance(n, AllocBuffer) and n.buffer in self.differs}  # fmt: skip
         at = self.thread - self.loop.min
 
         def rule(n: Any) -> Any:
-            if isinstance(n, (BufferLoad, BufferStore)) and id(n.buffer) in copies:
-                return replace_node(n, buffer=copies[id(n.buffer)], indices=(at, *n.indices))
-            if isinstance(n, Prefetch) and id(n.buffer) in copies:
+            if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in copies:
+                return replace_node(n, buffer=copies[n.buffer], indices=(at, *n.indices))
+            if isinstance(n, Prefetch) and n.buffer in copies:
                 return seq()
-            if isinstance(n, AllocBuffer) and id(n.buffer) in copies:
-                return replace_node(n, buffer=copies[id(n.buffer)], annotations=behind_new_axis(n.annotations))
+            if isinstance(n, AllocBuffer) and n.buffer in copies:
+                return replace_node(n, buffer=copies[n.buffer], annotations=behind_new_axis(n.annotations))
             return n
 
-        self.inside |= {id(b) for b in copies.values()}
-        self.differs |= {id(b) for b in copies.values()}
+        self.inside |= set(copies.values())
+        self.differs |= set(copies.values())
         return self.place(rewrite(self.loop.body, rule))
 
     def copied(self, b: Buffer) -> Buffer:
@@ -150,20 +150,20 @@ class _Injector:
 
     def depends(self, value: Any) -> bool:
         """Whether an expression, or part of a statement, differs between threads."""
-        return any(id(n) in self.differs for n in walk(value))
+        return any(n in self.differs for n in walk(value))
 
     def search(self, node: Stmt, inside: bool) -> None:
         """Note what a statement makes different; `inside` a test or loop that is."""
         if isinstance(node, BufferStore):
             if inside or self.depends((node.value, node.indices, node.predicate)):
-                self.differs.add(id(node.buffer))
+                self.differs.add(node.buffer)
             return
         if isinstance(node, LetStmt) and (inside or self.depends(node.value)):
-            self.differs.add(id(node.var))
+            self.differs.add(node.var)
         if isinstance(node, For):
             own = self.depends((node.min, node.extent))
             if own:
-                self.differs.add(id(node.loop_var))
+                self.differs.add(node.loop_var)
             inside = inside or own
         elif isinstance(node, (IfThenElse, While, AssertStmt)):
             inside = inside or self.depends(node.condition)
@@ -193,9 +193,9 @@ class _Injector:
     def repeats(self, node: Stmt) -> bool:
         """Whether running a statement once is not the same as each thread running it."""
         for n in walk(node):
-            if id(n) in self.differs:
+            if n in self.differs:
                 return True
-            if isinstance(n, BufferStore) and id(n.buffer) not in self.inside and any(
+            if isinstance(n, BufferStore) and n.buffer not in self.inside and any(
                 isinstance(x, BufferLoad) and x.buffer.data is n.buffer.data for x in walk(n.value)
             ):  # fmt: skip
                 return True

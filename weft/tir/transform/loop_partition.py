@@ -75,7 +75,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 class _Partition:
     def __init__(self, analyzer: Analyzer, constant: bool) -> None:
         self.analyzer, self.constant = analyzer, constant
-        self.seen: set[int] = set()
+        self.seen: set[Any] = set()
         self.around: list[For] = []
 
     def visit(self, node: Any) -> Any:
@@ -110,8 +110,8 @@ class _Partition:
         for _, c in conditions:
             if not _same_in(worst, c):
                 worst = ir.logical_and(worst, c)
-        fast = _assume(body, {id(c) for c, _ in conditions})
-        self.seen.update(id(c) for c, _ in conditions)
+        fast = _assume(body, {c for c, _ in conditions})
+        self.seen.update(c for c, _ in conditions)
         worst = self.analyzer.simplify(worst)
         if isinstance(worst, ir.IntImm):
             return fast if worst.value else body
@@ -120,17 +120,17 @@ class _Partition:
     def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:
         """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
         loops = [n for n in ir.walk(body) if isinstance(n, For)]
-        inner = {id(f.loop_var): (f.min, f.min + f.extent - 1) for f in loops}
-        tiles = {id(f.loop_var): inner[id(f.loop_var)] for f in loops if _is_tile(f)}
-        fixed = {id(f.loop_var) for f in (*self.around, *loops) if isinstance(f.extent, ir.IntImm)}
+        inner = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
+        tiles = {f.loop_var: inner[f.loop_var] for f in loops if _is_tile(f)}
+        fixed = {f.loop_var for f in (*self.around, *loops) if isinstance(f.extent, ir.IntImm)}
         out = []
         for node in ir.walk(body):
             if not isinstance(node, IfThenElse):
                 continue
             for c in conjuncts(node.condition):
-                if id(c) in self.seen:
+                if c in self.seen:
                     continue
-                used = {id(v) for v in ir.walk(c) if isinstance(v, ir.Var)}
+                used = {v for v in ir.walk(c) if isinstance(v, ir.Var)}
                 tile = tiles
                 if _is_likely(c) and (own := [v for v in inner if v in used]):
                     tile = {**tiles, own[-1]: inner[own[-1]]}
@@ -180,7 +180,7 @@ def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
     return worst is not ir.TRUE and any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst))
 
 
-def _assume(body: Stmt, true: set[int]) -> Stmt:
+def _assume(body: Stmt, true: set[ir.PrimExpr]) -> Stmt:
     """Replace conditions by true and drop what that decides."""
 
     def rule(node: Any) -> Any:
@@ -190,4 +190,4 @@ def _assume(body: Stmt, true: set[int]) -> Stmt:
             return node.then_case if node.condition.value else (node.else_case or nothing())
         return node
 
-    return ir.rewrite(body, rule, pre=lambda n: ir.TRUE if id(n) in true else None)
+    return ir.rewrite(body, rule, pre=lambda n: ir.TRUE if n in true else None)

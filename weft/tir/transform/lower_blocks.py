@@ -53,7 +53,7 @@ def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     state = _Lower()
     body = state.stmt(func.body)
     for buffer in state.allocated:
-        body = _place(body, buffer, state.carried.get(id(buffer), frozenset()))
+        body = _place(body, buffer, state.carried.get(buffer, frozenset()))
     return func.replace(body=ir.rewrite(body, state.noted) if state.notes else body)
 
 
@@ -62,10 +62,10 @@ class _Lower:
 
     def __init__(self) -> None:
         self.allocated: list[Buffer] = []
-        self.carried: dict[int, frozenset[int]] = {}
-        self.notes: dict[int, tuple[Any, ...]] = {}  # by buffer: strides that were asked for
+        self.carried: dict[Buffer, frozenset[ir.Var]] = {}
+        self.notes: dict[Buffer, tuple[Any, ...]] = {}  # strides that were asked for
         self.loops: list[For] = []
-        self.before: dict[int, list[Stmt]] = {}  # by loop: inits that run ahead of it
+        self.before: dict[Any, list[Stmt]] = {}  # inits that run ahead of a loop
 
     def stmt(self, node: Any) -> Any:
         """Lower a statement."""
@@ -75,7 +75,7 @@ class _Lower:
             self.loops.append(node)
             lowered = ir.rebuild(node, self.stmt)
             self.loops.pop()
-            return seq(*self.before.pop(id(node), ()), lowered)
+            return seq(*self.before.pop(node, ()), lowered)
         if isinstance(node, Stmt):
             return ir.rebuild(node, self.stmt)
         return node
@@ -97,18 +97,18 @@ class _Lower:
             (iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.iter_type == "reduce"
         ]
         if reduce_values:
-            loops = frozenset(id(n) for _, v in reduce_values for n in ir.walk(v) if isinstance(n, ir.Var))
+            loops = frozenset(n for _, v in reduce_values for n in ir.walk(v) if isinstance(n, ir.Var))
             for region in block.writes:
-                self.carried[id(region.buffer)] = self.carried.get(id(region.buffer), frozenset()) | loops
+                self.carried[region.buffer] = self.carried.get(region.buffer, frozenset()) | loops
         self.opaque_loops(block)
         for index, *note in block.annotations.get(DIM_ALIGN) or ():
-            written = id(block.writes[ir.as_int(index) or 0].buffer)
+            written = block.writes[ir.as_int(index) or 0].buffer
             self.notes[written] = (*self.notes.get(written, ()), tuple(note))
         at = self.first_reduction_loop(reduce_values) if block.init is not None else None
         if at is not None:
             nest = init_nest(realize, self.loops[at:], block.name_hint)
             outer, self.loops = self.loops, self.loops[:at]
-            self.before.setdefault(id(outer[at]), []).append(self.stmt(nest))
+            self.before.setdefault(outer[at], []).append(self.stmt(nest))
             self.loops = outer
         elif block.init is not None:
             first: ir.PrimExpr = ir.TRUE
@@ -122,9 +122,9 @@ class _Lower:
 
     def noted(self, node: Any) -> Any:
         """Write down at an allocation what strides were asked for."""
-        if not isinstance(node, AllocBuffer) or id(node.buffer) not in self.notes:
+        if not isinstance(node, AllocBuffer) or node.buffer not in self.notes:
             return node
-        return replace_node(node, annotations=ir.Attrs.of(node.annotations, **{DIM_ALIGN: self.notes[id(node.buffer)]}))
+        return replace_node(node, annotations=ir.Attrs.of(node.annotations, **{DIM_ALIGN: self.notes[node.buffer]}))
 
     def first_reduction_loop(self, reduce_values: list[tuple[ir.IterVar, ir.PrimExpr]]) -> int | None:
         """Return the place of the outermost loop of a reduction that may be empty; None where it never is."""
@@ -137,21 +137,21 @@ class _Lower:
     def opaque_loops(self, block: Block) -> None:
         """Note that loops inside a block without blocks of its own may carry any buffer's value from step to step."""
         nodes = list(ir.walk(block.body))
-        loops = frozenset(id(n.loop_var) for n in nodes if isinstance(n, For))
+        loops = frozenset(n.loop_var for n in nodes if isinstance(n, For))
         if loops and not any(isinstance(n, BlockRealize) for n in nodes):
             for n in nodes:
                 if isinstance(n, Buffer):
-                    self.carried[id(n)] = self.carried.get(id(n), frozenset()) | loops
+                    self.carried[n] = self.carried.get(n, frozenset()) | loops
 
 
-def _place(body: Stmt, buffer: Buffer, carried: frozenset[int]) -> Stmt:
+def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var]) -> Stmt:
     """Allocate a buffer around the smallest statement that holds all its uses.
 
     The statement is never inside a loop that carries the buffer's value, nor inside a vectorised loop.
     """
     if not _uses(body, buffer):
         return body
-    if isinstance(body, For) and (id(body.loop_var) in carried or body.kind == ForKind.VECTORIZED):
+    if isinstance(body, For) and (body.loop_var in carried or body.kind == ForKind.VECTORIZED):
         return AllocBuffer(buffer, body)
     if isinstance(body, SeqStmt):
         users = [i for i, s in enumerate(body.seq) if _uses(s, buffer)]

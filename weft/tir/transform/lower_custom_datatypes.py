@@ -60,17 +60,17 @@ def lower_custom_datatypes(func: PrimFunc, mod: IRModule, *, target: str = "llvm
 class _Lower:
     def __init__(self, target: str) -> None:
         self.target = target
-        self.memo: dict[int, tuple[Any, Any]] = {}
+        self.memo: dict[Node, Any] = {}
         self.found = False
 
     def visit(self, node: Any) -> Any:
         """Rewrite a node; one that is met again becomes the same."""
         if not isinstance(node, Node):
             return node
-        known = self.memo.get(id(node))
+        known = self.memo.get(node)
         if known is None:
-            known = self.memo[id(node)] = (node, self.rewrite(node))
-        return known[1]
+            known = self.memo[node] = self.rewrite(node)
+        return known
 
     def rewrite(self, node: Node) -> Any:
         if isinstance(node, (Var, Buffer)):

@@ -75,9 +75,9 @@ class _Binder:
 
     def __init__(self, func: PrimFunc, name: str) -> None:
         self.func, self.name = func, name
-        self.buffers = {id(p): b for p, b in func.buffer_map}
+        self.buffers = dict(func.buffer_map)
         self.around: list[Callable[[Stmt], Stmt]] = []
-        self.bound: set[int] = set()
+        self.bound: set[ir.Var] = set()
         self.late: list[tuple[str, str, ir.PrimExpr, ir.Var]] = []  # where, what, expected, found
         self.args = ir.Var("args", "handle")
 
@@ -88,10 +88,10 @@ class _Binder:
         count = len(func.params)
         self.check(num_args == ir.const(count, "int32"), "TypeError",
                    f"{signature}: expected {count} arguments, found %lld", num_args)  # fmt: skip
-        in_order = sorted(enumerate(func.params), key=lambda x: id(x[1]) in self.buffers)
+        in_order = sorted(enumerate(func.params), key=lambda x: x[1] in self.buffers)
         for i, p in in_order:  # numbers first: shapes may use them
             where = f"{self.name}: argument {i} ({self.shown(p)})"
-            buffer = self.buffers.get(id(p))
+            buffer = self.buffers.get(p)
             self.number(i, p, where) if buffer is None else self.tensor(i, p, buffer, where)
         self.solve()
         body: Stmt = func.body
@@ -103,7 +103,7 @@ class _Binder:
 
     def shown(self, p: ir.Var) -> str:
         """A parameter as messages show it."""
-        b = self.buffers.get(id(p))
+        b = self.buffers.get(p)
         if b is None:
             return f"{p.name}: {p.dtype}"
         dims = [
@@ -114,7 +114,7 @@ class _Binder:
     def let(self, var: ir.Var, value: ir.PrimExpr) -> ir.Var:
         """Bind a variable around what follows."""
         self.around.append(lambda body: LetStmt(var, value, body))
-        self.bound.add(id(var))
+        self.bound.add(var)
         return var
 
     def check(self, condition: ir.PrimExpr, kind: str, text: str, *values: ir.PrimExpr) -> None:
@@ -217,10 +217,10 @@ class _Binder:
         self, expr: ir.PrimExpr, found: ir.PrimExpr, where: str, what: str, unless: ir.PrimExpr | None = None
     ) -> None:
         """Require that a value is `expr`; a variable without a value takes it."""
-        if isinstance(expr, ir.Var) and id(expr) not in self.bound:
+        if isinstance(expr, ir.Var) and expr not in self.bound:
             self.let(expr, ir.cast(expr.dtype, found))
             return
-        free = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound]
+        free = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
         if free:
             self.late.append((where, what, expr, self.let(ir.Var("found", "int64"), found)))
             return
@@ -234,15 +234,15 @@ class _Binder:
         while progress:
             progress = False
             for _, _, expr, found in self.late:
-                free = {id(v): v for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound}
-                parts = detect_linear_equation(expr, list(free.values())) if len(free) == 1 else []
+                free = {v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound}
+                parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
                 if len(parts) == 2:
-                    (v,) = free.values()
+                    (v,) = free
                     factor, base = (ir.cast("int64", x) for x in parts)
                     self.let(v, ir.cast(v.dtype, ir.floordiv(found - base, factor)))
                     progress = True
         for where, what, expr, found in self.late:
-            unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and id(v) not in self.bound]
+            unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
             if unknown:
                 raise LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
                                     help="make it a parameter")  # fmt: skip

@@ -10,7 +10,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.machine import UNKNOWN
 from weft.tir.analysis.structure import replace_node, stmt_children
-from weft.tir.buffer import BufferLoad
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
 from weft.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, seq
@@ -90,7 +90,7 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKN
 
 def _streams(loop: For) -> list[BufferLoad]:
     """The vectors that a loop loads from other places in each iteration, each once."""
-    found: dict[str, BufferLoad] = {}
+    found: dict[tuple[Buffer, str], BufferLoad] = {}
     simplify = Analyzer().simplify
     for node in ir.walk(loop.body):
         if not isinstance(node, BufferLoad) or len(node.indices) != 1:
@@ -99,7 +99,7 @@ def _streams(loop: For) -> list[BufferLoad]:
         if not isinstance(index, ir.Ramp) or ir.as_int(index.stride) != 1:
             continue
         if any(v is loop.loop_var for v in ir.walk(index.base)):
-            found.setdefault(f"{id(node.buffer)} {_text(simplify(index.base))}", node)
+            found.setdefault((node.buffer, _text(simplify(index.base))), node)
     return list(found.values())
 
 

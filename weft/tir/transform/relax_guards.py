@@ -13,7 +13,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.structure import conjuncts
-from weft.tir.buffer import BufferLoad
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
 
@@ -72,27 +72,27 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 class _Relax:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
-        self.local: dict[int, int] = {}  # a buffer -> how many variables were bound where it is allocated
-        self.bound: list[int] = []
-        self.lanes: set[int] = set()
+        self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
+        self.bound: list[ir.Var] = []
+        self.lanes: set[Any] = set()
 
     def visit(self, node: Any) -> Any:
         """Visit statements top-down."""
         if isinstance(node, AllocBuffer) and node.buffer.scope == "local":
-            self.local[id(node.buffer)] = len(self.bound)
+            self.local[node.buffer] = len(self.bound)
         if isinstance(node, LetStmt):
-            self.bound.append(id(node.var))
+            self.bound.append(node.var)
         if isinstance(node, For):
-            self.bound.append(id(node.loop_var))
+            self.bound.append(node.loop_var)
             self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
             if node.kind == ForKind.VECTORIZED:
-                self.lanes.add(id(node.loop_var))
+                self.lanes.add(node.loop_var)
         if isinstance(node, IfThenElse) and node.else_case is None and self._scratch(node.then_case):
             return self.guard(node)
         return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def _scratch(self, stmt: Stmt) -> bool:
-        return isinstance(stmt, BufferStore) and id(stmt.buffer) in self.local
+        return isinstance(stmt, BufferStore) and stmt.buffer in self.local
 
     def guard(self, node: IfThenElse) -> Stmt:
         """Keep only those conjuncts that a load needs."""
@@ -106,7 +106,7 @@ class _Relax:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
-        of_lanes = [c for c in kept if any(id(v) in self.lanes for v in ir.walk(c))]
+        of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
         if of_lanes and (not reduction or self._adds_zero(store, of_lanes)):
             store = self._guarded_loads(store, of_lanes, reduction)
@@ -121,7 +121,7 @@ class _Relax:
 
         One that reads data, or counts something else than elements, decides what an element becomes.
         """
-        inner = set(self.bound[self.local[id(store.buffer)] :])
+        inner = set(self.bound[self.local[store.buffer] :])
         reads = any(isinstance(n, BufferLoad) for n in ir.walk(condition))
         return not reads and _variables([condition]) & inner <= _variables(store.indices)
 
@@ -137,7 +137,7 @@ class _Relax:
         factors = (added.a, added.b) if isinstance(added, ir.Mul) else (added,)
         lanes = self.lanes & element
         return all(
-            isinstance(f, BufferLoad) and id(f.buffer) not in self.local and bool(lanes & _variables(f.indices))
+            isinstance(f, BufferLoad) and f.buffer not in self.local and bool(lanes & _variables(f.indices))
             for f in factors
         )
 
@@ -147,7 +147,7 @@ class _Relax:
         assert condition is not None
 
         def rule(node: Any) -> Any:
-            if not isinstance(node, BufferLoad) or id(node.buffer) in self.local:
+            if not isinstance(node, BufferLoad) or node.buffer in self.local:
                 return node
             if not everything and self._within(node):
                 return node
@@ -165,7 +165,7 @@ class _Relax:
     def _in_bounds(self, store: BufferStore) -> bool:
         for n in ir.walk(store.value):
             if isinstance(n, BufferLoad) and not (n.buffer is store.buffer and n.indices is store.indices):
-                if n.buffer is store.buffer or id(n.buffer) in self.local:
+                if n.buffer is store.buffer or n.buffer in self.local:
                     continue  # scratch, sized for what is accessed
                 if not self._within(n):
                     return False
@@ -186,9 +186,9 @@ def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     return result
 
 
-def _variables(nodes: Sequence[ir.PrimExpr]) -> set[int]:
-    """The variables below some expressions, by identity."""
-    return {id(v) for n in nodes for v in ir.walk(n) if isinstance(v, ir.Var)}
+def _variables(nodes: Sequence[ir.PrimExpr]) -> set[ir.Var]:
+    """The variables below some expressions."""
+    return {v for n in nodes for v in ir.walk(n) if isinstance(v, ir.Var)}
 
 
 def _is_reduction(store: BufferStore) -> bool:

@@ -48,14 +48,14 @@ def scalarize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func if body is func.body else func.replace(body=body)
 
 
-Env = Mapping[int, Any]  # by id of a vector variable: its lanes, as a buffer
+Env = Mapping[ir.Var, Any]  # by vector variable: its lanes, as a buffer
 
 
 def _stmt(node: Any, env: Env) -> Any:
     if isinstance(node, LetStmt) and _lanes(node.var) > 1:
         memory = decl_buffer((_lanes(node.var),), ir.DataType(node.var.dtype).element, node.var.name, scope="local")
         fill = _each(_lanes(node.var), node.value, lambda i: BufferStore(memory, _lane(node.value, i, env), (i,)))
-        return AllocBuffer(memory, seq(fill, _stmt(node.body, {**env, id(node.var): memory})))
+        return AllocBuffer(memory, seq(fill, _stmt(node.body, {**env, node.var: memory})))
     if isinstance(node, BufferStore) and any(_lanes(i) > 1 for i in node.indices):
         return _store(node, env)
     if isinstance(node, Stmt):
@@ -142,9 +142,9 @@ def _broadcast(e: ir.Broadcast, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
 
 @_LANE.on(ir.Var)
 def _var(e: ir.Var, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
-    if id(e) not in env:
+    if e not in env:
         return _refuse(e, i, env)
-    held = env[id(e)]
+    held = env[e]
     return held if isinstance(held, ir.PrimExpr) else BufferLoad(held, (i,))
 
 
@@ -153,7 +153,7 @@ def _let(e: ir.Let, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
     if _lanes(e.value) > 1 and any(isinstance(n, ir.Shuffle) for n in ir.walk(e.body)):
         return _refuse(e, i, env)  # other lanes of the variable may be picked
     var = ir.Var(e.var.name, ir.DataType(e.var.dtype).element)
-    return ir.Let(var, _lane(e.value, i, env), _lane(e.body, i, {**env, id(e.var): var}))
+    return ir.Let(var, _lane(e.value, i, env), _lane(e.body, i, {**env, e.var: var}))
 
 
 @_LANE.on(BufferLoad)

@@ -115,11 +115,11 @@ class _Splitter:
 def _extents(nest: For) -> dict[str, PrimExpr]:
     """Return the extent of each thread axis; they are known before the launch."""
     extents: dict[str, PrimExpr] = {}
-    inside = {id(n.loop_var) for n in walk(nest) if isinstance(n, For)}
+    inside = {n.loop_var for n in walk(nest) if isinstance(n, For)}
     for loop in walk(nest):
         if isinstance(loop, For) and loop.kind == ForKind.THREAD_BINDING:
             assert loop.thread_binding is not None
-            if any(id(n) in inside or isinstance(n, BufferLoad) for n in walk(loop.extent)):
+            if any(n in inside or isinstance(n, BufferLoad) for n in walk(loop.extent)):
                 raise LoweringError(f"the extent of '{loop.thread_binding.thread_tag}' is known only on the device",
                                     found=str(loop.extent), where=loop.span)  # fmt: skip
             extents.setdefault(loop.thread_binding.thread_tag, loop.extent)
@@ -128,8 +128,8 @@ def _extents(nest: For) -> dict[str, PrimExpr]:
 
 def _free(nest: Stmt) -> tuple[list[Buffer], list[Var]]:
     """List the buffers and scalars that a statement takes from outside, in order of their first use."""
-    free = {id(v): v for v in undefined_vars(nest)}
-    accesses = (n for n in walk(nest) if isinstance(n, (BufferLoad, BufferStore)) and id(n.buffer.data) in free)
-    buffers = {id(n.buffer): n.buffer for n in accesses}
-    data = {id(b.data) for b in buffers.values()}
-    return list(buffers.values()), [v for v in free.values() if id(v) not in data]
+    free = dict.fromkeys(undefined_vars(nest))
+    accesses = (n for n in walk(nest) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer.data in free)
+    buffers = list(dict.fromkeys(n.buffer for n in accesses))
+    data = {b.data for b in buffers}
+    return buffers, [v for v in free if v not in data]

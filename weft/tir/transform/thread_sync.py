@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, walk
+from weft.ir import CallIntrin, IRModule, Op, StringImm, Var, function_pass, rebuild, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -51,7 +51,7 @@ def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") ->
         TVM's ``ThreadSync``.
     """
     threads = {
-        id(n.loop_var)
+        n.loop_var
         for n in walk(func.body)
         if isinstance(n, For) and n.thread_binding is not None and n.thread_binding.thread_tag.startswith("threadIdx")
     }
@@ -59,11 +59,11 @@ def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") ->
     return func if body is func.body else func.replace(body=body)
 
 
-Accesses = tuple[frozenset[int], frozenset[int]]
+Accesses = tuple[frozenset[Var], frozenset[Var]]
 
 
 class _Planner:
-    def __init__(self, scope: str, threads: set[int]) -> None:
+    def __init__(self, scope: str, threads: set[Var]) -> None:
         self.scope, self.threads = scope, threads
 
     def barrier(self) -> Stmt:
@@ -71,8 +71,8 @@ class _Planner:
 
     def accesses(self, node: Any) -> Accesses:
         """Return which memory of the scope a statement reads, and which it writes."""
-        reads = {id(n.buffer.data) for n in walk(node) if isinstance(n, BufferLoad) and n.buffer.scope == self.scope}
-        writes = {id(n.buffer.data) for n in walk(node) if isinstance(n, BufferStore) and n.buffer.scope == self.scope}
+        reads = {n.buffer.data for n in walk(node) if isinstance(n, BufferLoad) and n.buffer.scope == self.scope}
+        writes = {n.buffer.data for n in walk(node) if isinstance(n, BufferStore) and n.buffer.scope == self.scope}
         return frozenset(reads), frozenset(writes)
 
     def visit(self, node: Any) -> Any:
@@ -81,7 +81,7 @@ class _Planner:
             return node
         if isinstance(node, SeqStmt):
             return self.sequence(node)
-        if isinstance(node, IfThenElse) and any(id(n) in self.threads for n in walk(node.condition)):
+        if isinstance(node, IfThenElse) and any(n in self.threads for n in walk(node.condition)):
             inside = [self.visit(s) for s in (node.then_case, node.else_case) if s is not None]
             if any(_has_barrier(s) for s in inside):
                 raise LoweringError("threads that take another side of a test would not reach a barrier",

@@ -131,20 +131,20 @@ def _turned(outer: For) -> Stmt:
     if tile is None or not loads:  # gathers; a loop, not as many copies as it has iterations
         return For(outer.loop_var, outer.min, outer.extent, ForKind.SERIAL, outer.body, span=outer.span)
     n, inner = tile.n, tile.inner
-    local: dict[int, Buffer] = {}
+    local: dict[Any, Buffer] = {}
     for load in loads:
         name = load.buffer.name + "_tile"
         shape = (ir.IntImm("int64", n * n),)
-        local[id(load)] = Buffer(ir.Var(name, "handle"), load.dtype, shape, (), None, name, "local")
+        local[load] = Buffer(ir.Var(name, "handle"), load.dtype, shape, (), None, name, "local")
     at = (outer.loop_var - outer.min) * ir.const(n, outer.loop_var.dtype) + (inner.loop_var - inner.min)
 
     def from_tile(node: Any) -> Any:
-        buffer = local.get(id(node))
+        buffer = local.get(node)
         return node if buffer is None else BufferLoad(buffer, (at,), span=node.span)
 
     result: Stmt = For(outer.loop_var, outer.min, outer.extent, ForKind.UNROLLED, ir.rewrite(outer.body, from_tile))
     for load in reversed(loads):
-        result = AllocBuffer(local[id(load)], _filled(load, local[id(load)], tile, result))
+        result = AllocBuffer(local[load], _filled(load, local[load], tile, result))
     return result
 
 

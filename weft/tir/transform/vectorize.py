@@ -87,11 +87,11 @@ class _Vectorizer:
 
     def __init__(self, loop: For) -> None:
         self.lanes = ir.as_int(loop.extent) or 0
-        self.env: dict[int, ir.PrimExpr] = {
-            id(loop.loop_var): ir.Ramp(loop.min, ir.const(1, loop.loop_var.dtype), self.lanes)
+        self.env: dict[ir.Var, ir.PrimExpr] = {
+            loop.loop_var: ir.Ramp(loop.min, ir.const(1, loop.loop_var.dtype), self.lanes)
         }
         self.mask: ir.PrimExpr | None = None
-        self.memo: dict[int, tuple[Any, Any, ir.PrimExpr]] = {}
+        self.memo: dict[ir.PrimExpr, tuple[ir.PrimExpr | None, ir.PrimExpr]] = {}
 
     # --- statements
     # ----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class _Vectorizer:
             if ir.DataType(value.dtype).lanes == 1:
                 return LetStmt(s.var, value, self.stmt(s.body, mask), span=s.span)
             var = ir.Var(s.var.name, value.dtype)
-            self.env[id(s.var)] = var
+            self.env[s.var] = var
             self.memo.clear()
             return LetStmt(var, value, self.stmt(s.body, mask), span=s.span)
         if isinstance(s, For):
@@ -120,7 +120,7 @@ class _Vectorizer:
                 s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span
             )
         if isinstance(s, Evaluate):
-            if any(isinstance(n, ir.Var) and id(n) in self.env for n in ir.walk(s.value)):
+            if any(isinstance(n, ir.Var) and n in self.env for n in ir.walk(s.value)):
                 raise _Scalar
             return s
         if isinstance(s, AllocBuffer):
@@ -153,11 +153,11 @@ class _Vectorizer:
 
     def expr(self, e: Any, mask: ir.PrimExpr | None) -> ir.PrimExpr:
         """Rewrite an expression; the result is a vector where it depends on the loop variable."""
-        hit = self.memo.get(id(e))
-        if hit is not None and hit[1] is mask:
-            return hit[2]
+        hit = self.memo.get(e)
+        if hit is not None and hit[0] is mask:
+            return hit[1]
         new = _EXPR(e, self, mask)
-        self.memo[id(e)] = (e, mask, new)
+        self.memo[e] = (mask, new)
         return new
 
 
@@ -180,7 +180,7 @@ def _generic(e: Any, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
 
 @_EXPR.on(ir.Var)
 def _var(e: ir.Var, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
-    return s.env.get(id(e), e)
+    return s.env.get(e, e)
 
 
 @_EXPR.on(ir.BinaryOp, ir.CmpOp)
@@ -257,7 +257,7 @@ def _let(e: ir.Let, s: _Vectorizer, mask: Any) -> ir.PrimExpr:
     if ir.DataType(value.dtype).lanes == 1:
         return ir.Let(e.var, value, s.expr(e.body, mask))
     var = ir.Var(e.var.name, value.dtype)
-    s.env[id(e.var)] = var
+    s.env[e.var] = var
     return ir.Let(var, value, s.expr(e.body, mask))
 
 

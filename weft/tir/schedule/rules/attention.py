@@ -99,11 +99,11 @@ def _one_side(func: PrimFunc, side: int, tests: list[tuple[ir.Var, ir.PrimExpr]]
 def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None:
     """Recognise an attention, and find the variables of keys in both sums."""
     realizes = child_realizes(func.root)
-    makers: dict[int, Block] = {}
+    makers: dict[Buffer, Block] = {}
     for r in realizes:
         if not all(isinstance(v, ir.Var) for v in r.iter_values) or len(r.block.writes) != 1:
             return None
-        makers[id(r.block.writes[0].buffer)] = r.block
+        makers[r.block.writes[0].buffer] = r.block
     blocks = [r.block for r in realizes]
     if len(blocks) < 7 or len(makers) != len(blocks):
         return None
@@ -122,13 +122,13 @@ def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None
     return None if parts is None or not keys else (parts, (keys[-1], parts.key[0]))
 
 
-def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int, bool] | None:
+def _softmax(weights: BufferLoad, makers: dict[Buffer, Block]) -> tuple[Block, int, bool] | None:
     """Find the block whose values the softmax is taken of, the number of its blocks, and whether it may be all 0."""
-    norm = _value(makers.get(id(weights.buffer)))
+    norm = _value(makers.get(weights.buffer))
     if not isinstance(norm, ir.Mul) or not isinstance(norm.a, BufferLoad) or not isinstance(norm.b, BufferLoad):
         return None
-    block = makers[id(weights.buffer)]
-    inverse, e = makers.get(id(norm.b.buffer)), makers.get(id(norm.a.buffer))
+    block = makers[weights.buffer]
+    inverse, e = makers.get(norm.b.buffer), makers.get(norm.a.buffer)
     by, power = _value(inverse), _value(e)
     guarded = _unless_zero(by)
     by = by if guarded is None else guarded
@@ -139,13 +139,13 @@ def _softmax(weights: BufferLoad, makers: dict[int, Block]) -> tuple[Block, int,
         or not isinstance(by.b, BufferLoad)
     ):
         return None
-    total = makers.get(id(by.b.buffer))
+    total = makers.get(by.b.buffer)
     if not isinstance(power, ir.CallIntrin) or power.op.name != "tir.exp" or not isinstance(power.args[0], ir.Sub):
         return None
     x, top = power.args[0].a, power.args[0].b
     if not isinstance(x, BufferLoad) or not isinstance(top, BufferLoad):
         return None
-    highest, masked = makers.get(id(top.buffer)), makers.get(id(x.buffer))
+    highest, masked = makers.get(top.buffer), makers.get(x.buffer)
     if masked is None or not (inverse and e and total and highest):
         return None
     rows = [(block, norm.b), (e, top), (inverse, by.b)]
@@ -207,17 +207,17 @@ def _at(index: ir.PrimExpr, var: ir.Var, extent: ir.PrimExpr) -> bool:
     return index is var or (ir.is_const_int(index, 0) and ir.is_const_int(extent, 1))
 
 
-def _scores(masked: Block, makers: dict[int, Block]) -> tuple[Contraction, BufferLoad] | None:
+def _scores(masked: Block, makers: dict[Buffer, Block]) -> tuple[Contraction, BufferLoad] | None:
     """Find the first sum, and where the masked scores load it: at their own variables, once."""
     direct = contraction_of(masked)
     if direct is not None:
         store = direct.output
         return direct, BufferLoad(store.buffer, store.indices)
     value = _value(masked)
-    loads = [x for x in loads_of(value) if id(x.buffer) in makers] if value is not None else []
+    loads = [x for x in loads_of(value) if x.buffer in makers] if value is not None else []
     if not loads or any(x.buffer is not loads[0].buffer for x in loads) or not all(_in_order(masked, x) for x in loads):
         return None
-    first = contraction_of(makers[id(loads[0].buffer)])
+    first = contraction_of(makers[loads[0].buffer])
     return None if first is None else (first, loads[0])
 
 

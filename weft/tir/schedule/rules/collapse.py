@@ -90,11 +90,10 @@ class _Collapse:
         self.nests = nests
         self.analyzer = Analyzer()
         self.pairs: set[tuple[int, int]] = set()  # (nest, i): variables i and i + 1 become one
-        self.dims: set[tuple[int, int]] = set()  # (buffer, d): dimensions d and d + 1 become one
-        self.buffers: dict[int, Buffer] = {}
-        self.views: dict[int, Buffer] = {}
+        self.dims: set[tuple[Buffer, int]] = set()  # (buffer, d): dimensions d and d + 1 become one
+        self.views: dict[Buffer, Buffer] = {}
         self.accesses: list[tuple[int, Buffer, tuple[PrimExpr, ...]]] = []
-        self.loose: list[set[int]] = []
+        self.loose: list[set[Var]] = []
         for n, (_, realize) in enumerate(nests):
             block = realize.block
             for i in range(len(block.iter_vars) - 1):
@@ -104,21 +103,20 @@ class _Collapse:
 
     def _collect(self, n: int, block: Block) -> None:
         """Record accesses, and the variables that occur anywhere but as a whole index."""
-        loose: set[int] = set()
+        loose: set[Var] = set()
         stack: list[Any] = [block.body, block.init]
         while stack:
             node = stack.pop()
             if isinstance(node, (BufferLoad, BufferStore)):
-                self.buffers[id(node.buffer)] = node.buffer
                 self.accesses.append((n, node.buffer, node.indices))
-                self.dims.update((id(node.buffer), d) for d in range(len(node.buffer.shape) - 1))
+                self.dims.update((node.buffer, d) for d in range(len(node.buffer.shape) - 1))
                 if node.predicate is not None or node.buffer.strides:
-                    self.dims.difference_update((id(node.buffer), d) for d in range(len(node.buffer.shape)))
+                    self.dims.difference_update((node.buffer, d) for d in range(len(node.buffer.shape)))
                 stack.extend(i for i in node.indices if not isinstance(i, Var))
                 if isinstance(node, BufferStore):
                     stack.append(node.value)
             elif isinstance(node, Var):
-                loose.add(id(node))
+                loose.add(node)
             elif isinstance(node, Buffer):
                 continue
             elif hasattr(node, "__struct_fields__"):
@@ -133,24 +131,24 @@ class _Collapse:
         while before != len(self.pairs) + len(self.dims):
             before = len(self.pairs) + len(self.dims)
             for n, buffer, indices in self.accesses:
-                position = {id(iv.var): i for i, iv in enumerate(self.nests[n][1].block.iter_vars)}
+                position: dict[PrimExpr, int] = {iv.var: i for i, iv in enumerate(self.nests[n][1].block.iter_vars)}
                 for d in range(len(indices) - 1):
-                    if (id(buffer), d) in self.dims and not self._mergeable(n, buffer, indices, d, position):
-                        self.dims.discard((id(buffer), d))
+                    if (buffer, d) in self.dims and not self._mergeable(n, buffer, indices, d, position):
+                        self.dims.discard((buffer, d))
                 self._drop_pairs(n, buffer, indices, position)
             for n, loose in enumerate(self.loose):
                 ivs = self.nests[n][1].block.iter_vars
                 self.pairs -= {
-                    (n, i) for i in range(len(ivs)) for k in (i, i + 1) if k < len(ivs) and id(ivs[k].var) in loose
+                    (n, i) for i in range(len(ivs)) for k in (i, i + 1) if k < len(ivs) and ivs[k].var in loose
                 }
 
     def _mergeable(
-        self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[int, int]
+        self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[PrimExpr, int]
     ) -> bool:
         a, b = indices[d], indices[d + 1]
         if as_int(a) == 0 and as_int(b) == 0:
             return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
-        i, k = position.get(id(a)), position.get(id(b))
+        i, k = position.get(a), position.get(b)
         if i is None or k != i + 1 or (n, i) not in self.pairs:
             return False
         ivs = self.nests[n][1].block.iter_vars
@@ -161,18 +159,16 @@ class _Collapse:
             return a.value == b.value
         return a is b or self.analyzer.can_prove_equal(a, b)
 
-    def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[int, int]) -> None:
+    def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[PrimExpr, int]) -> None:
         """A pair survives where both variables index neighbouring dimensions that merge, or neither occurs."""
         for d, index in enumerate(indices):
-            i = position.get(id(index))
+            i = position.get(index)
             if i is None:
                 continue
-            if (n, i) in self.pairs and not (
-                (id(buffer), d) in self.dims and position.get(id(indices[d + 1])) == i + 1
-            ):
+            if (n, i) in self.pairs and not ((buffer, d) in self.dims and position.get(indices[d + 1]) == i + 1):
                 self.pairs.discard((n, i))
             if (n, i - 1) in self.pairs and not (
-                d > 0 and (id(buffer), d - 1) in self.dims and position.get(id(indices[d - 1])) == i - 1
+                d > 0 and (buffer, d - 1) in self.dims and position.get(indices[d - 1]) == i - 1
             ):
                 self.pairs.discard((n, i - 1))
 
@@ -180,11 +176,11 @@ class _Collapse:
 
     def view(self, buffer: Buffer) -> Buffer:
         """The buffer under its merged shape."""
-        view = self.views.get(id(buffer))
+        view = self.views.get(buffer)
         if view is None:
             shape: list[PrimExpr] = []
             for d, extent in enumerate(buffer.shape):
-                if d and (id(buffer), d - 1) in self.dims:
+                if d and (buffer, d - 1) in self.dims:
                     shape[-1] = self.analyzer.simplify(shape[-1] * extent)
                 else:
                     shape.append(extent)
@@ -200,7 +196,7 @@ class _Collapse:
                     buffer.scope,
                     buffer.data_alignment,
                 )
-            self.views[id(buffer)] = view
+            self.views[buffer] = view
         return view
 
     def rewrite(self, loops: list[For], realize: BlockRealize) -> Stmt:
@@ -209,7 +205,7 @@ class _Collapse:
         block = realize.block
         new_loops: list[tuple[Var, PrimExpr]] = []
         block_vars: list[IterVar] = []
-        merged: dict[int, PrimExpr] = {}
+        merged: dict[Var, PrimExpr] = {}
         for i, (f, iv) in enumerate(zip(loops, block.iter_vars, strict=True)):
             if i and (n, i - 1) in self.pairs:
                 extent = self.analyzer.simplify(new_loops[-1][1] * f.extent)
@@ -219,7 +215,7 @@ class _Collapse:
             else:
                 new_loops.append((f.loop_var, f.extent))
                 block_vars.append(iv)
-            merged[id(iv.var)] = block_vars[-1].var
+            merged[iv.var] = block_vars[-1].var
 
         def visit(node: Any) -> Any:
             if isinstance(node, BufferLoad):
@@ -245,19 +241,19 @@ class _Collapse:
         return stmt
 
     def _indices(
-        self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[int, PrimExpr], visit: Any
+        self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[Var, PrimExpr], visit: Any
     ) -> tuple[PrimExpr, ...]:
         out: list[PrimExpr] = []
         for d, index in enumerate(indices):
-            if d and (id(buffer), d - 1) in self.dims:
+            if d and (buffer, d - 1) in self.dims:
                 continue
-            out.append(merged.get(id(index), index) if isinstance(index, Var) else visit(index))
+            out.append(merged.get(index, index) if isinstance(index, Var) else visit(index))
         return tuple(out)
 
     def _region(self, region: BufferRegion) -> BufferRegion:
         buffer, out = region.buffer, []
         for d, r in enumerate(region.region):
-            if d and (id(buffer), d - 1) in self.dims:
+            if d and (buffer, d - 1) in self.dims:
                 last = out[-1]
                 point = as_int(last.extent) == 1 and as_int(r.extent) == 1
                 out[-1] = (

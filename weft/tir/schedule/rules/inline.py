@@ -46,7 +46,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
         if uses > 1 and is_selecting(c.block) and not pure_move:
             return False  # the tile is read once, into registers
         if contraction_of(c.block) is not None and not (
-            pure_move and [id(v) for v in loads_of(store.value)] == [id(store.value)]
+            pure_move and any(v is store.value for v in loads_of(store.value))
         ):
             return False  # each element is read many times; the tile kernels want plain loads
         if is_reduction_block(c.block) and is_costly(store.value) and _window(c.block):
