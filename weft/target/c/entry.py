@@ -72,7 +72,7 @@ def _function(func: PrimFunc, machine: Machine) -> str:
         raise CodegenError(f"'{name}' is no name of a C function", where=func.span, expected="letters, digits and _")
     if func.attrs.get("calling_conv") == 1:
         return _packed_function(func, name, machine)
-    buffers = {id(p): b for p, b in func.buffer_map}
+    buffers = dict(func.buffer_map)
     device, body = bind_device(func)
     dims = [*_dimension_vars(func), *([device] if device is not None else [])]
     s = Emitter(machine)
@@ -80,11 +80,11 @@ def _function(func: PrimFunc, machine: Machine) -> str:
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []
     for p in func.params:
-        buffer = buffers.get(id(p))
+        buffer = buffers.get(p)
         if buffer is None:
             params.append(f"{value_type(p.dtype, p)} {s.fresh(p)}")
             continue
-        of = s.pointee[id(buffer.data)] = memory_type(buffer.dtype, buffer)
+        of = s.pointee[buffer.data] = memory_type(buffer.dtype, buffer)
         params.append(f"{of}*{restrict} {s.fresh(buffer.data)}")
     params += [f"{value_type(v.dtype, v)} {s.fresh(v)}" for v in dims]
     STMT(body, s)
@@ -103,12 +103,12 @@ def _packed_function(func: PrimFunc, name: str, machine: Machine) -> str:
 
 def _dimension_vars(func: PrimFunc) -> list[Var]:
     """List the variables in parameter buffers that are no parameters themselves."""
-    params = {id(p) for p in func.params}
-    found: dict[int, Var] = {}
+    params = set(func.params)
+    found: dict[Var, None] = {}
     for _, b in func.buffer_map:
         for e in (*b.shape, *b.strides, *(() if b.elem_offset is None else (b.elem_offset,))):
-            found.update({id(v): v for v in walk(e) if isinstance(v, Var) and id(v) not in params})
-    return list(found.values())
+            found.update(dict.fromkeys(v for v in walk(e) if isinstance(v, Var) and v not in params))
+    return list(found)
 
 
 def _shown(p: Var, buffer: Buffer | None) -> str:
@@ -122,7 +122,7 @@ class _Entry:
     """The entry point of one function."""
 
     def __init__(
-        self, func: PrimFunc, name: str, buffers: dict[int, Buffer], dims: list[Var], device: Var | None
+        self, func: PrimFunc, name: str, buffers: dict[Var, Buffer], dims: list[Var], device: Var | None
     ) -> None:
         self.func, self.name, self.buffers, self.dims, self.device = func, name, buffers, dims, device
         self.s = Emitter()
@@ -131,23 +131,23 @@ class _Entry:
     def text(self) -> str:
         """Emit the checks, numbers first because shapes may use them, and the call."""
         s, params = self.s, self.func.params
-        signature = f"{self.name}({', '.join(_shown(p, self.buffers.get(id(p))) for p in params)})"
+        signature = f"{self.name}({', '.join(_shown(p, self.buffers.get(p)) for p in params)})"
         s.emit(f'if (num_args != {len(params)}) return weft_fail("TypeError", "%s: expected %d arguments, found %d", '
                f"{string(signature)}, {len(params)}, (int)num_args);")  # fmt: skip
         made: dict[int, str] = {}
-        for i, p in sorted(enumerate(params), key=lambda x: id(x[1]) in self.buffers):
-            buffer = self.buffers.get(id(p))
+        for i, p in sorted(enumerate(params), key=lambda x: x[1] in self.buffers):
+            buffer = self.buffers.get(p)
             where = string(f"{self.name}: argument {i} ({_shown(p, buffer)})")
             made[i] = self.scalar(i, p, where) if buffer is None else self.tensor(i, buffer, where)
         self.solve()
         for v in self.dims:
-            if id(v) not in s.names:
+            if v not in s.names:
                 raise CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
         for where, expr, found, what, unless in self.late:
-            self.require(s.names[id(found)], EXPR(cast("int64", expr), s), where, what, unless)
-        args = [made[i] for i in range(len(params))] + [s.names[id(v)] for v in self.dims]
+            self.require(s.names[found], EXPR(cast("int64", expr), s), where, what, unless)
+        args = [made[i] for i in range(len(params))] + [s.names[v] for v in self.dims]
         s.emit(f"return {self.name}_impl({', '.join(args)});")
         head = f"int __tvm_ffi_{self.name}(void* self, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret) {{"
         return "\n".join(["", head, *s.lines, "}", ""])
@@ -167,7 +167,7 @@ class _Entry:
     def match(self, expr: PrimExpr, found: str, where: str, what: str, unless: str = "") -> None:
         """Require that a value is `expr`; a variable without a value takes it."""
         s = self.s
-        if isinstance(expr, Var) and id(expr) not in s.names:
+        if isinstance(expr, Var) and expr not in s.names:
             s.emit(f"{value_type(expr.dtype, expr)} {s.fresh(expr)} = {found};")
         elif as_int(expr) is not None or isinstance(expr, Var):
             self.require(found, EXPR(cast("int64", expr), s), where, what, unless)
@@ -182,10 +182,10 @@ class _Entry:
         while progress:
             progress = False
             for _, expr, found, _, _ in self.late:
-                free = {id(v): v for v in walk(expr) if isinstance(v, Var) and id(v) not in s.names}
-                parts = detect_linear_equation(expr, list(free.values())) if len(free) == 1 else []
+                free = {v for v in walk(expr) if isinstance(v, Var) and v not in s.names}
+                parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
                 if len(parts) == 2:
-                    (v,) = free.values()
+                    (v,) = free
                     factor, base = (cast("int64", x) for x in parts)
                     value = EXPR(floordiv(found - base, factor), s)
                     s.emit(f"{value_type(v.dtype, v)} {s.fresh(v)} = {value};")
@@ -209,7 +209,7 @@ class _Entry:
                 self.fail(f"(int64_t)({of}){value} != {value}", "ValueError", where, f"an int that {dt} can hold",
                           "%lld", f"(long long){value}")  # fmt: skip
         s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
-        return s.names[id(p)]
+        return s.names[p]
 
     def tensor(self, i: int, buffer: Buffer, where: str) -> str:
         """Check a tensor, and return the address of its data."""

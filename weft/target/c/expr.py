@@ -38,9 +38,9 @@ class Emitter:
         self.machine = machine
         self.lines: list[str] = []
         self.depth = 1
-        self.names: dict[int, str] = {}
+        self.names: dict[ir.Var, str] = {}
         self.taken: set[str] = set()
-        self.pointee: dict[int, str] = {}
+        self.pointee: dict[ir.Var, str] = {}
         self.cleanup: list[str] = []
         self.imported: set[str] = set()  # functions of the modules that this one imports
 
@@ -56,7 +56,7 @@ class Emitter:
             n += 1
             name = f"{base}_{n}"
         self.taken.add(name)
-        self.names[id(var)] = name
+        self.names[var] = name
         return name
 
     def leave(self, unless: str, kind: str, message: str, values: Sequence[str] = ()) -> None:
@@ -68,12 +68,12 @@ class Emitter:
 
     def element(self, buffer: Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
-        if len(indices) != 1 or id(buffer.data) not in self.names:
+        if len(indices) != 1 or buffer.data not in self.names:
             raise CodegenError(
                 f"buffer '{buffer.name}' is not flat, or has no memory here", found=f"{len(indices)} indices"
             )
-        of, name = memory_type(buffer.dtype, buffer), self.names[id(buffer.data)]
-        pointer = name if self.pointee.get(id(buffer.data)) == of else f"(({of}*){name})"
+        of, name = memory_type(buffer.dtype, buffer), self.names[buffer.data]
+        pointer = name if self.pointee.get(buffer.data) == of else f"(({of}*){name})"
         return f"{pointer}[{EXPR(indices[0], self)}]"
 
 
@@ -107,9 +107,9 @@ EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=_not_expr)
 
 @EXPR.on(ir.Var)
 def _var(e: ir.Var, s: Emitter) -> str:
-    if id(e) not in s.names:
+    if e not in s.names:
         raise CodegenError(f"variable '{e.name}' has no value", where=e.span, help="make it a parameter")
-    return s.names[id(e)]
+    return s.names[e]
 
 
 @EXPR.on(ir.IntImm)
@@ -182,7 +182,7 @@ def _select(e: ir.Select, s: Emitter) -> str:
 
 @EXPR.on(ir.Let)
 def _let_expr(e: ir.Let, s: Emitter) -> str:
-    s.names[id(e.var)] = f"({EXPR(e.value, s)})"
+    s.names[e.var] = f"({EXPR(e.value, s)})"
     return EXPR(e.body, s)
 
 

@@ -97,7 +97,7 @@ def _for(node: tir.For, s: Emitter) -> None:
 def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
     buffer, of = node.buffer, memory_type(node.buffer.dtype, node)
     size, itemsize = as_int(buffer.shape[0]), DataType(buffer.dtype).itemsize
-    s.pointee[id(buffer.data)] = of
+    s.pointee[buffer.data] = of
     if size is not None and size * itemsize <= s.machine.stack_buffer_bytes:
         s.emit(f"{of} {s.fresh(buffer.data)}[{max(size, 1)}] __attribute__((aligned(64)));")
         STMT(node.body, s)

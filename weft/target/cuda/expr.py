@@ -39,11 +39,11 @@ class Emitter:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 1
-        self.names: dict[int, str] = {}
+        self.names: dict[ir.Var, str] = {}
         self.taken: set[str] = set()
         self.params: list[ir.Var] = []
-        self.pointers: dict[int, str] = {}
-        self.stored: set[int] = set()
+        self.pointers: dict[ir.Var, str] = {}
+        self.stored: set[ir.Var] = set()
         self.axes: set[str] = set()  # the thread axes around the current statement
         self.dynamic_shared = 0  # bytes
 
@@ -59,7 +59,7 @@ class Emitter:
             n += 1
             name = f"{base}_{n}"
         self.taken.add(name)
-        self.names[id(var)] = name
+        self.names[var] = name
         return name
 
     def define(self, var: ir.Var, value: str) -> None:
@@ -68,16 +68,16 @@ class Emitter:
 
     def name(self, var: ir.Var) -> str:
         """Return the name of a variable."""
-        if id(var) not in self.names:
+        if var not in self.names:
             raise CodegenError(f"variable '{var.name}' has no value in the kernel", where=var.span)
-        return self.names[id(var)]
+        return self.names[var]
 
     def element(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> str:
         """An element of a flat buffer, to read or to assign."""
         if len(indices) != 1:
             raise CodegenError(f"'{buffer.name}' is not flat", found=f"{len(indices)} indices")
         of, name = c_type(buffer.dtype, buffer), self.name(buffer.data)
-        pointer = name if self.pointers.get(id(buffer.data)) == of else f"(({of}*){name})"
+        pointer = name if self.pointers.get(buffer.data) == of else f"(({of}*){name})"
         return f"{pointer}[{EXPR(indices[0], self)}]"
 
 

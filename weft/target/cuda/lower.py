@@ -139,11 +139,11 @@ def _with_dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
 
 def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc]) -> tir.PrimFunc:
     kernels: list[str] = []
-    pointers = {id(b.data) for _, b in func.buffer_map}
+    pointers = {b.data for _, b in func.buffer_map}
 
     def visit(node: Any) -> Any:
         if isinstance(node, tir.AllocBuffer) and _used_by_kernels(node, device):
-            pointers.add(id(node.buffer.data))
+            pointers.add(node.buffer.data)
             return _workspace(node.buffer, visit(node.body))
         if isinstance(node, tir.Evaluate) and (kernel := _launched(node, device)) is not None:
             assert isinstance(node.value, ir.CallIntrin)
@@ -155,7 +155,7 @@ def _host(name: str, func: tir.PrimFunc, device: dict[str, tir.PrimFunc]) -> tir
 
     body = visit(func.body)
     for access in ir.walk(body):
-        if isinstance(access, (tir.BufferLoad, tir.BufferStore)) and id(access.buffer.data) in pointers:
+        if isinstance(access, (tir.BufferLoad, tir.BufferStore)) and access.buffer.data in pointers:
             raise CodegenError(
                 f"'{name}' accesses GPU memory outside of GPU threads: did you forget to bind?",
                 where=access.span,

@@ -117,25 +117,25 @@ def _emit_kernel(module: _DeviceModule, name: str, func: PrimFunc) -> None:
     symbol = re.sub(r"\W", "_", name)
     s = KernelEmitter(module, symbol)
     s.noalias = bool(func.attrs.get("tir.noalias", False))
-    stored = {id(n.buffer.data) for n in walk(func.body) if isinstance(n, BufferStore)}
-    buffers = {id(p): b for p, b in func.buffer_map}
+    stored = {n.buffer.data for n in walk(func.body) if isinstance(n, BufferStore)}
+    buffers = dict(func.buffer_map)
     params: list[str] = []
     for i, p in enumerate(func.params):
-        buffer = buffers.get(id(p))
+        buffer = buffers.get(p)
         if buffer is not None or p.dtype == "handle":
             data = buffer.data if buffer is not None else p
-            facts = "noalias " * s.noalias + "readonly " * (id(data) not in stored)
+            facts = "noalias " * s.noalias + "readonly " * (data not in stored)
             if buffer is not None:
                 facts += f"align {alignment(buffer)} "
             params.append(f"ptr addrspace(1) {facts}%a{i}")
             s.allocas.append(f"  %g{i} = addrspacecast ptr addrspace(1) %a{i} to ptr")
-            s.pointers[id(data)] = f"%g{i}"
+            s.pointers[data] = f"%g{i}"
         elif p.dtype == "bool":
             params.append(f"i8 %a{i}")
-            s.env[id(p)] = s.value(f"icmp ne i8 %a{i}, 0")
+            s.env[p] = s.value(f"icmp ne i8 %a{i}, 0")
         else:
             params.append(f"{llvm_type(p.dtype)} %a{i}")
-            s.env[id(p)] = f"%a{i}"
+            s.env[p] = f"%a{i}"
             if DataType(p.dtype).is_integer:
                 _bound_dimension(func, p, s)
     STMT(func.body, s)

@@ -63,7 +63,7 @@ def _loop(node: For, s: KernelEmitter) -> None:
     index = convert(s, register, DataType("int32"), dtype)
     if as_int(node.min) != 0:
         index = s.value(f"add {llvm_type(dtype)} {index}, {s.expr(node.min)}")
-    s.env[id(node.loop_var)] = index
+    s.env[node.loop_var] = index
     s.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), allow_override=True)
     outer = s.bound_axes
     s.bound_axes = outer | {tag}
@@ -187,7 +187,7 @@ def _alloc(node: AllocBuffer, s: KernelEmitter) -> None:
         s.allocas.append(f"  {pointer} = addrspacecast ptr addrspace(3) {symbol} to ptr")
     else:
         pointer = s.alloca(f"{array}, align 16")
-    s.pointers[id(buffer.data)] = pointer
+    s.pointers[buffer.data] = pointer
     STMT(node.body, s)
 
 

@@ -58,7 +58,7 @@ def _store(node: tir.BufferStore, s: Emitter) -> None:
     if node.predicate is not None:
         _not_stmt(node, s)
     s.emit(f"{s.element(node.buffer, node.indices)} = {EXPR(node.value, s)};")
-    s.stored.add(id(node.buffer.data))
+    s.stored.add(node.buffer.data)
 
 
 @_STMT.on(tir.LetStmt)
@@ -101,7 +101,7 @@ def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
             found=f"scope {buffer.scope}, shape {buffer.shape}",
         )
     of, size = c_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
-    s.pointers[id(buffer.data)] = of
+    s.pointers[buffer.data] = of
     name = s.fresh(buffer.data)
     if buffer.scope == "shared.dyn":
         s.emit(f"{of}* {name} = ({of}*)(weft_shared + {s.dynamic_shared});")
@@ -120,7 +120,7 @@ def _for(node: tir.For, s: Emitter) -> None:
         base = f"({of}){tag}" + ("" if as_int(node.min) == 0 else f" + {low}")
         s.define(node.loop_var, base)
         if tag in s.axes:  # work that the threads share: each does one iteration of it
-            _nested(s, f"if ({s.names[id(node.loop_var)]} < {EXPR(node.min + node.extent, s)})", node.body)
+            _nested(s, f"if ({s.names[node.loop_var]} < {EXPR(node.min + node.extent, s)})", node.body)
             return
         s.axes.add(tag)
         _STMT(node.body, s)
@@ -141,22 +141,22 @@ def emit_function(func: tir.PrimFunc, max_threads: int = 1024) -> str:
     """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
     extents = launch_extents(func, max_threads)
     s = Emitter()
-    buffers = dict((id(p), b) for p, b in func.buffer_map)
+    buffers = dict(func.buffer_map)
     for p in func.params:
-        buffer = buffers.get(id(p))
+        buffer = buffers.get(p)
         var = p if buffer is None else buffer.data
         s.params.append(var)
         s.fresh(var)
         if buffer is not None:
-            s.pointers[id(var)] = c_type(buffer.dtype, buffer)
+            s.pointers[var] = c_type(buffer.dtype, buffer)
     _STMT(func.body, s)
     restrict = " __restrict__" if func.attrs.get("tir.noalias") else ""
     params: list[str] = []
     for p in s.params:
-        pointee = s.pointers.get(id(p))
-        const_ = "" if id(p) in s.stored else "const "
+        pointee = s.pointers.get(p)
+        const_ = "" if p in s.stored else "const "
         of = f"{const_}{pointee}*{restrict}" if pointee else c_type(p.dtype, p)
-        params.append(f"{of} {s.names[id(p)]}")
+        params.append(f"{of} {s.names[p]}")
     sizes = [as_int(extents[tag]) for tag in AXES[3:] if tag in extents]
     bounds = f" __launch_bounds__({math.prod(n for n in sizes if n)})" if sizes and None not in sizes else ""
     head = f'extern "C" __global__ void{bounds} {func.attrs["global_symbol"]}({", ".join(params)}) {{'

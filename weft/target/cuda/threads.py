@@ -30,16 +30,16 @@ class _Claim(NamedTuple):
 class _State:
     def __init__(self, func: tir.PrimFunc) -> None:
         self.extents: dict[str, PrimExpr] = {}
-        self.lets: dict[int, PrimExpr] = {}
+        self.lets: dict[Var, PrimExpr] = {}
         self.claims: list[_Claim] = []
-        self.given = {id(b.data) for _, b in func.buffer_map} | {id(p) for p in func.params}
+        self.given = {b.data for _, b in func.buffer_map} | set(func.params)
 
-    def depends(self, value: object) -> set[int]:
-        """The variables that a value depends on, by identity."""
-        found: set[int] = set()
+    def depends(self, value: object) -> set[Var]:
+        """The variables that a value depends on."""
+        found: set[Var] = set()
         for v in walk(value):
-            if isinstance(v, Var) and id(v) not in found:
-                found |= {id(v)} | (self.depends(self.lets[id(v)]) if id(v) in self.lets else set())
+            if isinstance(v, Var) and v not in found:
+                found |= {v} | (self.depends(self.lets[v]) if v in self.lets else set())
         return found
 
 
@@ -83,12 +83,12 @@ def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State)
     if isinstance(node, tir.For) and node.kind is tir.ForKind.THREAD_BINDING:
         axes = _bound(node, axes, s)
     elif isinstance(node, tir.LetStmt):
-        s.lets[id(node.var)] = node.value
+        s.lets[node.var] = node.value
     elif isinstance(node, tir.AllocBuffer) and not node.buffer.scope.startswith("shared"):
         s.claims.append(_Claim(f"the buffer '{node.buffer.name}'", node, frozenset(axes) | alone))
-    elif isinstance(node, tir.BufferStore) and id(node.buffer.data) in s.given:
+    elif isinstance(node, tir.BufferStore) and node.buffer.data in s.given:
         used = s.depends(node.indices)
-        own = frozenset(tag for tag, var in axes.items() if id(var) in used)
+        own = frozenset(tag for tag, var in axes.items() if var in used)
         s.claims.append(_Claim(f"a store to '{node.buffer.name}'", node, own | alone | _agreed(node, axes, s)))
     elif isinstance(node, tir.IfThenElse):
         _visit(node.then_case, axes, alone | _singled_out(node.condition, axes), s)
@@ -106,7 +106,7 @@ def _agreed(node: tir.BufferStore, axes: Mapping[str, Var], s: _State) -> frozen
     if any(isinstance(n, CallIntrin) and "shuffle" in str(n.op) for n in walk(node.value)):
         return frozenset()
     used = s.depends(node.value) | s.depends(node.indices)
-    apart = {tag for tag, var in axes.items() if id(var) in used}
+    apart = {tag for tag, var in axes.items() if var in used}
     return frozenset(tag for tag in AXES if tag.startswith("threadIdx") and tag not in apart)
 
 
@@ -116,11 +116,9 @@ def _singled_out(condition: PrimExpr, axes: Mapping[str, Var]) -> frozenset[str]
         return _singled_out(condition.a, axes) | _singled_out(condition.b, axes)
     if not isinstance(condition, (EQ, LT)) or (isinstance(condition, LT) and as_int(condition.b) != 1):
         return frozenset()
-    variables = {id(v): tag for tag, v in axes.items()}
+    variables: dict[PrimExpr, str] = {v: tag for tag, v in axes.items()}
     sides = ((condition.a, condition.b), (condition.b, condition.a))
-    return frozenset(
-        variables[id(v)] for v, e in sides if id(v) in variables and not any(id(n) in variables for n in walk(e))
-    )
+    return frozenset(variables[v] for v, e in sides if v in variables and not any(n in variables for n in walk(e)))
 
 
 def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
@@ -165,10 +163,10 @@ def _check_claims(s: _State) -> None:
 
 
 def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
-    inside = {id(n.loop_var) for n in walk(func.body) if isinstance(n, tir.For)}
+    inside = {n.loop_var for n in walk(func.body) if isinstance(n, tir.For)}
     threads = 1
     for tag, extent in extents.items():
-        if any(isinstance(v, tir.BufferLoad) or id(v) in inside for v in walk(extent)):
+        if any(isinstance(v, tir.BufferLoad) or v in inside for v in walk(extent)):
             raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
         if tag.startswith("threadIdx"):
             threads *= as_int(extent) or 1

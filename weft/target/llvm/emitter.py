@@ -133,19 +133,19 @@ class FunctionEmitter:
         self.module, self.name, self.is_task = module, name, is_task
         self.lines: list[str | list[str]] = []
         self.allocas: list[str] = []
-        self.env: dict[int, str] = {}
-        self.pointers: dict[int, str] = {}
+        self.env: dict[ir.Var, str] = {}
+        self.pointers: dict[ir.Var, str] = {}
         self.analyzer = Analyzer()
         self.block = "entry"
         self.cleanup: list[str] = []
         self.noalias = True
-        self.streamed: frozenset[int] = frozenset()
+        self.streamed: frozenset[ir.Var] = frozenset()
         self.loops = self.scalar_stores = self.vector_stores = 0
         self._versions: dict[str, int] = {}
         self._known: dict[str, str] = {}
         self._undo: list[list[str]] = []
-        self._memo: dict[int, tuple[Any, str]] = {}
-        self._memo_undo: list[list[int]] = []
+        self._memo: dict[ir.PrimExpr, str] = {}
+        self._memo_undo: list[list[ir.PrimExpr]] = []
         self._n = 0
         self._depth: dict[str, int] = {}
         self._before: list[tuple[list[str], int]] = []
@@ -274,13 +274,12 @@ class FunctionEmitter:
 
     def expr(self, e: Any) -> str:
         """Emit an expression and return its value; a node that one statement uses twice is emitted once."""
-        hit = self._memo.get(id(e))
+        hit = self._memo.get(e)
         if hit is not None:
-            return hit[1]
-        text = EXPR(e, self)
-        self._memo[id(e)] = (e, text)
+            return hit
+        text = self._memo[e] = EXPR(e, self)
         if self._memo_undo:
-            self._memo_undo[-1].append(id(e))
+            self._memo_undo[-1].append(e)
         return text
 
     def forget(self) -> None:

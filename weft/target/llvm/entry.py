@@ -65,22 +65,22 @@ def emit_body(
     """
     device, body = bind_device(func)
     dims = [*dimension_vars(func), *([device] if device is not None else [])]
-    buffers = dict((id(p), b) for p, b in func.buffer_map)
+    buffers = dict(func.buffer_map)
     module.imported.update(str(name) for name in func.attrs.get("tir.kernels") or ())
     impl = FunctionEmitter(module, f"{name}_impl")
     impl.noalias = bool(func.attrs.get("tir.noalias", False))
     params = []
     for i, p in enumerate(func.params):
-        buffer = buffers.get(id(p))
+        buffer = buffers.get(p)
         if buffer is not None:
             params.append(f"ptr {'noalias ' if impl.noalias else ''}%a{i}")
-            impl.pointers[id(buffer.data)] = f"%a{i}"
+            impl.pointers[buffer.data] = f"%a{i}"
         else:
             params.append(f"{llvm_type(p.dtype)} %a{i}")
-            (impl.pointers if p.dtype == "handle" else impl.env)[id(p)] = f"%a{i}"
+            (impl.pointers if p.dtype == "handle" else impl.env)[p] = f"%a{i}"
     for j, v in enumerate(dims):
         params.append(f"{llvm_type(v.dtype)} %d{j}")
-        impl.env[id(v)] = f"%d{j}"
+        impl.env[v] = f"%d{j}"
         impl.analyzer.mark_global_non_neg(v)
     if any(isinstance(n, CallIntrin) and n.op.name == "tir.tile_configure" for n in walk(body)):
         request_tiles(impl, name)
@@ -111,22 +111,22 @@ def _leave(s: FunctionEmitter, code: str, name: str) -> None:
 
 def dimension_vars(func: PrimFunc) -> list[Var]:
     """List the variables in the shapes of parameter buffers that are no parameters themselves."""
-    params = {id(p) for p in func.params}
-    found: dict[int, Var] = {}
+    params = set(func.params)
+    found: dict[Var, None] = {}
     for _, buffer in func.buffer_map:
         offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
         for e in (*buffer.shape, *buffer.strides, *offset):
             for v in walk(e):
-                if isinstance(v, Var) and id(v) not in params:
-                    found[id(v)] = v
-    return list(found.values())
+                if isinstance(v, Var) and v not in params:
+                    found[v] = None
+    return list(found)
 
 
-def _signature(func: PrimFunc, name: str, buffers: dict[int, Buffer]) -> str:
+def _signature(func: PrimFunc, name: str, buffers: dict[Var, Buffer]) -> str:
     """The function as error messages show it: ``add(a: Tensor[[n, 4], float32])``."""
     parts = []
     for p in func.params:
-        b = buffers.get(id(p))
+        b = buffers.get(p)
         if b is not None:
             shape = ", ".join(
                 d.name if isinstance(d, Var) else str(d.value) if isinstance(d, IntImm) else "..." for d in b.shape
@@ -150,7 +150,7 @@ class Entry:
         device: Var | None = None,
     ) -> None:
         self.module, self.func, self.name, self.s = module, func, name, s
-        self.buffers = dict((id(p), b) for p, b in func.buffer_map)
+        self.buffers = dict(func.buffer_map)
         self.dims, self.device = dims, device
         self.failures: list[str] = []
         self.late: list[_Late] = []
@@ -164,23 +164,23 @@ class Entry:
         self.require(s.value(f"icmp eq i32 %num_args, {n}"), n, _WRONG_COUNT, -1, str(n))
         args: list[str] = []
         order = sorted(
-            range(n), key=lambda i: id(self.func.params[i]) in self.buffers
+            range(n), key=lambda i: self.func.params[i] in self.buffers
         )  # numbers first: shapes may use them
         made = {i: self.argument(i, self.func.params[i]) for i in order}
         args = [made[i] for i in range(n)]
         self.solve()
         for v in self.dims:
-            if id(v) not in s.env:
+            if v not in s.env:
                 raise CodegenError(
                     f"'{self.name}': no argument determines the dimension '{v.name}'", help="make it a parameter"
                 )
         for late in self.late:
             expected = s.expr(cast("int64", late.expr))
-            ok = s.value(f"icmp eq i64 {s.env[id(late.found)]}, {expected}")
+            ok = s.value(f"icmp eq i64 {s.env[late.found]}, {expected}")
             self.require(
                 s.value(f"or i1 {ok}, {late.unless}") if late.unless else ok, late.arg, late.code, late.dim, expected
             )
-        args += [f"{llvm_type(v.dtype)} {s.env[id(v)]}" for v in self.dims]
+        args += [f"{llvm_type(v.dtype)} {s.env[v]}" for v in self.dims]
         code = s.effect(f"call i32 @{self.name}_impl({', '.join(args)})")
         _leave(s, code, self.name)
         s.lines.extend(self.failures)
@@ -189,7 +189,7 @@ class Entry:
 
     def argument(self, i: int, p: Var) -> str:
         """Check an argument and return it as an argument of the body."""
-        buffer = self.buffers.get(id(p))
+        buffer = self.buffers.get(p)
         return self.scalar(i, p) if buffer is None else self.tensor(i, buffer)
 
     def solve(self) -> None:
@@ -199,24 +199,24 @@ class Entry:
         while progress:
             progress = False
             for late in self.late:
-                free = {id(v): v for v in walk(late.expr) if isinstance(v, Var) and id(v) not in s.env}
+                free = {v for v in walk(late.expr) if isinstance(v, Var) and v not in s.env}
                 if len(free) != 1:
                     continue
-                (v,) = free.values()
+                (v,) = free
                 parts = detect_linear_equation(late.expr, [v])
                 if len(parts) != 2:
                     continue
                 factor, base = (cast("int64", x) for x in parts)
                 value = s.expr(floordiv(late.found - base, factor))
-                s.env[id(v)] = convert(s, value, DataType("int64"), DataType(v.dtype))
+                s.env[v] = convert(s, value, DataType("int64"), DataType(v.dtype))
                 progress = True
 
     def match(self, expr: PrimExpr, found: str, arg: int, code: int, dim: int, unless: str = "") -> None:
         """Require that a value found in an argument is `expr`; a variable without a value takes it."""
         s = self.s
         known = as_int(expr)
-        if isinstance(expr, Var) and id(expr) not in s.env:
-            s.env[id(expr)] = convert(s, found, DataType("int64"), DataType(expr.dtype))
+        if isinstance(expr, Var) and expr not in s.env:
+            s.env[expr] = convert(s, found, DataType("int64"), DataType(expr.dtype))
         elif known is not None:
             ok = s.value(f"icmp eq i64 {found}, {known}")
             self.require(s.value(f"or i1 {ok}, {unless}") if unless else ok, arg, code, dim, str(known))
@@ -227,7 +227,7 @@ class Entry:
             )
         else:
             var = Var("found", "int64")
-            s.env[id(var)] = found
+            s.env[var] = found
             self.late.append(_Late(arg, code, dim, expr, var, unless))
 
     def require(self, ok: str, arg: int, code: int, dim: int, expected: str) -> None:
@@ -359,5 +359,5 @@ class Entry:
                 back = s.value(f"{'zext' if dt.code == 'uint' else 'sext'} {t} {text} to i64")
                 packed = DTYPE_CODES[dt.code] | dt.bits << 8
                 self.require(s.value(f"icmp eq i64 {back}, {bits}"), i, _RANGE, -1, str(packed))
-        s.env[id(p)] = text
+        s.env[p] = text
         return f"{t} {text}"

@@ -20,7 +20,7 @@ __all__ = ["guarded"]
 
 @EXPR.on(ir.Var)
 def _var(e: ir.Var, s: FunctionEmitter) -> str:
-    known = s.env.get(id(e)) or s.pointers.get(id(e))
+    known = s.env.get(e) or s.pointers.get(e)
     if known is None:
         raise CodegenError(
             f"variable '{e.name}' has no value",
@@ -311,9 +311,9 @@ def _select(e: ir.Select, s: FunctionEmitter) -> str:
 @EXPR.on(ir.Let)
 def _let(e: ir.Let, s: FunctionEmitter) -> str:
     value = s.expr(e.value)
-    if s.env.get(id(e.var), value) != value:
+    if s.env.get(e.var, value) != value:
         s.forget()
-    s.env[id(e.var)] = value
+    s.env[e.var] = value
     return s.expr(e.body)
 
 

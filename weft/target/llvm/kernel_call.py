@@ -60,7 +60,7 @@ class _Checks(Entry):
 
     def pointer(self, i: int, item: CallIntrin) -> str:
         """Check the object that is argument `i`, unless an equal check dominates, and return its data pointer."""
-        s, buffer = self.s, self.buffers[id(self.func.params[i])]
+        s, buffer = self.s, self.buffers[self.func.params[i]]
         place = as_int(item.args[1])
         assert place is not None
         slot = item_pointer(s, item.args[0], place)
@@ -85,7 +85,7 @@ def _call_kernel(e: CallIntrin, s: FunctionEmitter) -> str:
         if isinstance(a, CallIntrin) and isinstance(a.op, Op) and a.op.name == "tir.anylist_getitem":
             args.append(f"ptr {checks.pointer(i, a)}")
         else:
-            args.append(f"{'ptr' if id(p) in checks.buffers else llvm_type(p.dtype)} {s.expr(a)}")
+            args.append(f"{'ptr' if p in checks.buffers else llvm_type(p.dtype)} {s.expr(a)}")
     _define(s, name, kernel)
     code = s.effect(f"call i32 @{name}_impl({', '.join(args)})")
     if not kernel.inline:
@@ -101,8 +101,8 @@ def _define(s: FunctionEmitter, name: str, kernel: Kernel) -> None:
             s.module.inlined.add(name)
             emit_body(s.module, kernel.func, name, "internal i32")
         return
-    buffers = {id(p) for p, _ in kernel.func.buffer_map}
-    types = ", ".join("ptr" if id(p) in buffers else llvm_type(p.dtype) for p in kernel.func.params)
+    buffers = {p for p, _ in kernel.func.buffer_map}
+    types = ", ".join("ptr" if p in buffers else llvm_type(p.dtype) for p in kernel.func.params)
     s.module.declare(f"{name}_impl", f"declare hidden i32 @{name}_impl({types})")
 
 

@@ -16,7 +16,7 @@ __all__ = ["alignment", "element_pointer", "store"]
 
 def pointer_of(s: FunctionEmitter, buffer: Buffer) -> str:
     """Return the address of a buffer's first element."""
-    pointer = s.pointers.get(id(buffer.data))
+    pointer = s.pointers.get(buffer.data)
     if pointer is None:
         raise CodegenError(
             f"buffer '{buffer.name}' has no memory", help="is it a parameter, or allocated around its use?"

@@ -23,7 +23,7 @@ def _parallel(node: tir.For, s: FunctionEmitter) -> bool:
         return False
     scalars, buffers = _captures(node, s)
     task = f"{s.name}.{s.label('par')}"
-    fields = [("ptr", s.pointers[id(b)]) for b in buffers] + [(llvm_type(v.dtype), s.expr(v)) for v in scalars]
+    fields = [("ptr", s.pointers[b]) for b in buffers] + [(llvm_type(v.dtype), s.expr(v)) for v in scalars]
     struct = "{ " + ", ".join(_stored(t) for t, _ in fields) + " }" if fields else "{ i8 }"
     context = s.alloca(f"{struct}, align 64", "ctx")
     for i, (t, v) in enumerate(fields):
@@ -47,26 +47,26 @@ def _stored(t: str) -> str:
 
 def _captures(node: tir.For, s: FunctionEmitter) -> tuple[list[ir.Var], list[ir.Var]]:
     """List the scalars and buffer pointers that a loop uses from outside."""
-    scalars: dict[int, ir.Var] = {}
-    buffers: dict[int, ir.Var] = {}
-    inside: set[int] = {id(node.loop_var)}
+    scalars: dict[ir.Var, None] = {}
+    buffers: dict[ir.Var, None] = {}
+    inside = {node.loop_var}
     for n in ir.walk(node.body):
         if type(n) is tir.AllocBuffer:
-            inside.add(id(n.buffer.data))
+            inside.add(n.buffer.data)
         elif type(n) is tir.For:
-            inside.add(id(n.loop_var))
+            inside.add(n.loop_var)
         elif type(n) is tir.LetStmt:
-            inside.add(id(n.var))
+            inside.add(n.var)
     for n in ir.walk((node.body, node.min)):
         if type(n) is tir.Buffer:
             n = n.data
-        if not isinstance(n, ir.Var) or id(n) in inside:
+        if not isinstance(n, ir.Var) or n in inside:
             continue
-        if id(n) in s.pointers:
-            buffers[id(n)] = n
-        elif id(n) in s.env:
-            scalars[id(n)] = n
-    return list(scalars.values()), list(buffers.values())
+        if n in s.pointers:
+            buffers[n] = None
+        elif n in s.env:
+            scalars[n] = None
+    return list(scalars), list(buffers)
 
 
 def _task_function(
@@ -77,10 +77,10 @@ def _task_function(
     inner.analyzer, inner.noalias, inner.streamed = outer.analyzer, outer.noalias, outer.streamed
     params = []
     for i, b in enumerate(buffers):
-        inner.pointers[id(b)] = f"%b{i}"
+        inner.pointers[b] = f"%b{i}"
         params.append(f"ptr {'noalias ' if outer.noalias else ''}%b{i}")
     for i, v in enumerate(scalars):
-        inner.env[id(v)] = f"%s{i}"
+        inner.env[v] = f"%s{i}"
         params.append(f"{llvm_type(v.dtype)} %s{i}")
     inner.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
     t, low = llvm_type(node.loop_var.dtype), inner.expr(node.min)
@@ -120,7 +120,7 @@ def _grain(node: tir.For, least: int) -> ir.PrimExpr:
     known = ir.as_int(node.annotations.get("pragma_grain"))
     if known is not None:
         return int64(known or 1)
-    work = _WORK(node.body, {id(node.loop_var)})
+    work = _WORK(node.body, {node.loop_var})
     if isinstance(work, ir.IntImm):
         return int64(max(1, least // max(work.value, 1)))
     return ir.max_(ir.floordiv(int64(least), ir.max_(work, int64(1))), int64(1))
@@ -136,7 +136,7 @@ _WORK = ir.Dispatch("work of a statement", (tir.Stmt,), default=lambda n, inner:
 
 
 @_WORK.on(tir.BufferStore)
-def _store_work(node: tir.BufferStore, inner: set[int]) -> ir.PrimExpr:
+def _store_work(node: tir.BufferStore, inner: set[ir.Var]) -> ir.PrimExpr:
     count = 1
     for n in ir.walk(node.value):
         kind = type(n)
@@ -145,7 +145,7 @@ def _store_work(node: tir.BufferStore, inner: set[int]) -> ir.PrimExpr:
 
 
 @_WORK.on(tir.SeqStmt)
-def _seq_work(node: tir.SeqStmt, inner: set[int]) -> ir.PrimExpr:
+def _seq_work(node: tir.SeqStmt, inner: set[ir.Var]) -> ir.PrimExpr:
     total: ir.PrimExpr = int64(0)
     for x in node.seq:
         total = total + _WORK(x, inner)
@@ -153,17 +153,17 @@ def _seq_work(node: tir.SeqStmt, inner: set[int]) -> ir.PrimExpr:
 
 
 @_WORK.on(tir.IfThenElse)
-def _if_work(node: tir.IfThenElse, inner: set[int]) -> ir.PrimExpr:
+def _if_work(node: tir.IfThenElse, inner: set[ir.Var]) -> ir.PrimExpr:
     then = _WORK(node.then_case, inner)
     return then if node.else_case is None else ir.min_(then, _WORK(node.else_case, inner))
 
 
 @_WORK.on(tir.For)
-def _for_work(node: tir.For, inner: set[int]) -> ir.PrimExpr:
-    body = _WORK(node.body, inner | {id(node.loop_var)})
+def _for_work(node: tir.For, inner: set[ir.Var]) -> ir.PrimExpr:
+    body = _WORK(node.body, inner | {node.loop_var})
     # what is read from memory may belong to the body
     known = not any(
-        isinstance(v, tir.BufferLoad) or id(v) in inner
+        isinstance(v, tir.BufferLoad) or v in inner
         for v in ir.walk(node.extent)
         if isinstance(v, (ir.Var, tir.BufferLoad))
     )
@@ -171,10 +171,10 @@ def _for_work(node: tir.For, inner: set[int]) -> ir.PrimExpr:
 
 
 @_WORK.on(tir.Stmt)
-def _nested_work(node: tir.Stmt, inner: set[int]) -> ir.PrimExpr:
+def _nested_work(node: tir.Stmt, inner: set[ir.Var]) -> ir.PrimExpr:
     body = getattr(node, "body", None)
     if body is None:
         return int64(1)
     if isinstance(node, tir.LetStmt):
-        inner = inner | {id(node.var)}
+        inner = inner | {node.var}
     return _WORK(body, inner) * int64(16 if isinstance(node, tir.While) else 1)

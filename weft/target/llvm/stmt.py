@@ -76,7 +76,7 @@ def _prefetch(node: tir.Prefetch, s: FunctionEmitter) -> None:
 @STMT.on(tir.LetStmt)
 def _let(node: tir.LetStmt, s: FunctionEmitter) -> None:
     s.forget()
-    (s.pointers if node.var.dtype == "handle" else s.env)[id(node.var)] = s.expr(node.value)
+    (s.pointers if node.var.dtype == "handle" else s.env)[node.var] = s.expr(node.value)
     if DataType(node.var.dtype).is_integer and DataType(node.var.dtype).lanes == 1:
         s.analyzer.bind(node.var, node.value, allow_override=True)
     STMT(node.body, s)
@@ -188,7 +188,7 @@ def _versions(node: tir.For, buffers: list[Var], s: FunctionEmitter) -> None:
     """Emit a loop twice: storing past the caches, for aligned buffers, and as usual."""
     stream, usual, end = s.label("stream"), s.label("usual"), s.label("endstream")
     s.branch(versions(buffers, s), stream, usual)
-    for label, chosen in ((stream, frozenset(id(b) for b in buffers)), (usual, frozenset[int]())):
+    for label, chosen in ((stream, frozenset(buffers)), (usual, frozenset[Var]())):
         with s.scope():
             s.start(label)
             s.streamed = chosen
@@ -220,7 +220,7 @@ def emit_loop(
         index, following = s.fresh("i"), s.fresh("next")
         slot = len(s.lines)
         s.lines.append("")
-        s.env[id(var)] = index
+        s.env[var] = index
         body()
         s.emit(f"{following} = add nsw {t} {index}, 1")
         again = s.value(f"icmp slt {t} {following}, {high}")
@@ -242,14 +242,14 @@ def _alloc(node: tir.AllocBuffer, s: FunctionEmitter) -> None:
     usual = machine.local_buffer_bytes if buffer.scope == "local" else machine.stack_buffer_bytes
     limit = node.annotations.get("stack_bytes", usual)
     if size is not None and size * itemsize <= limit:
-        s.pointers[id(buffer.data)] = s.alloca(f"[{max(size, 1)} x {memory_type(buffer.dtype)}], align 64")
+        s.pointers[buffer.data] = s.alloca(f"[{max(size, 1)} x {memory_type(buffer.dtype)}], align 64")
         STMT(node.body, s)
         return
     count = s.expr(buffer.shape[0])
     if buffer.shape[0].dtype != "int64":
         count = s.value(f"sext {llvm_type(buffer.shape[0].dtype)} {count} to i64")
     pointer = allocate_workspace(s, s.value(f"mul i64 {count}, {itemsize}"))
-    s.pointers[id(buffer.data)] = pointer
+    s.pointers[buffer.data] = pointer
     s.cleanup.append(pointer)
     STMT(node.body, s)
     s.cleanup.pop()

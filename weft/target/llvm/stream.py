@@ -20,20 +20,20 @@ def streamed_buffers(node: For, s: FunctionEmitter) -> list[Var]:
     least = as_int(node.annotations.get("pragma_stream"))
     if least is None or s.streamed or not s.module.target.triple.startswith("x86_64"):
         return []
-    found: dict[int, Var] = {}
+    found: dict[Var, None] = {}
     for n in walk(node.body):
-        if isinstance(n, BufferStore) and DataType(n.value.dtype).lanes > 1 and id(n.buffer.data) in s.pointers:
+        if isinstance(n, BufferStore) and DataType(n.value.dtype).lanes > 1 and n.buffer.data in s.pointers:
             size = as_int(n.buffer.shape[0])
             if least == 0 or (size is not None and size * DataType(n.buffer.dtype).itemsize >= least):
-                found[id(n.buffer.data)] = n.buffer.data
-    return list(found.values())
+                found[n.buffer.data] = None
+    return list(found)
 
 
 def versions(buffers: list[Var], s: FunctionEmitter) -> str:
     """Emit the test that all buffers begin at a cache line."""
     joined = ""
     for b in buffers:
-        address = s.value(f"ptrtoint ptr {s.pointers[id(b)]} to i64")
+        address = s.value(f"ptrtoint ptr {s.pointers[b]} to i64")
         joined = address if not joined else s.value(f"or i64 {joined}, {address}")
     return s.value(f"icmp eq i64 {s.value(f'and i64 {joined}, {s.module.target.machine.cache_line_bytes - 1}')}, 0")
 
@@ -41,7 +41,7 @@ def versions(buffers: list[Var], s: FunctionEmitter) -> str:
 def is_streamed(s: FunctionEmitter, buffer: Buffer, base: PrimExpr, n_bytes: int) -> bool:
     """Whether a contiguous store of `n_bytes` at an index is streamed: a whole line, or half of one, in its place."""
     line = s.module.target.machine.cache_line_bytes
-    if id(buffer.data) not in s.streamed or n_bytes not in (line // 2, line):
+    if buffer.data not in s.streamed or n_bytes not in (line // 2, line):
         return False
     known = s.analyzer.modular_set(base)
     item = DataType(buffer.dtype).itemsize
