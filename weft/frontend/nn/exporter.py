@@ -142,8 +142,8 @@ class Exporter:
 def _check_closed(name: str, func: Any, params: list[tuple[str, Parameter]]) -> None:
     """Refuse a function that uses tensors or sizes that it does not get."""
     unknown = analysis.free_vars(func)
-    known = {id(param._expr): path for path, param in params}
-    names = [known.get(id(v), f"a tensor {v.ty}") for v in unknown]
+    known = {param._expr: path for path, param in params}
+    names = [known.get(v, f"a tensor {v.ty}") for v in unknown]
     names += [f"the size '{v.name}'" for v in analysis.free_symbolic_vars(func)]
     if names:
         raise InvalidArgument(

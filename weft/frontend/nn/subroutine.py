@@ -101,13 +101,13 @@ class _Trace:
 
     def _finish_effects(self, body: list[Any]) -> list[Any]:
         """Return the last states of the effects; those that nothing uses are no parameters."""
-        used = {id(node) for part in body for node in ir.walk(part)}
+        used = {node for part in body for node in ir.walk(part)}
         finals: list[Any] = []
         kept: list[tuple[Any, list[Any]]] = []
         for effect, states in self.effects:
             last = effect.finalize()
             received = [i for i, value in enumerate(self.passed) if any(value is state for state in states)]
-            if any(id(self.params[i]) in used for i in received):
+            if any(self.params[i] in used for i in received):
                 kept.append((effect, states))
                 finals += last
                 continue
@@ -119,15 +119,15 @@ class _Trace:
 
     def _receive_sizes(self) -> None:
         """Pass the sizes that appear in types only within expressions, from which they do not follow."""
-        known: set[int] = set()
-        used: dict[int, ir.Var] = {}
+        known: set[ir.Var] = set()
+        used: dict[ir.Var, None] = {}
         for node in (n for var in self.params for n in ir.walk(var.ty)):
             dims = (
                 node.shape if isinstance(node, ir.TensorType) else node.values if isinstance(node, ir.ShapeType) else ()
             )
-            known.update(id(d) for d in dims or () if isinstance(d, ir.Var))
-            used.update({id(node): node} if isinstance(node, ir.Var) else {})
-        sizes = tuple(v for key, v in used.items() if key not in known)
+            known.update(d for d in dims or () if isinstance(d, ir.Var))
+            used.update({node: None} if isinstance(node, ir.Var) else {})
+        sizes = tuple(v for v in used if v not in known)
         if sizes:
             self._parameter("sizes", ir.ShapeExpr(sizes, ty=ir.ShapeType(sizes, len(sizes))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, ExprVar, Function, If, Tuple, TupleGetItem
+from weft.ir import Call, Expr, ExprVar, Function, If, Tuple, TupleGetItem
 from weft.relax import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 
 __all__ = ["to_dataflow"]
@@ -15,14 +15,14 @@ def to_dataflow(func: Any) -> Any:
     return func.replace(body=_sequence(func.body, {}))
 
 
-def _sequence(seq: Any, renamed: dict[int, Any]) -> SeqExpr:
+def _sequence(seq: Any, renamed: dict[Expr, Any]) -> SeqExpr:
     bindings = [b for block in seq.blocks for b in block.bindings]
     runs = _runs(bindings)
     last_use = _last_runs(runs, seq.body)
     blocks: list[Any] = []
     for i, run in enumerate(runs):
         plain = _is_alone(run[0].value)
-        new = tuple([_binding(b, renamed, local=not plain and last_use.get(id(b.var), i) == i) for b in run])
+        new = tuple([_binding(b, renamed, local=not plain and last_use.get(b.var, i) == i) for b in run])
         blocks.append((BindingBlock if plain else DataflowBlock)(new))
     return SeqExpr(tuple(blocks), _rename(seq.body, renamed), ty=seq.ty, span=seq.span)
 
@@ -42,15 +42,15 @@ def _is_alone(value: Any) -> bool:
     return isinstance(value, (If, Function)) or (isinstance(value, Call) and isinstance(value.op, ExprVar))
 
 
-def _last_runs(runs: list[list[Any]], body: Any) -> dict[int, int]:
+def _last_runs(runs: list[list[Any]], body: Any) -> dict[Expr, int]:
     """Return the last run that uses each variable; the result counts as one more run."""
-    last: dict[int, int] = {}
+    last: dict[Expr, int] = {}
     for i, run in enumerate(runs):
         for b in run:
             for v in _variables(b.value):
-                last[id(v)] = i
+                last[v] = i
     for v in _variables(body):
-        last[id(v)] = len(runs)
+        last[v] = len(runs)
     return last
 
 
@@ -78,20 +78,20 @@ def _variables(expr: Any) -> list[Any]:
     return found
 
 
-def _binding(b: Any, renamed: dict[int, Any], local: bool) -> Any:
+def _binding(b: Any, renamed: dict[Expr, Any], local: bool) -> Any:
     value = _rename(b.value, renamed)
     var = b.var
     if local != isinstance(var, DataflowVar):
         var = (DataflowVar if local else ExprVar)(var.name_hint, var.ty, span=var.span)
-        renamed[id(b.var)] = var
+        renamed[b.var] = var
     if isinstance(b, MatchCast):
         return MatchCast(var, value, b.ty, span=b.span)
     return VarBinding(var, value, span=b.span)
 
 
-def _rename(e: Any, renamed: dict[int, Any]) -> Any:
+def _rename(e: Any, renamed: dict[Expr, Any]) -> Any:
     if isinstance(e, ExprVar):
-        return renamed.get(id(e), e)
+        return renamed.get(e, e)
     if isinstance(e, Call):
         return Call(
             _rename(e.op, renamed),

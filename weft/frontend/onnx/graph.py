@@ -59,7 +59,7 @@ class Graph:
         self.written = 1
         """How many times the loops around are written out."""
         self._in_branch: list[list[Value]] = []
-        self._initializers: dict[int, str] = {}
+        self._initializers: dict[Value, str] = {}
         self._names: set[str] = set()
 
     # --- names --------------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ class Graph:
         make = self.size_var if sizes else self.int_var
         names = tuple(make(hint) for _ in computed)
         self.bb.match_cast(ir.shape_expr([s.to_expr(d) for d in computed]), ir.ShapeType(names, len(names)))
-        by_id = {id(d): v for d, v in zip(computed, names, strict=True)}
-        return [by_id.get(id(d), d) for d in dims]
+        named = dict(zip(computed, names, strict=True))
+        return [named.get(d, d) for d in dims]
 
     def check_equal(self, what: str, found: ir.PrimExpr, expected: ir.PrimExpr, where: str, kind: str) -> None:
         """Check at run time that two scalars are equal; `kind` is the class of the error that says they are not."""
@@ -183,11 +183,11 @@ class Graph:
     def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Value:
         """Make the value of a weight."""
         value = Value.of_array(array)
-        self._initializers[id(value)] = name
+        self._initializers[value] = name
         return value
 
     def _param(self, value: Value, data: ir.Constant) -> Any:
-        name = self._initializers.get(id(value))
+        name = self._initializers.get(value)
         if not self.keep_params or name is None:
             return data
         var = RelaxVar(self.fresh(name), data.ty)
