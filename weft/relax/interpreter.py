@@ -45,14 +45,14 @@ class UnscheduledKernels:
 
     def __init__(self, target: Any = "llvm") -> None:
         self._target = target
-        self._built: dict[int, tuple[PrimFunc, Any]] = {}
+        self._built: dict[PrimFunc, Any] = {}
 
     def __call__(self, name: str, func: PrimFunc, args: Sequence[Any]) -> None:
         """Run a kernel."""
-        if id(func) not in self._built:
+        if func not in self._built:
             module = build_kernels(ir.IRModule({name: func.with_attr("global_symbol", name)}), self._target)
-            self._built[id(func)] = func, module[name]
-        self._built[id(func)][1](*args)
+            self._built[func] = module[name]
+        self._built[func](*args)
 
 
 class _Frame:
@@ -108,7 +108,7 @@ class Interpreter:
             raise EvaluationError("wrong number of arguments", expected=str(len(function.func.params)),
                                   found=str(len(given)))  # fmt: skip
         for p, a in zip(function.func.params, given, strict=True):
-            frame.values[id(p)] = a
+            frame.values[p] = a
             _check_type(a, p.ty, frame, p.name_hint)
         self._depth += 1
         try:
@@ -198,7 +198,7 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
             value = run.eval(binding.value, frame)
             where = f"{binding.var.name_hint}" + (f" at {binding.span}" if binding.span is not None else "")
             _check_type(value, binding.ty if isinstance(b, MatchCast) else binding.var.ty, frame, where)
-            frame.values[id(binding.var)] = value
+            frame.values[binding.var] = value
             if run.watch is not None and run._depth == 1:
                 run.watch(binding, value)
     return run.eval(e.body, frame)
@@ -206,9 +206,9 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
 
 @_EXPR.on(ir.ExprVar)
 def _variable(e: ir.ExprVar, run: Interpreter, frame: _Frame) -> Any:
-    if id(e) not in frame.values:
+    if e not in frame.values:
         raise EvaluationError(f"'{e.name_hint}' is used where it has no value, or no more")
-    return frame.values[id(e)]
+    return frame.values[e]
 
 
 @_EXPR.on(ir.Constant)
@@ -339,7 +339,7 @@ def _call_tir(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
 
 def _kill(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
     """Forget a value: who uses it later reads what is not there any more."""
-    frame.values.pop(id(e.args[0]), None)
+    frame.values.pop(e.args[0], None)
     return ()
 
 

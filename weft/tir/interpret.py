@@ -97,7 +97,7 @@ def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
         When a variable has none.
     """
     state = _State()
-    state.env = {id(v): ir.numpy_dtype(v.dtype).type(x) for v, x in values.items()}
+    state.env = {v: ir.numpy_dtype(v.dtype).type(x) for v, x in values.items()}
     return _EXPR(e, state)
 
 
