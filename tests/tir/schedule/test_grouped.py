@@ -106,7 +106,9 @@ def test_random_shapes_of_symbolic_size(seed):
     check(function(n, h, w, case, epilogue=epilogue), case, sizes, epilogue)
 
 
-@pytest.mark.parametrize("sizes", [{}, {"per_out": 6}, {"per_in": 3, "stride": 2}, {"groups": 3, "per_out": 5}])
+@pytest.mark.parametrize(
+    "sizes", [{}, {"per_out": 6}, {"per_out": 1}, {"per_in": 3, "stride": 2}, {"groups": 3, "per_out": 5}]
+)
 def test_long_vectors(sizes):
     case = case_of(**sizes)
     func = function(int64(1), int64(6), int64(9), case, epilogue=True)
@@ -120,6 +122,12 @@ def test_long_vectors(sizes):
 def test_groups_of_whole_vectors_stay_with_the_contraction():
     case = case_of(per_out=16, per_in=16)
     check(function(int64(1), int64(8), int64(8), case, epilogue=False), case, [(1, 8, 8)], False, taken=False)
+
+
+def test_groups_of_one_output_channel():
+    case = case_of(per_out=1, per_in=3, groups=13)
+    n, h, w = (te.size_var(name, "int64") for name in "nhw")
+    check(function(n, h, w, case, epilogue=True), case, [(1, 5, 9), (2, 3, 4)], True)
 
 
 @pytest.mark.parametrize("epilogue", [False, True])

@@ -27,7 +27,7 @@ from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.trace import BlockRV, LoopRV
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
 
-__all__ = ["schedule_grouped"]
+__all__ = ["is_grouped", "schedule_grouped"]
 
 _SPREAD_BYTES = 128 << 10
 """Of the rows that a task spreads: half of a small second cache."""
@@ -47,10 +47,10 @@ def schedule_grouped(ctx: RuleContext, name: str) -> set[str]:
     """
     rv = BlockRV(name)
     c = contraction_of(ctx.block(rv))
-    if c is None or c.group is None or c.vector not in c.columns:
+    if c is None or not is_grouped(c):
         raise ScheduleError("grouped: not a sum of products in groups")
     lanes = ctx.lanes(c.output.buffer.dtype)
-    if c.group % lanes == 0:
+    if c.group is not None and c.group % lanes == 0:
         raise ScheduleError(f"grouped: groups of {c.group} columns are whole vectors")
     if stride_along(c.b, c.vector) != 1:
         raise ScheduleError("grouped: the second operand is not contiguous along the output channels")
@@ -59,6 +59,13 @@ def schedule_grouped(ctx: RuleContext, name: str) -> set[str]:
     if width is None or any(as_int(e) == 0 for e in extents.values()):
         raise ScheduleError("grouped: the output channels have no known number, or a dimension no elements")
     return _Grouped(ctx, rv, c, lanes, extents).schedule()
+
+
+def is_grouped(c: Contraction) -> bool:
+    """Whether output channels share elements of the first operand in groups; a group of one has a few by itself."""
+    if c.group is not None:
+        return c.vector in c.columns
+    return c.vector in c.batch and stride_along(c.a, c.vector) not in (None, 0, 1)
 
 
 class _Piece(NamedTuple):

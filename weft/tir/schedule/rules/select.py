@@ -18,7 +18,7 @@ from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.contraction import schedule_contraction
 from weft.tir.schedule.rules.depthwise import schedule_depthwise
 from weft.tir.schedule.rules.generic import schedule_generic
-from weft.tir.schedule.rules.grouped import schedule_grouped
+from weft.tir.schedule.rules.grouped import is_grouped, schedule_grouped
 from weft.tir.schedule.rules.inline import inline_elementwise
 from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.matrix_tiles import schedule_matrix_tiles
@@ -120,7 +120,7 @@ def _product_rules(ctx: RuleContext, block: Block) -> list[tuple[str, Rule]]:
         special.append(("computed weights", schedule_computed_weights))
     if ctx.machine.tile_forms:
         special.append(("matrix tiles", schedule_matrix_tiles))
-    if c.group is not None and c.group % ctx.lanes(c.output.buffer.dtype):
+    if is_grouped(c) and (c.group or 1) % ctx.lanes(c.output.buffer.dtype):
         special.append(("grouped", schedule_grouped))
     plain = ("depthwise", schedule_depthwise) if c.vector in c.batch else ("contraction", schedule_contraction)
     return [*special, plain]
