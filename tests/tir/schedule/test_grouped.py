@@ -12,12 +12,13 @@ import weft
 from tests.tir.schedule.run_scheduled import run
 from weft import te, tir
 from weft.ir import const, int64
+from weft.machine import Machine
 from weft.target import Target, build
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
 from weft.topi.conv import conv
 
 HOST = Target("llvm")
-WIDE = SimpleNamespace(vector_bits=512, num_vector_registers=32, num_cores=2, features=())
+WIDE = Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
 def reference(x, w, stride, pad, dilation, groups):

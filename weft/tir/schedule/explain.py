@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.ir import IRModule
+from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.pattern import has_vector_axis
 from weft.tir.analysis.structure import child_realizes
 from weft.tir.analysis.work import Work, block_steps, nominal_shapes, work_of
@@ -48,7 +49,7 @@ class KernelReport:
     record: ScheduleRecord
     slow: tuple[str, ...]
     func: PrimFunc
-    target: Any
+    target: TargetLike | None
 
     @cached_property
     def estimate(self) -> Estimate | None:
@@ -89,7 +90,7 @@ def _cost_without_rule(kernel: KernelReport) -> float:
     return kernel.estimate.generic if kernel.slow and kernel.estimate is not None else 0.0
 
 
-def explain_schedule(func_or_mod: PrimFunc | IRModule, target: Any) -> ScheduleReport:
+def explain_schedule(func_or_mod: PrimFunc | IRModule, target: TargetLike | None) -> ScheduleReport:
     """Say which rule took each block of a function, or of the functions of a module, which refused, and why.
 
     Parameters
@@ -113,13 +114,13 @@ def explain_schedule(func_or_mod: PrimFunc | IRModule, target: Any) -> ScheduleR
     return ScheduleReport(_explained(name, f, target) for name, f in open_ones)
 
 
-def _explained(name: str, func: PrimFunc, target: Any) -> KernelReport:
+def _explained(name: str, func: PrimFunc, target: TargetLike | None) -> KernelReport:
     with noting_schedules() as records:
         schedule_func(func, target)
     return report_of(name, func, records[0], target)
 
 
-def report_of(name: str, func: PrimFunc, record: ScheduleRecord, target: Any) -> KernelReport:
+def report_of(name: str, func: PrimFunc, record: ScheduleRecord, target: TargetLike | None) -> KernelReport:
     """Make the report of a function that was scheduled somewhere else, in another process or another year."""
     slow = tuple(b for b in record.taken if _is_slow(func, record, b))
     return KernelReport(name, record, slow, func, target)
@@ -145,7 +146,7 @@ def _blocks(func: PrimFunc) -> dict[str, Block]:
     return {r.block.name_hint: r.block for r in child_realizes(func.root)}
 
 
-def _estimate(func: PrimFunc, slow: tuple[str, ...], target: Any) -> Estimate | None:
+def _estimate(func: PrimFunc, slow: tuple[str, ...], target: TargetLike | None) -> Estimate | None:
     """Estimate what a kernel costs, whose blocks `slow` no rule took; None where its work depends on data.
 
     The rates are one machine's and rough: they are for telling a kernel that takes a model's time from one that does
@@ -155,7 +156,8 @@ def _estimate(func: PrimFunc, slow: tuple[str, ...], target: Any) -> Estimate | 
     work = work_of(func, shapes) if shapes is not None else None
     if work is None:
         return None
-    peak = 4.0 * max(1, int(getattr(target, "vector_bits", 128) or 128) // 32)
+    machine = machine_of(target)
+    peak = 2.0 * machine.fma_per_cycle * machine.lanes(32)
     ideal = max(work.operations / peak, work.bytes / _BYTES_A_CYCLE, 1.0)
     steps = block_steps(func, shapes) if slow and isinstance(func.body, BlockRealize) else {}
     operations = sum(max(steps[b]) for b in slow if b in steps)

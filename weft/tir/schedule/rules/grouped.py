@@ -29,9 +29,6 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, 
 
 __all__ = ["is_grouped", "schedule_grouped"]
 
-_SPREAD_BYTES = 128 << 10
-"""Of the rows that a task spreads: half of a small second cache."""
-
 _MOST_ROWS = 16
 _WIDTH = 64
 """What a row of unknown length is taken to be."""
@@ -173,7 +170,10 @@ class _Grouped:
 
     def _pixels(self, row: LoopRV) -> int:
         """Choose how many pixels, each a vector of sums, are under way: a divisor of the row if there is one."""
-        n, most = self.ctx.constant(row), self.ctx.registers - 4 if self.ctx.registers < 32 else 14
+        n, most = (
+            self.ctx.constant(row),
+            self.ctx.machine.vector_registers - 4 if self.ctx.machine.vector_registers < 32 else 14,
+        )
         best = 8
         if n is not None:
             best = n if n <= most else next((t for t in range(most, 5, -1) if n % t == 0), 8)
@@ -185,9 +185,9 @@ class _Grouped:
         sizes = [as_int(d) or _WIDTH for d in self.c.a.buffer.shape]
         length = max(1, sizes[-2] if len(sizes) > 1 else 1)
         row_bytes = length * self._summed_channels() * self.lanes * DataType(self.c.a.buffer.dtype).itemsize
-        most = min(_MOST_ROWS, max(2, _SPREAD_BYTES // row_bytes))
+        most = min(_MOST_ROWS, max(2, self.ctx.machine.spread_rows_bytes // row_bytes))
         if n is not None:
-            while most > 2 and -(-n // most) * columns < 2 * self.ctx.cores:
+            while most > 2 and -(-n // most) * columns < 2 * self.ctx.machine.cores:
                 most -= 1
             tasks = -(-n // most)
             most = -(-n // tasks)
