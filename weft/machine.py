@@ -190,8 +190,9 @@ class Machine:
 
     @property
     def spread_rows_bytes(self) -> int:
-        """Rows that a task of a grouped convolution spreads: a quarter of the second cache; more than 128 KiB gain
-        nothing, measured.
+        """Rows that a task of a grouped convolution spreads: a quarter of the second cache.
+
+        More than 128 KiB gain nothing, measured.
         """
         return min(128 << 10, self.l2_cache_bytes // 4)
 

@@ -59,7 +59,7 @@ class _Frame:
     """Values of the variables of one call, and of the dimensions that are known there."""
 
     def __init__(self, outer: _Frame | None = None) -> None:
-        self.values: ChainMap[int, Any] = ChainMap({}, *(outer.values.maps if outer is not None else ()))
+        self.values: ChainMap[Any, Any] = ChainMap({}, *(outer.values.maps if outer is not None else ()))
         self.dims: dict[Any, Any] = dict(outer.dims) if outer is not None else {}
 
 
