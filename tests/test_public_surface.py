@@ -15,7 +15,7 @@ def surface():
 
 def test_public_names_are_those_of_the_list(surface):
     broken = public_surface.breaks(public_surface.written(), surface)
-    assert not broken, "programs would break; deprecate names first (docs/decisions/026):\n" + "\n".join(broken)
+    assert not broken, "programs would break; deprecate names first (docs/decisions/023):\n" + "\n".join(broken)
     assert surface == public_surface.written(), "public names or parameters are new: `make public` lists them"
 
 
