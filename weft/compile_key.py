@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -60,8 +60,7 @@ def compile_key(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
 def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the parts of a key by name; arguments as for :func:`compile_key`."""
     context = _context()
-    own = getattr(getattr(target, "kind", None), "is_own", True)
-    if context is None or _brings_code() or environment.DUMP_DIR.read() is not None or not own:
+    if context is None or _brings_code() or environment.DUMP_DIR.read() is not None or _is_foreign(target):
         return None
     return {
         "kind": kind, "what": list(what), "target": _target(target), "answers": list(answers), "context": context,
@@ -117,15 +116,21 @@ def _brings_code() -> bool:
     return (rules is not None and rules.has_own_rules()) or (types is not None and types.has_lowerings())
 
 
+def _is_foreign(target: Any) -> bool:
+    """Whether the kind of a target, or decisions that it may ask for, are the user's."""
+    kinds = sys.modules.get("weft.target.kind")
+    plain = target.get("kind", "llvm") if isinstance(target, Mapping) else target if isinstance(target, str) else None
+    name = plain.partition(" ")[0] if plain is not None else str(getattr(target, "kind", "llvm"))
+    return kinds is not None and kinds.is_foreign(name)
+
+
 def brings_models() -> bool:
-    """Whether something of the user's takes part in making models: converters, pipelines, targets, an open database."""
+    """Whether something of the user's takes part in making models: converters, pipelines, an open database."""
     tuned = sys.modules.get("weft.tune.tuned")
     tables = [getattr(sys.modules[module], table) for module, table in
               (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES"))
               if module in sys.modules]  # fmt: skip
-    kinds = sys.modules.get("weft.target.kind")
-    own = kinds is not None and kinds.has_foreign_kinds()
-    own = own or any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
+    own = any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
     return own or (tuned is not None and tuned.current_database() is not None)
 
 

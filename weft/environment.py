@@ -152,6 +152,7 @@ RUNTIME_LIBRARY = _path("WEFT_RUNTIME_LIBRARY", "a library", "the one inside the
 VERIFY = _switch("WEFT_VERIFY", False, "import", "the form that each pass promises is checked after it", code=True)
 RANDOM_TESTS = _switch("WEFT_RANDOM_TESTS", False, "tests", "random tests draw other examples in each run")
 SWEEP = _switch("WEFT_SWEEP", False, "tests", "the checked accesses of all operators are tested, not of a twelfth")
+WHEEL_DEMO = _switch("WEFT_WHEEL_DEMO", False, "tests", "the demo runs from an installed wheel, in minutes")
 TVM_PYTHON = _path("WEFT_TVM_PYTHON", "a Python interpreter", "what needs it is left out", "tests",
                    "one that has Apache TVM, to exchange libraries with and to measure")  # fmt: skip
 

@@ -19,6 +19,7 @@ from weft import ir
 from weft.error import EvaluationError
 from weft.ffi import get_global_func
 from weft.op import get_op_def
+from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
 from weft.runtime import aligned
@@ -172,6 +173,15 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
             _check_type(v, t, frame, what)
 
 
+def _check_relation(found: Sequence[int], check: Any, frame: _Frame) -> None:
+    """Compare what a relation between operands found with what it expects, and refuse as the machine does."""
+    kind, what = check.span.check
+    for n, d in zip(found, check.ty.values, strict=True):
+        expected = int(evaluate_scalar(d, frame.dims))
+        if n != expected:
+            raise refused(Relation(what, ir.int64(n), ir.int64(expected), check.span.origin, kind))
+
+
 def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what: str) -> None:
     right = len(actual) == len(dims)
     for a, d in zip(actual, dims, strict=False):
@@ -197,6 +207,8 @@ def _sequence(e: SeqExpr, run: Interpreter, frame: _Frame) -> Any:
             binding: Any = b
             value = run.eval(binding.value, frame)
             where = f"{binding.var.name_hint}" + (f" at {binding.span}" if binding.span is not None else "")
+            if isinstance(b, MatchCast) and b.span is not None and b.span.check:
+                _check_relation(value, b, frame)
             _check_type(value, binding.ty if isinstance(b, MatchCast) else binding.var.ty, frame, where)
             frame.values[binding.var] = value
             if run.watch is not None and run._depth == 1:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.target.target import Target
     from weft.tir import PrimFunc
 
-__all__ = ["TargetKind", "has_foreign_kinds", "kind_named", "register_attribute", "register_target_kind"]
+__all__ = ["TargetKind", "is_foreign", "kind_named", "register_attribute", "register_target_kind"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +121,13 @@ def register_attribute(key: str, name: str, value: Any) -> None:
     _OF_KEYS[key, name] = value
 
 
-def has_foreign_kinds() -> bool:
-    """Whether somebody brought a kind, or decisions for a key."""
+def is_foreign(name: str) -> bool:
+    """Whether somebody brought the kind of that name, or decisions for a key, which may be its."""
     code = [f for f in _OF_KEYS.values() if callable(f)]
     own = all(str(getattr(f, "__module__", "")).startswith("weft.") for f in code)
-    return not own or any(not kind.is_own for kind in _KINDS.values())
+    if name in _KINDS:
+        return not own or not _KINDS[name].is_own
+    return not own or get_global_func(f"target.build.{name}", allow_missing=True) is not None
 
 
 def kind_named(name: str) -> TargetKind:
