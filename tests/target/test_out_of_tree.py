@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft import te
-from weft.compile_key import compile_key, compile_key
+from weft.compile_key import compile_key
 from weft.error import CodegenError, InvalidArgument
 from weft.relax import compile_kernels
 from weft.relax.pipeline import get_pipeline, graph_passes
