@@ -1,8 +1,8 @@
 """The machine that code is made for, as data: what it has, what that costs, and every size that rules compare with.
 
 A :class:`Machine` is a plain description. Its fields say what a machine is; a field's default stands for what nobody
-knows. Its properties are the thresholds that schedule rules and graph passes ask for, each with its derivation. Nothing
-else holds such a number. ``Target.machine`` makes one of a target's features and options; a rule takes a target or a
+knows. Its properties are the thresholds that schedule rules and graph passes ask for, each with its derivation. No rule
+or pass holds such a number itself; what the reports of `tir/schedule/explain.py` estimate with are rough rates of theirs. ``Target.machine`` makes one of a target's features and options; a rule takes a target or a
 description (:func:`machine_of`). It is on a floor below the compiler, since all of that reads it.
 
 Where a derivation says "measured", that was on a server core with 512-bit vectors, 48 KiB and 2 MiB of caches of its
