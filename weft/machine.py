@@ -1,9 +1,10 @@
 """The machine that code is made for, as data: what it has, what that costs, and every size that rules compare with.
 
 A :class:`Machine` is a plain description. Its fields say what a machine is; a field's default stands for what nobody
-knows. Its properties are the thresholds that schedule rules and graph passes ask for, each with its derivation. No rule
-or pass holds such a number itself; what the reports of `tir/schedule/explain.py` estimate with are rough rates of theirs. ``Target.machine`` makes one of a target's features and options; a rule takes a target or a
-description (:func:`machine_of`). It is on a floor below the compiler, since all of that reads it.
+knows. Its properties are the thresholds that schedule rules and graph passes ask for, each with its derivation. Counts
+that belong to an algorithm, not to a machine, stay with it, and so do the rough rates of the estimates in
+``tir/schedule/explain.py``. ``Target.machine`` makes a description of a target's features and options; a rule takes a
+target or a description (:func:`machine_of`). It is on a floor below the compiler, since all of that reads it.
 
 Where a derivation says "measured", that was on a server core with 512-bit vectors, 48 KiB and 2 MiB of caches of its
 own, and factors are such that this machine, whose numbers are the defaults, gets what was best there.
