@@ -26,6 +26,7 @@ _LAZY: dict[str, str] = {
     "profile": "",
     "relax": "",
     "relay": "",
+    "rpc": "",
     "runtime": "",
     "script": "",
     "session": "",
