@@ -1,14 +1,15 @@
 """``make docs``: write the generated pages under ``docs/reference``.
 
 ``grammar.md`` is the grammar of the IR, from the node classes; ``operators.md`` lists the operators, from the registry;
-``relay-operators.md`` lists Relay's; ``onnx.md`` lists the ONNX operators that the importer converts. The table of
-environment variables in ``docs/debugging.md`` and the picture of the floors in ``docs/architecture.md`` are written,
-too.
+``relay-operators.md`` lists Relay's; ``onnx.md`` lists the ONNX operators that the importer converts;
+``tvm.md`` is TVM's public names with their state. The table of environment variables in ``docs/debugging.md`` and the
+picture of the floors in ``docs/architecture.md`` are written, too.
 """
 
 from __future__ import annotations
 
 import configparser
+import importlib
 import inspect
 import re
 import sys
@@ -23,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 import grimp
 
 import weft
+from weft import _absent
 from weft.environment import VARIABLES
 from weft.frontend.onnx import supported_operators
 from weft.ir import Node
@@ -104,6 +106,45 @@ def onnx_operators() -> str:
     return NOTE + text
 
 
+def tvm_names() -> str:
+    """A part a module of TVM: which of its names work, which differ and how, which are absent and why."""
+    parts, counts = [], defaultdict(lambda: [0, 0, 0])
+    for module, names in sorted(_absent.tvm_names().items()):
+        works, differs, absent = _states(module, names)
+        for i, found in enumerate((works, differs, absent)):
+            counts[module.partition(".")[0] or "tvm"][i] += len(found)
+        reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for name in absent:
+            reasons[names[name], _absent.remark("absent", module, name)].append(f"`{name}`")
+        parts += [f"## `{f'tvm.{module}'.rstrip('.')}`", " ".join(["Works:", *(f"`{name}`" for name in works)])]
+        parts += ["\n".join(["Differs:\n", *(f"- `{n}`: {_absent.remark('differs', module, n)}" for n in differs)])]
+        gone = [f"- {' '.join(found)} ({', '.join(rel.split(','))}): {why}" for (rel, why), found in reasons.items()]
+        parts += ["\n".join(["Absent:\n", *gone])]
+    parts = [part for part in parts if part not in ("Works:", "Differs:\n", "Absent:\n")]
+    table = [f"| {name} | {' | '.join(map(str, found))} |" for name, found in sorted(counts.items())]
+    text = """# Names of Apache TVM
+
+The public names of its Python packages in releases 0.8, 0.9, 0.18 and 0.26, and what `import weft as tvm` has under
+each. Where one name has two meanings, the newer wins. Behind what is absent stand the releases that have it.
+
+| package | works | differs | absent |
+| --- | --- | --- | --- |
+"""
+    return NOTE + text + "\n".join(table) + "\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _states(module: str, names: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
+    """The names of a module that work, those that differ and those that are absent."""
+    try:
+        here = importlib.import_module(f"weft.{module}".rstrip("."))
+    except ImportError:
+        return [], [], sorted(names)
+    found: tuple[list[str], list[str], list[str]] = [], [], []
+    for name in sorted(names):
+        found[2 if not hasattr(here, name) else bool(_absent.remark("differs", module, name))].append(name)
+    return found
+
+
 def environment() -> str:
     """``docs/debugging.md`` with the table of the environment variables, from their declarations."""
     rows = ["| variable | values | not set | read at | what it is |", "| --- | --- | --- | --- | --- |"]
@@ -162,7 +203,7 @@ def main() -> None:
     """Write the pages."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     pages = {"grammar": grammar(), "operators": operators(), "relay-operators": relay_operators(),
-             "onnx": onnx_operators()}  # fmt: skip
+             "onnx": onnx_operators(), "tvm": tvm_names()}  # fmt: skip
     for name, text in pages.items():
         (FOLDER / f"{name}.md").write_text(text)
         print(f"wrote docs/reference/{name}.md")

@@ -6,8 +6,10 @@ Everything public is reachable from here and loaded at the first use: ``import w
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
+from weft import _absent
 from weft._aliases import MODULES
 
 __version__ = "0.2.0"
@@ -71,3 +73,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*(n for n in globals() if n.startswith("__")), *_LAZY, *(n for n in MODULES if "." not in n)})
+
+
+_absent.watch(sys.modules[__name__])

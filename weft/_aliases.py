@@ -10,9 +10,11 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
+
+from weft import _absent
 
 MODULES = {
     "container": "weft.runtime.container",
@@ -69,14 +71,31 @@ class _AliasFinder(MetaPathFinder, Loader):
     """Finds aliases for import statements and puts the module that is meant in their place."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if not fullname.startswith("weft.") or find(fullname[5:]) is None:
+        if not fullname.startswith("weft."):
             return None
-        return ModuleSpec(fullname, self, is_package=True)
+        if find(fullname[5:]) is not None:
+            return ModuleSpec(fullname, self, is_package=True)
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is None:
+            explanation = _absent.module_explanation(fullname)
+            if explanation:
+                raise ModuleNotFoundError(f"No module named '{fullname}'; {explanation}", name=fullname)
+        elif type(spec.loader) is SourceFileLoader:
+            spec.loader = _WatchingLoader(fullname, spec.loader.path)
+        return spec
 
     def exec_module(self, module: ModuleType) -> None:
         meant = find(module.__name__[5:])
         assert meant is not None
         sys.modules[module.__name__] = importlib.import_module(meant)
+
+
+class _WatchingLoader(SourceFileLoader):
+    """Loads a module as always; its errors about names that TVM has say so."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _absent.watch(module)
 
 
 # First, because a package that an alias has loaded lets the path finder load its modules a second time.

@@ -1,0 +1,121 @@
+"""What an error says where Apache TVM has a name that Weft has not: the releases that had it, why, what to use.
+
+``_tvm_names.txt`` lists the names (``tools/tvm_names.py`` writes it), ``_absent.toml`` says why one is not here and how
+one that is here differs. Nothing of either is read before somebody sees such an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from opcode import opmap
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(__file__).parent
+_IMPORT_FROM = opmap["IMPORT_FROM"]
+
+
+class AbsentName(AttributeError):
+    """A module has no such name. The text is made when it is read: ``hasattr`` asks often and reads nothing."""
+
+    def __init__(self, module: str, absent: str, said: str) -> None:
+        super().__init__(module, absent, said)
+        self.name = absent
+        self._parts = (module, absent, said)
+
+    def __str__(self) -> str:
+        module, absent, said = self._parts
+        text = explanation(module, absent)
+        return f"{said}; {text}" if text else said
+
+
+@cache
+def tvm_names() -> dict[str, dict[str, str]]:
+    """For each module of TVM, without ``tvm.`` and ``"."`` for itself: its names and the releases that have them."""
+    found: dict[str, dict[str, str]] = {}
+    for line in (FOLDER / "_tvm_names.txt").read_text().splitlines():
+        module, releases, *names = line.split()
+        found.setdefault(module, {}).update(dict.fromkeys(names, releases))
+    return found
+
+
+@cache
+def remarks(table: str) -> dict[str, str]:
+    """One table of ``_absent.toml``: a name with its module, or a pattern of such, and what there is to say."""
+    import tomllib
+
+    return tomllib.loads((FOLDER / "_absent.toml").read_text())[table]
+
+
+def remark(table: str, module: str, name: str) -> str:
+    """The first remark of a table that meets a name; empty where none does."""
+    full = f"{module}.{name}".lstrip(".")
+    return next((text for pattern, text in remarks(table).items() if fnmatchcase(full, pattern)), "")
+
+
+def explanation(module: str, name: str) -> str:
+    """What there is to say about a name that one of Weft's modules lacks; empty where TVM lacks it, too."""
+    for spelling in _spellings(module):
+        releases = tvm_names().get(spelling, {}).get(name)
+        if releases:
+            full = f"tvm.{spelling}.{name}".replace("...", ".")
+            return _sentence(releases.split(","), full, remark("absent", spelling, name))
+    return ""
+
+
+def module_explanation(module: str) -> str:
+    """The same of a module that is not there, such as ``weft.relay.frontend.caffe``."""
+    spelling = module.partition(".")[2]
+    parent, _, name = spelling.rpartition(".")
+    names = tvm_names().get(spelling)
+    if names is None:
+        return explanation(f"weft.{parent}".rstrip("."), name)
+    releases = sorted({r for own in names.values() for r in own.split(",")}, key=lambda r: int(r.partition(".")[2]))
+    return _sentence(releases, f"tvm.{spelling}", remark("absent", parent or ".", name))
+
+
+def watch(module: ModuleType) -> None:
+    """Let a module's errors about names that it lacks say more; names that it has cost nothing."""
+    own = module.__dict__.get("__getattr__")
+    module.__dict__["__getattr__"] = partial(_lacking, module.__name__, own)
+
+
+def _lacking(module: str, own: Callable[[str], Any] | None, name: str) -> Any:
+    said = f"module '{module}' has no attribute '{name}'"
+    if own is not None:
+        try:
+            return own(name)
+        except AttributeError as error:
+            said = str(error.args[0]) if error.args and not isinstance(error, AbsentName) else said
+            if name.startswith("__"):
+                raise
+    elif name.startswith("__"):
+        raise AttributeError(said)
+    frame = sys._getframe(1)
+    # Python replaces an AttributeError by its own ImportError in `from module import name`, with its own text.
+    importing = frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
+    if importing and f"{module}.{name}" not in sys.modules and (text := explanation(module, name)):
+        raise ImportError(f"cannot import name '{name}' from '{module}'; {text}", name=name)
+    raise AbsentName(module, name, said)
+
+
+def _spellings(module: str) -> list[str]:
+    """The modules of TVM that one of Weft's modules stands for."""
+    from weft._aliases import MODULES
+
+    own = module.partition(".")[2]
+    found = [own or "."]
+    for alias, meant in MODULES.items():
+        if module == meant or module.startswith(meant + "."):
+            found.append(alias + module.removeprefix(meant))
+    return found
+
+
+def _sentence(releases: list[str], full: str, advice: str) -> str:
+    *first, last = releases
+    joined = f"{', '.join(first)} and {last}" if first else last
+    return f"Apache TVM {joined} has it as {full}: {advice or 'Weft has not'} (docs/reference/tvm.md)"
