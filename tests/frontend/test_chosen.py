@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import weft
 
@@ -52,3 +52,25 @@ def test_non_max_suppression(center):
         feeds = {"b": boxes.astype(np.float32), "s": rng.random((images, 3, n), np.float32), "k": np.array([9]),
                  "o": np.array([0.4], np.float32), "l": np.array([least], np.float32)}  # fmt: skip
         np.testing.assert_array_equal(found.run(feeds)[0].numpy(), oracle.run(None, feeds)[0])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, np.nan])
+def test_an_overlap_that_is_no_share_is_refused(share):
+    """As a constant while it is imported, as an input before anything is chosen; the session stays usable."""
+    types = [
+        ("b", TensorProto.FLOAT, [1, "n", 4]),
+        ("s", TensorProto.FLOAT, [1, 1, "n"]),
+        ("k", TensorProto.INT64, [1]),
+    ]
+    node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o"], ["y"])
+    out = ("y", TensorProto.INT64, ["found", 3])
+    feeds = {"b": np.array([[[0, 0, 1, 1], [0, 0, 1, 2]]], np.float32), "s": np.array([[[0.5, 0.4]]], np.float32),
+             "k": np.array([9]), "o": np.array([share], np.float32)}  # fmt: skip
+    session = weft.Session(model([node], [*types, ("o", TensorProto.FLOAT, [1])], out))
+    with pytest.raises(weft.WeftError, match="iou_threshold outside of 0 to 1"):
+        session.run(feeds)
+    assert session.run({**feeds, "o": np.array([0.4], np.float32)})[0].shape == (1, 3)
+    graph = model([node], types, out)
+    graph.graph.initializer.append(numpy_helper.from_array(feeds["o"], "o"))
+    with pytest.raises(weft.WeftError, match="iou_threshold is no share"):
+        weft.Session(graph)

@@ -90,8 +90,19 @@ def cases() -> dict[str, tuple[bytes, list[Any], float, float]]:
     return pickle.loads(KEPT.read_bytes())
 
 
-def opened(data: bytes, arrays: list[Any], constant: int | None, level: int) -> onnx.ModelProto:
-    """The model with dimensions made symbolic, and one input turned into a constant."""
+def known_dims(arrays: list[Any], variant: str) -> set[tuple[int, int]]:
+    """The dimensions that stay numbers, as inputs and axes: those of 1, or some, where a variant says so."""
+    places = [(n, axis) for n, array in enumerate(arrays) for axis in range(array.ndim)]
+    if variant == "ones":
+        return {(n, axis) for n, axis in places if arrays[n].shape[axis] == 1}
+    drawn = np.random.default_rng([a.size for a in arrays]).random(len(places)) < 0.5
+    return {place for place, kept in zip(places, drawn, strict=True) if kept} if variant == "some" else set()
+
+
+def opened(
+    data: bytes, arrays: list[Any], constant: int | None, level: int, known: set[tuple[int, int]]
+) -> onnx.ModelProto:
+    """The model with dimensions made symbolic but those that are known, and one input turned into a constant."""
     model = onnx.load_from_string(data)
     graph = model.graph
     inputs = list(graph.input)
@@ -101,7 +112,8 @@ def opened(data: bytes, arrays: list[Any], constant: int | None, level: int) -> 
             graph.initializer.append(numpy_helper.from_array(array, info.name))
         elif level < 2 and not (level == 1 and array.ndim == 1 and array.dtype.kind in "iu"):
             for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-                dim.dim_param = f"d{n}_{axis}"
+                if (n, axis) not in known:
+                    dim.dim_param = f"d{n}_{axis}"
     for info in graph.output:
         if level < 2 and info.type.HasField("tensor_type"):
             info.type.tensor_type.ClearField("shape")
@@ -112,11 +124,13 @@ def opened(data: bytes, arrays: list[Any], constant: int | None, level: int) -> 
 class OnnxCall:
     """One model, compiled."""
 
-    def __init__(self, case: tuple[bytes, list[Any], float, float], constant: int | None) -> None:
+    def __init__(self, case: tuple[bytes, list[Any], float, float], variant: str) -> None:
         data, arrays, self.rtol, self.atol = case
+        constant = int(variant) if variant.isdigit() else None
+        known = known_dims(arrays, variant)
         refusal, self.complaints = "", []
         for self.level in range(len(LEVELS)):
-            model = opened(data, arrays, constant, self.level)
+            model = opened(data, arrays, constant, self.level, known)
             try:
                 self.session = weft.Session(model)
                 break
@@ -135,6 +149,7 @@ class OnnxCall:
             for i in model.graph.input
         ]
         self.constant = "" if constant is None else f", input {constant} constant {arrays[constant].shape}"
+        self.constant += f", known dimensions {self.fixed}" if known else ""
         self.node = model.graph.node[0]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -273,7 +288,7 @@ def is_great(feeds: dict[str, Any]) -> bool:
 
 
 class OnnxCalls:
-    """The suite of all node cases, each with every input variable, and with each input constant."""
+    """The suite of all node cases: every input variable, each input constant, some dimensions known."""
 
     check_seconds = 5.0
 
@@ -286,8 +301,9 @@ class OnnxCalls:
             op = onnx.load_from_string(data).graph.node[0].op_type
             names.append(f"{op}:{name}")
             names += [f"{op}:{name}/{k}" for k in range(len(arrays))] if len(arrays) > 1 else []
+            names += [f"{op}:{name}/{variant}" for variant in ("ones", "some") if known_dims(arrays, variant)]
         return names
 
     def open(self, subject: str) -> OnnxCall:
-        name, _, constant = subject.partition(":")[2].partition("/")
-        return OnnxCall(self.cases[name], int(constant) if constant else None)
+        name, _, variant = subject.partition(":")[2].partition("/")
+        return OnnxCall(self.cases[name], variant)

@@ -69,6 +69,20 @@ def _by(node: Node, op: str, x: Any, y: Dim) -> Any:
     )
 
 
+def _require_share(node: Node, i: int, name: str) -> None:
+    """Require that an optional input's number lies in 0 to 1."""
+    if not node.has(i):
+        return
+    if (known := node.const(i)) is not None:
+        if not ((known >= 0) & (known <= 1)).all():
+            node.error(f"{node.op_type}: {name} is no share", expected="0 to 1", found=str(known.ravel()))
+        return
+    zero, one = node.scalar(0, node.dtype(i)), node.scalar(1, node.dtype(i))
+    lies = node.op("logical_and", node.op("greater_equal", node.x(i), zero), node.op("less_equal", node.x(i), one))
+    outside = node.astype(node.op("logical_not", lies), "int64")
+    node.require_indices(f"values of {name} outside of 0 to 1", outside, 0, 1)
+
+
 @converter("NonMaxSuppression")
 def _non_max_suppression(node: Node) -> Any:
     boxes, scores = node.x(0), node.x(1)
@@ -81,6 +95,7 @@ def _non_max_suppression(node: Node) -> Any:
     def number(i: int, default: Any, dtype: str) -> Any:
         return node.reshape(node.astype(node.x(i), dtype), [1]) if node.has(i) else constant(np.array([default], dtype))
 
+    _require_share(node, 3, "iou_threshold")
     given = [number(2, 0, "int64"), number(3, 0.0, node.dtype(0)), number(4, -np.inf, node.dtype(1))]
     order = node.op("argsort", scores, axis=-1, descending=True, dtype="int64")
     kept = node.op("vision.suppressed", boxes, scores, order, *given, center=bool(node.attr("center_point_box", 0)))

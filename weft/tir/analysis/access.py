@@ -110,20 +110,18 @@ def relax_region(
 ) -> tuple[ir.Range | None, ...]:
     """Return the box that `ranges` cover while the variables of `domain` run over theirs.
 
-    None for an unbounded dimension.
+    None for an unbounded dimension: what is read from memory bounds nothing, for it may be written inside.
     """
     intervals = _intervals(domain)
     result: list[ir.Range | None] = []
     for r in ranges:
         start = analyzer.simplify(r.min)
-        lo = evaluate_interval(start, intervals) if not loads_of(start) else None
-        if not used_vars(r.extent).isdisjoint(domain):
-            lo = None
-        if lo is None:
+        ends = evaluate_interval(start, intervals)
+        if ends is None or loads_of((*ends, r.extent)) or not used_vars(r.extent).isdisjoint(domain):
             result.append(None)
         else:
-            low = analyzer.simplify(lo[0])
-            result.append(ir.Range.from_min_extent(low, analyzer.simplify(lo[1] - lo[0] + r.extent)))
+            low = analyzer.simplify(ends[0])
+            result.append(ir.Range.from_min_extent(low, analyzer.simplify(ends[1] - ends[0] + r.extent)))
     return tuple(result)
 
 
