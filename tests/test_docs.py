@@ -40,7 +40,7 @@ def test_page_has_five_steps(page):
     assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text(), "docs/index.md does not name the page"
 
 
-@pytest.mark.parametrize("page", [*HOW_TO, "debugging"])
+@pytest.mark.parametrize("page", [*HOW_TO, "debugging", "from-relay"])
 def test_code_runs(page, tmp_path):
     """In a process of its own, since examples register operators, passes and targets."""
     code = blocks(page, "python")
